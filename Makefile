@@ -1,0 +1,60 @@
+# `make demo` and `make test` each do all the set-up on a fresh machine.
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: setup demo test test-others lint types layers docs check bench format clean
+.DEFAULT_GOAL := test
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml constraints.txt .ci/find-python
+	@python="$$(.ci/find-python)" && echo "setting up $(VENV) with $$python" && "$$python" -m venv $(VENV)
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev
+	@touch $@
+
+demo: setup
+	@$(BIN)/python examples/demo.py
+
+test: setup
+	@$(BIN)/python -m pytest
+
+# The same tests on every other supported interpreter that this machine has.
+test-others: setup
+	@for version in 3.12 3.13; do \
+	  $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
+	  python="$$(.ci/find-python $$version 2>/dev/null)" || { echo "no Python $$version here: not tested on it"; continue; }; \
+	  venv="$(VENV)-$$version"; \
+	  if [ ! -e "$$venv/ready" ] || [ pyproject.toml -nt "$$venv/ready" ] || [ constraints.txt -nt "$$venv/ready" ]; then \
+	    echo "setting up $$venv"; "$$python" -m venv "$$venv" && \
+	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --upgrade pip && \
+	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev && touch "$$venv/ready" || exit 1; \
+	  fi; \
+	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest || exit 1; \
+	done
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup
+	@$(BIN)/mypy
+
+layers: setup
+	@$(BIN)/lint-imports
+
+docs: setup
+	@$(BIN)/mkdocs build --strict --quiet
+
+check: lint types layers test test-others docs
+
+bench: setup
+	@$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+format: setup
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) $(VENV)-3.* site demo build dist

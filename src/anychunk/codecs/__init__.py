@@ -1,0 +1,55 @@
+"""The codecs, by their names in JSON.
+
+The entry-point group `anychunk.codecs` lists every codec of ours. Those whose name nobody else
+registers stand in `zarr.codecs` too, where any process finds them. For the others, whose name a
+second package may register as well, `register_unclaimed` steps in only where nobody has, because
+zarr warns every user of a name that is registered twice.
+"""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from zarr.abc.codec import Codec
+from zarr.registry import _codec_registries, register_codec
+
+GROUP = "anychunk.codecs"
+
+
+@cache
+def table() -> dict[str, EntryPoint]:
+    """Map each codec name to its entry point; nothing is imported."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+@cache
+def codec_class(name: str) -> type[Codec] | None:
+    """Import our class for a codec name, or None where the name is not ours."""
+    entry = table().get(name)
+    return None if entry is None else cast("type[Codec]", entry.load())
+
+
+def from_json(data: dict[str, Any]) -> Codec:
+    """Build a codec from JSON: ours where the name is ours, else zarr's choice."""
+    from zarr.registry import get_codec_class
+
+    cls = codec_class(data["name"]) or get_codec_class(data["name"])
+    return cls.from_dict(data)
+
+
+def register_unclaimed() -> None:
+    """Offer zarr our class for each of our names that no other package registers."""
+    for name, entry in table().items():
+        registry = _codec_registries[name]
+        if not registry and not registry.lazy_load_list:
+            registry.lazy_load_list.append(entry)
+
+
+def register(name: str) -> str:
+    """Register our class for `name` with zarr and give the string that zarr's config takes for it."""
+    cls = codec_class(name)
+    if cls is None:
+        raise KeyError(name)
+    qualname = f"{cls.__module__}.{cls.__qualname__}"
+    register_codec(name, cls, qualname=qualname)
+    return qualname

@@ -1,0 +1,79 @@
+"""`offset`, bytes to bytes: a header of fixed length before the payload.
+
+Spec:     specs/1-offset-codec.md (proposal 0.1.0).
+JSON:     {"name": "offset", "configuration": {"offset": 16, "prefix": "TVlfQ1VTVE9NX0hFQURFUg=="}}
+Lossless: yes; decoding is a slice, without a copy.
+"""
+
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zarr.core.array_spec import ArraySpec
+
+from anychunk.codecs import _affix
+from anychunk.codecs._base import (
+    Bytes1D,
+    BytesToBytes,
+    ChunkSpec,
+    Json,
+    runtime_field,
+    v2_filter,
+)
+from anychunk.errors import CodecConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offset(BytesToBytes):
+    """Skips `offset` bytes when decoding, puts a header there when encoding."""
+
+    name: ClassVar[str] = "offset"
+    is_fixed_size: ClassVar[bool] = True
+
+    offset: int
+    """The length of the header."""
+    prefix: str | None = None
+    """Base64 of the header to write; zeros where it is not given."""
+    prefix_func: _affix.HeaderFunction | None = runtime_field()
+    """Makes the header from the encoded chunk; never written to JSON."""
+    verify: bool = runtime_field(default=False)
+    """Whether decoding compares the stored header with the one that encoding would write."""
+
+    def __post_init__(self) -> None:
+        _affix.check_count(self.offset, codec=self.name, key="offset")
+        if self.prefix is not None and self.prefix_func is not None:
+            raise CodecConfigError("offset: prefix and prefix_func exclude each other; give one")
+        self._literal()
+        self.check_schema()
+
+    def _literal(self) -> bytes | None:
+        if self.prefix is None:
+            return None
+        return _affix.decode_literal(
+            self.prefix, self.offset, codec=self.name, key="prefix", length_key="offset"
+        )
+
+    def configuration(self) -> dict[str, Json]:
+        if self.prefix_func is None:
+            return super().configuration()
+        return {"offset": self.offset, "prefix": _affix.placeholder_text(self.offset)}
+
+    def _header(self, payload: Bytes1D) -> bytes:
+        return _affix.make(payload, self.offset, self._literal(), self.prefix_func, self.name)
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        return _affix.join(self._header(data), data)
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        stored, payload = _affix.split(data, self.offset, at_start=True, codec=self.name)
+        if self.verify:
+            _affix.check_stored(stored, self._header(payload), self.name)
+        return payload
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        return input_byte_length + self.offset
+
+
+OffsetV2 = v2_filter(Offset)

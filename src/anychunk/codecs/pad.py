@@ -1,0 +1,86 @@
+"""`pad`, bytes to bytes: padding of fixed length at the start or the end of the payload.
+
+Spec:     specs/2-pad-codec.md (proposal 0.1.0).
+JSON:     {"name": "pad", "configuration": {"location": "end", "nbytes": 4, "padding": "AAAAAA=="}}
+Lossless: yes; decoding is a slice, without a copy.
+"""
+
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from zarr.core.array_spec import ArraySpec
+
+from anychunk.codecs import _affix
+from anychunk.codecs._base import (
+    Bytes1D,
+    BytesToBytes,
+    ChunkSpec,
+    Json,
+    runtime_field,
+    v2_filter,
+)
+from anychunk.errors import CodecConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pad(BytesToBytes):
+    """Takes `nbytes` away at one end when decoding, puts them there when encoding."""
+
+    name: ClassVar[str] = "pad"
+    is_fixed_size: ClassVar[bool] = True
+
+    location: Literal["start", "end"]
+    """Which end of the payload."""
+    nbytes: int
+    """The length of the padding."""
+    padding: str | None = None
+    """Base64 of the padding to write; zeros where it is not given."""
+    padding_func: _affix.HeaderFunction | None = runtime_field()
+    """Makes the padding from the encoded chunk; never written to JSON."""
+    verify: bool = runtime_field(default=False)
+    """Whether decoding compares the stored padding with the one that encoding would write."""
+
+    def __post_init__(self) -> None:
+        _affix.check_count(self.nbytes, codec=self.name, key="nbytes")
+        if self.location not in ("start", "end"):
+            raise CodecConfigError(f"pad: location is {self.location!r}, expected 'start' or 'end'")
+        if self.padding is not None and self.padding_func is not None:
+            raise CodecConfigError("pad: padding and padding_func exclude each other; give one")
+        self._literal()
+        self.check_schema()
+
+    def _literal(self) -> bytes | None:
+        if self.padding is None:
+            return None
+        return _affix.decode_literal(
+            self.padding, self.nbytes, codec=self.name, key="padding", length_key="nbytes"
+        )
+
+    def configuration(self) -> dict[str, Json]:
+        if self.padding_func is None:
+            return super().configuration()
+        padding = _affix.placeholder_text(self.nbytes)
+        return {"location": self.location, "nbytes": self.nbytes, "padding": padding}
+
+    def _affix(self, payload: Bytes1D) -> bytes:
+        return _affix.make(payload, self.nbytes, self._literal(), self.padding_func, self.name)
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        padding = self._affix(data)
+        return _affix.join(padding, data) if self.location == "start" else _affix.join(data, padding)
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        at_start = self.location == "start"
+        stored, payload = _affix.split(data, self.nbytes, at_start=at_start, codec=self.name)
+        if self.verify:
+            _affix.check_stored(stored, self._affix(payload), self.name)
+        return payload
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        return input_byte_length + self.nbytes
+
+
+PadV2 = v2_filter(Pad)
