@@ -1,0 +1,177 @@
+"""The public functions: url in, zarr out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import zarr
+
+from anychunk import codecs, formats, pipeline
+from anychunk._version import __version__
+from anychunk.errors import AnychunkError, FormatError
+from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
+from anychunk.source import Folder, Source, Storage, buffered, is_remote, local_path, open_source
+from anychunk.store import IndexStore
+
+
+def index(
+    url: str | Path, *, format: str | None = None, storage: Storage | None = None, **options: Any  # noqa: A002 - the word users know
+) -> GroupIndex | ArrayIndex:
+    """Read the structure of a file, never its samples.
+
+    `format` names a format instead of looking at the content. `storage` is handed to obstore.
+    Further options are the format's own.
+    """
+    url = str(url)
+    if _is_folder(url):
+        return _index_folder(Folder(url, storage=storage), format, options)
+    try:
+        source = open_source(url, storage=storage)
+        head = source.read(0, min(formats.HEAD, source.size())).tobytes()
+    except FileNotFoundError:
+        if not is_remote(url):
+            raise
+        # an object store has no directories: a prefix may still be a folder format
+        return _index_folder(Folder(url, storage=storage), format, options)
+    return _index_object(source, head, format, options)
+
+
+def _is_folder(url: str) -> bool:
+    return url.endswith("/") if is_remote(url) else Path(local_path(url)).is_dir()
+
+
+def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:
+    if name is None:
+        name, module = formats.sniff_folder(folder)
+    else:
+        module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
+    parsed = _parsed(lambda: module.parse_folder(folder, **options), folder.path)
+    return _with_root(parsed, {"format": name, "source": folder.path, "version": __version__}, {})
+
+
+def _index_object(
+    source: Source, head: bytes, name: str | None, options: Mapping[str, Any]
+) -> Node:
+    if name is None:
+        name, module = formats.sniff(head, source.url)
+    else:
+        module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
+    parsed = _parsed(lambda: module.parse(buffered(source), **options), source.url)
+    pin = source.pin()
+    about = {"format": name, "source": source.url, "size": pin.size, "version": __version__}
+    if pin.etag is not None:
+        about["etag"] = pin.etag
+    elif pin.mtime_ns is not None:
+        about["mtime_ns"] = pin.mtime_ns
+    return _with_root(parsed, about, {source.url: pin})
+
+
+def _of_kind(name: str, kind: type, url: str) -> Any:
+    module = formats.by_name(name)
+    if not isinstance(module, kind):
+        raise FormatError(f"{url}: {name} is a format of another kind (file or folder) than this")
+    return module
+
+
+def _parsed(parse: Any, where: str) -> Node:
+    """Parse untrusted bytes: whatever goes wrong in there is the file's fault, and said so."""
+    try:
+        return cast("Node", parse())
+    except (AnychunkError, OSError, MemoryError, TypeError):
+        raise
+    except Exception as e:
+        raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
+
+
+def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:
+    if isinstance(node, GroupIndex):
+        return node.with_root(pins=pins, attributes={"anychunk": about})
+    node.attributes.setdefault("anychunk", about)
+    return node
+
+
+def open(  # noqa: A001 - the public name is anychunk.open
+    url: str | Path | Node, *, storage: Storage | None = None, **options: Any
+) -> zarr.Group | zarr.Array[Any]:
+    """Open a file, or an index, as a read-only Zarr hierarchy.
+
+    Gives a group, or an array where the url is itself one array. Options are those of `index`.
+    """
+    node = url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
+    pipeline.install()
+    codecs.register_unclaimed()
+    store = IndexStore(node, storage=storage)
+    if isinstance(node, ArrayIndex):
+        return zarr.open_array(store, mode="r", zarr_format=3)
+    return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
+
+
+def open_array(
+    url: str | Path | Node, *, image: int | str = 0, level: int | str = 0, **options: Any
+) -> zarr.Array[Any]:
+    """Open one array of a file: by default the first image at full resolution."""
+    opened = open(url, **options)
+    if isinstance(opened, zarr.Array):
+        return opened
+    path = f"{image}/{level}"
+    try:
+        found = opened[path]
+    except KeyError:
+        known = [name for name, node in walk(opened.store.index) if isinstance(node, ArrayIndex)]  # type: ignore[attr-defined]
+        raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}") from None
+    if not isinstance(found, zarr.Array):
+        raise KeyError(f"{path!r} is a group, not an array")
+    return found
+
+
+def describe(url: str | Path | Node, **options: Any) -> dict[str, Json]:
+    """Say what a file holds, as plain data: its attributes and every array."""
+    node = url if isinstance(url, GroupIndex | ArrayIndex) else index(url, **options)
+    arrays = [_describe_array(path, a) for path, a in walk(node) if isinstance(a, ArrayIndex)]
+    about = node.attributes.get("anychunk", {})
+    return {**about, "arrays": arrays, "attributes": node.attributes}
+
+
+def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
+    chunks = array.chunks
+    stored = None
+    if isinstance(chunks, ByteRanges):
+        stored = int(chunks.lengths.sum(dtype=np.uint64))
+        if chunks.parts is not None:
+            stored += int(chunks.parts.lengths.sum(dtype=np.uint64))
+    return {
+        "path": path,
+        "shape": list(array.shape),
+        "axes": list(array.dimension_names),
+        "data_type": array.data_type,
+        "chunk_shape": list(array.chunk_shape),
+        "grid": list(array.grid),
+        "codecs": list(array.codecs),
+        "fill_value": array.fill_value,
+        "stored_bytes": stored,
+        "attributes": array.attributes,
+    }
+
+
+_replaced: dict[str, Any] | None = None
+
+
+def enable() -> None:
+    """Make our codecs and our pipeline zarr's choice for everything it opens from now on."""
+    global _replaced  # noqa: PLW0603 - what `disable` puts back
+    names = {name: codecs.register(name) for name in codecs.table()}
+    if _replaced is None:
+        _replaced = dict(zarr.config.get("codecs"))
+    # a nested update merges; setting by dotted key would split names that hold dots
+    zarr.config.update({"codecs": names})
+    pipeline.install(force=True)
+
+
+def disable() -> None:
+    """Take our codecs and our pipeline out of zarr's configuration again."""
+    global _replaced  # noqa: PLW0603
+    if _replaced is not None:
+        zarr.config.set({"codecs": _replaced})
+        _replaced = None
+    pipeline.uninstall()

@@ -1,0 +1,206 @@
+"""A codec chain as one call: stored bytes to array and back, no zarr object in between.
+
+Our codecs run by their numpy hooks, zarr's common ones by equal functions on plain arrays, and any
+other codec by zarr's own methods.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
+from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
+from zarr.core.array_spec import ArrayConfig, ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer, default_buffer_prototype
+from zarr.core.codec_pipeline import codecs_from_list
+from zarr.core.dtype import parse_dtype
+
+from anychunk.codecs import codec_class, from_json, streams
+from anychunk.codecs._base import (
+    ArrayToArray,
+    ArrayToBytes,
+    Bytes1D,
+    BytesToBytes,
+    ChunkSpec,
+    as_bytes,
+    chunk_spec,
+)
+from anychunk.errors import CodecConfigError
+
+type Array = npt.NDArray[Any]
+type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
+type ArrayStep = Callable[[Array], Array]
+
+STREAMS: dict[type[Codec], streams.Decode] = {
+    ZstdCodec: streams.decode_zstd,
+    GzipCodec: streams.decode_gzip,
+    BloscCodec: streams.decode_blosc,
+}
+
+
+def ours(codec: Codec) -> Codec:
+    """Give our codec for the JSON of another's, where the name is ours."""
+    if isinstance(codec, BytesToBytes | ArrayToArray | ArrayToBytes):
+        return codec
+    data = codec.to_dict()
+    cls = codec_class(cast("str", data["name"])) if "name" in data else None
+    return codec if cls is None else cls.from_dict(data)
+
+
+def evolve(codecs: Sequence[Codec], spec: ArraySpec) -> list[tuple[Codec, ArraySpec]]:
+    """Pair each codec with the spec of what it encodes, filled in from the array."""
+    pairs = []
+    for codec in codecs:
+        evolved = codec.evolve_from_array_spec(array_spec=spec)
+        pairs.append((evolved, spec))
+        spec = evolved.resolve_metadata(spec)
+    return pairs
+
+
+class Decoder:
+    """Decodes chunks of one spec."""
+
+    def __init__(self, codecs: Sequence[Codec], spec: ArraySpec) -> None:
+        self.nbytes = 0
+        """Size of the decoded bytes, which a scratch buffer must have."""
+        self._bytes_steps: list[BytesStep] = []
+        self._array_steps: list[ArrayStep] = []
+        self._to_array: Callable[[Bytes1D], Array] | None = None
+        pairs = evolve([ours(codec) for codec in codecs], spec)
+        filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
+        for codec, codec_spec in pairs:
+            if isinstance(codec, ArrayArrayCodec):
+                self._array_steps.insert(0, array_step(codec, codec_spec))
+            elif isinstance(codec, ArrayBytesCodec):
+                self._to_array = to_array_step(codec, codec_spec)
+                self.nbytes = chunk_spec(codec_spec).nbytes
+            else:
+                is_innermost = codec is filters[0][0]
+                self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
+
+    def __call__(self, data: Bytes1D, scratch: Bytes1D | None = None) -> Array:
+        """Decode one chunk; the array may live in `data` or `scratch`, so copy before reuse."""
+        for step in self._bytes_steps:
+            data = step(data, scratch)
+        assert self._to_array is not None  # noqa: S101 - zarr refuses metadata without one
+        array = self._to_array(data)
+        for transform in self._array_steps:
+            array = transform(array)
+        return array
+
+
+def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> BytesStep:
+    """Decode one bytes -> bytes codec; only the innermost knows its decoded size."""
+    our_spec = chunk_spec(spec)
+    if isinstance(codec, BytesToBytes):
+        if is_innermost:
+            return lambda data, out: as_bytes(codec.decode_bytes(data, our_spec, out))
+        return lambda data, out: as_bytes(codec.decode_bytes(data, our_spec))
+    stream = STREAMS.get(type(codec)) if is_innermost else None
+    if stream is not None:
+        nbytes = our_spec.nbytes
+        return lambda data, out: stream(data, nbytes, out)
+    buffer = spec.prototype.buffer
+    run = synchronous(codec)
+    return lambda data, out: as_bytes(run(buffer.from_array_like(data), spec).as_numpy_array())
+
+
+def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> Callable[[Bytes1D], Array]:
+    our_spec = chunk_spec(spec)
+    if isinstance(codec, ArrayToBytes):
+        return lambda data: codec.decode_chunk(data, our_spec)
+    if isinstance(codec, BytesCodec) and our_spec.dtype.kind != "O":
+        dtype = our_spec.dtype
+        if codec.endian is not None:
+            dtype = dtype.newbyteorder(codec.endian)
+        shape = our_spec.shape
+        return lambda data: data.view(dtype).reshape(shape)
+    buffer = spec.prototype.buffer
+    run = synchronous(codec)
+    return lambda data: cast("Array", run(buffer.from_array_like(data), spec).as_numpy_array())
+
+
+def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
+    our_spec = chunk_spec(spec)
+    if isinstance(codec, ArrayToArray):
+        return lambda array: codec.decode_array(array, our_spec)
+    if isinstance(codec, TransposeCodec):
+        inverse = tuple(int(i) for i in np.argsort(codec.order))
+        return lambda array: array.transpose(inverse)
+    nd_buffer = spec.prototype.nd_buffer
+    run = synchronous(codec)
+    return lambda array: cast(
+        "Array", run(nd_buffer.from_ndarray_like(array), spec).as_numpy_array()
+    )
+
+
+def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Buffer | NDBuffer]:
+    """Give zarr's own decoding of a codec as a plain call."""
+    if hasattr(codec, "_decode_sync"):
+        return cast("Callable[[Any, ArraySpec], Buffer | NDBuffer]", codec._decode_sync)  # noqa: SLF001
+    # a foreign codec that is asynchronous only; we are in a worker thread without a loop
+    return lambda data, spec: asyncio.run(codec._decode_single(data, spec))  # noqa: SLF001
+
+
+def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
+    """Run a chain forwards by zarr's own methods."""
+    data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)  # type: ignore[arg-type]
+    for codec, codec_spec in evolve([ours(codec) for codec in codecs], spec):
+        data = codec._encode_sync(data, codec_spec)  # type: ignore[union-attr]  # noqa: SLF001
+    return as_bytes(data.as_numpy_array())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrapping(ArrayToBytes):
+    """Base of codecs whose payload is encoded by inner codecs, on an array of a shape of its own."""
+
+    codecs: tuple[Any, ...]
+    """JSON of the inner codecs."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.codecs, list | tuple) or not self.codecs:
+            raise CodecConfigError(f"{self.name}: codecs is {self.codecs!r}, expected a list")
+        named = tuple({"name": c} if isinstance(c, str) else c for c in self.codecs)
+        object.__setattr__(self, "codecs", named)
+        codecs_from_list(self.inner)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @cached_property
+    def inner(self) -> tuple[Codec, ...]:
+        return tuple(from_json(data) for data in self.codecs)
+
+    @cached_property
+    def _decoders(self) -> dict[Any, Decoder]:
+        return {}
+
+    def configuration(self) -> dict[str, Any]:
+        return {**super().configuration(), "codecs": list(self.codecs)}
+
+    def decode_inner(self, data: Bytes1D, shape: tuple[int, ...], spec: ChunkSpec) -> Array:
+        key = (shape, spec.dtype)
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            decoder = Decoder(self.inner, array_spec(shape, spec))
+            if len(self._decoders) < 64:
+                self._decoders[key] = decoder
+        return decoder(data)
+
+    def encode_inner(self, array: Array, spec: ChunkSpec) -> Bytes1D:
+        return encode(self.inner, array, array_spec(array.shape, spec))
+
+
+def array_spec(shape: tuple[int, ...], spec: ChunkSpec) -> ArraySpec:
+    """Give zarr's spec of an array of `shape` with the type and fill value of `spec`."""
+    return ArraySpec(
+        shape=shape,
+        dtype=parse_dtype(spec.dtype, zarr_format=3),
+        fill_value=spec.fill_value,
+        config=ArrayConfig.from_dict({}),
+        prototype=default_buffer_prototype(),
+    )

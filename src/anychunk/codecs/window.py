@@ -1,0 +1,81 @@
+"""`anychunk.window`, array to bytes: the chunk is a window of the array that is stored.
+
+Spec:     ours. The stored bytes begin with three little-endian uint32 for each axis: the shape of the
+          stored array, where the window begins in it, and the shape of the window; then follows the
+          stored array, encoded by the inner codecs. A window smaller than the chunk is padded with
+          the fill value at the high end.
+JSON:     {"name": "anychunk.window", "configuration": {"codecs": [{"name": "bytes"}]}}
+Lossless: yes; encoding stores the whole chunk.
+
+It serves chunks at the edge that are stored cropped, and chunks stored with a halo around them: the
+index puts the header in front of each, so the file itself stays as it is.
+"""
+
+import math
+import struct
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codecs._base import Bytes1D, ChunkSpec
+from anychunk.codecs.chain import Wrapping
+from anychunk.errors import ChunkDecodeError
+
+type Shape = tuple[int, ...]
+
+
+def front(stored: Shape, start: Shape | None = None, shape: Shape | None = None) -> bytes:
+    """Make the header; without a start and a shape the window is the whole stored array."""
+    start = (0,) * len(stored) if start is None else start
+    return struct.pack(f"<{3 * len(stored)}I", *stored, *start, *(shape or stored))
+
+
+def read_front(data: Bytes1D, chunk: Shape) -> tuple[Shape, Shape, Shape]:
+    """Give the stored shape, the window's start and the window's shape, checked."""
+    ndim = len(chunk)
+    if len(data) < 12 * ndim:
+        raise ChunkDecodeError(
+            f"anychunk.window: {len(data)} bytes, expected a header of {12 * ndim}"
+        )
+    numbers = struct.unpack(f"<{3 * ndim}I", data[: 12 * ndim])
+    stored, start, shape = numbers[:ndim], numbers[ndim : 2 * ndim], numbers[2 * ndim :]
+    for i in range(ndim):
+        if start[i] + shape[i] > stored[i] or shape[i] > chunk[i]:
+            raise ChunkDecodeError(
+                f"anychunk.window: window {shape} at {start} of {stored} does not fit a chunk "
+                f"of {chunk}"
+            )
+    return stored, start, shape
+
+
+def pad(array: npt.NDArray[Any], shape: Shape, fill: Any) -> npt.NDArray[Any]:
+    """Put `array` at the low end of an array of `shape`."""
+    out = np.full(shape, fill, array.dtype)
+    out[tuple(slice(n) for n in array.shape)] = array
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window(Wrapping):
+    """Stores a chunk behind a header that says which part of the stored array it is."""
+
+    name: ClassVar[str] = "anychunk.window"
+
+    def encode_chunk(self, array: npt.NDArray[Any], spec: ChunkSpec) -> BytesLike:
+        return np.concatenate(
+            [np.frombuffer(front(array.shape), np.uint8), self.encode_inner(array, spec)]
+        )
+
+    def decode_chunk(self, data: Bytes1D, spec: ChunkSpec) -> npt.NDArray[Any]:
+        stored, start, shape = read_front(data, spec.shape)
+        payload = data[12 * len(stored) :]
+        limits.check_chunk(
+            math.prod(stored) * spec.dtype.itemsize, where=self.name, stored=len(payload)
+        )
+        array = self.decode_inner(payload, stored, spec)
+        window = array[tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
+        return window if shape == spec.shape else pad(window, spec.shape, spec.fill_value)

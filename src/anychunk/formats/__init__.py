@@ -1,0 +1,75 @@
+"""Formats: modules that turn bytes into an index, found by entry points and told by content.
+
+A format is a module, listed under `anychunk.formats` in the packaging metadata, that has what
+`Format` (one object) or `FolderFormat` (a directory or prefix) asks for.
+"""
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Protocol, cast, runtime_checkable
+
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.index import Node
+from anychunk.source import Folder, Source
+
+HEAD = 4096
+"""How many bytes `sniff` is shown."""
+
+
+@runtime_checkable
+class Format(Protocol):
+    """A format whose files are one object."""
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether a file that begins with `head` is of this format."""
+        ...
+
+    def parse(self, source: Source, **options: Any) -> Node:
+        """Read structure, never samples."""
+        ...
+
+
+@runtime_checkable
+class FolderFormat(Protocol):
+    """A format whose files are folders."""
+
+    def sniff_folder(self, folder: Folder) -> bool: ...
+    def parse_folder(self, folder: Folder, **options: Any) -> Node: ...
+
+
+@cache
+def table() -> dict[str, Format | FolderFormat]:
+    """Import every format, by name."""
+    found = sorted(entry_points(group="anychunk.formats"), key=lambda entry: entry.name)
+    return {entry.name: cast("Format | FolderFormat", entry.load()) for entry in found}
+
+
+def sniff(head: bytes, url: str) -> tuple[str, Format]:
+    """Find the format of a file by its first bytes."""
+    for name, module in table().items():
+        if isinstance(module, Format) and module.sniff(head):
+            return name, module
+    if not head:
+        raise FormatError(f"{url}: the file is empty")
+    raise UnsupportedError(
+        f"{url}: begins with {head[:8]!r}, which is none of the formats opened here: "
+        f"{' '.join(table())}"
+    )
+
+
+def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
+    """Find the format of a folder by what lies in it."""
+    for name, module in table().items():
+        if isinstance(module, FolderFormat) and module.sniff_folder(folder):
+            return name, module
+    raise UnsupportedError(
+        f"{folder.path}: a folder of none of the formats opened here: {' '.join(table())}"
+    )
+
+
+def by_name(name: str) -> Format | FolderFormat:
+    """Give a format that the caller names."""
+    found = table().get(name)
+    if found is None:
+        raise UnsupportedError(f"{name}: no such format; opened: {' '.join(table())}")
+    return found

@@ -1,0 +1,303 @@
+"""The fast read path: every chunk of a selection planned at once, decoded by a few threads.
+
+zarr asks the configured pipeline class once an array. `Dispatcher` takes the arrays of stores that
+have chunk readers, and hands every other array to the pipeline that was configured before it.
+"""
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.abc.codec import Codec, CodecPipeline, GetResult
+from zarr.abc.store import Store
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer
+from zarr.core.codec_pipeline import BatchedCodecPipeline, codecs_from_list
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.registry import _pipeline_registry, register_pipeline
+
+from anychunk.codecs.chain import Decoder
+from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
+
+type Selector = Any
+type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
+
+PATH = "codec_pipeline.path"
+DEFAULT = "zarr.core.codec_pipeline.BatchedCodecPipeline"
+INLINE_BYTES = 256 << 10
+"""Work up to this many decoded bytes is done where it is asked for: a thread would cost more."""
+RUN = 64
+"""Chunks that a thread takes at a time, at the most."""
+
+PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def workers() -> int:
+    """One thread a core; `codec_pipeline.max_workers` of zarr's config has the last word."""
+    return int(zarr.config.get("codec_pipeline.max_workers", None) or os.cpu_count() or 1)
+
+
+def pool() -> ThreadPoolExecutor:
+    global _pool  # noqa: PLW0603 - one pool a process
+    if _pool is None:
+        _pool = ThreadPoolExecutor(workers(), thread_name_prefix="anychunk")
+    return _pool
+
+
+def _forget_pool() -> None:
+    global _pool  # noqa: PLW0603 - threads do not survive a fork
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+class _Batch:
+    """One selection: the chunks it touches, and where each goes."""
+
+    def __init__(
+        self, items: Sequence[Item], out: NDBuffer, drop_axes: tuple[int, ...], decode: Decoder
+    ) -> None:
+        self.items, self.drop_axes, self.decode = items, drop_axes, decode
+        array = out.as_ndarray_like()
+        # a plain array takes values without zarr's wrapper; one on a device goes through it
+        self.out: Any = array if isinstance(array, np.ndarray) else out
+        self.wrap: Callable[[Any], Any] = (
+            (lambda value: value)
+            if isinstance(array, np.ndarray)
+            else items[0][1].prototype.nd_buffer.from_numpy_array
+        )
+        spec = items[0][1]
+        self.fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
+        self.results = [PRESENT] * len(items)
+
+    def scatter(
+        self, positions: Iterable[int], chunks: Iterable[Stored], name: Callable[[int], str]
+    ) -> None:
+        """Decode chunks and put each in its place."""
+        scratch = np.empty(self.decode.nbytes, np.uint8)
+        out, decode, drop_axes = self.out, self.decode, self.drop_axes
+        for position, stored in zip(positions, chunks, strict=True):
+            _, _, chunk_selection, out_selection, _ = self.items[position]
+            if stored is None:
+                out[out_selection] = self.fill
+                self.results[position] = MISSING
+                continue
+            try:
+                array = decode(stored, scratch)[chunk_selection]
+            except AnychunkError as e:
+                raise located(e, name(position)) from e
+            except (MemoryError, KeyboardInterrupt):
+                raise
+            except Exception as e:
+                raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
+            out[out_selection] = self.wrap(array.squeeze(axis=drop_axes) if drop_axes else array)
+
+
+class IndexPipeline(CodecPipeline):
+    """Reads arrays of a store that has chunk readers."""
+
+    def __init__(self, base: CodecPipeline, codecs: Sequence[Codec], store: Store) -> None:
+        self._base = base
+        self._codecs = tuple(codecs)
+        self._store = store
+        self._decoder: tuple[ArraySpec, Decoder] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_decoder": None}
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
+        raise NotImplementedError("IndexPipeline is made for a store; zarr asks the Dispatcher")
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        base = self._base.evolve_from_array_spec(array_spec)
+        return type(self)(base, self._codecs, self._store)
+
+    def __iter__(self) -> Iterator[Codec]:
+        return iter(self._codecs)
+
+    @property
+    def supports_partial_decode(self) -> bool:
+        return False
+
+    @property
+    def supports_partial_encode(self) -> bool:
+        return False
+
+    def validate(self, **kwargs: Any) -> None:
+        self._base.validate(**kwargs)
+
+    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
+        return self._base.compute_encoded_size(byte_length, array_spec)
+
+    async def decode(
+        self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]
+    ) -> Iterable[NDBuffer | None]:
+        return await self._base.decode(chunk_bytes_and_specs)
+
+    async def encode(
+        self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]
+    ) -> Iterable[Buffer | None]:
+        return await self._base.encode(chunk_arrays_and_specs)
+
+    async def write(
+        self, batch_info: Iterable[Any], value: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> None:
+        raise ValueError("store was opened in read-only mode and does not support writing")
+
+    def _decoder_for(self, spec: ArraySpec) -> Decoder:
+        made = self._decoder
+        if made is None or made[0] != spec:
+            made = self._decoder = (spec, Decoder(self._codecs, spec))
+        return made[1]
+
+    async def read(
+        self, batch_info: Iterable[Item], out: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> tuple[GetResult, ...]:
+        items = list(batch_info)
+        if not items:
+            return ()
+        batch = _Batch(items, out, drop_axes, self._decoder_for(items[0][1]))
+        path, numbers = chunk_numbers([item[0].path for item in items], self._store, items[0][1])
+        reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
+        if reader is None:
+            await self._read_computed(batch)
+        elif reader.is_local:
+            await self._read_local(batch, reader, numbers)
+        else:
+            await self._read_remote(batch, reader, numbers)
+        return tuple(batch.results)
+
+    async def _read_local(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
+        reader.verify()
+
+        def name(position: int) -> str:
+            return reader.describe(int(numbers[position]))
+
+        def run(positions: range) -> None:
+            chunks = reader.read_many(numbers[positions.start : positions.stop])
+            batch.scatter(positions, chunks, name)
+
+        await in_threads(run, len(numbers), batch.decode.nbytes)
+
+    async def _read_remote(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
+        def name(position: int) -> str:
+            return reader.describe(int(numbers[position]))
+
+        def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+            batch.scatter(positions, chunks, name)
+
+        try:
+            await reader.fetch_many(numbers, deliver)
+        except BaseExceptionGroup as group:
+            # one failure is what the caller can act on; the others are its siblings
+            raise group.exceptions[0] from None
+
+    async def _read_computed(self, batch: _Batch) -> None:
+        """Chunks that the store computes: asked for by key, one after the other a thread."""
+
+        def run(positions: range) -> None:
+            for position in positions:
+                getter, spec, *_ = batch.items[position]
+                data = self._store.get_sync(getter.path, prototype=spec.prototype)  # type: ignore[attr-defined]
+                stored = None if data is None else data.as_numpy_array()
+                batch.scatter([position], [stored], lambda _: getter.path)
+
+        await in_threads(run, len(batch.items), batch.decode.nbytes)
+
+
+async def in_threads(run: Callable[[range], None], count: int, nbytes: int) -> None:
+    """Call `run` on ranges that cover `count` chunks of `nbytes` each, on a few threads."""
+    threads = min(workers(), count)
+    if count * nbytes <= INLINE_BYTES:
+        run(range(count))
+        return
+    step = max(1, min(RUN, count // (4 * threads)))
+    starts = itertools.count(0, step)  # next() on it is atomic: threads share it without a lock
+
+    def work() -> None:
+        while (start := next(starts)) < count:
+            run(range(start, min(start + step, count)))
+
+    def stop(_: object = None) -> None:
+        for _ in itertools.takewhile(lambda start: start < count, starts):
+            pass
+
+    futures = [asyncio.wrap_future(pool().submit(work)) for _ in range(threads)]
+    try:
+        await asyncio.gather(*futures)
+    except BaseException:
+        stop()
+        await asyncio.gather(*futures, return_exceptions=True)
+        raise
+
+
+def chunk_numbers(
+    keys: Sequence[str], store: Store, spec: ArraySpec
+) -> tuple[str, npt.NDArray[np.int64]]:
+    """Split chunk keys of one array into the array's path and their chunk numbers."""
+    ndim = len(spec.shape)
+    path = "/".join(keys[0].split("/")[: -(ndim + 1)])
+    if ndim == 0:
+        return path, np.zeros(len(keys), np.int64)
+    start = len(path) + 3 if path else 2
+    # one parse for all keys: a Python loop over coordinates would cost more than small chunks do
+    text = "/".join([key[start:] for key in keys])
+    coords = np.fromstring(text, dtype=np.int64, sep="/").reshape(-1, ndim)
+    reader = store.chunk_reader(path)  # type: ignore[attr-defined]
+    if reader is None:
+        return path, np.zeros(len(keys), np.int64)
+    strides = np.cumprod([1, *reader.index.grid[:0:-1]])[::-1]
+    return path, coords @ strides
+
+
+class Dispatcher(CodecPipeline):
+    """Takes arrays of our stores, leaves every other to the pipeline configured before."""
+
+    previous: str = DEFAULT
+
+    @classmethod
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> CodecPipeline:  # type: ignore[override]
+        if not isinstance(store, HasReaders) or not isinstance(array_metadata, ArrayV3Metadata):
+            return cls._previous().from_array_metadata_and_store(array_metadata, store)
+        codecs = array_metadata.codecs
+        codecs_from_list(codecs)
+        return IndexPipeline(BatchedCodecPipeline.from_codecs(codecs), codecs, store)
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
+        return cls._previous().from_codecs(codecs)
+
+    @classmethod
+    def _previous(cls) -> type[CodecPipeline]:
+        return _pipeline_registry[cls.previous]
+
+
+NAME = f"{Dispatcher.__module__}.{Dispatcher.__qualname__}"
+register_pipeline(Dispatcher)
+
+
+def install(*, force: bool = False) -> None:
+    """Put the dispatcher where zarr's own default stands; `force`: whatever stands there."""
+    current = zarr.config.get(PATH)
+    if current == NAME or (current != DEFAULT and not force):
+        return
+    Dispatcher.previous = current
+    zarr.config.set({PATH: NAME})
+
+
+def uninstall() -> None:
+    """Put back what stood there before."""
+    if zarr.config.get(PATH) == NAME:
+        zarr.config.set({PATH: Dispatcher.previous})
