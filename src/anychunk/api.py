@@ -154,6 +154,18 @@ def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
     }
 
 
+def write(array: Any, url: str | Path, *, format: str | None = None, **options: Any) -> None:  # noqa: A002
+    """Write a numpy, dask or zarr array to a file of the format that its name tells.
+
+    Further options are the format's own.
+    """
+    url = str(url)
+    module = formats.writer(url) if format is None else formats.by_name(format)
+    if not isinstance(module, formats.WritableFormat):
+        raise FormatError(f"{url}: {format} is not written here")
+    module.write(array, url, **options)
+
+
 _replaced: dict[str, Any] | None = None
 
 
