@@ -132,7 +132,9 @@ class IndexStore(Store):
         start, stop = clip(byte_range, len(data))
         buffer = (prototype or default_buffer_prototype()).buffer
         piece = data[start:stop]
-        return buffer.from_bytes(piece) if isinstance(piece, bytes) else buffer.from_array_like(piece)  # type: ignore[arg-type]
+        return (
+            buffer.from_bytes(piece) if isinstance(piece, bytes) else buffer.from_array_like(piece)
+        )
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -221,7 +223,9 @@ class IndexStore(Store):
         for size in node.grid:
             count *= size
         start = f"{path}/c" if path else "c"
-        for number in range(count) if reader is not None else ():
+        if reader is None:
+            return
+        for number in range(count):
             if reader.size(number) is not None:
                 yield "/".join([start, *map(str, reader.coords(number))])
 

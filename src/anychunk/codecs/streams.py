@@ -63,7 +63,8 @@ def decode_zlib(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 
 def _inflate(data: Bytes1D, nbytes: int, name: str, *, wbits: int) -> Bytes1D:
     """Inflate member by member with zlib, and say what is wrong with the stream."""
-    pieces, rest, left = [], data.tobytes(), nbytes
+    pieces: list[bytes] = []
+    rest, left = data.tobytes(), nbytes
     try:
         while rest and (not pieces or rest.strip(b"\0")):
             stream = zlib.decompressobj(wbits=wbits)
@@ -81,9 +82,14 @@ def _inflate(data: Bytes1D, nbytes: int, name: str, *, wbits: int) -> Bytes1D:
 
 
 def _streamed(
-    data: Bytes1D, nbytes: int, name: str, make: Callable[[], Any], errors: tuple[type[Exception], ...]
+    data: Bytes1D,
+    nbytes: int,
+    name: str,
+    make: Callable[[], Any],
+    errors: tuple[type[Exception], ...],
 ) -> Bytes1D:
-    pieces, rest, left = [], data.tobytes(), nbytes
+    pieces: list[bytes] = []
+    rest, left = data.tobytes(), nbytes
     try:
         while rest:
             stream = make()

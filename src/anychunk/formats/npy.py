@@ -81,7 +81,9 @@ def _dtype(descr: Json, url: str) -> np.dtype[Any]:
     except (TypeError, ValueError, SyntaxError) as e:
         raise FormatError(f"{url}: the NPY type {descr!r} is none that numpy knows") from e
     if dtype is None or dtype.kind not in "biufc" or dtype.itemsize > 16:
-        raise UnsupportedError(f"{url}: NPY type {descr!r}; opened: bool, int, uint, float, complex")
+        raise UnsupportedError(
+            f"{url}: NPY type {descr!r}; opened: bool, int, uint, float, complex"
+        )
     return dtype
 
 
