@@ -2,7 +2,7 @@
 
 Every format and codec decompresses through here. A stream that ends early, goes on too long or is
 damaged raises `ChunkDecodeError`; imagecodecs' own decoders silently cut or pad some of them (LZ4
-frames, bzip2, xz), so those are guarded or read by the standard library.
+frames, bzip2, xz, blosc), so those are guarded or read by the standard library.
 """
 
 import bz2
@@ -131,6 +131,10 @@ def decode_lz4_block(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
 
 
 def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+    # c-blosc reads as many bytes as its header says, also beyond the buffer that it is given
+    announced = int.from_bytes(data[12:16], "little")
+    if len(data) < 16 or announced != len(data):
+        raise ChunkDecodeError(f"blosc: {len(data)} bytes, its header announces {announced}")
     try:
         return _sized(imagecodecs.blosc_decode(data, out=_target(nbytes, out)), nbytes, "blosc")
     except imagecodecs.BloscError as e:
