@@ -183,8 +183,7 @@ class CodecContract:
         with tempfile.TemporaryDirectory() as folder:
             for codec, array in self.cases():
                 store = write(codec, array, chunks=self.chunks_of(array))
-                key = next(iter(chunks_only(store)), None)
-                for length in (1, 7, 100) if key else ():
+                for length, key in zip((1, 7, 100), 3 * list(chunks_only(store))[:1], strict=False):
                     store[key] = type(store[key]).from_bytes(rng.bytes(length))
                     opened: Any = open_any(indexed(store, Path(folder) / f"damaged{length}"))
                     try:
