@@ -21,8 +21,8 @@ from anychunk.source import Source
 
 MAGIC = b"\x93NUMPY"
 LOCAL_CHUNK, REMOTE_CHUNK = 32 * limits.MIB, 4 * limits.MIB
-"""About how long a chunk is made, for a file has none of its own. A local chunk is a slice of memory
-of which only the selection is touched; a remote one is fetched whole."""
+"""About how long a chunk is made, for a file has none of its own. A local chunk is a slice of
+memory, of which only the selection is touched; a remote one is fetched whole."""
 
 LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """The kinds that Zarr has, with their largest size: long doubles have none there."""
