@@ -1,4 +1,4 @@
-"""What offset and pad say when something is wrong: one line that names the codec; nothing written."""
+"""What offset and pad say when something is wrong: one line, naming the codec; nothing written."""
 
 import sys
 from collections.abc import Callable
