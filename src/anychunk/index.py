@@ -24,6 +24,9 @@ type Ids = npt.NDArray[np.unsignedinteger[Any]]
 WHOLE = np.uint64(2**64 - 1)
 """As a length: the chunk is its whole object, however long that is."""
 
+INLINE = ""
+"""As a url: the bytes are held by the index itself."""
+
 
 def _equal(a: object, b: object) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -75,6 +78,8 @@ class ByteRanges(_ByValue):
     """Inline bytes that chunks begin with, telling a codec what only their position reveals."""
     front_ids: Ids | None = None
     """Which front each chunk has; None: all have the first, if there is one."""
+    inline: bytes = b""
+    """What chunks whose url is `INLINE` are ranges of: bytes that were copied into the index."""
 
     def __post_init__(self) -> None:
         grid = self.offsets.shape
