@@ -1,0 +1,161 @@
+"""Conversion of numbers by value from any real type to any other, rounded once.
+
+Spec: zarr-extensions, codecs/cast_value, "Procedure": a value is mapped explicitly, or is exact in
+the target, or is rounded and then brought into range by a rule; else it has no result.
+
+A cast is planned once for its types and rules, as a chain of block functions (`blocks.Step`) with
+buffers that are reused; what cannot happen for a pair of types is not checked.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from anychunk.codecs import float_casting, int_casting
+from anychunk.codecs.blocks import GOOD, Scratch, Step
+from anychunk.codecs.number_types import (
+    BY_NAME,
+    Block,
+    IntType,
+    NumberType,
+    code_values,
+    has_unused_bits,
+    used_bits,
+)
+from anychunk.codecs.rounding import Rounding
+from anychunk.codecs.scalar_map import Entry
+
+type OutOfRange = Literal["clamp", "wrap"] | None
+
+SAFE = 1
+"""A number that every type holds."""
+
+
+def plan(
+    source: NumberType,
+    target: NumberType,
+    *,
+    rounding: Rounding = "nearest-even",
+    out_of_range: OutOfRange = None,
+    entries: tuple[Entry, ...] = (),
+) -> Step:
+    """Give the block function that casts stored values of `source` to stored values of `target`."""
+    if source == target and not entries and not has_unused_bits(source):
+        return _identity
+    if source.is_foreign and source.stored.itemsize == 1:
+        return _tabulated(source, target, rounding, out_of_range, entries)
+    if source.is_foreign:
+        # bfloat16 is the upper half of float32, bit for bit
+        widened = tuple(Entry(_widen(e.key), e.value, e.match) for e in entries)
+        inner = _mapped(_by_kind(source, target, rounding, out_of_range), widened)
+        return _after_widening(inner)
+    return _mapped(_by_kind(source, target, rounding, out_of_range), entries)
+
+
+def _identity(x: Block, out: Block, scratch: Scratch) -> int:
+    np.copyto(out, x)
+    return GOOD
+
+
+def _by_kind(
+    source: NumberType, target: NumberType, rounding: Rounding, out_of_range: OutOfRange
+) -> Step:
+    if isinstance(source, IntType):
+        if isinstance(target, IntType):
+            return int_casting.int_to_int(source, target, out_of_range)
+        return int_casting.int_to_float(source, target, rounding, out_of_range)
+    if isinstance(target, IntType):
+        return float_casting.float_to_int(source, target, rounding, out_of_range)
+    return float_casting.float_to_float(source, target, rounding, out_of_range)
+
+
+def _mapped(step: Step, entries: tuple[Entry, ...]) -> Step:
+    """Put the values of a scalar map around a step, which never sees their keys."""
+    if not entries:
+        return step
+
+    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+        hits = scratch.array("hits", bool, x.size)
+        entries[0].mask(x, hits)
+        for entry in entries[1:]:
+            hits |= entry.mask(x, scratch.array("more hits", bool, x.size))
+        if not hits.any():
+            return step(x, out, scratch)
+        rest = scratch.array("rest", x.dtype, x.size)
+        np.copyto(rest, x)
+        np.putmask(rest, hits, SAFE)
+        bad = step(rest, out, scratch)
+        if bad == GOOD:
+            for entry in reversed(entries):  # the first entry writes last
+                mask = hits if len(entries) == 1 else entry.mask(x, hits)
+                np.putmask(out, mask, entry.value)
+        return bad
+
+    return apply
+
+
+def _widen(stored: Block) -> Block:
+    return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _after_widening(step: Step) -> Step:
+    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+        wide = scratch.array("wide", np.uint32, x.size)
+        np.left_shift(x, np.uint32(16), out=wide, dtype=np.uint32)
+        return step(wide.view(np.float32), out, scratch)
+
+    return apply
+
+
+def _tabulated(
+    source: NumberType,
+    target: NumberType,
+    rounding: Rounding,
+    out_of_range: OutOfRange,
+    entries: tuple[Entry, ...],
+) -> Step:
+    """Cast a type of 256 codes or fewer by looking them up."""
+    values = code_values(source)
+    wide = BY_NAME[values.dtype.name]
+    step = _by_kind(wide, target, rounding, out_of_range)
+    table, is_bad = tabulate(step, values, target)
+    codes = np.arange(256, dtype=np.uint8) & used_bits(source)
+    for entry in reversed(entries):
+        mask = _code_mask(entry, codes, values)
+        table[mask] = entry.value
+        is_bad[mask] = False
+    return look_up(table, is_bad)
+
+
+def _code_mask(entry: Entry, codes: Block, values: Block) -> Block:
+    if entry.match == "nan":
+        return np.isnan(values)
+    if entry.match == "bits":
+        return np.equal(codes, entry.key)
+    return np.equal(values, values[int(entry.key)])
+
+
+def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Block]:
+    """Run a step on each value by itself; give the results and which values have none."""
+    table = np.zeros(values.size, target.stored)
+    is_bad = np.zeros(values.size, bool)
+    scratch = Scratch(1)
+    with np.errstate(all="ignore"):
+        for i in range(values.size):
+            is_bad[i] = step(values[i : i + 1], table[i : i + 1], scratch) != GOOD
+    return table, is_bad
+
+
+def look_up(table: Block, is_bad: Block) -> Step:
+    has_bad = bool(is_bad.any())
+
+    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+        if has_bad:
+            bad = is_bad[x]
+            index = int(bad.argmax())
+            if bad[index]:
+                return index
+        np.take(table, x, out=out, mode="clip")  # a byte is always inside; "raise" would buffer
+        return GOOD
+
+    return apply
