@@ -48,7 +48,7 @@ def plan(
         # bfloat16 is the upper half of float32, bit for bit
         widened = tuple(Entry(_widen(e.key), e.value, e.match) for e in entries)
         inner = _mapped(_by_kind(source, target, rounding, out_of_range), widened)
-        return _after_widening(inner)
+        return after_widening(inner)
     return _mapped(_by_kind(source, target, rounding, out_of_range), entries)
 
 
@@ -98,7 +98,7 @@ def _widen(stored: Block) -> Block:
     return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def _after_widening(step: Step) -> Step:
+def after_widening(step: Step) -> Step:
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         wide = scratch.array("wide", np.uint32, x.size)
         np.left_shift(x, np.uint32(16), out=wide, dtype=np.uint32)
