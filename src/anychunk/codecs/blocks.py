@@ -15,6 +15,8 @@ from anychunk.codecs.number_types import Block, NumberType, stored_view
 SIZE = 1 << 15
 """Elements of a block: 256 KiB of float64, about half of a second-level cache."""
 GOOD = -1
+SPARSE = 32
+"""Values are written by index when there are fewer than one in this many."""
 
 
 class Scratch:
@@ -51,6 +53,39 @@ def first(mask: Block) -> int:
     return index if mask.size and mask[index] else GOOD
 
 
+def copy(x: Block, out: Block, scratch: Scratch) -> int:
+    """Cast as numpy does, where that is right for every value."""
+    np.copyto(out, x, casting="unsafe")
+    return GOOD
+
+
+def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
+    """Write one value where the mask is true.
+
+    numpy's masked writes branch at every element, which a mask without pattern makes slow: a few
+    are written by index, and many without any branch, by their bits.
+    """
+    count = np.count_nonzero(mask)
+    if count == mask.size:
+        out[...] = value
+    elif count * (SPARSE if out.dtype.itemsize < 8 else 2) < mask.size:
+        out[mask.nonzero()[0]] = value
+    else:
+        _blend(out.view(f"u{out.dtype.itemsize}"), mask, value, scratch)
+
+
+def _blend(bits: Block, mask: Block, value: Block, scratch: Scratch) -> None:
+    keep = scratch.array("keep", bits.dtype, mask.size)
+    np.copyto(keep, mask, casting="unsafe")
+    np.subtract(keep, keep.dtype.type(1), out=keep)  # all ones where the old value stays
+    np.bitwise_and(bits, keep, out=bits)
+    new = value.view(bits.dtype)[()]
+    if new:
+        np.invert(keep, out=keep)
+        np.bitwise_and(keep, new, out=keep)
+        np.bitwise_or(bits, keep, out=bits)
+
+
 def run(
     step: Step,
     array: npt.NDArray[Any],
@@ -62,21 +97,20 @@ def run(
     out = np.empty_like(array, dtype=dtype, order="K", subok=False)
     if array.size == 0:
         return out
-    blocks = _blocks(stored_view(array, source), stored_view(out, target), source, target, "K")
-    scratch = Scratch(min(SIZE, max(1, array.size)))
+    stored, stored_out = stored_view(array, source), stored_view(out, target)
+    scratch = Scratch(min(SIZE, array.size))
     with np.errstate(all="ignore"):
-        for x, y in blocks:
+        if step is copy:
+            np.copyto(stored_out, stored, casting="unsafe")
+            return out
+        for x, y in _blocks(stored, stored_out, source, target):
             if step(x, y, scratch) != GOOD:
-                raise BadValueError(_locate(step, array, source, target))
+                raise BadValueError(_locate(step, stored, source, target))
     return out
 
 
 def _blocks(
-    array: npt.NDArray[Any],
-    out: npt.NDArray[Any],
-    source: NumberType,
-    target: NumberType,
-    order: Any,
+    array: npt.NDArray[Any], out: npt.NDArray[Any], source: NumberType, target: NumberType
 ) -> Iterator[tuple[Block, Block]]:
     iterator = np.nditer(
         [array, out],
@@ -84,7 +118,7 @@ def _blocks(
         op_flags=[["readonly"], ["writeonly"]],
         op_dtypes=[source.stored, target.stored],
         casting="equiv",
-        order=order,
+        order="K",
         buffersize=SIZE,
     )
     with iterator:
@@ -95,20 +129,19 @@ def _locate(
     step: Step, array: npt.NDArray[Any], source: NumberType, target: NumberType
 ) -> tuple[int, ...]:
     """Find the first bad value in C order; the run may have met another one first."""
-    view = stored_view(array, source)
-    scratch = Scratch(min(SIZE, array.size))
-    start = 0
-    dummy = np.empty(min(SIZE, array.size), target.stored)
+    size = min(SIZE, array.size)
+    scratch, out = Scratch(size), np.empty(size, target.stored)
     iterator = np.nditer(
-        view,
+        array,
         flags=["external_loop", "buffered"],
         op_dtypes=[source.stored],
         casting="equiv",
         order="C",
         buffersize=SIZE,
     )
+    start = 0
     for block in cast("Iterator[Block]", iterator):
-        index = step(block, dummy[: block.size], scratch)
+        index = step(block, out[: block.size], scratch)
         if index != GOOD:
             return tuple(int(i) for i in np.unravel_index(start + index, array.shape))
         start += block.size

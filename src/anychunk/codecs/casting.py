@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 
 from anychunk.codecs import float_casting, int_casting
-from anychunk.codecs.blocks import GOOD, Scratch, Step
+from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, put
 from anychunk.codecs.number_types import (
     BY_NAME,
     Block,
+    FloatType,
     IntType,
     NumberType,
     code_values,
@@ -41,20 +42,41 @@ def plan(
 ) -> Step:
     """Give the block function that casts stored values of `source` to stored values of `target`."""
     if source == target and not entries and not has_unused_bits(source):
-        return _identity
+        return copy
     if source.is_foreign and source.stored.itemsize == 1:
         return _tabulated(source, target, rounding, out_of_range, entries)
     if source.is_foreign:
         # bfloat16 is the upper half of float32, bit for bit
         widened = tuple(Entry(_widen(e.key), e.value, e.match) for e in entries)
-        inner = _mapped(_by_kind(source, target, rounding, out_of_range), widened)
-        return after_widening(inner)
-    return _mapped(_by_kind(source, target, rounding, out_of_range), entries)
+        return after_widening(_with_map(source, target, rounding, out_of_range, widened))
+    return _with_map(source, target, rounding, out_of_range, entries)
 
 
-def _identity(x: Block, out: Block, scratch: Scratch) -> int:
-    np.copyto(out, x)
-    return GOOD
+def _with_map(
+    source: NumberType,
+    target: NumberType,
+    rounding: Rounding,
+    out_of_range: OutOfRange,
+    entries: tuple[Entry, ...],
+) -> Step:
+    if not entries:
+        return _by_kind(source, target, rounding, out_of_range)
+    if isinstance(target, IntType) and [entry.match for entry in entries] == ["nan"]:
+        # the common case: the cast notices NaN anyway
+        value = entries[0].value
+        return float_casting.float_to_int(source, target, rounding, out_of_range, nan=value)
+    step = _by_kind(source, target, rounding, out_of_range)
+    return _mapped(step, entries, is_total=is_total(source, target))
+
+
+def is_total(source: NumberType, target: NumberType) -> bool:
+    """Whether a plain cast gives every value a result."""
+    if isinstance(source, FloatType):
+        return isinstance(target, FloatType) and float_casting.holds(target, source)
+    if isinstance(target, FloatType):
+        extent = max(-source.low, source.high)
+        return target.low <= source.low and extent <= target.high
+    return target.low <= source.low and source.high <= target.high
 
 
 def _by_kind(
@@ -69,29 +91,30 @@ def _by_kind(
     return float_casting.float_to_float(source, target, rounding, out_of_range)
 
 
-def _mapped(step: Step, entries: tuple[Entry, ...]) -> Step:
-    """Put the values of a scalar map around a step, which never sees their keys."""
-    if not entries:
-        return step
+def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
+    """Put the values of a scalar map around a step, which need not know their keys."""
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
-        hits = scratch.array("hits", bool, x.size)
-        entries[0].mask(x, hits)
+        hits = entries[0].mask(x, scratch.array("hits", bool, x.size))
         for entry in entries[1:]:
             hits |= entry.mask(x, scratch.array("more hits", bool, x.size))
         if not hits.any():
             return step(x, out, scratch)
-        rest = scratch.array("rest", x.dtype, x.size)
-        np.copyto(rest, x)
-        np.putmask(rest, hits, SAFE)
-        bad = step(rest, out, scratch)
+        bad = step(x if is_total else _without(x, hits, scratch), out, scratch)
         if bad == GOOD:
             for entry in reversed(entries):  # the first entry writes last
                 mask = hits if len(entries) == 1 else entry.mask(x, hits)
-                np.putmask(out, mask, entry.value)
+                put(out, mask, entry.value, scratch)
         return bad
 
     return apply
+
+
+def _without(x: Block, hits: Block, scratch: Scratch) -> Block:
+    rest = scratch.array("rest", x.dtype, x.size)
+    np.copyto(rest, x)
+    put(rest, hits, np.array(SAFE, x.dtype), scratch)
+    return rest
 
 
 def _widen(stored: Block) -> Block:

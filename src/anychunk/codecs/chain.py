@@ -29,6 +29,7 @@ from anychunk.codecs._base import (
     as_bytes,
     chunk_spec,
 )
+from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import CodecConfigError
 
 type Array = npt.NDArray[Any]
@@ -70,7 +71,7 @@ class Decoder:
         self._bytes_steps: list[BytesStep] = []
         self._array_steps: list[ArrayStep] = []
         self._to_array: Callable[[Bytes1D], Array] | None = None
-        pairs = evolve([ours(codec) for codec in codecs], spec)
+        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
             if isinstance(codec, ArrayArrayCodec):
@@ -149,7 +150,7 @@ def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Buffer | NDBuffer]:
 def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
     """Run a chain forwards by zarr's own methods."""
     data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)  # type: ignore[arg-type]
-    for codec, codec_spec in evolve([ours(codec) for codec in codecs], spec):
+    for codec, codec_spec in evolve(fuse([ours(codec) for codec in codecs]), spec):
         data = codec._encode_sync(data, codec_spec)  # type: ignore[union-attr]  # noqa: SLF001
     return as_bytes(data.as_numpy_array())
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from anychunk.codecs.blocks import GOOD, Scratch, Step, first
+from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, first, put
 from anychunk.codecs.number_types import Block, FloatType, IntType
 from anychunk.codecs.rounding import Rounding, to_grid, to_integer
 
@@ -87,6 +87,9 @@ def holds(target: FloatType, source: FloatType) -> bool:
 
 
 def _copy(target: FloatType) -> Step:
+    if not target.is_foreign:
+        return copy
+
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         store(x, out, target, scratch)
         return GOOD
@@ -121,30 +124,66 @@ def _through_grid(target: FloatType, rounding: Rounding, out_of_range: OutOfRang
 
 
 def float_to_int(
-    source: FloatType, target: IntType, rounding: Rounding, out_of_range: OutOfRange
+    source: FloatType,
+    target: IntType,
+    rounding: Rounding,
+    out_of_range: OutOfRange,
+    *,
+    nan: Block | None = None,
 ) -> Step:
-    """Round, check the extremes of the block, and copy."""
+    """Round, check the extremes of the block, and copy; NaN becomes `nan` where that is given."""
     # float32 has 24 bits: integers of 16 are exact, and their bounds too
     work = np.dtype(np.float32 if source.precision <= 24 and target.bits <= 16 else np.float64)
     low, high = float(target.low), _largest(target, work)
-    settle = {None: _refuse, "clamp": _clamp, "wrap": _wrap}[out_of_range]
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         values = load(x, work, scratch)
         rounded = scratch.array("rounded", work, x.size)
         spare = scratch.array("spare", work, x.size) if rounding == "nearest-away" else rounded
         to_integer(rounding, values, rounded, spare)
-        # a NaN makes an extreme NaN, and every comparison with it false
-        if rounded.min() >= low and rounded.max() <= high:
+        least, most, missing = np.minimum.reduce(rounded), np.maximum.reduce(rounded), None
+        if nan is not None and np.isnan(least):
+            missing = np.not_equal(rounded, rounded, out=scratch.array("missing", bool, x.size))
+            least, most = np.fmin.reduce(rounded), np.fmax.reduce(rounded)
+            if np.isnan(least):
+                out[...] = nan
+                return GOOD
+        # every comparison with NaN is false
+        if least >= low and most <= high:
             _store(rounded, out, target)
-            return GOOD
-        if settle is not _refuse:
-            index = first(~np.isfinite(values))
-            if index != GOOD:
-                return index
-        return settle(rounded, out, target, (low, high))
+        else:
+            bad = _settle(rounded, out, target, (low, high), out_of_range, missing)
+            if bad != GOOD:
+                return bad
+        if missing is not None:
+            put(out, missing, nan, scratch)
+        return GOOD
 
     return apply
+
+
+def _settle(
+    rounded: Block,
+    out: Block,
+    target: IntType,
+    bounds: tuple[float, float],
+    out_of_range: OutOfRange,
+    missing: Block | None,
+) -> int:
+    """Store integers that are not all inside the bounds, or give the first without a result."""
+    over = rounded > bounds[1]
+    has_result = ~over & (rounded >= bounds[0]) if out_of_range is None else np.isfinite(rounded)
+    if missing is not None:
+        has_result |= missing
+    if not has_result.all():
+        return first(~has_result)
+    if out_of_range == "wrap":
+        _wrap(rounded, out, target)
+        return GOOD
+    np.clip(rounded, *bounds, out=rounded)
+    _store(rounded, out, target)
+    np.putmask(out, over, out.dtype.type(target.high))  # of 64 bits it is no float
+    return GOOD
 
 
 def _largest(target: IntType, work: np.dtype[np.floating]) -> float:
@@ -164,26 +203,12 @@ def _store(rounded: Block, out: Block, target: IntType) -> None:
         np.copyto(out, rounded, casting="unsafe")
 
 
-def _refuse(rounded: Block, out: Block, target: IntType, bounds: tuple[float, float]) -> int:
-    return first(~((rounded >= bounds[0]) & (rounded <= bounds[1])))
-
-
-def _clamp(rounded: Block, out: Block, target: IntType, bounds: tuple[float, float]) -> int:
-    over = rounded > bounds[1]
-    np.clip(rounded, *bounds, out=rounded)
-    _store(rounded, out, target)
-    # the largest integer of 64 bits is no float
-    np.putmask(out, over, out.dtype.type(target.high))
-    return GOOD
-
-
-def _wrap(rounded: Block, out: Block, target: IntType, bounds: tuple[float, float]) -> int:
+def _wrap(rounded: Block, out: Block, target: IntType) -> None:
     """Reduce modulo 2**bits; the remainder of floats is exact at any size."""
     np.fmod(rounded, rounded.dtype.type(2.0**target.bits), out=rounded)
     if target.bits < 64:
         _store(rounded.astype(np.int64), out, target)
-        return GOOD
+        return
     magnitude = np.abs(rounded).astype(np.uint64)
     np.negative(magnitude, out=magnitude, where=rounded < 0)
     out.view(np.uint64)[:] = magnitude
-    return GOOD

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from anychunk.codecs.blocks import GOOD, Scratch, Step, first
+from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, first
 from anychunk.codecs.float_casting import fit, store
 from anychunk.codecs.number_types import Block, FloatType, IntType
 from anychunk.codecs.rounding import Rounding, to_grid
@@ -52,13 +52,13 @@ def int_to_float(
 
 
 def _copy(target: FloatType) -> Step:
+    if not target.is_foreign:
+        return copy
+
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
-        if target.is_foreign:
-            single = scratch.array("single", np.float32, x.size)
-            np.copyto(single, x, casting="unsafe")
-            store(single, out, target, scratch)
-        else:
-            np.copyto(out, x, casting="unsafe")
+        single = scratch.array("integers", np.float32, x.size)
+        np.copyto(single, x, casting="unsafe")
+        store(single, out, target, scratch)
         return GOOD
 
     return apply

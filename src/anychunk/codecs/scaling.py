@@ -32,21 +32,18 @@ type Operations = tuple[tuple[np.ufunc, Any], tuple[np.ufunc, Any]]
 """Two operations, each with its second operand."""
 
 
-def encode_plan(kind: NumberType, offset: Block, scale: Block, *, is_checked: bool = True) -> Step:
-    """Give the block function of `(x - offset) * scale`; both scalars are stored as `kind`.
-
-    Without `is_checked`, numbers that become infinite are left to whoever sees them next.
-    """
+def encode_plan(kind: NumberType, offset: Block, scale: Block) -> Step:
+    """Give the block function of `(x - offset) * scale`; both scalars are stored as `kind`."""
     if isinstance(kind, IntType):
         return _integers(kind, offset, scale, _encode_integers)
-    return _floats(kind, (np.subtract, offset), (np.multiply, scale), is_checked=is_checked)
+    return _floats(kind, (np.subtract, offset), (np.multiply, scale))
 
 
-def decode_plan(kind: NumberType, offset: Block, scale: Block, *, is_checked: bool = True) -> Step:
+def decode_plan(kind: NumberType, offset: Block, scale: Block) -> Step:
     """Give the block function of `x / scale + offset`."""
     if isinstance(kind, IntType):
         return _integers(kind, offset, scale, _decode_integers)
-    return _floats(kind, (np.divide, scale), (np.add, offset), is_checked=is_checked)
+    return _floats(kind, (np.divide, scale), (np.add, offset))
 
 
 def _integers(
@@ -112,27 +109,31 @@ def _modulo(number: int, dtype: np.dtype[Any]) -> Block:
     return np.array(number % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
 
 
-def _floats(
-    kind: FloatType, *steps: tuple[np.ufunc, Block], is_checked: bool
-) -> Step:
+def _floats(kind: FloatType, *steps: tuple[np.ufunc, Block]) -> Step:
     operations: Any = tuple((ufunc, as_number(operand, kind)) for ufunc, operand in steps)
     if not kind.is_foreign:
-        return _native_floats(operations, kind.dtype, is_checked)
+        return _native_floats(operations, kind.dtype)
     inner = _foreign_floats(kind, operations)
     if kind.itemsize > 1:
         return after_widening(inner)
     return look_up(*tabulate(inner, code_values(kind), kind))
 
 
-def _native_floats(operations: Operations, dtype: np.dtype[Any], is_checked: bool) -> Step:
+def _native_floats(operations: Operations, dtype: np.dtype[Any]) -> Step:
+    """Let the processor notice overflow: its flag is set by finite numbers alone, and is free.
+
+    `out` may be `x`; then only whether all is well is told, not where.
+    """
     (inner, a), (outer, b) = operations
     a, b = dtype.type(a), dtype.type(b)
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
-        inner(x, a, out=out)
-        outer(out, b, out=out)
-        if is_checked and not np.isfinite([np.fmin.reduce(out), np.fmax.reduce(out)]).all():
-            return first(np.isinf(out) & np.isfinite(x))
+        try:
+            with np.errstate(over="raise"):
+                inner(x, a, out=out)
+                outer(out, b, out=out)
+        except FloatingPointError:
+            return max(0, first(np.isinf(outer(inner(x, a), b)) & np.isfinite(x)))
         return GOOD
 
     return apply
