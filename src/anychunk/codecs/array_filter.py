@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs.abc import Codec as NumcodecsCodec
 
-from anychunk.codecs._base import ArrayToArray, ChunkSpec, Json, as_bytes, _mapped
+from anychunk.codecs._base import ArrayToArray, ChunkSpec, Json, _mapped, as_bytes
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 

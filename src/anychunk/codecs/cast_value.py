@@ -110,7 +110,7 @@ class CastValue(ArrayToArray):
 
     @property
     def dtype(self) -> ZDType[Any, Any]:
-        """zarr's data type of what is stored."""
+        """Zarr's data type of what is stored."""
         return _zdtype(self.data_type)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:

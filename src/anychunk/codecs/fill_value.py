@@ -32,9 +32,7 @@ class EncodesFill(Protocol):
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]: ...
 
 
-def with_encoded_fill(
-    codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, Any]
-) -> ArraySpec:
+def with_encoded_fill(codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, Any]) -> ArraySpec:
     """Give the spec of what `codec` makes of `spec`, which zarr asks for with every chunk."""
     dtype = spec.dtype.to_native_dtype()
     fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value

@@ -18,7 +18,7 @@ from zarr.core.dtype.npy.common import endianness_to_numpy_str, get_endianness_f
 from zarr.errors import DataTypeValidationError
 
 from anychunk.codecs import json_scalar
-from anychunk.codecs.number_types import BY_NAME, Block, FloatType, IntType, NumberType
+from anychunk.codecs.number_types import BY_NAME, Block, FloatType, NumberType
 from anychunk.codecs.scalar_map import as_number
 
 type Json = Any
