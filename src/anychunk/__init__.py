@@ -3,7 +3,7 @@
 from anychunk import codecs as _codecs
 from anychunk import pipeline as _pipeline
 from anychunk._version import __version__
-from anychunk.api import describe, disable, enable, index, open, open_array  # noqa: A004
+from anychunk.api import describe, disable, enable, index, open, open_array, write  # noqa: A004
 from anychunk.errors import AnychunkError
 from anychunk.index import ArrayIndex, GroupIndex
 
@@ -18,6 +18,7 @@ __all__ = [
     "index",
     "open",
     "open_array",
+    "write",
 ]
 
 # an array of ours may come here pickled, on a worker that never calls `open`

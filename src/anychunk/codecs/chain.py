@@ -15,7 +15,7 @@ import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer, default_buffer_prototype
+from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
 from zarr.core.dtype import parse_dtype
 
@@ -71,6 +71,7 @@ class Decoder:
         self._bytes_steps: list[BytesStep] = []
         self._array_steps: list[ArrayStep] = []
         self._to_array: Callable[[Bytes1D], Array] | None = None
+        self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
         pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
@@ -83,11 +84,16 @@ class Decoder:
                 is_innermost = codec is filters[0][0]
                 self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
 
+    @property
+    def is_view(self) -> bool:
+        """Whether decoding computes nothing: the array is the stored bytes, seen otherwise."""
+        return self._is_plain and not self._bytes_steps
+
     def __call__(self, data: Bytes1D, scratch: Bytes1D | None = None) -> Array:
         """Decode one chunk; the array may live in `data` or `scratch`, so copy before reuse."""
         for step in self._bytes_steps:
             data = step(data, scratch)
-        assert self._to_array is not None  # noqa: S101 - zarr refuses metadata without one
+        assert self._to_array is not None
         array = self._to_array(data)
         for transform in self._array_steps:
             array = transform(array)
@@ -122,7 +128,7 @@ def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> Callable[[Bytes1D]
         return lambda data: data.view(dtype).reshape(shape)
     buffer = spec.prototype.buffer
     run = synchronous(codec)
-    return lambda data: cast("Array", run(buffer.from_array_like(data), spec).as_numpy_array())
+    return lambda data: run(buffer.from_array_like(data), spec).as_numpy_array()
 
 
 def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
@@ -134,22 +140,21 @@ def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
         return lambda array: array.transpose(inverse)
     nd_buffer = spec.prototype.nd_buffer
     run = synchronous(codec)
-    return lambda array: cast(
-        "Array", run(nd_buffer.from_ndarray_like(array), spec).as_numpy_array()
-    )
+    return lambda array: run(nd_buffer.from_ndarray_like(array), spec).as_numpy_array()
 
 
-def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Buffer | NDBuffer]:
+def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Any]:
     """Give zarr's own decoding of a codec as a plain call."""
-    if hasattr(codec, "_decode_sync"):
-        return cast("Callable[[Any, ArraySpec], Buffer | NDBuffer]", codec._decode_sync)  # noqa: SLF001
+    decode: Callable[[Any, ArraySpec], Any] | None = getattr(codec, "_decode_sync", None)
+    if decode is not None:
+        return decode
     # a foreign codec that is asynchronous only; we are in a worker thread without a loop
     return lambda data, spec: asyncio.run(codec._decode_single(data, spec))  # noqa: SLF001
 
 
 def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
     """Run a chain forwards by zarr's own methods."""
-    data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)  # type: ignore[arg-type]
+    data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)
     for codec, codec_spec in evolve(fuse([ours(codec) for codec in codecs]), spec):
         data = codec._encode_sync(data, codec_spec)  # type: ignore[union-attr]  # noqa: SLF001
     return as_bytes(data.as_numpy_array())
@@ -157,7 +162,7 @@ def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
 
 @dataclass(frozen=True, kw_only=True)
 class Wrapping(ArrayToBytes):
-    """Base of codecs whose payload is encoded by inner codecs, on an array of a shape of its own."""
+    """Base of codecs whose payload is an array of a shape of its own, encoded by inner codecs."""
 
     codecs: tuple[Any, ...]
     """JSON of the inner codecs."""

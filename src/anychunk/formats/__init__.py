@@ -37,6 +37,17 @@ class FolderFormat(Protocol):
     def parse_folder(self, folder: Folder, **options: Any) -> Node: ...
 
 
+@runtime_checkable
+class WritableFormat(Protocol):
+    """A format that arrays can be written to."""
+
+    def claims(self, url: str) -> bool:
+        """Whether an array written to `url` is meant for this format, by its name."""
+        ...
+
+    def write(self, array: Any, url: str, **options: Any) -> None: ...
+
+
 @cache
 def table() -> dict[str, Format | FolderFormat]:
     """Import every format, by name."""
@@ -73,3 +84,14 @@ def by_name(name: str) -> Format | FolderFormat:
     if found is None:
         raise UnsupportedError(f"{name}: no such format; opened: {' '.join(table())}")
     return found
+
+
+def writer(url: str) -> WritableFormat:
+    """Find the format to write by the name of the target."""
+    writers = {n: m for n, m in table().items() if isinstance(m, WritableFormat)}
+    for module in writers.values():
+        if module.claims(url):
+            return module
+    raise UnsupportedError(
+        f"{url}: its name tells no format to write; written: {' '.join(writers)}"
+    )
