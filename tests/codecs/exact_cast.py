@@ -6,13 +6,14 @@ computed from its published parameters.
 
 import math
 from fractions import Fraction
+from functools import cache
 
 INTS = {
     f"{sign}int{bits}": ((0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
     for bits in (2, 4, 8, 16, 32, 64)
     for sign in ("", "u")
 }
-# exponent bits, mantissa bits, bias, largest finite, has infinity, has NaN (zarr-extensions, data-types)
+# mantissa bits, bias, largest finite, has infinity, has NaN (zarr-extensions, data-types)
 FLOATS = {
     "float64": (52, 1023, Fraction(2**53 - 1) * 2**971, True, True),
     "float32": (23, 127, Fraction(2**24 - 1) * 2**104, True, True),
@@ -60,39 +61,47 @@ def exponent(value: Fraction) -> int:
     return guess
 
 
+@cache
+def rounded(value: Fraction, name: str, mode: str) -> Fraction:
+    """The nearest number of a type that has no largest one."""
+    if name in INTS:
+        return Fraction(round_fraction(value, mode))
+    if not value:
+        return value
+    mantissa, bias, *_ = FLOATS[name]
+    smallest_normal = 1 - bias if name != "float8_e8m0fnu" else -(10**6)
+    step = Fraction(2) ** (max(exponent(abs(value)), smallest_normal) - mantissa)
+    return round_fraction(value / step, mode) * step
+
+
 def to_int(value, name: str, mode: str, out_of_range: str | None):
     if not isinstance(value, Fraction):
         return ERROR
     low, high = INTS[name]
-    number = round_fraction(value, mode)
+    number = rounded(value, name, mode)
     if low <= number <= high:
-        return Fraction(number)
+        return number
     if out_of_range == "clamp":
         return Fraction(low if number < low else high)
     if out_of_range == "wrap":
-        return Fraction((number - low) % (high - low + 1) + low)
+        return (number - low) % (high - low + 1) + low
     return ERROR
 
 
 def to_float(value, name: str, mode: str, out_of_range: str | None):
-    mantissa, bias, largest, has_infinity, has_nan = FLOATS[name]
+    _, _, largest, has_infinity, has_nan = FLOATS[name]
     if not isinstance(value, Fraction):
         survives = has_nan if math.isnan(value) else has_infinity
         return value if survives else ERROR
-    has_zero = name != "float8_e8m0fnu"
-    smallest_normal = 1 - bias if has_zero else -(10**6)
-    low = -largest if has_zero else Fraction(1, 2**127)
-    rounded = Fraction(0)
-    if value:
-        step = Fraction(2) ** (max(exponent(abs(value)), smallest_normal) - mantissa)
-        rounded = round_fraction(value / step, mode) * step
-    if low <= rounded <= largest:
-        return rounded
+    low = -largest if name != "float8_e8m0fnu" else Fraction(1, 2**127)
+    number = rounded(value, name, mode)
+    if low <= number <= largest:
+        return number
     if out_of_range != "clamp":
         return ERROR
     if has_infinity:
-        return math.inf if rounded > 0 else -math.inf
-    return largest if rounded > largest else low
+        return math.inf if number > 0 else -math.inf
+    return largest if number > largest else low
 
 
 def cast(value, name: str, mode: str, out_of_range: str | None):

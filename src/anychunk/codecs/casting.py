@@ -61,7 +61,8 @@ def _with_map(
 ) -> Step:
     if not entries:
         return _by_kind(source, target, rounding, out_of_range)
-    if isinstance(target, IntType) and [entry.match for entry in entries] == ["nan"]:
+    is_nan_alone = [entry.match for entry in entries] == ["nan"]
+    if is_nan_alone and isinstance(source, FloatType) and isinstance(target, IntType):
         # the common case: the cast notices NaN anyway
         value = entries[0].value
         return float_casting.float_to_int(source, target, rounding, out_of_range, nan=value)
@@ -153,19 +154,28 @@ def _tabulated(
 def _code_mask(entry: Entry, codes: Block, values: Block) -> Block:
     if entry.match == "nan":
         return np.isnan(values)
-    if entry.match == "bits":
-        return np.equal(codes, entry.key)
-    return np.equal(values, values[int(entry.key)])
+    same: Block = codes == entry.key if entry.match == "bits" else values == values[entry.key]
+    return same
 
 
 def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Block]:
-    """Run a step on each value by itself; give the results and which values have none."""
+    """Run a step on every value; give the results and which values have none."""
     table = np.zeros(values.size, target.stored)
     is_bad = np.zeros(values.size, bool)
-    scratch = Scratch(1)
+    scratch = Scratch(values.size)
+
+    def fill(start: int, stop: int) -> None:
+        if step(values[start:stop], table[start:stop], scratch) == GOOD:
+            return
+        if stop - start == 1:
+            is_bad[start] = True
+            return
+        middle = (start + stop) // 2
+        fill(start, middle)
+        fill(middle, stop)
+
     with np.errstate(all="ignore"):
-        for i in range(values.size):
-            is_bad[i] = step(values[i : i + 1], table[i : i + 1], scratch) != GOOD
+        fill(0, values.size)
     return table, is_bad
 
 

@@ -1,5 +1,6 @@
 """What a codec that changes values makes of the fill value."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -24,10 +25,11 @@ def number_type_of(zdtype: ZDType[Any, Any], codec: str) -> NumberType:
     return kind
 
 
-class EncodesFill(Protocol):
+class EncodesFill(Hashable, Protocol):
     """A codec that changes values, the fill value too."""
 
-    strict: bool
+    @property
+    def strict(self) -> bool: ...
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]: ...
 

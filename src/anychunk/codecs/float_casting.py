@@ -4,7 +4,7 @@ Spec: zarr-extensions, codecs/cast_value. NaN and infinities survive where the t
 are errors elsewhere, whatever `out_of_range` says. `clamp` gives an infinity where there is one.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from anychunk.codecs.rounding import Rounding, to_grid, to_integer
 type OutOfRange = Literal["clamp", "wrap"] | None
 
 
-def load(x: Block, dtype: np.dtype[np.floating], scratch: Scratch) -> Block:
+def load(x: Block, dtype: np.dtype[Any], scratch: Scratch) -> Block:
     """Give floats in a type that holds them all; a copy only where the type is another."""
     if x.dtype == dtype:
         return x
@@ -38,7 +38,8 @@ def store(values: Block, out: Block, target: FloatType, scratch: Scratch) -> Non
     is_nan = np.not_equal(single, single)
     np.right_shift(bits, np.uint32(16), out=bits)
     np.copyto(out, bits, casting="unsafe")
-    np.putmask(out, is_nan, target.nan)  # its payload may have been in the lower half alone
+    # a payload may have been in the lower half alone
+    np.putmask(out, is_nan, np.uint16(target.nan or 0))
 
 
 def fit(x: Block, rounded: Block, target: FloatType, out_of_range: OutOfRange) -> int:
@@ -67,7 +68,7 @@ def float_to_float(
 ) -> Step:
     if holds(target, source):
         return _copy(target)
-    general = _through_grid(target, rounding, out_of_range)
+    general = through_grid(target, rounding, out_of_range)
     # numpy casts between its own types with one rounding to nearest, ties to even
     if rounding == "nearest-even" and not target.is_foreign:
         return _direct(target, general)
@@ -108,7 +109,7 @@ def _direct(target: FloatType, general: Step) -> Step:
     return apply
 
 
-def _through_grid(target: FloatType, rounding: Rounding, out_of_range: OutOfRange) -> Step:
+def through_grid(target: FloatType, rounding: Rounding, out_of_range: OutOfRange) -> Step:
     names = ("rounded", "step", "other")
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
@@ -133,7 +134,8 @@ def float_to_int(
 ) -> Step:
     """Round, check the extremes of the block, and copy; NaN becomes `nan` where that is given."""
     # float32 has 24 bits: integers of 16 are exact, and their bounds too
-    work = np.dtype(np.float32 if source.precision <= 24 and target.bits <= 16 else np.float64)
+    is_short = source.precision <= 24 and target.bits <= 16
+    work: np.dtype[Any] = np.dtype(np.float32 if is_short else np.float64)
     low, high = float(target.low), _largest(target, work)
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
@@ -152,10 +154,11 @@ def float_to_int(
         if least >= low and most <= high:
             _store(rounded, out, target)
         else:
-            bad = _settle(rounded, out, target, (low, high), out_of_range, missing)
+            rules: Any = {"bounds": (low, high), "out_of_range": out_of_range}
+            bad = _settle(rounded, out, target, missing=missing, **rules)
             if bad != GOOD:
                 return bad
-        if missing is not None:
+        if nan is not None and missing is not None:
             put(out, missing, nan, scratch)
         return GOOD
 
@@ -166,6 +169,7 @@ def _settle(
     rounded: Block,
     out: Block,
     target: IntType,
+    *,
     bounds: tuple[float, float],
     out_of_range: OutOfRange,
     missing: Block | None,
@@ -186,7 +190,7 @@ def _settle(
     return GOOD
 
 
-def _largest(target: IntType, work: np.dtype[np.floating]) -> float:
+def _largest(target: IntType, work: np.dtype[Any]) -> float:
     """Give the largest float that is not above the largest integer."""
     largest = work.type(target.high)
     if int(largest) > target.high:

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, first
-from anychunk.codecs.float_casting import fit, store
+from anychunk.codecs.float_casting import store, through_grid
 from anychunk.codecs.number_types import Block, FloatType, IntType
-from anychunk.codecs.rounding import Rounding, to_grid
+from anychunk.codecs.rounding import Rounding
 
 type OutOfRange = Literal["clamp", "wrap"] | None
 
@@ -64,28 +64,13 @@ def _copy(target: FloatType) -> Step:
     return apply
 
 
-def _round_and_fit(
-    double: Block,
-    out: Block,
-    scratch: Scratch,
-    target: FloatType,
-    rounding: Rounding,
-    out_of_range: OutOfRange,
-) -> int:
-    names = ("rounded", "step", "other")
-    rounded, step, other = (scratch.array(name, np.float64, double.size) for name in names)
-    rounded = to_grid(double, rounded, (step, other), target, rounding)
-    bad = fit(double, rounded, target, out_of_range)
-    if bad == GOOD:
-        store(rounded, out, target, scratch)
-    return bad
-
-
 def _through_double(target: FloatType, rounding: Rounding, out_of_range: OutOfRange) -> Step:
+    general = through_grid(target, rounding, out_of_range)
+
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         double = scratch.array("double", np.float64, x.size)
         np.copyto(double, x)
-        return _round_and_fit(double, out, scratch, target, rounding, out_of_range)
+        return general(double, out, scratch)
 
     return apply
 
@@ -96,6 +81,7 @@ def _through_odd(target: FloatType, rounding: Rounding, out_of_range: OutOfRange
     With two bits more than the target has, no later rounding can tell the difference (rounding to
     odd; Boldo and Melquiond, 2008).
     """
+    general = through_grid(target, rounding, out_of_range)
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         kind = x.dtype.type
@@ -115,7 +101,7 @@ def _through_odd(target: FloatType, rounding: Rounding, out_of_range: OutOfRange
         np.copyto(cut, x, where=is_short)
         double = scratch.array("double", np.float64, x.size)
         np.copyto(double, cut, casting="unsafe")
-        return _round_and_fit(double, out, scratch, target, rounding, out_of_range)
+        return general(double, out, scratch)
 
     return apply
 
@@ -149,10 +135,10 @@ def _direction(nearest: Block, error: Block, rounding: Rounding) -> Block:
         np.copyto(towards, np.sign(nearest) * np.inf, where=moves)
         return towards
     up, down = error > 0, error < 0
-    if rounding == "towards-positive" or rounding == "towards-zero":
-        wanted = up if rounding == "towards-positive" else up & (nearest < 0)
-        towards[wanted] = np.inf
-    if rounding == "towards-negative" or rounding == "towards-zero":
-        wanted = down if rounding == "towards-negative" else down & (nearest > 0)
-        towards[wanted] = -np.inf
+    if rounding == "towards-zero":
+        up, down = up & (nearest < 0), down & (nearest > 0)
+    if rounding != "towards-negative":
+        towards[up] = np.inf
+    if rounding != "towards-positive":
+        towards[down] = -np.inf
     return towards

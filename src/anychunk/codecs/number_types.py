@@ -120,7 +120,8 @@ FLOATS = (
     FloatType("float4_e2m1fn", 1, 2, 0, 6.0, None, has_infinity=False),
 )
 DOUBLE = FLOATS[0]
-BY_NAME: dict[str, NumberType] = {t.name: t for t in (*INTS, *FLOATS)}
+NUMBERS: tuple[NumberType, ...] = (*INTS, *FLOATS)
+BY_NAME = {kind.name: kind for kind in NUMBERS}
 
 
 @cache

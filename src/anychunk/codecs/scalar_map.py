@@ -77,11 +77,13 @@ class Entry:
     def mask(self, values: Block, out: Block) -> Block:
         """Mark the elements of a block that have this key."""
         if self.match == "nan":
-            return np.not_equal(values, values, out=out)
-        if self.match == "bits":
+            np.not_equal(values, values, out=out)
+        elif self.match == "bits":
             bits = values.view(f"u{values.dtype.itemsize}")
-            return np.equal(bits, self.key.view(bits.dtype), out=out)
-        return np.equal(values, self.key, out=out)
+            np.equal(bits, self.key.view(bits.dtype), out=out)
+        else:
+            np.equal(values, self.key, out=out)
+        return out
 
 
 def bind(

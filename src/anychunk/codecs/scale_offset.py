@@ -48,24 +48,26 @@ class Bound:
 @lru_cache(maxsize=128)
 def bind(offset: Scalar, scale: Scalar, kind: NumberType) -> Bound:
     """Read both scalars as `kind`, in the fill value encoding, and refuse what cannot be undone."""
-    stored = []
-    for label, value in (("offset", offset), ("scale", scale)):
-        try:
-            stored.append(json_scalar.parse(value, kind))
-        except (ValueError, OverflowError) as e:
-            raise CodecConfigError(
-                f"scale_offset: {label} value {value!r} is not representable in dtype "
-                f"{kind.name}: {e}"
-            ) from e
-        if not math.isfinite(as_number(stored[-1], kind)):
-            raise CodecConfigError(f"scale_offset: {label} must be finite, not {value!r}")
-    if as_number(stored[1], kind) == 0:
+    a, b = _parse("offset", offset, kind), _parse("scale", scale, kind)
+    if as_number(b, kind) == 0:
         raise CodecConfigError(
-            f"scale_offset: scale must be non-zero, {value!r} is zero in dtype {kind.name}"
+            f"scale_offset: scale must be non-zero, {scale!r} is zero in dtype {kind.name}"
         )
-    is_identity = (as_number(stored[0], kind), as_number(stored[1], kind)) == (0, 1)
-    encode, decode = scaling.encode_plan(kind, *stored), scaling.decode_plan(kind, *stored)
-    return Bound(kind, *stored, encode, decode, is_identity)
+    is_identity = as_number(a, kind) == 0 and as_number(b, kind) == 1
+    encode, decode = scaling.encode_plan(kind, a, b), scaling.decode_plan(kind, a, b)
+    return Bound(kind, a, b, encode, decode, is_identity)
+
+
+def _parse(label: str, value: Scalar, kind: NumberType) -> Block:
+    try:
+        stored = json_scalar.parse(value, kind)
+    except (ValueError, OverflowError) as e:
+        raise CodecConfigError(
+            f"scale_offset: {label} value {value!r} is not representable in dtype {kind.name}: {e}"
+        ) from e
+    if not math.isfinite(as_number(stored, kind)):
+        raise CodecConfigError(f"scale_offset: {label} must be finite, not {value!r}")
+    return stored
 
 
 @dataclass(frozen=True, kw_only=True)

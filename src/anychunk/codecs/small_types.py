@@ -9,7 +9,7 @@ fill value is 1.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from zarr.core.dtype import ZDType
@@ -48,7 +48,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
     @classmethod
     def _from_json_v2(cls, data: Json) -> Self:
         # numpy writes these types as "|V1" and "<V2", which says nothing
-        raise DataTypeValidationError(f"Zarr v2 has no name for {cls._zarr_v3_name}")
+        raise DataTypeValidationError(f"{data!r}: Zarr v2 has no name for {cls._zarr_v3_name}")
 
     @classmethod
     def _from_json_v3(cls, data: Json) -> Self:
@@ -91,7 +91,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
 
     def cast_scalar(self, data: object) -> np.generic:
         if isinstance(data, self.kind.dtype.type):
-            return data
+            return cast("np.generic", data)
         plain: Any = np.asarray(data).item() if isinstance(data, np.generic) else data
         if isinstance(plain, bytes):
             plain = plain.decode("ascii", "replace")
@@ -103,7 +103,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
             raise TypeError(f"{self._zarr_v3_name}: {data!r} is not one of its values: {e}") from e
 
     def _scalar(self, stored: Block) -> np.generic:
-        return stored.view(self.kind.dtype)[()]  # type: ignore[no-any-return]
+        return cast("np.generic", stored.view(self.kind.dtype)[()])
 
 
 @dataclass(frozen=True, kw_only=True)
