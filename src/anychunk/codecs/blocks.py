@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from anychunk.codecs.number_types import Block, NumberType, stored_view
 
-SIZE = 1 << 15
-"""Elements of a block: 256 KiB of float64, about half of a second-level cache."""
+BYTES = 1 << 18
+"""Size of a block in its widest type: about half of a second-level cache."""
 GOOD = -1
-SPARSE = 32
-"""Values are written by index when there are fewer than one in this many."""
+FEW = 32
+"""One in this many, or fewer."""
 
 
 class Scratch:
@@ -62,13 +62,17 @@ def copy(x: Block, out: Block, scratch: Scratch) -> int:
 def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
     """Write one value where the mask is true.
 
-    numpy's masked writes branch at every element, which a mask without pattern makes slow: a few
-    are written by index, and many without any branch, by their bits.
+    numpy's masked copy branches at every element: fast where the mask has few edges, slow without
+    pattern. Then a few values are written by index, and many by their bits, without any branch.
     """
-    count = np.count_nonzero(mask)
-    if count == mask.size:
-        out[...] = value
-    elif count * (SPARSE if out.dtype.itemsize < 8 else 2) < mask.size:
+    changes = scratch.array("changes", bool, mask.size)[1:]
+    edges = np.count_nonzero(np.not_equal(mask[1:], mask[:-1], out=changes))
+    if edges == 0:
+        if mask[0]:
+            out[...] = value
+    elif edges * FEW < mask.size:
+        np.copyto(out, value, where=mask)
+    elif np.count_nonzero(mask) * FEW < mask.size:
         out[mask.nonzero()[0]] = value
     else:
         _blend(out.view(f"u{out.dtype.itemsize}"), mask, value, scratch)
@@ -98,7 +102,7 @@ def run(
     if array.size == 0:
         return out
     stored, stored_out = stored_view(array, source), stored_view(out, target)
-    scratch = Scratch(min(SIZE, array.size))
+    scratch = Scratch(min(_size(source, target), array.size))
     with np.errstate(all="ignore"):
         if step is copy:
             np.copyto(stored_out, stored, casting="unsafe")
@@ -107,6 +111,11 @@ def run(
             if step(x, y, scratch) != GOOD:
                 raise BadValueError(_locate(step, stored, source, target))
     return out
+
+
+def _size(source: NumberType, target: NumberType) -> int:
+    """Give the number of elements of a block."""
+    return BYTES // max(source.stored.itemsize, target.stored.itemsize, 4)
 
 
 def _blocks(
@@ -119,7 +128,7 @@ def _blocks(
         op_dtypes=[source.stored, target.stored],
         casting="equiv",
         order="K",
-        buffersize=SIZE,
+        buffersize=_size(source, target),
     )
     with iterator:
         yield from cast("Iterator[tuple[Block, Block]]", iterator)
@@ -129,7 +138,7 @@ def _locate(
     step: Step, array: npt.NDArray[Any], source: NumberType, target: NumberType
 ) -> tuple[int, ...]:
     """Find the first bad value in C order; the run may have met another one first."""
-    size = min(SIZE, array.size)
+    size = min(_size(source, target), array.size)
     scratch, out = Scratch(size), np.empty(size, target.stored)
     iterator = np.nditer(
         array,
@@ -137,7 +146,7 @@ def _locate(
         op_dtypes=[source.stored],
         casting="equiv",
         order="C",
-        buffersize=SIZE,
+        buffersize=size,
     )
     start = 0
     for block in cast("Iterator[Block]", iterator):

@@ -99,9 +99,8 @@ def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
         hits = entries[0].mask(x, scratch.array("hits", bool, x.size))
         for entry in entries[1:]:
             hits |= entry.mask(x, scratch.array("more hits", bool, x.size))
-        if not hits.any():
-            return step(x, out, scratch)
-        bad = step(x if is_total else _without(x, hits, scratch), out, scratch)
+        rest = x if is_total or not hits.any() else _without(x, hits, scratch)
+        bad = step(rest, out, scratch)
         if bad == GOOD:
             for entry in reversed(entries):  # the first entry writes last
                 mask = hits if len(entries) == 1 else entry.mask(x, hits)

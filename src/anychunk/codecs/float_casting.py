@@ -143,13 +143,15 @@ def float_to_int(
         rounded = scratch.array("rounded", work, x.size)
         spare = scratch.array("spare", work, x.size) if rounding == "nearest-away" else rounded
         to_integer(rounding, values, rounded, spare)
-        least, most, missing = np.minimum.reduce(rounded), np.maximum.reduce(rounded), None
+        least, missing = np.minimum.reduce(rounded), None
         if nan is not None and np.isnan(least):
-            missing = np.not_equal(rounded, rounded, out=scratch.array("missing", bool, x.size))
             least, most = np.fmin.reduce(rounded), np.fmax.reduce(rounded)
             if np.isnan(least):
                 out[...] = nan
                 return GOOD
+            missing = np.not_equal(rounded, rounded, out=scratch.array("missing", bool, x.size))
+        else:
+            most = np.maximum.reduce(rounded)
         # every comparison with NaN is false
         if least >= low and most <= high:
             _store(rounded, out, target)
