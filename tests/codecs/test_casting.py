@@ -99,22 +99,24 @@ def apply(step, stored, target):
 
 @pytest.mark.parametrize("source", NAMES)
 def test_every_pair_mode_and_rule(source):
-    stored = stored_samples(source)
-    values = numbers(stored, source)
-    exact_values = [exact(v) for v in values]
-    for target, mode, rule in itertools.product(NAMES, MODES, RULES):
+    everything = stored_samples(source)
+    turns = max(1, everything.size // 64)
+    for turn, (target, mode, rule) in enumerate(itertools.product(NAMES, MODES, RULES)):
         if rule == "wrap" and target in exact_cast.FLOATS:
             continue
+        # many values take turns: each meets most combinations, and every combination many values
+        stored = everything[turn % turns :: turns]
+        values = numbers(stored, source)
         step = plan(BY_NAME[source], BY_NAME[target], rounding=mode, out_of_range=rule)
-        expected = [exact_cast.cast(v, target, mode, rule) for v in exact_values]
+        expected = [exact_cast.cast(exact(v), target, mode, rule) for v in values]
         has_result = np.array([e is not exact_cast.ERROR for e in expected])
-        bad, out = apply(step, stored[has_result], target)
         where = (source, target, mode, rule)
+        good = stored[has_result]
+        bad, out = apply(step, good, target) if good.size else (GOOD, good)
         assert bad == GOOD, (where, values[bad])
-        found = numbers(out, target)
         wanted = [e for e in expected if e is not exact_cast.ERROR]
-        wrong = [(f, w) for f, w in zip(found, wanted, strict=True) if not is_same(f, w)]
-        assert not wrong, (where, wrong[:3])
+        pairs = zip(numbers(out, target) if good.size else [], wanted, strict=True)
+        assert not [pair for pair in pairs if not is_same(*pair)], where
         for index in np.flatnonzero(~has_result)[:5]:
             assert apply(step, stored[index : index + 1], target)[0] == 0, (where, values[index])
 

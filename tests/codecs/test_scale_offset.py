@@ -158,7 +158,6 @@ def test_int64_overflow_is_an_error():
 
 
 def test_uint32_product_beyond_int64_is_an_error():
-    # zarr computes this in int64, where it wraps into range
     codec = ScaleOffset(scale=2**32 - 1)
     with pytest.raises(ChunkEncodeError, match="outside the range of dtype uint32"):
         encode(codec, np.array([0, 2**32 - 1], np.uint32))
