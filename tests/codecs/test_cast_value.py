@@ -212,6 +212,22 @@ def test_map_of_nan_and_infinities_over_many_blocks(share, target, rule):
     np.testing.assert_array_equal(encode(codec, values), expected.astype(target))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64", "bfloat16"])
+def test_many_keys(dtype):
+    native = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    pairs = [[n, (n * 37) % 101] for n in range(-50, 50)] + [[3, 9]]
+    pairs = [["NaN", 200], *pairs] if dtype != "int64" else pairs
+    codec = CastValue(data_type="uint8", strict=False, scalar_map={"encode": pairs})
+    values = np.random.default_rng(0).integers(-50, 110, 50_000).astype("f4")
+    values[::7] = np.nan if dtype != "int64" else 8
+    expected = np.where(values < 50, (values * 37) % 101, values)
+    expected = np.where(np.isnan(values), 200, expected)
+    found = encode(codec, values.astype(native))
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ChunkEncodeError, match=r"-60(\.0)? at \(1,\)"):
+        encode(codec, np.array([3, -60]).astype(native))
+
+
 # -- known defects elsewhere
 
 

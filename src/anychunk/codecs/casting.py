@@ -30,6 +30,8 @@ type OutOfRange = Literal["clamp", "wrap"] | None
 
 SAFE = 1
 """A number that every type holds."""
+MANY = 8
+"""More keys than this are searched for, not compared with one by one."""
 
 
 def plan(
@@ -94,6 +96,11 @@ def _by_kind(
 
 def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
     """Put the values of a scalar map around a step, which need not know their keys."""
+    by_value = tuple(entry for entry in entries if entry.match == "value")
+    if len(by_value) > MANY:
+        others = tuple(entry for entry in entries if entry.match != "value")
+        inner = _mapped(step, others, is_total=is_total) if others else step
+        return _searched(inner, by_value, is_total=is_total)
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         hits = entries[0].mask(x, scratch.array("hits", bool, x.size))
@@ -105,6 +112,24 @@ def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
             for entry in reversed(entries):  # the first entry writes last
                 mask = hits if len(entries) == 1 else entry.mask(x, hits)
                 put(out, mask, entry.value, scratch)
+        return bad
+
+    return apply
+
+
+def _searched(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
+    """Do the same for many keys, by bisection: the time of one pass a key would add up."""
+    keys = np.array([entry.key for entry in entries])
+    order = np.argsort(keys)
+    keys, values = keys[order], np.array([entry.value for entry in entries])[order]
+
+    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+        places = np.minimum(np.searchsorted(keys, x), keys.size - 1)
+        hits = keys[places] == x
+        rest = x if is_total or not hits.any() else _without(x, hits, scratch)
+        bad = step(rest, out, scratch)
+        if bad == GOOD:
+            out[hits] = values[places[hits]]
         return bad
 
     return apply
