@@ -22,15 +22,14 @@ FEW = 32
 class Scratch:
     """Buffers of one run, made when first asked for."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._buffers: dict[tuple[str, str], Block] = {}
 
     def array(self, purpose: str, dtype: npt.DTypeLike, length: int) -> Block:
         key = (purpose, np.dtype(dtype).char)
         buffer = self._buffers.get(key)
-        if buffer is None:
-            buffer = self._buffers[key] = np.empty(self._size, dtype)
+        if buffer is None or buffer.size < length:
+            buffer = self._buffers[key] = np.empty(length, dtype)
         return buffer[:length]
 
 
@@ -57,6 +56,21 @@ def copy(x: Block, out: Block, scratch: Scratch) -> int:
     """Cast as numpy does, where that is right for every value."""
     np.copyto(out, x, casting="unsafe")
     return GOOD
+
+
+def in_parts(step: Step, *, width: int = 8) -> Step:
+    """Run a step that needs more bytes an element than the block was cut for on parts of it."""
+    size = BYTES // width
+
+    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+        for start in range(0, x.size, size):
+            part = slice(start, start + size)
+            bad = step(x[part], out[part], scratch)
+            if bad != GOOD:
+                return start + bad
+        return GOOD
+
+    return apply
 
 
 def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
@@ -102,7 +116,7 @@ def run(
     if array.size == 0:
         return out
     stored, stored_out = stored_view(array, source), stored_view(out, target)
-    scratch = Scratch(min(_size(source, target), array.size))
+    scratch = Scratch()
     with np.errstate(all="ignore"):
         if step is copy:
             np.copyto(stored_out, stored, casting="unsafe")
@@ -139,7 +153,7 @@ def _locate(
 ) -> tuple[int, ...]:
     """Find the first bad value in C order; the run may have met another one first."""
     size = min(_size(source, target), array.size)
-    scratch, out = Scratch(size), np.empty(size, target.stored)
+    scratch, out = Scratch(), np.empty(size, target.stored)
     iterator = np.nditer(
         array,
         flags=["external_loop", "buffered"],
