@@ -144,15 +144,15 @@ def float_to_int(
         rounded = scratch.array("rounded", work, x.size)
         spare = scratch.array("spare", work, x.size) if rounding == "nearest-away" else rounded
         to_integer(rounding, values, rounded, spare)
-        least, missing = np.minimum.reduce(rounded), None
-        if nan is not None and np.isnan(least):
+        missing = None
+        if nan is None:
+            least, most = np.minimum.reduce(rounded), np.maximum.reduce(rounded)
+        else:
             least, most = np.fmin.reduce(rounded), np.fmax.reduce(rounded)
-            if np.isnan(least):
+            if np.isnan(least):  # nothing but NaN
                 out[...] = nan
                 return GOOD
             missing = np.not_equal(rounded, rounded, out=scratch.array("missing", bool, x.size))
-        else:
-            most = np.maximum.reduce(rounded)
         # every comparison with NaN is false
         if least >= low and most <= high:
             _store(rounded, out, target)
