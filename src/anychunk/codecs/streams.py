@@ -21,6 +21,9 @@ import numpy as np
 from anychunk.codecs._base import Bytes1D, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
+DAMAGED = (RuntimeError, ValueError)
+"""What imagecodecs raises for a stream that it cannot read."""
+
 type Decode = Callable[[Bytes1D, int, Bytes1D | None], Bytes1D]
 type Encode = Callable[[Bytes1D, int | None], BytesLike]
 
@@ -43,7 +46,7 @@ def decode_raw(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1
 def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.zstd_decode(data, out=_target(nbytes, out)), nbytes, "zstd")
-    except imagecodecs.ZstdError as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"zstd: {e}, expected {nbytes} decoded bytes") from e
 
 
@@ -52,7 +55,7 @@ def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
     target = _target(nbytes, out)
     try:
         first = as_bytes(imagecodecs.gzip_decode(data, out=target))
-    except imagecodecs.DeflateError:
+    except DAMAGED:
         return _inflate(data, nbytes, "gzip", wbits=31)
     return first if len(first) == nbytes else _inflate(data, nbytes, "gzip", wbits=31)
 
@@ -60,7 +63,7 @@ def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 def decode_zlib(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.deflate_decode(data, out=_target(nbytes, out)), nbytes, "zlib")
-    except imagecodecs.DeflateError:
+    except DAMAGED:
         return _inflate(data, nbytes, "zlib", wbits=15)
 
 
@@ -128,7 +131,7 @@ def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
             room = np.empty(nbytes - filled + 1, np.uint8)
             try:
                 piece = as_bytes(imagecodecs.lz4f_decode(data[start:stop], out=room))
-            except imagecodecs.Lz4fError as e:
+            except DAMAGED as e:
                 raise ChunkDecodeError(f"lz4 frame: {e}") from e
             if filled + len(piece) > nbytes:
                 raise ChunkDecodeError(
@@ -168,7 +171,7 @@ def _lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
 def decode_lz4_block(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.lz4_decode(data, out=_target(nbytes, out)), nbytes, "lz4 block")
-    except imagecodecs.Lz4Error as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"lz4 block: {e}, expected {nbytes} decoded bytes") from e
 
 
@@ -184,7 +187,7 @@ def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
     target = _target(nbytes, out)
     try:
         return _sized(imagecodecs.blosc_decode(data, numthreads=1, out=target), nbytes, "blosc")
-    except imagecodecs.BloscError as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"blosc: {e}, expected {nbytes} decoded bytes") from e
 
 
