@@ -22,6 +22,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline, codecs_from_list
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.registry import _pipeline_registry, register_pipeline
 
+from anychunk import strides
 from anychunk.codecs.chain import Decoder
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
@@ -101,7 +102,21 @@ class _Batch:
                 raise
             except Exception as e:
                 raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
-            out[out_selection] = self.wrap(array.squeeze(axis=drop_axes) if drop_axes else array)
+            if drop_axes:
+                array = array.squeeze(axis=drop_axes)
+            self.place(out_selection, array)
+
+    def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
+        """Put a decoded piece where it belongs."""
+        out = self.out
+        if (
+            isinstance(out, np.ndarray)
+            and type(selection) is tuple
+            and all(type(s) is slice for s in selection)
+        ):
+            strides.assign(out[selection], array)
+        else:
+            out[selection] = self.wrap(array)
 
 
 class IndexPipeline(CodecPipeline):
@@ -186,8 +201,9 @@ class IndexPipeline(CodecPipeline):
             return reader.describe(int(numbers[position]))
 
         def run(positions: range) -> None:
-            chunks = reader.read_many(numbers[positions.start : positions.stop])
-            batch.scatter(positions, chunks, name)
+            batch.scatter(
+                positions, reader.stream(numbers[positions.start : positions.stop]), name
+            )
 
         await in_threads(run, len(numbers), batch.decode.nbytes)
 
