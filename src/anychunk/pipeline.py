@@ -111,7 +111,8 @@ class _Batch:
         """Put a decoded piece where it belongs."""
         out = self.out
         if (
-            isinstance(out, np.ndarray)
+            array.ndim > 1
+            and isinstance(out, np.ndarray)
             and type(selection) is tuple
             and all(type(s) is slice for s in selection)
         ):
@@ -202,9 +203,7 @@ class IndexPipeline(CodecPipeline):
             return reader.describe(int(numbers[position]))
 
         def run(positions: range) -> None:
-            batch.scatter(
-                positions, reader.stream(numbers[positions.start : positions.stop]), name
-            )
+            batch.scatter(positions, reader.stream(numbers[positions.start : positions.stop]), name)
 
         await in_threads(run, len(numbers), batch.decode)
 
