@@ -111,7 +111,8 @@ class _Batch:
         """Put a decoded piece where it belongs."""
         out = self.out
         if (
-            array.ndim > 1
+            isinstance(array, np.ndarray)
+            and array.ndim > 1
             and isinstance(out, np.ndarray)
             and type(selection) is tuple
             and all(type(s) is slice for s in selection)
