@@ -22,7 +22,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline, codecs_from_list
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.registry import _pipeline_registry, register_pipeline
 
-from anychunk import strides
+from anychunk import limits, strides
 from anychunk.codecs.chain import Decoder
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
@@ -87,7 +87,9 @@ class _Batch:
         self, positions: Iterable[int], chunks: Iterable[Stored], name: Callable[[int], str]
     ) -> None:
         """Decode chunks and put each in its place."""
-        scratch = np.empty(self.decode.nbytes, np.uint8)
+        # a very large chunk takes memory only once its stored bytes are known to be worth it
+        is_small = self.decode.nbytes <= limits.get().free_bytes
+        scratch = np.empty(self.decode.nbytes, np.uint8) if is_small else None
         out, decode, drop_axes = self.out, self.decode, self.drop_axes
         for position, stored in zip(positions, chunks, strict=True):
             _, _, chunk_selection, out_selection, _ = self.items[position]
