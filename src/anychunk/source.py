@@ -344,7 +344,7 @@ class ObjectBuffer:
         size = os.fstat(handle).st_size
         if self._most is not None and size > self._most:
             raise LimitError(
-                f"{path}: {size} bytes, more than the {self._most} that its chunk can take"
+                f"{path}: {size} bytes are over the limit of {self._most}"
             )
         if len(self._memory) < size:
             self._memory = np.empty(size, np.uint8)
@@ -470,7 +470,10 @@ class Folder:
         self.path = local_path(self.url) if self.is_local else self.url
 
     def child(self, name: str) -> "Folder":
-        return Folder(f"{self.path}/{name}", storage=self.storage)
+        made = Folder.__new__(Folder)  # what is known of the parent need not be found out again
+        made.url = made.path = f"{self.path}/{name}"
+        made.storage, made.is_local = self.storage, self.is_local
+        return made
 
     def source(self, name: str) -> Source:
         """Open an object below this folder; FileNotFoundError where there is none."""
@@ -478,6 +481,10 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """Give a small object as bytes, or None where there is none."""
+        if self.is_local:
+            path = f"{self.path}/{name}"
+            data = ObjectBuffer(limits.get().header_bytes).read(path)
+            return None if data is None else data.tobytes()
         try:
             source = self.source(name)
             size = source.size()

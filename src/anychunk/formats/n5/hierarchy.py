@@ -84,10 +84,11 @@ class Members(Mapping[str, Node]):
             if not is_name(name):
                 raise KeyError(name)
             child = self.folder.child(name)
-            check_link(child)
             attributes = read_folder(child)
             if attributes is None and not is_folder(child):
                 raise KeyError(name)
+            if not attributes or not is_dataset(attributes):
+                check_link(child)
             found = node(child, attributes or {}, self.options, self.parent)
             if len(self._read) < MOST_KEPT:
                 self._read[name] = found
