@@ -1,4 +1,4 @@
-"""Measure calls against each other: interleaved in one run, so that a noisy machine hits all alike."""
+"""Measure calls against each other: interleaved in one run, so that noise hits all alike."""
 
 import os
 import statistics

@@ -16,7 +16,11 @@ from anychunk.store import IndexStore
 
 
 def index(
-    url: str | Path, *, format: str | None = None, storage: Storage | None = None, **options: Any  # noqa: A002 - the word users know
+    url: str | Path,
+    *,
+    format: str | None = None,
+    storage: Storage | None = None,
+    **options: Any,
 ) -> GroupIndex | ArrayIndex:
     """Read the structure of a file, never its samples.
 
@@ -98,7 +102,9 @@ def open(  # noqa: A001 - the public name is anychunk.open
 
     Gives a group, or an array where the url is itself one array. Options are those of `index`.
     """
-    node = url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
+    node = (
+        url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
+    )
     pipeline.install()
     codecs.register_unclaimed()
     store = IndexStore(node, storage=storage)
@@ -154,7 +160,7 @@ def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
     }
 
 
-def write(array: Any, url: str | Path, *, format: str | None = None, **options: Any) -> None:  # noqa: A002
+def write(array: Any, url: str | Path, *, format: str | None = None, **options: Any) -> None:
     """Write a numpy, dask or zarr array to a file of the format that its name tells.
 
     Further options are the format's own.

@@ -86,9 +86,9 @@ class ByteRanges(_ByValue):
                 )
         if self.url_ids is not None and self.url_ids.size and self.url_ids.max() >= len(self.urls):
             raise FormatError(f"index: url_ids reach beyond the {len(self.urls)} urls")
-        if self.front_ids is not None and self.front_ids.size:
-            if self.front_ids.max() >= len(self.fronts):
-                raise FormatError(f"index: front_ids reach beyond the {len(self.fronts)} fronts")
+        fronts = len(self.fronts)
+        if self.front_ids is not None and self.front_ids.size and self.front_ids.max() >= fronts:
+            raise FormatError(f"index: front_ids reach beyond the {fronts} fronts")
         if self.parts is not None and self.parts.starts.shape != (self.offsets.size + 1,):
             raise FormatError(
                 f"index: parts.starts has {self.parts.starts.size} entries, "

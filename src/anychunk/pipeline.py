@@ -206,13 +206,16 @@ class IndexPipeline(CodecPipeline):
 
     async def _read_computed(self, batch: _Batch) -> None:
         """Chunks that the store computes: asked for by key, one after the other a thread."""
+        get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
+
+        def name(position: int) -> str:
+            return str(batch.items[position][0])
 
         def run(positions: range) -> None:
             for position in positions:
-                getter, spec, *_ = batch.items[position]
-                data = self._store.get_sync(getter.path, prototype=spec.prototype)  # type: ignore[attr-defined]
+                data = get(batch.items[position][0].path)
                 stored = None if data is None else data.as_numpy_array()
-                batch.scatter([position], [stored], lambda _: getter.path)
+                batch.scatter([position], [stored], name)
 
         await in_threads(run, len(batch.items), batch.decode.nbytes)
 
@@ -285,7 +288,7 @@ class Dispatcher(CodecPipeline):
 
 
 NAME = f"{Dispatcher.__module__}.{Dispatcher.__qualname__}"
-register_pipeline(Dispatcher)
+register_pipeline(Dispatcher)  # type: ignore[type-abstract]
 
 
 def install(*, force: bool = False) -> None:

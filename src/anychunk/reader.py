@@ -78,7 +78,7 @@ class ChunkReader:
 
     def read(self, number: int) -> Stored:
         """Give the stored bytes of one chunk."""
-        return self.read_many(np.asarray([number]))[0]
+        return self.read_many(np.asarray([number], np.int64))[0]
 
     def read_many(self, numbers: Numbers) -> list[Stored]:
         """Give the stored bytes of several chunks, one after the other where they are remote."""
@@ -94,7 +94,10 @@ class ChunkReader:
         return [self._assemble(chunks, int(n)) for n in numbers]
 
     def _slices(
-        self, source: Source, numbers: Numbers, offsets: npt.NDArray[np.uint64],
+        self,
+        source: Source,
+        numbers: Numbers,
+        offsets: npt.NDArray[np.uint64],
         lengths: npt.NDArray[np.uint64],
     ) -> list[Stored]:
         size = source.size()
@@ -150,9 +153,12 @@ class ChunkReader:
     def _read_object(self, chunks: Objects, number: int) -> Stored:
         url = self._object_url(chunks, number)
         data = read_object(url, storage=self.sources.storage)
-        return self._absent_or_error(chunks, url) if data is None else data
+        if data is None:
+            self._check_sparse(chunks, url)
+        return data
 
-    def _absent_or_error(self, chunks: Objects, url: str) -> None:
+    def _check_sparse(self, chunks: Objects, url: str) -> None:
+        """Raise where a missing object is a defect, not an absent chunk."""
         if not chunks.is_sparse:
             raise TruncatedError(f"{self.where}: {url} is missing, and every chunk must be there")
 
@@ -168,9 +174,10 @@ class ChunkReader:
             try:
                 total += self.sources.open(url).size()
             except FileNotFoundError:
-                if isinstance(self.chunks, Objects):
-                    return self._absent_or_error(self.chunks, url)
-                raise
+                if not isinstance(self.chunks, Objects):
+                    raise
+                self._check_sparse(self.chunks, url)
+                return None
         return total
 
     async def fetch_many(
@@ -195,7 +202,9 @@ class ChunkReader:
                 tasks.create_task(self._serve(request, gate, deliver))
 
     async def _serve(
-        self, request: "Request", gate: asyncio.Semaphore,
+        self,
+        request: "Request",
+        gate: asyncio.Semaphore,
         deliver: "Callable[[Sequence[int], list[Stored]], None]",
     ) -> None:
         async with gate:
@@ -207,13 +216,11 @@ class ChunkReader:
 
     async def _fetch(self, request: "Request") -> Stored:
         if request.length < 0:
-            data = await asyncio.to_thread(
-                read_object, request.url, storage=self.sources.storage
-            )
-            if data is None and isinstance(self.chunks, Objects):
-                return self._absent_or_error(self.chunks, request.url)
-            if data is None:
+            data = await asyncio.to_thread(read_object, request.url, storage=self.sources.storage)
+            if data is None and not isinstance(self.chunks, Objects):
                 raise FileNotFoundError(f"{request.url}: no such object")
+            if data is None:
+                self._check_sparse(self.chunks, request.url)  # type: ignore[arg-type]
             return data
         source = self.sources.open(request.url)
         if isinstance(source, ObjectSource):
@@ -261,16 +268,20 @@ class Request:
         for chunk, part in self.wanted:
             _, offset, length = chunk.ranges[part]
             start = offset - self.offset
-            chunk.pieces[part] = data if data is None or length < 0 else data[start : start + length]
+            chunk.pieces[part] = (
+                data if data is None or length < 0 else data[start : start + length]
+            )
         return [chunk for chunk, _ in self.wanted]
 
 
 def coalesce(waiting: Sequence[_Waiting], *, gap: int, cap: int) -> list[Request]:
     """Join ranges of one object that lie at most `gap` apart, up to `cap` bytes a request."""
     wanted = sorted(
-        ((url, offset, length, chunk, part)
-         for chunk in waiting
-         for part, (url, offset, length) in enumerate(chunk.ranges)),
+        (
+            (url, offset, length, chunk, part)
+            for chunk in waiting
+            for part, (url, offset, length) in enumerate(chunk.ranges)
+        ),
         key=lambda entry: entry[:3],
     )
     requests: list[Request] = []

@@ -1,15 +1,16 @@
-"""Write bytes: local files appear under their name only when complete, remote objects in one put."""
+"""Write bytes: local files appear under their name only when complete, remote objects at once."""
 
 import contextlib
 import os
 import tempfile
+import threading
 from collections.abc import Buffer, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from anychunk.errors import SourceError
-from anychunk.source import Storage, is_remote, local_path, object_store
+from anychunk.source import Storage, first_line, is_remote, local_path, object_store
 
 
 @contextmanager
@@ -40,18 +41,24 @@ def create(url: str) -> Iterator[BinaryIO]:
 def put(url: str, data: Buffer, *, storage: Storage | None = None) -> None:
     """Write one whole object."""
     if is_remote(url):
-        import obstore
+        _put_remote(url, data, storage)
+    else:
+        _put_local(Path(local_path(url)), data)
 
-        store, path = object_store(url, storage)
-        try:
-            obstore.put(store, path, bytes(data))
-        except (obstore.exceptions.BaseError, OSError) as e:
-            reason = str(e).split("\n", 1)[0]
-            raise SourceError(f"{url}: {reason}") from e
-        return
-    path = Path(local_path(url))
+
+def _put_remote(url: str, data: Buffer, storage: Storage | None) -> None:
+    import obstore
+
+    store, path = object_store(url, storage)
+    try:
+        obstore.put(store, path, bytes(data))
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def _put_local(path: Path, data: Buffer) -> None:
     # no fsync: chunks are many, and a torn one is impossible, since it is renamed when complete
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{id(data):x}.part")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_bytes(data)

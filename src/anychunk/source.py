@@ -8,17 +8,19 @@ import mmap
 import os
 import posixpath
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from anychunk import limits
 from anychunk.errors import (
+    AnychunkError,
     FormatError,
     SourceChangedError,
     SourceError,
@@ -116,19 +118,15 @@ class FileSource:
         return self._view[offset : offset + length]
 
 
-class _file_errors:  # noqa: N801 - used like a function
+@contextmanager
+def _file_errors(path: str) -> Iterator[None]:
     """Keep built-in errors that say it all, name the path in the others."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, FileNotFoundError):
-            raise FileNotFoundError(f"{self.path}: no such file or directory") from error
-        if isinstance(error, OSError):
-            raise SourceError(f"{self.path}: {error.strerror or error}") from error
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise FileNotFoundError(f"{path}: no such file or directory") from e
+    except OSError as e:
+        raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
 def _file_pin(stat: os.stat_result) -> Pin:
@@ -140,9 +138,7 @@ class ObjectSource:
 
     is_local = False
 
-    def __init__(
-        self, url: str, *, storage: Storage | None = None, pin: Pin | None = None
-    ) -> None:
+    def __init__(self, url: str, *, storage: Storage | None = None, pin: Pin | None = None) -> None:
         self.url = url
         self._store, self._path = object_store(url, storage)
         self._lock = threading.Lock()
@@ -187,12 +183,10 @@ class ObjectSource:
         import obstore
 
         _check_range(self, offset, length)
-        if offset + length <= len(self._head):
+        if offset + length <= len(self._head) or not length:
             return self._head[offset : offset + length]
         with _remote_errors(self.url):
-            got = obstore.get(
-                self._store, self._path, options={"range": (offset, offset + length)}
-            )
+            got = obstore.get(self._store, self._path, options={"range": (offset, offset + length)})
             return self._checked(got, got.bytes(), offset, length)
 
     async def fetch(self, offset: int, length: int) -> Bytes1D:
@@ -221,18 +215,23 @@ class ObjectSource:
         return view
 
 
-class _remote_errors(_file_errors):
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        from obstore.exceptions import BaseError
+@contextmanager
+def _remote_errors(url: str) -> Iterator[None]:
+    from obstore.exceptions import BaseError
 
-        if isinstance(error, FileNotFoundError):
-            raise FileNotFoundError(f"{self.path}: no such object") from error
-        if isinstance(error, BaseError | OSError) and not isinstance(
-            error, SourceError | SourceChangedError
-        ):
-            # obstore appends a dump of its internals, which may hold more than the user should see
-            reason = str(error).split("\n", 1)[0]
-            raise SourceError(f"{self.path}: {reason}") from error
+    try:
+        yield
+    except AnychunkError:
+        raise
+    except FileNotFoundError as e:
+        raise FileNotFoundError(f"{url}: no such object") from e
+    except (BaseError, OSError) as e:
+        # obstore appends a dump of its internals, which may hold more than the user should see
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]
 
 
 def _object_pin(meta: Mapping[str, Any]) -> Pin:
@@ -262,7 +261,7 @@ def object_store(url: str, storage: Storage | None = None) -> "tuple[ObjectStore
         return memory_store(parts.netloc), path
     if parts.query and parts.scheme in ("http", "https"):
         raise UnsupportedError(
-            f"{url.split('?')[0]}: urls with a query are not opened; give a plain one"
+            f"{url.partition('?')[0]}: urls with a query are not opened; give a plain one"
         )
     options = tuple(sorted((storage or {}).items()))
     return _remote_store(root, options, limits.get()), path
@@ -283,16 +282,17 @@ def _remote_store(
             "base": 2,
         },
     }
-    client = {"allow_http": True} if root.startswith("http:") else {}
     settings: dict[str, Any] = dict(options)
-    client |= settings.pop("client_options", {})
+    client = {"allow_http": root.startswith("http:"), **settings.pop("client_options", {})}
     try:
-        return obstore.store.from_url(
-            root, client_options=client, retry_config=retry, **settings
+        from_url: Any = obstore.store.from_url  # its overloads are one a kind of store
+        return cast(
+            "ObjectStore", from_url(root, client_options=client, retry_config=retry, **settings)
         )
     except Exception as e:
-        reason = str(e).split("\n", 1)[0]
-        raise UnsupportedError(f"{root}: {reason}; opened: s3 gs az http https memory file") from e
+        raise UnsupportedError(
+            f"{root}: {first_line(e)}; opened: s3 gs az http https memory file"
+        ) from e
 
 
 @lru_cache(maxsize=64)
@@ -358,7 +358,7 @@ class Sources:
         return source
 
     def verify(self, url: str) -> Source:
-        """Open, and look whether a local file was changed since; remote answers tell by themselves."""
+        """Open, and look whether a local file was changed since; remote answers tell themselves."""
         source = self.open(url)
         if isinstance(source, FileSource):
             self._check(url, source.pin(), source.refresh())

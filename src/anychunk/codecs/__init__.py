@@ -46,7 +46,7 @@ def register_unclaimed() -> None:
 
 
 def register(name: str) -> str:
-    """Register our class for `name` with zarr and give the string that zarr's config takes for it."""
+    """Register our class for `name` with zarr; give the string that zarr's config takes for it."""
     cls = codec_class(name)
     if cls is None:
         raise KeyError(name)

@@ -1,8 +1,9 @@
 """Bytes of fixed length before or after a payload: what `offset` and `pad` share.
 
 A header that depends on the chunk is made by a function, which JSON cannot hold. Its place is kept
-by `placeholder` bytes in the JSON instead: of the right length, so every reader opens the array, and
-recognisable, so that a writer who lacks the function is refused rather than writing a false header.
+by `placeholder` bytes in the JSON instead: of the right length, so that every reader opens the
+array, and recognisable, so that a writer who lacks the function is refused before it writes a false
+header.
 """
 
 import base64

@@ -53,7 +53,7 @@ def chunk_spec(spec: ArraySpec) -> ChunkSpec:
 
 
 def as_bytes(data: BytesLike | npt.NDArray[Any]) -> Bytes1D:
-    """View anything that holds bytes as one flat uint8 array; copies only what is not contiguous."""
+    """View anything that holds bytes as one flat uint8 array; copy only what is not contiguous."""
     if isinstance(data, np.ndarray):
         if data.dtype == np.uint8 and data.ndim == 1:
             return data
@@ -140,7 +140,9 @@ class _Configured:
         if isinstance(data, str):
             data = {"name": data}
         if data.get("name") != cls.name:
-            raise CodecConfigError(f"{cls.name}: the JSON names another codec, {data.get('name')!r}")
+            raise CodecConfigError(
+                f"{cls.name}: the JSON names another codec, {data.get('name')!r}"
+            )
         extra = sorted(set(data) - {"name", "configuration", "must_understand"})
         if extra:
             raise CodecConfigError(f"{cls.name}: unknown key {extra[0]!r} beside 'configuration'")
@@ -177,12 +179,12 @@ class BytesToBytes(_Configured, BytesBytesCodec):
     def _encode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> Buffer | None:
         with _mapped(self.name, ChunkEncodeError):
             data = self.encode_bytes(as_bytes(chunk_bytes.as_numpy_array()), chunk_spec(spec))
-        return spec.prototype.buffer.from_array_like(as_bytes(data))  # type: ignore[arg-type]
+        return spec.prototype.buffer.from_array_like(as_bytes(data))
 
     def _decode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> Buffer:
         with _mapped(self.name, ChunkDecodeError):
             data = self.decode_bytes(as_bytes(chunk_bytes.as_numpy_array()), chunk_spec(spec))
-        return spec.prototype.buffer.from_array_like(as_bytes(data))  # type: ignore[arg-type]
+        return spec.prototype.buffer.from_array_like(as_bytes(data))
 
     async def _encode_single(self, chunk_data: Buffer, spec: ArraySpec) -> Buffer | None:
         return await asyncio.to_thread(self._encode_sync, chunk_data, spec)
@@ -197,8 +199,8 @@ class BytesToBytes(_Configured, BytesBytesCodec):
 class ArrayToArray(_Configured, ArrayArrayCodec):
     """Base of our array -> array codecs.
 
-    `encode_array` gets the array as zarr holds it: either byte order, any strides, read-only. `spec`
-    always describes the decoded side. Neither hook may change its input.
+    `encode_array` gets the array as zarr holds it: either byte order, any strides, read-only.
+    `spec` always describes the decoded side. Neither hook may change its input.
     """
 
     is_fixed_size = True
@@ -212,12 +214,12 @@ class ArrayToArray(_Configured, ArrayArrayCodec):
     def _encode_sync(self, chunk_array: NDBuffer, spec: ArraySpec) -> NDBuffer | None:
         with _mapped(self.name, ChunkEncodeError):
             array = self.encode_array(chunk_array.as_numpy_array(), chunk_spec(spec))
-        return spec.prototype.nd_buffer.from_ndarray_like(array)  # type: ignore[arg-type]
+        return spec.prototype.nd_buffer.from_ndarray_like(array)
 
     def _decode_sync(self, chunk_array: NDBuffer, spec: ArraySpec) -> NDBuffer:
         with _mapped(self.name, ChunkDecodeError):
             array = self.decode_array(chunk_array.as_numpy_array(), chunk_spec(spec))
-        return spec.prototype.nd_buffer.from_ndarray_like(array)  # type: ignore[arg-type]
+        return spec.prototype.nd_buffer.from_ndarray_like(array)
 
     async def _encode_single(self, chunk_data: NDBuffer, spec: ArraySpec) -> NDBuffer | None:
         return await asyncio.to_thread(self._encode_sync, chunk_data, spec)
@@ -241,12 +243,12 @@ class ArrayToBytes(_Configured, ArrayBytesCodec):
     def _encode_sync(self, chunk_array: NDBuffer, spec: ArraySpec) -> Buffer | None:
         with _mapped(self.name, ChunkEncodeError):
             data = self.encode_chunk(chunk_array.as_numpy_array(), chunk_spec(spec))
-        return spec.prototype.buffer.from_array_like(as_bytes(data))  # type: ignore[arg-type]
+        return spec.prototype.buffer.from_array_like(as_bytes(data))
 
     def _decode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> NDBuffer:
         with _mapped(self.name, ChunkDecodeError):
             array = self.decode_chunk(as_bytes(chunk_bytes.as_numpy_array()), chunk_spec(spec))
-        return spec.prototype.nd_buffer.from_ndarray_like(array)  # type: ignore[arg-type]
+        return spec.prototype.nd_buffer.from_ndarray_like(array)
 
     async def _encode_single(self, chunk_data: NDBuffer, spec: ArraySpec) -> Buffer | None:
         return await asyncio.to_thread(self._encode_sync, chunk_data, spec)

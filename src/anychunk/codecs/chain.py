@@ -15,7 +15,7 @@ import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer, default_buffer_prototype
+from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
 from zarr.core.dtype import parse_dtype
 
@@ -86,7 +86,7 @@ class Decoder:
         """Decode one chunk; the array may live in `data` or `scratch`, so copy before reuse."""
         for step in self._bytes_steps:
             data = step(data, scratch)
-        assert self._to_array is not None  # noqa: S101 - zarr refuses metadata without one
+        assert self._to_array is not None
         array = self._to_array(data)
         for transform in self._array_steps:
             array = transform(array)
@@ -121,7 +121,7 @@ def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> Callable[[Bytes1D]
         return lambda data: data.view(dtype).reshape(shape)
     buffer = spec.prototype.buffer
     run = synchronous(codec)
-    return lambda data: cast("Array", run(buffer.from_array_like(data), spec).as_numpy_array())
+    return lambda data: run(buffer.from_array_like(data), spec).as_numpy_array()
 
 
 def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
@@ -133,22 +133,21 @@ def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
         return lambda array: array.transpose(inverse)
     nd_buffer = spec.prototype.nd_buffer
     run = synchronous(codec)
-    return lambda array: cast(
-        "Array", run(nd_buffer.from_ndarray_like(array), spec).as_numpy_array()
-    )
+    return lambda array: run(nd_buffer.from_ndarray_like(array), spec).as_numpy_array()
 
 
-def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Buffer | NDBuffer]:
+def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Any]:
     """Give zarr's own decoding of a codec as a plain call."""
-    if hasattr(codec, "_decode_sync"):
-        return cast("Callable[[Any, ArraySpec], Buffer | NDBuffer]", codec._decode_sync)  # noqa: SLF001
+    decode: Callable[[Any, ArraySpec], Any] | None = getattr(codec, "_decode_sync", None)
+    if decode is not None:
+        return decode
     # a foreign codec that is asynchronous only; we are in a worker thread without a loop
     return lambda data, spec: asyncio.run(codec._decode_single(data, spec))  # noqa: SLF001
 
 
 def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
     """Run a chain forwards by zarr's own methods."""
-    data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)  # type: ignore[arg-type]
+    data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)
     for codec, codec_spec in evolve([ours(codec) for codec in codecs], spec):
         data = codec._encode_sync(data, codec_spec)  # type: ignore[union-attr]  # noqa: SLF001
     return as_bytes(data.as_numpy_array())
@@ -156,7 +155,7 @@ def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
 
 @dataclass(frozen=True, kw_only=True)
 class Wrapping(ArrayToBytes):
-    """Base of codecs whose payload is encoded by inner codecs, on an array of a shape of its own."""
+    """Base of codecs whose payload is an array of a shape of its own, encoded by inner codecs."""
 
     codecs: tuple[Any, ...]
     """JSON of the inner codecs."""

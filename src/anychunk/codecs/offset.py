@@ -28,7 +28,7 @@ class Offset(BytesToBytes):
     """Skips `offset` bytes when decoding, puts a header there when encoding."""
 
     name: ClassVar[str] = "offset"
-    is_fixed_size: ClassVar[bool] = True
+    is_fixed_size = True
 
     offset: int
     """The length of the header."""

@@ -28,7 +28,7 @@ class Pad(BytesToBytes):
     """Takes `nbytes` away at one end when decoding, puts them there when encoding."""
 
     name: ClassVar[str] = "pad"
-    is_fixed_size: ClassVar[bool] = True
+    is_fixed_size = True
 
     location: Literal["start", "end"]
     """Which end of the payload."""
@@ -68,7 +68,9 @@ class Pad(BytesToBytes):
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         padding = self._affix(data)
-        return _affix.join(padding, data) if self.location == "start" else _affix.join(data, padding)
+        return (
+            _affix.join(padding, data) if self.location == "start" else _affix.join(data, padding)
+        )
 
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None

@@ -1,9 +1,9 @@
 """`anychunk.window`, array to bytes: the chunk is a window of the array that is stored.
 
-Spec:     ours. The stored bytes begin with three little-endian uint32 for each axis: the shape of the
-          stored array, where the window begins in it, and the shape of the window; then follows the
-          stored array, encoded by the inner codecs. A window smaller than the chunk is padded with
-          the fill value at the high end.
+Spec:     ours. The stored bytes begin with three little-endian uint32 for each axis: the shape of
+          the stored array, where the window begins in it, and the shape of the window; then follows
+          the stored array, encoded by the inner codecs. A window smaller than the chunk is padded
+          with the fill value at the high end.
 JSON:     {"name": "anychunk.window", "configuration": {"codecs": [{"name": "bytes"}]}}
 Lossless: yes; encoding stores the whole chunk.
 

@@ -92,4 +92,6 @@ def writer(url: str) -> WritableFormat:
     for module in writers.values():
         if module.claims(url):
             return module
-    raise UnsupportedError(f"{url}: its name tells no format to write; written: {' '.join(writers)}")
+    raise UnsupportedError(
+        f"{url}: its name tells no format to write; written: {' '.join(writers)}"
+    )

@@ -1,0 +1,3 @@
+from anychunk.cli import main
+
+main()

@@ -1,0 +1,47 @@
+"""The command line: one sub-command a file, errors on one line."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from anychunk.cli import codecs, formats, info
+from anychunk.errors import AnychunkError
+
+app = typer.Typer(
+    name="anychunk",
+    help="Open any tiled array file as Zarr v3, in place.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for _command in (info.info, formats.formats, codecs.codecs):
+    app.command()(_command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from anychunk import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+) -> None: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; errors go to stderr on one line, with exit code 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    is_debug = "--debug" in given
+    try:
+        app([a for a in given if a != "--debug"])
+    except (AnychunkError, OSError, KeyError) as e:
+        if is_debug:
+            raise
+        text = e.args[0] if isinstance(e, KeyError) and e.args else e
+        print(f"anychunk: {' '.join(str(text).split())}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)

@@ -1,0 +1,30 @@
+"""`anychunk codecs`: what decodes."""
+
+import json
+import sys
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from anychunk import codecs as registry
+from anychunk.cli.formats import summary
+
+
+def codecs(as_json: bool = typer.Option(False, "--json", help="Print plain JSON.")) -> None:
+    """List the codecs that anychunk brings, by their names in JSON.
+
+    Example: anychunk codecs --json
+    """
+    rows = []
+    for name in registry.table():
+        cls = registry.codec_class(name)
+        module = sys.modules[cls.__module__] if cls else None
+        rows.append({"name": name, "about": summary(module.__doc__ if module else None)})
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("codec", "about")
+    for row in rows:
+        table.add_row(row["name"], row["about"])
+    Console().print(table)
