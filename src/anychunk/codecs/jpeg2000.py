@@ -39,9 +39,9 @@ from anychunk.codestream.jpeg2000 import (
     name,
     read_main_header,
     segments,
-    shortened,
     single_tile_stream,
     tile_parts,
+    unguarded,
 )
 from anychunk.codestream.packets import check_tile
 from anychunk.errors import (
@@ -176,7 +176,12 @@ def decode_tile(
     """
     siz, rect = header.siz, header.siz.tile(tile)
     stream = single_tile_stream(header, tile, data, parts)
-    planes = decode_stream(stream, siz, rect, level, out)
+    try:
+        planes = decode_stream(stream, siz, rect, level, out)
+    except ChunkDecodeError:
+        # either packets are missing, which the walk says better, or the decoder looked too far
+        check_tile(header, tile, data, parts)
+        return decode_stream(unguarded(stream, parts[-1]), siz, rect, level, out)
     if not ends_exactly(header, rect, data, parts, stream):
         check_tile(header, tile, data, parts)
     return planes
@@ -200,7 +205,7 @@ def ends_exactly(
     is_plain = siz.is_uniform and is_simple(siz, rect, level) and own <= {SOD, PLT, COM}
     if not is_plain or start + 2 >= last.length:
         return False
-    return not decodes(shortened(stream, last), level)
+    return not decodes(unguarded(stream, last, less=1), level)
 
 
 def _has_samples(siz: Siz, rect: Rect, level: int) -> bool:

@@ -452,9 +452,10 @@ def single_tile_stream(
     return stream
 
 
-def shortened(stream: bytearray, part: TilePart) -> bytearray:
-    """Take the last byte of the last tile-part, and the guard, out of a single-tile stream."""
-    cut = stream[: -len(GUARD) - 3]
-    struct.pack_into(">I", cut, len(cut) + 1 - part.length + 6, part.length - 1)
+def unguarded(stream: bytearray, part: TilePart, *, less: int = 0) -> bytearray:
+    """Take the guard out of a single-tile stream, and `less` bytes of its last tile-part."""
+    cut = stream[: -len(GUARD) - 2 - less]
+    length = part.length - less
+    struct.pack_into(">I", cut, len(cut) - length + 6, length)
     cut += b"\xff\xd9"
     return cut

@@ -25,9 +25,11 @@ from anychunk.codestream.jpeg2000 import (
     read_cod,
     segments,
 )
-from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+from anychunk.errors import FormatError, TruncatedError
 
 LAZY, TERMINATE_ALL, HT = 0x01, 0x04, 0x40
+MAX_PACKETS = 1 << 19
+"""Tiles of more are left to the decoder: the walk would take seconds."""
 MAX_PLANES = 80
 """More missing bit-planes than any depth has: 38 bits, guard bits and a region of interest."""
 
@@ -159,13 +161,16 @@ def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[
     found = read_tile(header, data, parts)
     if found is None:
         return
-    precincts = tile_precincts(header, header.siz.tile(tile), found.styles)
-    packets = found.cod.layers * sum(len(p) for p in precincts.values())
+    rect = header.siz.tile(tile)
+    packets = found.cod.layers * count_precincts(header, rect, found.styles)
     body = found.bodies[0] if len(found.bodies) == 1 else memoryview(b"".join(found.bodies))
     available = len(body) if found.headers is None else len(found.headers)
     # every packet has at least a byte; this also bounds the walk
     if packets > available:
         raise TruncatedError(f"tile {tile} has {packets} packets in {available} bytes")
+    if packets > MAX_PACKETS:
+        return
+    precincts = tile_precincts(header, rect, found.styles)
     walk(found, precincts, body, packets, tile)
 
 
@@ -260,20 +265,37 @@ def tile_precincts(
     return found
 
 
+def count_precincts(header: MainHeader, rect: Rect, styles: Sequence[Style]) -> int:
+    counts: dict[tuple[int, int, Style], int] = {}
+    total = 0
+    for component, style in zip(header.siz.components, styles, strict=True):
+        key = (component.dx, component.dy, style)
+        if key not in counts:
+            area = rect.scaled(component.dx, component.dy)
+            grids = (precinct_grid(area, style, r) for r in range(style.levels + 1))
+            counts[key] = sum(len(columns) * len(rows) for columns, rows in grids)
+        total += counts[key]
+    return total
+
+
+def precinct_grid(area: Rect, style: Style, resolution: int) -> tuple[range, range]:
+    """Give the columns and rows of precincts, numbered from the canvas' origin (T.800 B-16)."""
+    shift = style.levels - resolution
+    x0, x1 = ceil_shift(area.x0, shift), ceil_shift(area.x1, shift)
+    y0, y1 = ceil_shift(area.y0, shift), ceil_shift(area.y1, shift)
+    if x0 >= x1 or y0 >= y1:
+        return range(0), range(0)
+    ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
+    return range(x0 >> ppx, ceil_shift(x1, ppx)), range(y0 >> ppy, ceil_shift(y1, ppy))
+
+
 def resolution_precincts(
     area: Rect, style: Style, resolution: int, component: int, place: tuple[Rect, int, int]
 ) -> list[Precinct]:
     """Cut one resolution of a tile-component into precincts (T.800 B.6, B.7)."""
     shift = style.levels - resolution
-    x0, x1 = ceil_shift(area.x0, shift), ceil_shift(area.x1, shift)
-    y0, y1 = ceil_shift(area.y0, shift), ceil_shift(area.y1, shift)
-    if x0 >= x1 or y0 >= y1:
-        return []
     ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
-    columns = range(x0 >> ppx, ceil_shift(x1, ppx))
-    rows = range(y0 >> ppy, ceil_shift(y1, ppy))
-    if len(columns) * len(rows) > MAX_PRECINCTS:
-        raise UnsupportedError(f"{len(columns)} x {len(rows)} precincts in one tile")
+    columns, rows = precinct_grid(area, style, resolution)
     is_lowest = resolution == 0
     bands = ((0, 0),) if is_lowest else ((1, 0), (0, 1), (1, 1))
     across = [
@@ -291,9 +313,6 @@ def resolution_precincts(
             blocks = tuple((across[odd_x][i], down[odd_y][j]) for odd_x, odd_y in bands)
             found.append(Precinct(x, y, component, resolution, blocks, style.block_style))
     return found
-
-
-MAX_PRECINCTS = 1 << 20
 
 
 def _blocks(
@@ -400,8 +419,6 @@ def walk(
                 )
             precinct.layers += 1
             met += 1
-    if met != packets:
-        raise FormatError(f"tile {number}: POC names {met} of {packets} packets")
     if position != end and any(body[position:]):
         raise FormatError(f"tile {number}: {end - position} bytes follow its {packets} packets")
 
