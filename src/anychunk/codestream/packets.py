@@ -9,6 +9,7 @@ is, so a walk over them tells a whole tile from one that was cut or overwritten,
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from anychunk.codestream.jpeg2000 import (
     COC,
@@ -84,26 +85,29 @@ class Tile:
     bodies: list[memoryview] = field(default_factory=list)
 
 
+@lru_cache(maxsize=256)
+def tree_paths(width: int, height: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Give how many nodes a tag tree has, and the nodes from the root to each leaf."""
+    paths = [[leaf] for leaf in range(width * height)]
+    begin, end = 0, width * height
+    while width * height > 1:
+        above = (width + 1) // 2
+        for path in paths:
+            row, column = divmod(path[-1] - begin, width)
+            path.append(end + row // 2 * above + column // 2)
+        width, height = above, (height + 1) // 2
+        begin, end = end, end + width * height
+    return end, tuple(tuple(reversed(path)) for path in paths)
+
+
 class TagTree:
     """T.800 B.10.2."""
 
     __slots__ = ("_low", "_paths", "_value")
 
     def __init__(self, width: int, height: int) -> None:
-        self._paths: list[list[int]] = [[i] for i in range(width * height)]
-        count = width * height
-        base = count
-        while width * height > 1:
-            above_width = (width + 1) // 2
-            for path in self._paths:
-                node = path[-1] - (base - width * height)
-                path.append(base + node // width // 2 * above_width + node % width // 2)
-            width, height = above_width, (height + 1) // 2
-            base += width * height
-        for path in self._paths:
-            path.reverse()
-        self._low = [0] * base
-        self._value = [1 << 30] * base
+        count, self._paths = tree_paths(width, height)
+        self._low, self._value = [0] * count, [1 << 30] * count
 
     def reaches(self, leaf: int, threshold: int, bits: "Bits") -> bool:
         """Whether the leaf's value is below `threshold`, reading as few bits as that takes."""
