@@ -1,0 +1,164 @@
+"""`U/jpeg`, bytes to bytes: one JPEG block of a NITF image.
+
+Spec:     ITU-T T.81, baseline, extended (8 and 12 bits), progressive and lossless; MIL-STD-188-198A for
+          streams that leave out the default tables of NITF. The name and its keys are those of
+          osml-imagery-io; U is https://awslabs.github.io/osml-imagery-io/codecs.
+JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jpeg", "configuration":
+          {"bits_per_pixel": 8, "num_bands": 3, "block_width": 256, "block_height": 256, "imode": "P",
+          "color_space": "RGB"}}
+Lossless: only SOF3 streams; encoding writes 8 bits with loss, 9 to 16 bits without.
+
+Decoded bytes are `(bands, height, width)` in C order, little-endian. The colour transform is the one
+that the stream announces; `color_space` is not read, because osml-imagery-io writes it swapped.
+
+libjpeg turns missing data into grey and goes on. So the stream is walked before it is decoded, and a
+picture that ends in such grey is held against a second, strict decoder.
+"""
+
+import math
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.jpeg_stream import Stream, default_tables, walk
+from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+
+type Array = npt.NDArray[Any]
+
+QUALITY = 95
+"""Of streams that we write."""
+
+
+def decode(data: Bytes1D, stream: Stream) -> Array:
+    """Decode one stream to (height, width, bands)."""
+    import imagecodecs
+
+    decoded = math.prod((stream.height, stream.width, len(stream.components)))
+    limits.check_chunk(decoded * (1 if stream.bits <= 8 else 2), where="jpeg", stored=len(data))
+    tables = default_tables(stream) if stream.lacks_tables else None
+    payload = data[stream.start : stream.end]
+    try:
+        array = imagecodecs.jpeg8_decode(payload, tables=tables)
+    except Exception as e:
+        raise ChunkDecodeError(f"jpeg: {e}") from e
+    _check_end(payload, stream, array)
+    return array if array.ndim == 3 else array[..., None]
+
+
+def _check_end(payload: Bytes1D, stream: Stream, array: Array) -> None:
+    """Refuse a picture whose end is what libjpeg makes of missing data."""
+    grey = 1 << (stream.bits - 1)
+    if not np.all(array[-1, -1] == grey) or stream.lacks_tables:
+        return
+    import imagecodecs
+
+    try:
+        if stream.is_lossless:
+            # decoders disagree on what is not there
+            is_whole = bool(np.array_equal(imagecodecs.ljpeg_decode(payload), array))
+        else:
+            # reads every coefficient, and refuses a stream that has too few
+            imagecodecs.jpegxl_encode_jpeg(payload)
+            is_whole = True
+    except Exception as e:  # noqa: BLE001 - whatever the second decoder says, it refuses the stream
+        raise ChunkDecodeError(f"jpeg: the stream ends too early ({e})") from e
+    if not is_whole:
+        raise ChunkDecodeError("jpeg: the stream ends too early")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jpeg(BytesToBytes):
+    """One JPEG stream a block, or one a band."""
+
+    name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+
+    bits_per_pixel: int
+    num_bands: int
+    block_width: int
+    block_height: int
+    imode: str
+    color_space: str
+
+    def __post_init__(self) -> None:
+        for key in ("bits_per_pixel", "num_bands", "block_width", "block_height"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a count")
+        if self.bits_per_pixel > 16:
+            raise CodecConfigError(
+                f"{self.name}: bits_per_pixel is {self.bits_per_pixel}, expected 1 to 16"
+            )
+        if self.imode not in ("B", "P", "R", "S") or not isinstance(self.color_space, str):
+            raise CodecConfigError(
+                f"{self.name}: imode {self.imode!r}, color_space {self.color_space!r}; "
+                "expected one of B P R S, and a text"
+            )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype("u1" if self.bits_per_pixel <= 8 else "<u2")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.num_bands, self.block_height, self.block_width
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        nbytes = math.prod(self.shape) * self.dtype.itemsize
+        if spec is not None and spec.nbytes != nbytes:
+            raise ChunkDecodeError(
+                f"jpeg: {self.shape} of {self.dtype} is {nbytes} bytes, the chunk {spec.nbytes}"
+            )
+        if out is None or len(out) != nbytes:
+            out = np.empty(nbytes, np.uint8)
+        target = out.view(self.dtype).reshape(self.shape)
+        band, at = 0, 0
+        while band < self.num_bands:
+            stream = walk(data, at)
+            self._check_frame(stream, band)
+            count = len(stream.components)
+            target[band : band + count] = decode(data, stream).transpose(2, 0, 1)
+            band, at = band + count, stream.end
+        return out
+
+    def _check_frame(self, stream: Stream, band: int) -> None:
+        if (stream.height, stream.width) != self.shape[1:]:
+            raise ChunkDecodeError(
+                f"jpeg: a picture of {stream.height} x {stream.width}, "
+                f"expected {self.block_height} x {self.block_width}"
+            )
+        if len(stream.components) > self.num_bands - band:
+            raise ChunkDecodeError(
+                f"jpeg: {len(stream.components)} bands in a stream, expected {self.num_bands - band}"
+            )
+        if stream.bits > 8 * self.dtype.itemsize or (stream.bits <= 8) != (self.dtype.itemsize == 1):
+            raise ChunkDecodeError(
+                f"jpeg: samples of {stream.bits} bits, expected {self.bits_per_pixel}"
+            )
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        import imagecodecs
+
+        array = data.view(self.dtype).reshape(self.shape)
+        if self.bits_per_pixel > 8:
+            if array.max(initial=0) >> self.bits_per_pixel:
+                raise ChunkEncodeError(
+                    f"jpeg: a sample of {array.max()} does not fit {self.bits_per_pixel} bits"
+                )
+            options = {"lossless": True, "bitspersample": self.bits_per_pixel}
+        else:
+            options = {"level": QUALITY}
+        if self.imode == "P" and self.num_bands == 3:
+            pixels = np.ascontiguousarray(array.transpose(1, 2, 0))
+            return imagecodecs.jpeg8_encode(pixels, **options)  # type: ignore[no-any-return]
+        streams = [imagecodecs.jpeg8_encode(np.ascontiguousarray(band), **options) for band in array]
+        return b"".join(streams)
+
+
+JpegV2 = v2_filter(Jpeg)
