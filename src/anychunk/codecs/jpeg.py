@@ -25,8 +25,14 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
-from anychunk.codecs.jpeg_stream import Stream, default_tables, walk
-from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.codestream.jpeg_scan import Stream, default_tables, walk
+from anychunk.errors import (
+    ChunkDecodeError,
+    ChunkEncodeError,
+    CodecConfigError,
+    FormatError,
+    UnsupportedError,
+)
 
 type Array = npt.NDArray[Any]
 
@@ -34,15 +40,24 @@ QUALITY = 95
 """Of streams that we write."""
 
 
+def whole_stream(data: Bytes1D, start: int) -> Stream:
+    """Walk one stream to its end; what is wrong with it is wrong with the chunk."""
+    try:
+        return walk(data, start)
+    except (FormatError, UnsupportedError) as e:
+        raise ChunkDecodeError(str(e)) from e
+
+
 def decode(data: Bytes1D, stream: Stream) -> Array:
     """Decode one stream to (height, width, bands)."""
     import imagecodecs
 
-    decoded = math.prod((stream.height, stream.width, len(stream.components)))
-    limits.check_chunk(decoded * (1 if stream.bits <= 8 else 2), where="jpeg", stored=len(data))
-    tables = default_tables(stream) if stream.lacks_tables else None
+    frame = stream.frame
+    nbytes = frame.height * frame.width * stream.bands * (1 if frame.depth <= 8 else 2)
+    limits.check_chunk(nbytes, where="jpeg", stored=len(data))
     payload = data[stream.start : stream.end]
     try:
+        tables = default_tables(stream) if stream.lacks_tables else None
         array = imagecodecs.jpeg8_decode(payload, tables=tables)
     except Exception as e:
         raise ChunkDecodeError(f"jpeg: {e}") from e
@@ -52,13 +67,13 @@ def decode(data: Bytes1D, stream: Stream) -> Array:
 
 def _check_end(payload: Bytes1D, stream: Stream, array: Array) -> None:
     """Refuse a picture whose end is what libjpeg makes of missing data."""
-    grey = 1 << (stream.bits - 1)
+    grey = 1 << (stream.frame.depth - 1)
     if not np.all(array[-1, -1] == grey) or stream.lacks_tables:
         return
     import imagecodecs
 
     try:
-        if stream.is_lossless:
+        if stream.frame.is_lossless:
             # decoders disagree on what is not there
             is_whole = bool(np.array_equal(imagecodecs.ljpeg_decode(payload), array))
         else:
@@ -120,26 +135,27 @@ class Jpeg(BytesToBytes):
         target = out.view(self.dtype).reshape(self.shape)
         band, at = 0, 0
         while band < self.num_bands:
-            stream = walk(data, at)
+            stream = whole_stream(data, at)
             self._check_frame(stream, band)
-            count = len(stream.components)
+            count = stream.bands
             target[band : band + count] = decode(data, stream).transpose(2, 0, 1)
             band, at = band + count, stream.end
         return out
 
     def _check_frame(self, stream: Stream, band: int) -> None:
-        if (stream.height, stream.width) != self.shape[1:]:
+        frame = stream.frame
+        if (frame.height, frame.width) != self.shape[1:]:
             raise ChunkDecodeError(
-                f"jpeg: a picture of {stream.height} x {stream.width}, "
+                f"jpeg: a picture of {frame.height} x {frame.width}, "
                 f"expected {self.block_height} x {self.block_width}"
             )
-        if len(stream.components) > self.num_bands - band:
+        if stream.bands > self.num_bands - band:
             raise ChunkDecodeError(
-                f"jpeg: {len(stream.components)} bands in a stream, expected {self.num_bands - band}"
+                f"jpeg: {stream.bands} bands in a stream, expected {self.num_bands - band}"
             )
-        if stream.bits > 8 * self.dtype.itemsize or (stream.bits <= 8) != (self.dtype.itemsize == 1):
+        if (frame.depth <= 8) != (self.bits_per_pixel <= 8):
             raise ChunkDecodeError(
-                f"jpeg: samples of {stream.bits} bits, expected {self.bits_per_pixel}"
+                f"jpeg: samples of {frame.depth} bits, expected {self.bits_per_pixel}"
             )
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:

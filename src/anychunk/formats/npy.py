@@ -23,6 +23,9 @@ MAGIC = b"\x93NUMPY"
 CHUNK_BYTES = 4 * limits.MIB
 """About how long a chunk is made: a file has none of its own."""
 
+LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+"""The kinds that Zarr has, with their largest size: long doubles have none there."""
+
 type Header = tuple[Shape, bool, np.dtype[Any], int]
 """Shape, whether in Fortran order, type, where the data begins."""
 
@@ -80,7 +83,7 @@ def _dtype(descr: Json, url: str) -> np.dtype[Any]:
         dtype = np.dtype(descr) if isinstance(descr, str) else None
     except (TypeError, ValueError, SyntaxError) as e:
         raise FormatError(f"{url}: the NPY type {descr!r} is none that numpy knows") from e
-    if dtype is None or dtype.kind not in "biufc" or dtype.itemsize > 16:
+    if dtype is None or dtype.itemsize > LARGEST.get(dtype.kind, 0):
         raise UnsupportedError(
             f"{url}: NPY type {descr!r}; opened: bool, int, uint, float, complex"
         )

@@ -14,18 +14,17 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs import nitf_vq
 from anychunk.codecs.jpeg import Jpeg
-from anychunk.codecs.jpeg_stream import Stream, walk
 from anychunk.codecs.nitf_bilevel import NitfBilevel
+from anychunk.codestream.jpeg_scan import Stream, head
 from anychunk.errors import (
     AnychunkError,
-    ChunkDecodeError,
     FormatError,
     TruncatedError,
     UnsupportedError,
 )
 from anychunk.formats.nitf.header import tables
 from anychunk.formats.nitf.image import Image, fill_json
-from anychunk.formats.nitf.mask import ABSENT, Mask, block_grid, read_mask, read_offsets
+from anychunk.formats.nitf.mask import Mask, block_grid, read_mask, read_offsets
 from anychunk.index import ArrayIndex, ByteRanges, Json, Parts
 from anychunk.source import Source
 
@@ -86,7 +85,7 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
     first = first_stream(source, image, mask)
     image = framed(image, first)
     # bands that share a stream are interleaved in it; others have a stream each
-    per_stream = len(first.components)
+    per_stream = first.bands
     if per_stream not in (1, image.bands):
         raise FormatError(
             f"{image.where}: a JPEG stream of {per_stream} bands, the image has {image.bands}"
@@ -129,32 +128,31 @@ def first_stream(source: Source, image: Image, mask: Mask) -> Stream:
     # markers before the data are short; comments may be long
     data = source.read(start, max(0, min(length, limits.MIB)))
     try:
-        return walk(data, only_header=True)
-    except ChunkDecodeError as e:
-        raise FormatError(f"{image.where}: {e}") from e
+        return head(data)
+    except AnychunkError as e:
+        raise type(e)(f"{image.where}: {e}") from e
 
 
 def framed(image: Image, stream: Stream) -> Image:
     """Hold the frame of a stream against the image, whose blocks may be as small as the picture."""
-    expected = 8 if image.nbpp <= 8 else 16
-    if image.pvtype not in ("INT", "SI") or stream.bits > expected or image.nbpp > 16:
+    depth = stream.frame.depth
+    if image.pvtype not in ("INT", "SI") or image.nbpp > 16 or depth > max(8, image.nbpp):
         raise FormatError(
-            f"{image.where}: JPEG samples of {stream.bits} bits for PVTYPE {image.pvtype} of "
-            f"{image.nbpp}"
+            f"{image.where}: JPEG samples of {depth} bits for PVTYPE {image.pvtype} of {image.nbpp}"
         )
-    if (stream.bits <= 8) != (image.nbpp <= 8):
-        image = replace(image, nbpp=stream.bits, abpp=min(image.abpp, stream.bits))
-    size = (stream.height, stream.width)
-    if size == (image.block_height, image.block_width):
+    if depth <= 8 < image.nbpp:
+        image = replace(image, nbpp=8, abpp=min(image.abpp, 8))
+    height, width = stream.frame.height, stream.frame.width
+    if (height, width) == (image.block_height, image.block_width):
         return image
     is_single = image.blocks_down == image.blocks_across == 1
     if is_single and image.ic == "I1":
         # NGA N0106-97: the stored picture is smaller than the image that it was made from
-        return replace(image, rows=size[0], columns=size[1], block_height=size[0], block_width=size[1])
-    if is_single and size[0] >= image.rows and size[1] >= image.columns:
-        return replace(image, block_height=size[0], block_width=size[1])
+        return replace(image, rows=height, columns=width, block_height=height, block_width=width)
+    if is_single and height >= image.rows and width >= image.columns:
+        return replace(image, block_height=height, block_width=width)
     raise FormatError(
-        f"{image.where}: a JPEG picture of {size[0]} x {size[1]}, expected "
+        f"{image.where}: a JPEG picture of {height} x {width}, expected "
         f"{image.block_height} x {image.block_width}"
     )
 
@@ -203,7 +201,7 @@ def behind_ends(source: Source, starts: Offsets, first: int) -> npt.NDArray[np.b
             continue
         back = min(64, at - first)
         before = source.read(at - back, back).tobytes().rstrip(b"\0\xff ")
-        keep[i] = before.endswith(b"\xff\xd9") or before.endswith(b"\xd9")
+        keep[i] = before.endswith(b"\xff\xd9")
     return keep
 
 
@@ -377,5 +375,3 @@ def rpf_locations(records: bytes, where: str) -> dict[int, int]:
         raise FormatError(f"{where}: the RPF location table is cut off") from e
     return {name: at for name, _, at in rows}
 
-
-__all__ = ["ABSENT", "AnychunkError", "bilevel_index", "jpeg_index", "rpf_locations", "vq_index"]
