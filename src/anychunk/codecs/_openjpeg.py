@@ -180,9 +180,7 @@ def decode_components(
 
 def _planes(image: _Image, components: Sequence[Component]) -> list[npt.NDArray[np.int32]]:
     if image.numcomps != len(components):
-        raise ChunkDecodeError(
-            f"OpenJPEG: {image.numcomps} components, expected {len(components)}"
-        )
+        raise ChunkDecodeError(f"OpenJPEG: {image.numcomps} components, expected {len(components)}")
     planes = []
     for comp in image.comps[: image.numcomps]:
         if not comp.data:

@@ -88,7 +88,9 @@ def check_decodable(header: MainHeader) -> None:
         raise UnsupportedError(f"JPEG 2000 part 2 extension {extensions[0]} is not decoded")
     deepest = max(c.depth for c in header.siz.components)
     if deepest > MAX_DEPTH:
-        raise UnsupportedError(f"samples of {deepest} bits are not decoded; decoded: 1 to {MAX_DEPTH}")
+        raise UnsupportedError(
+            f"samples of {deepest} bits are not decoded; decoded: 1 to {MAX_DEPTH}"
+        )
 
 
 @lru_cache(maxsize=64)
@@ -161,12 +163,12 @@ def decode_stream(
     `out`, shaped (bands, y, x), is filled where the components are all alike.
     """
     shapes = [
-        (r.height, r.width) for r in (rect.scaled(c.dx << level, c.dy << level) for c in siz.components)
+        (r.height, r.width)
+        for r in (rect.scaled(c.dx << level, c.dy << level) for c in siz.components)
     ]
     if min(min(shape) for shape in shapes) < 1:
         raise UnsupportedError("at this resolution a component has no sample in a tile")
-    first = siz.components[0]
-    if siz.is_uniform and first.dx == first.dy == 1:
+    if siz.is_uniform and is_simple(siz, rect, level):
         if out is None:
             out = np.empty((len(shapes), *shapes[0]), siz.dtype)
         return decode_uniform(stream, level, out)  # type: ignore[return-value]
@@ -175,6 +177,17 @@ def decode_stream(
         if plane.shape != shape:
             raise ChunkDecodeError(f"OpenJPEG: a component of {plane.shape}, expected {shape}")
     return planes
+
+
+def is_simple(siz: Siz, rect: Rect, level: int) -> bool:
+    """Whether imagecodecs gives the right shape: it takes a level's width for width / 2**level."""
+    step = 1 << level
+    shrunk = rect.scaled(step, step)
+    return (
+        siz.components[0].dx == siz.components[0].dy == 1
+        and shrunk.width == -(-rect.width // step)
+        and shrunk.height == -(-rect.height // step)
+    )
 
 
 class _Canvas:
@@ -364,7 +377,9 @@ class Jpeg2000(BytesToBytes):
             )
         if spec is None:
             raise ChunkEncodeError("jpeg2000: Zarr v2 does not tell the shape of a chunk")
-        return encode_lossless(data.view(spec.dtype.newbyteorder("<")).reshape(bands_first(spec.shape)))
+        return encode_lossless(
+            data.view(spec.dtype.newbyteorder("<")).reshape(bands_first(spec.shape))
+        )
 
 
 def encode_lossless(array: Array) -> bytes:

@@ -74,11 +74,15 @@ class JpegHeader:
 def markers(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
     """Yield (marker, where its parameters begin, where they end) up to and with SOS or EOI."""
     if bytes(data[:2]) != b"\xff\xd8":
-        raise FormatError(f"JPEG begins with ffd8, here stands {bytes(data[:2]).hex() or 'nothing'}")
+        raise FormatError(
+            f"JPEG begins with ffd8, here stands {bytes(data[:2]).hex() or 'nothing'}"
+        )
     position = 2
     while position + 2 <= len(data):
         if data[position] != 0xFF:
-            raise FormatError(f"JPEG: at byte {position} stands {data[position]:#04x}, not a marker")
+            raise FormatError(
+                f"JPEG: at byte {position} stands {data[position]:#04x}, not a marker"
+            )
         marker = data[position + 1]
         if marker == 0xFF:  # T.81 B.1.1.2: fill bytes before a marker
             position += 1

@@ -220,13 +220,17 @@ def segments(data: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[
     position = start
     while True:
         if position + 2 > len(data):
-            raise NeedsMore(f"the header has no {name(stop)} within {len(data)} bytes", position + 4)
+            raise NeedsMore(
+                f"the header has no {name(stop)} within {len(data)} bytes", position + 4
+            )
         marker = data[position] << 8 | data[position + 1]
         if marker == stop:
             yield marker, position, position
             return
         if marker < 0xFF01 or marker in (SOC, SOT, SOD, EOC):
-            raise FormatError(f"at byte {position} of the header stands {marker:#06x}, not a marker")
+            raise FormatError(
+                f"at byte {position} of the header stands {marker:#06x}, not a marker"
+            )
         if 0xFF30 <= marker <= 0xFF3F:
             position += 2
             continue
@@ -245,7 +249,9 @@ def segments(data: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[
 def read_main_header(data: bytes) -> MainHeader:
     """Parse SOC up to the first SOT; `NeedsMore` where that is not all here."""
     if data[:2] != b"\xff\x4f":
-        raise FormatError(f"a codestream begins with ff4f, here stands {data[:2].hex() or 'nothing'}")
+        raise FormatError(
+            f"a codestream begins with ff4f, here stands {data[:2].hex() or 'nothing'}"
+        )
     siz: Siz | None = None
     cod: Cod | None = None
     cocs: dict[int, Style] = {}

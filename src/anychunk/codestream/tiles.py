@@ -165,7 +165,9 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
         raise TruncatedError(
             f"tile {short} has {seen[short]} parts, {announced[short]} are announced"
         )
-    return _Parts(np.array(tiles, np.int64), np.array(offsets, np.int64), np.array(lengths, np.int64))
+    return _Parts(
+        np.array(tiles, np.int64), np.array(offsets, np.int64), np.array(lengths, np.int64)
+    )
 
 
 def _last_length(source: Readable, position: int, end: int) -> int:

@@ -21,6 +21,8 @@ from anychunk.formats.nitf.attributes import (
 from anychunk.formats.nitf.geolocation import ground_attributes
 from anychunk.formats.nitf.header import VERSIONS, File, Segment, read_file
 from anychunk.formats.nitf.image import Image, read_image
+from anychunk.formats.nitf.jpeg2000 import jpeg2000_index
+from anychunk.formats.nitf.rsets import with_rsets
 from anychunk.formats.nitf.tre import Tre
 from anychunk.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.multiscales import Axis, ome, shrunk_levels
@@ -33,7 +35,17 @@ def sniff(head: bytes) -> bool:
     return head[:9] in VERSIONS
 
 
-def parse(source: Source) -> GroupIndex:
+def parse(source: Source, *, rsets: bool | None = None) -> GroupIndex:
+    """Index a file; `rsets`: whether to look for reduced resolutions beside it.
+
+    By default they are looked for beside local files, and beside a remote one that is named .r0.
+    """
+    index = parse_file(source)
+    is_wanted = source.is_local or source.url.endswith(".r0") if rsets is None else rsets
+    return with_rsets(index, source.url, parse_file) if is_wanted else index
+
+
+def parse_file(source: Source) -> GroupIndex:
     file = read_file(source)
     further = overflow(file, source)
     members: dict[str, Node] = {}
@@ -42,20 +54,24 @@ def parse(source: Source) -> GroupIndex:
         found, rests = extensions(segment.values)
         tres = found + further.get(("image", segment.number), [])
         attributes = image_attributes(segment, tres, rests)
+        levels: Levels = []
         try:
-            levels = image_levels(source, segment, tres)
+            levels, more = image_levels(source, segment, tres)
+            attributes = {**level_attributes(levels), **more, **attributes}
         except (FormatError, UnsupportedError) as e:
             refusals.append(e)
             attributes["nitf"]["refused"] = str(e)
-            levels = []
-        members[str(segment.number)] = image_group(segment, levels, attributes)
+        arrays = {str(i): level for i, level in enumerate(levels)}
+        members[str(segment.number)] = GroupIndex(members=arrays, attributes=attributes)
     if refusals and len(refusals) == len(members):
         raise refusals[0]
     return GroupIndex(members=members, attributes=file_attributes(file, further))
 
 
-def image_levels(source: Source, segment: Segment, tres: list[Tre]) -> Levels:
-    """Index one image: its arrays, full resolution first."""
+def image_levels(
+    source: Source, segment: Segment, tres: list[Tre]
+) -> tuple[Levels, dict[str, Json]]:
+    """Index one image: its arrays, full resolution first, and what its group says of them."""
     if segment.values.get("ENCRYP") not in ("0", "", None):
         raise UnsupportedError(f"{source.url} {segment.name}: it is encrypted")
     image = read_image(segment, source.url)
@@ -65,19 +81,19 @@ def image_levels(source: Source, segment: Segment, tres: list[Tre]) -> Levels:
         raise (e if image.where in str(e) else type(e)(f"{image.where}: {e}")) from e
 
 
-def indexed(source: Source, image: Image, tres: list[Tre]) -> Levels:
+def indexed(source: Source, image: Image, tres: list[Tre]) -> tuple[Levels, dict[str, Json]]:
     kind = image.ic[1]
+    if kind in "8D":
+        return jpeg2000_index(source, image)
     if image.ic in ("NC", "NM"):
-        return [uncompressed.array_index(source, image)]
+        return [uncompressed.array_index(source, image)], {}
     if kind in "35" or image.ic == "I1":
-        return [compressed.jpeg_index(source, image)]
+        return [compressed.jpeg_index(source, image)], {}
     if kind == "1":
-        return [compressed.bilevel_index(source, image)]
-    if kind == "4":
-        frame = next((tre for tre in tres if tre.tag == "RPFIMG"), None)
-        locations = compressed.rpf_locations(frame.data, image.where) if frame else {}
-        return [compressed.vq_index(source, image, locations)]
-    raise UnsupportedError(f"{image.where}: IC {image.ic!r} is not opened")
+        return [compressed.bilevel_index(source, image)], {}
+    frame = next((tre for tre in tres if tre.tag == "RPFIMG"), None)
+    locations = compressed.rpf_locations(frame.data, image.where) if frame else {}
+    return [compressed.vq_index(source, image, locations)], {}
 
 
 def image_attributes(segment: Segment, tres: list[Tre], rests: list[bytes]) -> dict[str, Json]:
@@ -89,15 +105,11 @@ def image_attributes(segment: Segment, tres: list[Tre], rests: list[bytes]) -> d
     return {**ground_attributes(icords, values.get("IGEOLO"), tres), "nitf": about}
 
 
-def image_group(segment: Segment, levels: Levels, attributes: dict[str, Json]) -> GroupIndex:
+def level_attributes(levels: Levels) -> dict[str, Json]:
+    axes = [Axis(name=name) for name in ("band", "y", "x")]
     names = [str(i) for i in range(len(levels))]
-    if levels:
-        axes = [Axis(name=name) for name in ("band", "y", "x")]
-        shapes = [level.shape for level in levels]
-        title = segment.values.get("IID1") or None
-        described = ome(axes, shrunk_levels(names, shapes, (1.0, 1.0, 1.0)), name=title)
-        attributes = {"ome": described, **attributes}
-    return GroupIndex(members=dict(zip(names, levels, strict=True)), attributes=attributes)
+    shapes = [level.shape for level in levels]
+    return {"ome": ome(axes, shrunk_levels(names, shapes, (1.0, 1.0, 1.0)))}
 
 
 def file_attributes(file: File, further: dict[tuple[str, int], list[Tre]]) -> dict[str, Json]:

@@ -118,8 +118,8 @@ def blocka_corners(tre: Tre) -> Corners | None:
     if len(tre.data) != 123:
         return None
     text = tre.data.decode("latin-1")
-    # FRFC, FRLC, LRLC, LRFC: first row first column, clockwise, each of 21 characters from 34 on
-    pairs = [text[34 + 21 * i : 55 + 21 * i] for i in range(4)]
+    # first row last column, last row last column, last row first column, first row first column
+    pairs = [text[34 + 21 * i : 55 + 21 * i] for i in (3, 0, 1, 2)]
     found = [_blocka_point(pair) for pair in pairs]
     return [p for p in found if p] if all(found) else None
 

@@ -79,4 +79,5 @@ def known_fields(tre: Tre) -> Json | None:
         return None
     finally:
         logger.disabled = before
-    return {k: v for k, v in values.items() if k not in ("TRETAG", "TREL", "CETAG", "CEL")}
+    hidden = ("TRETAG", "TREL", "CETAG", "CEL")
+    return {k: v for k, v in values.items() if k not in hidden and not k.startswith("(")}
