@@ -121,7 +121,9 @@ class NitfBilevel(BytesToBytes):
         if len(lines.starts) != height:
             raise ChunkDecodeError(f"{self.name}: {len(lines.starts)} lines, expected {height}")
         try:
-            options = 1 if self.mode == "2D" else 0
+            # T.4 fill bits may bring the end of every code to the end of a byte
+            is_aligned = bool((lines.starts % 8 == 0).all())
+            options = (1 if self.mode == "2D" else 0) | (4 if is_aligned else 0)
             pixels = imagecodecs.ccittfax3_decode(data, height, width, t4options=options)
         except Exception as e:
             raise ChunkDecodeError(f"{self.name}: {e}") from e

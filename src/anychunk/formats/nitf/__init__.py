@@ -9,7 +9,7 @@ Refused: by name: other IC, encrypted segments, samples of other types. A file o
          with those that it can; the attributes of the others say why not.
 """
 
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.formats.nitf import compressed, uncompressed
 from anychunk.formats.nitf.attributes import (
     extensions,
@@ -58,7 +58,7 @@ def parse_file(source: Source) -> GroupIndex:
         try:
             levels, more = image_levels(source, segment, tres)
             attributes = {**level_attributes(levels), **more, **attributes}
-        except (FormatError, UnsupportedError) as e:
+        except UnsupportedError as e:
             refusals.append(e)
             attributes["nitf"]["refused"] = str(e)
         arrays = {str(i): level for i, level in enumerate(levels)}
@@ -101,6 +101,8 @@ def image_attributes(segment: Segment, tres: list[Tre], rests: list[bytes]) -> d
     about = header_json(values, tres, rests)
     about["placement"] = placement(values)
     about["offset"], about["length"] = segment.offset, segment.length
+    if segment.problem:
+        about["problem"] = segment.problem
     icords = values.get("ICORDS", "")
     return {**ground_attributes(icords, values.get("IGEOLO"), tres), "nitf": about}
 

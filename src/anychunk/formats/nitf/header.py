@@ -5,7 +5,7 @@ Spec: MIL-STD-2500C and the Joint BIIF Profile, tables A-1 and following (NITF 2
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from anychunk import limits
@@ -145,9 +145,14 @@ def image_layout(version: str) -> Layout:
         *plain("ISYNC 1 IMODE 1"),
         *plain("NBPR 4 NBPC 4 NPPBH 4 NPPBV 4 NBPP 2 IDLVL 3 IALVL 3", kind="int"),
         *plain("ILOC 10 IMAG 4"),
-        *extension("UDIDL", "UDOFL", "UDID"),
-        *extension("IXSHDL", "IXSOFL", "IXSHD"),
     )
+
+
+IMAGE_EXTENSIONS: tuple[Layout, ...] = (
+    extension("UDIDL", "UDOFL", "UDID"),
+    extension("IXSHDL", "IXSOFL", "IXSHD"),
+)
+"""Behind the fields of an image. Some files leave them out, or are wrong in them."""
 
 
 def graphic_layout(version: str) -> Layout:
@@ -230,8 +235,10 @@ class Segment:
     offset: int
     length: int
     values: Values
+    is_last: bool = False
+    """Whether nothing follows in the file."""
     problem: str | None = None
-    """Why the subheader of a segment that is no image could not be read."""
+    """What of the subheader could not be read, and does not matter for pixels."""
 
     @property
     def name(self) -> str:
@@ -314,7 +321,7 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
             except FormatError as e:
                 raise FormatError(f"{source.url} {kind} {i}: {e}") from e
             start = offset + header_length
-            parsed, problem = _subheader(source, kind, f"{kind} {i}", offset, header_length, version)
+            parsed, problem = _subheader(source, kind, i, offset, header_length, version)
             found.append(
                 Segment(
                     kind=kind, number=i, header_offset=offset, header_length=header_length,
@@ -322,16 +329,16 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
                 )
             )  # fmt: skip
             offset = start + length
-    return found
+    return [*found[:-1], replace(found[-1], is_last=True)] if found else []
 
 
 def _subheader(
-    source: Source, kind: Kind, name: str, offset: int, length: int, version: str
+    source: Source, kind: Kind, i: int, offset: int, length: int, version: str
 ) -> tuple[Values, str | None]:
     """Read a subheader; one that is no image's may be wrong without harm to the images."""
     if kind not in LAYOUTS:
         return {}, None
-    where = f"{source.url} {name}"
+    where = f"{source.url} {kind} {i}"
     try:
         limits.check_header(length, where=where)
         if offset + length > source.size():
@@ -344,9 +351,22 @@ def _subheader(
         if kind == "image":
             raise type(e)(f"{where}: {e}") from e
         return {}, str(e)
-    if kind == "image" and values["IM"] != "IM":
+    if kind != "image":
+        return values, None
+    if values["IM"] != "IM":
         raise FormatError(f"{where}: its subheader begins with {data[:2]!r}, expected b'IM'")
-    return values, None
+    return values, _extensions(values, data, end)
+
+
+def _extensions(values: Values, data: bytes, at: int) -> str | None:
+    """Read the extensions of an image into its values; say what is wrong with them."""
+    try:
+        for layout in IMAGE_EXTENSIONS:
+            found, at = read(layout, data, at)
+            values.update(found)
+    except AnychunkError as e:
+        return str(e)
+    return None
 
 
 def tables(record: Values) -> list[list[int]]:

@@ -52,10 +52,9 @@ def array_index(source: Source, image: Image) -> ArrayIndex:
         # one band is stored alike in every mode
         image = replace(image, imode="B")
     mask = read_mask(source, image)
-    _ = image.dtype
     cut = plan(image)
     offsets = block_offsets(image, mask)
-    check_extent(image, mask, offsets, source.size())
+    check_extent(image, offsets, source.size())
     chunk_shape = (cut.bands, cut.rows, image.block_width)
     return ArrayIndex(
         shape=image.shape,
@@ -127,21 +126,20 @@ def block_offsets(image: Image, mask: Mask) -> Offsets:
     return (mask.start + np.arange(count, dtype=np.int64) * block_bytes(image)).reshape(grid)
 
 
-def check_extent(image: Image, mask: Mask, offsets: Offsets, size: int) -> None:
+def check_extent(image: Image, offsets: Offsets, size: int) -> None:
     """Refuse blocks that lie outside the image data: their bytes are something else.
 
     Data that ends too early together with the file is left to the chunks that lack it, so that the
     others open.
     """
     segment = image.segment
-    # LI is wrong in some files whose only segment reaches to the end of the file
-    end = max(segment.end, size) if mask.offsets is None else segment.end
-    last = int(offsets.max(initial=0))
-    needed = last + block_bytes(image)
+    # LI is too small in some files; behind the last segment nothing else can be meant
+    end = max(segment.end, size) if segment.is_last else segment.end
+    needed = int(offsets.max(initial=0)) + block_bytes(image)
     if needed > end:
         raise TruncatedError(
             f"{image.where}: blocks of {block_bytes(image)} bytes reach to {needed}, "
-            f"the image data ends at {segment.end}"
+            f"the image data ends at {end}"
         )
 
 
