@@ -1,7 +1,7 @@
 """Fixed-width fields: one declaration serves reading and writing.
 
-A layout is a sequence of `Field`, `When` (fields that are there only sometimes) and `Repeat` (a list
-of equal records). `read` gives plain data, `write` the same bytes back.
+A layout is a sequence of `Field`, `When` (fields that are there only sometimes) and `Repeat` (a
+list of equal records). `read` gives plain data, `write` the same bytes back.
 
 A number whose text is no number is kept as text: a file may be right in all that matters and wrong
 in a field that nobody needs. `number` is how a caller asks for one that it does need.
@@ -66,7 +66,8 @@ def _read(layout: Layout, data: bytes, offset: int, values: Values) -> tuple[Val
             width = entry.width if isinstance(entry.width, int) else entry.width(values)
             if width < 0 or offset + width > len(data):
                 raise TruncatedError(
-                    f"@{offset}: {entry.name} takes {width} bytes, the header ends after {len(data)}"
+                    f"@{offset}: {entry.name} takes {width} bytes, "
+                    f"the header ends after {len(data)}"
                 )
             values[entry.name] = _value(entry.kind, data[offset : offset + width])
             offset += width

@@ -54,9 +54,10 @@ def to_bytes(bits):
 
 def block_of(image, down, across, height, width):
     """Cut a block out, zeros beyond the edge."""
-    bands, rows, columns = image.array.shape
-    block = np.zeros((bands, height, width), image.array.dtype)
-    part = image.array[:, down * height : (down + 1) * height, across * width : (across + 1) * width]
+    block = np.zeros((len(image.array), height, width), image.array.dtype)
+    part = image.array[
+        :, down * height : (down + 1) * height, across * width : (across + 1) * width
+    ]
     block[:, : part.shape[1], : part.shape[2]] = part
     return block
 
@@ -71,7 +72,8 @@ def encode_block(block, imode, nbpp, pvtype):
         return big.transpose(order).tobytes()
     if imode in ("B", "S"):
         planes = (
-            "".join(bits_of(block[i, j, k], nbpp, pvtype) for j, k in itertools.product(y, x)) for i in b
+            "".join(bits_of(block[i, j, k], nbpp, pvtype) for j, k in itertools.product(y, x))
+            for i in b
         )
         return b"".join(to_bytes(plane) for plane in planes)
     if imode == "P":
@@ -89,7 +91,9 @@ def justified(image, nbpp, abpp):
     if image.pjust == "L":
         wide = wide << (nbpp - abpp)
     return np.vectorize(lambda v: v & ((1 << nbpp) - 1), otypes=[object])(
-        wide if image.pjust == "L" else np.vectorize(lambda v: v & ((1 << abpp) - 1), otypes=[object])(wide)
+        wide
+        if image.pjust == "L"
+        else np.vectorize(lambda v: v & ((1 << abpp) - 1), otypes=[object])(wide)
     )
 
 
@@ -179,13 +183,17 @@ def subheader(image, version):
     raw += ("0" + values["IMODE"] + values["NBPR"] + values["NBPC"]).encode()
     raw += (values["NPPBH"] + values["NPPBV"] + values["NBPP"]).encode()
     raw += (image.level + image.location + "1.0 ").encode()
-    raw += b"00000" + (f"{len(image.tres) + 3:05d}000".encode() + image.tres if image.tres else b"00000")
+    raw += b"00000" + (
+        f"{len(image.tres) + 3:05d}000".encode() + image.tres if image.tres else b"00000"
+    )
     return raw
 
 
 def nitf(images, version="NITF02.10", texts=(), graphics=(), des=()):
     """Give a whole file."""
-    parts = [(subheader(i, version), image_data(i) if i.payload is None else i.payload) for i in images]
+    parts = [
+        (subheader(i, version), image_data(i) if i.payload is None else i.payload) for i in images
+    ]
     lengths = f"{len(parts):03d}" + "".join(f"{len(h):06d}{len(d):010d}" for h, d in parts)
     lengths += f"{len(graphics):03d}" + "".join(f"{len(h):04d}{len(d):06d}" for h, d in graphics)
     lengths += "000"
@@ -204,12 +212,14 @@ def nitf(images, version="NITF02.10", texts=(), graphics=(), des=()):
 
 
 def text_segment(data, version="NITF02.10"):
-    head = "TE" + "0000001000" + "20260101000000" + "a text".ljust(80) + security(version) + "0STA00000"
+    head = "TE000000100020260101000000" + "a text".ljust(80) + security(version) + "0STA00000"
     return head.encode(), data
 
 
 def graphic_segment(data):
-    head = "SY" + "graphic".ljust(10) + " " * 20 + security("NITF02.10") + "0C" + "0" * 13 + "002000"
+    head = (
+        "SY" + "graphic".ljust(10) + " " * 20 + security("NITF02.10") + "0C" + "0" * 13 + "002000"
+    )
     return (head + "0000000000" * 2 + "C" + "0000000000" + "00" + "00000").encode(), data
 
 

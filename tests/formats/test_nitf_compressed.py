@@ -64,7 +64,9 @@ def test_bands_in_streams_of_their_own(tmp_path, imode, restart):
                 streams[b, down, across] = data
                 part = imagecodecs.jpeg8_decode(data)
                 width = min(32, 40 - across * 32)
-                expected[b, down * 16 : down * 16 + 16, across * 32 : across * 32 + width] = part[:, :width]
+                expected[b, down * 16 : down * 16 + 16, across * 32 : across * 32 + width] = part[
+                    :, :width
+                ]
             streams[down, across] = b"".join(made)
     image = Image(values, ic="C3", imode=imode, block=(16, 32))
     image.payload = image_data(image, streams)
@@ -139,7 +141,7 @@ ZIGZAG = np.asarray(
 
 
 def app6(level):
-    body = b"NITF\0" + b"\x02\x00B" + struct.pack(">HH", 1, 1) + bytes([0, 8, 0, 1, level, 0, 8, 0, 0, 0])
+    body = b"NITF\0\x02\x00B" + struct.pack(">HH", 1, 1) + bytes([0, 8, 0, 1, level, 0, 8, 0, 0, 0])
     return b"\xff\xe6" + struct.pack(">H", len(body) + 2) + body
 
 
@@ -191,14 +193,19 @@ def fax(pixels, options):
     )
     page = tifffile.TiffFile(io.BytesIO(out.getvalue())).pages[0]
     return b"".join(
-        out.getvalue()[o : o + n] for o, n in zip(page.dataoffsets, page.databytecounts, strict=True)
+        out.getvalue()[o : o + n]
+        for o, n in zip(page.dataoffsets, page.databytecounts, strict=True)
     )
 
 
-@pytest.mark.parametrize(("options", "comrat"), [(0, "1D  "), (1, "2DS "), (1, "2DH "), (4, "1D  "), (5, "2DS ")])
+@pytest.mark.parametrize(
+    ("options", "comrat"), [(0, "1D  "), (1, "2DS "), (1, "2DH "), (4, "1D  "), (5, "2DS ")]
+)
 def test_bilevel(tmp_path, options, comrat):
     pixels = (smooth((1, 60, 216)) > 128).astype("u1")
-    image = Image(pixels, ic="C1", nbpp=1, pvtype="B", comrat=comrat, payload=fax(pixels[0], options))
+    image = Image(
+        pixels, ic="C1", nbpp=1, pvtype="B", comrat=comrat, payload=fax(pixels[0], options)
+    )
     file = save(tmp_path, image)
     found = anychunk.open(file)["0/0"][...]
     np.testing.assert_array_equal(found, pixels)
@@ -207,20 +214,30 @@ def test_bilevel(tmp_path, options, comrat):
 
 def test_masked_bilevel(tmp_path):
     pixels = (smooth((1, 64, 64)) > 128).astype("u1")
-    blocks = {(i, j): fax(pixels[0, 32 * i : 32 * i + 32, 32 * j : 32 * j + 32], 0) for i in (0, 1) for j in (0, 1)}
-    image = Image(pixels, ic="M1", nbpp=1, pvtype="B", comrat="1D  ", block=(32, 32), absent={(0, 1)})
+    blocks = {
+        (i, j): fax(pixels[0, 32 * i : 32 * i + 32, 32 * j : 32 * j + 32], 0)
+        for i in (0, 1)
+        for j in (0, 1)
+    }
+    image = Image(
+        pixels, ic="M1", nbpp=1, pvtype="B", comrat="1D  ", block=(32, 32), absent={(0, 1)}
+    )
     image.payload = image_data(image, blocks)
     expected = pixels.copy()
     expected[:, :32, 32:] = 0
     np.testing.assert_array_equal(read(tmp_path, image), expected)
-    unmasked = Image(pixels, ic="C1", nbpp=1, pvtype="B", comrat="1D  ", block=(32, 32), payload=image.payload)
+    unmasked = Image(
+        pixels, ic="C1", nbpp=1, pvtype="B", comrat="1D  ", block=(32, 32), payload=image.payload
+    )
     with pytest.raises(UnsupportedError, match="several blocks without a mask"):
         read(tmp_path, unmasked)
 
 
 def vq_header(tables):
     """Image display parameters, compression section and look-up section (MIL-STD-188-199)."""
-    head = struct.pack(">IIB", 64, 64, 12) + struct.pack(">HHH", 1, 4, 0) + struct.pack(">IH", 6, 14)
+    head = (
+        struct.pack(">IIB", 64, 64, 12) + struct.pack(">HHH", 1, 4, 0) + struct.pack(">IH", 6, 14)
+    )
     records = b"".join(
         struct.pack(">HIHHI", i + 1, 4096, 4, 8, 6 + 56 + i * 16384) for i in range(4)
     )
@@ -332,7 +349,12 @@ def test_damaged_streams_are_no_pictures(tmp_path, ic):
 def test_jpeg_frames_that_lie(tmp_path, field):
     stream = bytearray(jpeg(smooth((1, 64, 64))[0]))
     at = bytes(stream).index(b"\xff\xc0") + 4
-    change = {"depth": (0, b"\x0c"), "height": (1, b"\xff\xff"), "width": (3, b"\xff\xff"), "bands": (5, b"\xff")}
+    change = {
+        "depth": (0, b"\x0c"),
+        "height": (1, b"\xff\xff"),
+        "width": (3, b"\xff\xff"),
+        "bands": (5, b"\xff"),
+    }
     offset, value = change[field]
     stream[at + offset : at + offset + len(value)] = value
     with pytest.raises(AnychunkError):

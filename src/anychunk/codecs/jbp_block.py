@@ -1,15 +1,16 @@
 """`U/jbp-block`, bytes to bytes: one uncompressed block of a NITF image.
 
-Spec:     Joint BIIF Profile 5.4.3: big-endian samples, first bit first, ordered by IMODE. The name and
-          its keys are those of osml-imagery-io; U is https://awslabs.github.io/osml-imagery-io/codecs.
+Spec:     Joint BIIF Profile 5.4.3: big-endian samples, first bit first, ordered by IMODE. The name
+          and its keys are those of osml-imagery-io; U is
+          https://awslabs.github.io/osml-imagery-io/codecs.
 JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block", "configuration":
           {"num_bands": 3, "block_height": 256, "block_width": 256, "nbpp": 12, "imode": "P",
           "pvtype": "INT"}}, and ours, left out where they say nothing: "abpp", "pjust"
 Lossless: yes.
 
-Decoded bytes are `(bands, height, width)` in C order, little-endian, in the smallest type that holds
-NBPP bits. With PJUST `L` and ABPP below NBPP, samples move down to the low end; a signed sample
-takes its sign from its highest significant bit, because the others are zero (JBP table A-3, PJUST).
+Decoded bytes are `(bands, height, width)` in C order, little-endian, in the smallest type that
+holds NBPP bits. With PJUST `L` and ABPP below NBPP, samples move down to the low end; a signed
+sample takes its sign from its highest significant bit, because the others are zero (JBP table A-3).
 """
 
 import math
@@ -46,8 +47,8 @@ def sample_dtype(pvtype: str, nbpp: int) -> np.dtype[Any]:
     allowed = WIDTHS.get(pvtype, range(1, 65))
     if kind is None or nbpp not in allowed:
         raise CodecConfigError(
-            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not a sample; decoded: INT and SI of 1 to 64 bits, "
-            "B of 1, R of 32 and 64, C of 64"
+            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not a sample; "
+            "decoded: INT and SI of 1 to 64 bits, B of 1, R of 32 and 64, C of 64"
         )
     nbytes = next(bits for bits in ALIGNED if bits >= nbpp) // 8
     return np.dtype(f"<{kind}{nbytes}")
@@ -91,7 +92,8 @@ def sign_extended(samples: Array, bits: int, dtype: np.dtype[Any]) -> Array:
     """Read unsigned samples as two's complement numbers of `bits` bits."""
     unused = samples.dtype.type(8 * samples.dtype.itemsize - bits)
     signed = (samples << unused).view(f"i{samples.dtype.itemsize}")
-    return (signed >> signed.dtype.type(unused)).astype(dtype, copy=False)
+    extended: Array = (signed >> signed.dtype.type(unused)).astype(dtype, copy=False)
+    return extended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +165,8 @@ class JbpBlock(BytesToBytes):
         nbytes = math.prod(self.shape) * self.dtype.itemsize
         if spec is not None and spec.nbytes != nbytes:
             raise ChunkDecodeError(
-                f"jbp-block: {self.shape} of {self.dtype} is {nbytes} bytes, the chunk {spec.nbytes}"
+                f"jbp-block: {self.shape} of {self.dtype} is {nbytes} bytes, "
+                f"the chunk has {spec.nbytes}"
             )
         if out is None or len(out) != nbytes:
             out = np.empty(nbytes, np.uint8)
@@ -203,8 +206,8 @@ class JbpBlock(BytesToBytes):
         order = ORDERS[self.imode]
         samples = data.view(self.dtype).reshape(self.shape).transpose(order)
         self._check_range(samples)
-        samples = self._unjustified(samples).reshape(self.planes(), -1)
-        return np.concatenate([pack(plane, self.nbpp) for plane in samples])
+        planes = self._unjustified(samples).reshape(self.planes(), -1)
+        return np.concatenate([pack(plane, self.nbpp) for plane in planes])
 
     def _check_range(self, samples: Array) -> None:
         """Refuse values that the significant bits cannot hold."""
@@ -226,11 +229,11 @@ class JbpBlock(BytesToBytes):
             moved: Array = unsigned << unsigned.dtype.type(self.unused)
             return moved
         # JBP table A-3, PJUST: bits that are not significant are zero
-        return unsigned & unsigned.dtype.type((1 << (self.nbpp - self.unused)) - 1)
+        kept: Array = unsigned & unsigned.dtype.type((1 << (self.nbpp - self.unused)) - 1)
+        return kept
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
         return self.stored_bytes()
 
 
 JbpBlockV2 = v2_filter(JbpBlock)
-

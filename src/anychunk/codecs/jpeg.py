@@ -1,18 +1,18 @@
 """`U/jpeg`, bytes to bytes: one JPEG block of a NITF image.
 
-Spec:     ITU-T T.81, baseline, extended (8 and 12 bits), progressive and lossless; MIL-STD-188-198A for
-          streams that leave out the default tables of NITF. The name and its keys are those of
-          osml-imagery-io; U is https://awslabs.github.io/osml-imagery-io/codecs.
+Spec:     ITU-T T.81, baseline, extended (8 and 12 bits), progressive and lossless;
+          MIL-STD-188-198A for streams that leave out the default tables of NITF. The name and its
+          keys are those of osml-imagery-io; U is https://awslabs.github.io/osml-imagery-io/codecs.
 JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jpeg", "configuration":
-          {"bits_per_pixel": 8, "num_bands": 3, "block_width": 256, "block_height": 256, "imode": "P",
-          "color_space": "RGB"}}
+          {"bits_per_pixel": 8, "num_bands": 3, "block_width": 256, "block_height": 256,
+          "imode": "P", "color_space": "RGB"}}
 Lossless: only SOF3 streams; encoding writes 8 bits with loss, 9 to 16 bits without.
 
-Decoded bytes are `(bands, height, width)` in C order, little-endian. The colour transform is the one
-that the stream announces; `color_space` is not read, because osml-imagery-io writes it swapped.
+Decoded bytes are `(bands, height, width)` in C order, little-endian. The colour transform is the
+one that the stream announces; `color_space` is not read, because osml-imagery-io writes it swapped.
 
-libjpeg turns missing data into grey and goes on. So the stream is walked before it is decoded, and a
-picture that ends in such grey is held against a second, strict decoder.
+libjpeg turns missing data into grey and goes on. So the stream is walked before it is decoded, and
+a picture that ends in such grey is held against a second, strict decoder.
 """
 
 import math
@@ -58,7 +58,7 @@ def decode(data: Bytes1D, stream: Stream) -> Array:
     payload = data[stream.start : stream.end]
     try:
         tables = default_tables(stream) if stream.lacks_tables else None
-        array = imagecodecs.jpeg8_decode(payload, tables=tables)
+        array: Array = imagecodecs.jpeg8_decode(payload, tables=tables)
     except Exception as e:
         raise ChunkDecodeError(f"jpeg: {e}") from e
     _check_end(payload, stream, array)
@@ -80,7 +80,7 @@ def _check_end(payload: Bytes1D, stream: Stream, array: Array) -> None:
             # reads every coefficient, and refuses a stream that has too few
             imagecodecs.jpegxl_encode_jpeg(payload)
             is_whole = True
-    except Exception as e:  # noqa: BLE001 - whatever the second decoder says, it refuses the stream
+    except Exception as e:
         raise ChunkDecodeError(f"jpeg: the stream ends too early ({e})") from e
     if not is_whole:
         raise ChunkDecodeError("jpeg: the stream ends too early")
@@ -173,7 +173,9 @@ class Jpeg(BytesToBytes):
         if self.imode == "P" and self.num_bands == 3:
             pixels = np.ascontiguousarray(array.transpose(1, 2, 0))
             return imagecodecs.jpeg8_encode(pixels, **options)  # type: ignore[no-any-return]
-        streams = [imagecodecs.jpeg8_encode(np.ascontiguousarray(band), **options) for band in array]
+        streams = [
+            imagecodecs.jpeg8_encode(np.ascontiguousarray(band), **options) for band in array
+        ]
         return b"".join(streams)
 
 

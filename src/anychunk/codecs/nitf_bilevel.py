@@ -1,13 +1,14 @@
 """`anychunk.nitf-bilevel`, bytes to bytes: one bi-level block of a NITF image (IC C1, M1).
 
-Spec:     ITU-T T.4, Group 3 facsimile, one- and two-dimensional, each line behind an end-of-line code;
-          MIL-STD-188-196 for NITF.
-JSON:     {"name": "anychunk.nitf-bilevel", "configuration": {"block_height": 512, "block_width": 512,
-          "mode": "1D"}}
+Spec:     ITU-T T.4, Group 3 facsimile, one- and two-dimensional, each line behind an end-of-line
+          code; MIL-STD-188-196 for NITF.
+JSON:     {"name": "anychunk.nitf-bilevel", "configuration": {"block_height": 512,
+          "block_width": 512, "mode": "1D"}}
 Lossless: yes; it is not encoded.
 
-Decoded bytes are one uint8 a pixel, 1 for black. The decoder makes white of lines that are missing, so
-lines are counted first, and those of mode 1D are held against the length that their runs must have.
+Decoded bytes are one uint8 a pixel, 1 for black. The decoder makes white of lines that are missing,
+so lines are counted first, and those of mode 1D are held against the length that their runs must
+have.
 """
 
 from collections.abc import Buffer as BytesLike

@@ -4,8 +4,8 @@ Spec:     MIL-STD-188-199 and MIL-STD-2411 (CADRG, CIB): a code of 12 bits stand
 JSON:     {"name": "anychunk.nitf-vq", "configuration": {"block_height": 256, "block_width": 256}}
 Lossless: as stored; it is not encoded.
 
-The stored bytes of a chunk are the look-up tables of the image, one for each row of the 4 x 4 pixels,
-and behind them the codes of the block. An index points at the tables for every chunk.
+The stored bytes of a chunk are the look-up tables of the image, one for each row of the 4 x 4
+pixels, and behind them the codes of the block. An index points at the tables for every chunk.
 """
 
 from collections.abc import Buffer as BytesLike

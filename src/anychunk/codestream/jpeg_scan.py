@@ -2,9 +2,9 @@
 
 Spec: ITU-T T.81 annex B; MIL-STD-188-198A for the APP6 marker of NITF and its default tables.
 
-A decoder that meets damage makes up pixels. This walk refuses what it can see: a stream without an end
-marker, other markers in the data of a scan, restart markers that are missing or out of order, less
-data than the blocks of the picture take at the very least.
+A decoder that meets damage makes up pixels. This walk refuses what it can see: a stream without an
+end marker, other markers in the data of a scan, restart markers that are missing or out of order,
+less data than the blocks of the picture take at the very least.
 """
 
 import struct
@@ -13,7 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codestream.jpeg import DHT, DNL, DQT, EOI, SOS, Frame, JpegHeader, markers, read_header
+from anychunk.codestream.jpeg import (
+    DHT,
+    DNL,
+    DQT,
+    EOI,
+    SOS,
+    Frame,
+    JpegHeader,
+    markers,
+    read_header,
+)
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 
 type Bytes1D = npt.NDArray[np.uint8]
@@ -57,7 +67,7 @@ def units(frame: Frame) -> int:
 
 
 def head(data: Bytes1D, start: int = 0) -> Stream:
-    """Read what stands before the first scan of the stream at `start`; its end is not looked for."""
+    """Read what stands before the first scan of the stream at `start`, and no further."""
     view = memoryview(data[start:])
     header = read_header(view)
     frame = header.frame
@@ -69,8 +79,8 @@ def head(data: Bytes1D, start: int = 0) -> Stream:
         )
     level = 0
     for marker, at, stop in markers(view):
-        # MIL-STD-188-198A: identifier, version, IMODE, blocks across and down, colours, bits, class,
-        # process, and at byte 16 the level
+        # MIL-STD-188-198A: identifier, version, IMODE, blocks across and down, colours, bits,
+        # class, process, and at byte 16 the level
         if marker == APP6 and stop - at > 16 and bytes(view[at : at + 5]) == b"NITF\0":
             level = view[at + 16]
     return Stream(header=header, frame=frame, start=start, end=len(data), q_level=level)
@@ -159,18 +169,19 @@ def next_marker(data: Bytes1D, at: int, piece: int = 1 << 16) -> int:
 
 # MIL-STD-188-198A: quantisation tables by Q level, in zigzag order as a DQT marker has them
 _Q_TABLES = {
-    1: "8 72 72 72 72 72 72 72 72 72 78 74 76 74 78 89 81 84 84 81 89 106 93 94 99 94 93 106 129 111 "
-    "108 116 116 108 111 129 135 128 136 145 136 128 135 155 160 177 177 160 155 193 213 228 213 193 "
-    "255 255 255 255 255 255 255 255 255 255",
-    2: "8 36 36 36 36 36 36 36 36 36 39 37 38 37 39 45 41 42 42 41 45 53 47 47 50 47 47 53 65 56 54 59 "
-    "59 54 56 65 68 64 69 73 69 64 68 78 81 89 89 81 78 98 108 115 108 98 130 144 144 130 178 190 178 "
-    "243 243 255",
-    3: "8 10 10 10 10 10 10 10 10 10 11 10 11 10 11 13 11 12 12 11 13 15 13 13 14 13 13 15 18 16 15 16 "
-    "16 15 16 18 19 18 19 21 19 18 19 22 23 25 25 23 22 27 30 32 30 27 36 40 40 36 50 53 50 68 68 91",
-    4: "8 7 7 7 7 7 7 7 7 7 8 7 8 7 8 9 8 8 8 8 9 11 9 9 10 9 9 11 13 11 11 12 12 11 11 13 14 13 14 15 "
-    "14 13 14 16 16 18 18 16 16 20 22 23 22 20 26 29 29 26 36 38 36 49 49 65",
-    5: "4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 5 5 5 5 5 5 6 5 5 6 5 5 6 7 6 6 6 6 6 6 7 8 7 8 8 8 7 8 9 9 10 10 "
-    "9 9 11 12 13 12 11 14 16 16 14 20 21 20 27 27 36",
+    1: "8 72 72 72 72 72 72 72 72 72 78 74 76 74 78 89 81 84 84 81 89 106 93 94 99 94 93 106 "
+    "129 111 108 116 116 108 111 129 135 128 136 145 136 128 135 155 160 177 177 160 155 "
+    "193 213 228 213 193 255 255 255 255 255 255 255 255 255 255",
+    2: "8 36 36 36 36 36 36 36 36 36 39 37 38 37 39 45 41 42 42 41 45 53 47 47 50 47 47 53 "
+    "65 56 54 59 59 54 56 65 68 64 69 73 69 64 68 78 81 89 89 81 78 98 108 115 108 98 130 "
+    "144 144 130 178 190 178 243 243 255",
+    3: "8 10 10 10 10 10 10 10 10 10 11 10 11 10 11 13 11 12 12 11 13 15 13 13 14 13 13 15 "
+    "18 16 15 16 16 15 16 18 19 18 19 21 19 18 19 22 23 25 25 23 22 27 30 32 30 27 36 40 "
+    "40 36 50 53 50 68 68 91",
+    4: "8 7 7 7 7 7 7 7 7 7 8 7 8 7 8 9 8 8 8 8 9 11 9 9 10 9 9 11 13 11 11 12 12 11 11 13 "
+    "14 13 14 15 14 13 14 16 16 18 18 16 16 20 22 23 22 20 26 29 29 26 36 38 36 49 49 65",
+    5: "4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 5 5 5 5 5 5 6 5 5 6 5 5 6 7 6 6 6 6 6 6 7 8 7 8 8 8 7 "
+    "8 9 9 10 10 9 9 11 12 13 12 11 14 16 16 14 20 21 20 27 27 36",
 }
 # ITU-T T.81 tables K.3 and K.5: counts of codes by length, then the symbols
 _DC = bytes.fromhex("00010501010101010100000000000000") + bytes(range(12))

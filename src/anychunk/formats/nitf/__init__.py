@@ -2,15 +2,15 @@
 
 Spec:    Joint BIIF Profile 2024.1, MIL-STD-2500C (2.1), MIL-STD-2500A (2.0), STANAG 4545 (NSIF).
 Axes:    (band, y, x), always three.
-Opened:  every image segment; IC NC NM C1 M1 C3 M3 I1 C4 M4 C5 M5 C8 M8 CD MD; IMODE B P R S; INT and SI of
-         1 to 64 bits, B, R of 32 and 64, C of 64; blocked, in one block, masked, padded; reduced
-         resolutions in files beside it (.r1, .r2 …) as levels.
-Refused: by name: other IC, encrypted segments, samples of other types. A file of several images opens
-         with those that it can; the attributes of the others say why not.
+Opened:  every image segment; IC NC NM C1 M1 C3 M3 I1 C4 M4 C5 M5 C8 M8 CD MD; IMODE B P R S; INT
+         and SI of 1 to 64 bits, B, R of 32 and 64, C of 64; blocked, in one block, masked, padded;
+         reduced resolutions in files beside it (.r1, .r2 …) as levels.
+Refused: by name: other IC, encrypted segments, samples of other types. A file of several images
+         opens with those that it can; the attributes of the others say why not.
 """
 
 from anychunk.errors import AnychunkError, UnsupportedError
-from anychunk.formats.nitf import compressed, uncompressed
+from anychunk.formats.nitf import uncompressed
 from anychunk.formats.nitf.attributes import (
     extensions,
     header_json,
@@ -18,12 +18,15 @@ from anychunk.formats.nitf.attributes import (
     overflow,
     placement,
 )
+from anychunk.formats.nitf.bilevel import bilevel_index
 from anychunk.formats.nitf.geolocation import ground_attributes
 from anychunk.formats.nitf.header import VERSIONS, File, Segment, read_file
 from anychunk.formats.nitf.image import Image, read_image
+from anychunk.formats.nitf.jpeg import jpeg_index
 from anychunk.formats.nitf.jpeg2000 import jpeg2000_index
 from anychunk.formats.nitf.rsets import with_rsets
 from anychunk.formats.nitf.tre import Tre
+from anychunk.formats.nitf.vector import rpf_locations, vq_index
 from anychunk.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.multiscales import Axis, ome, shrunk_levels
 from anychunk.source import Source
@@ -74,7 +77,7 @@ def image_levels(
     """Index one image: its arrays, full resolution first, and what its group says of them."""
     if segment.values.get("ENCRYP") not in ("0", "", None):
         raise UnsupportedError(f"{source.url} {segment.name}: it is encrypted")
-    image = read_image(segment, source.url)
+    image = read_image(segment, source.url, source.size())
     try:
         return indexed(source, image, tres)
     except AnychunkError as e:
@@ -88,12 +91,12 @@ def indexed(source: Source, image: Image, tres: list[Tre]) -> tuple[Levels, dict
     if image.ic in ("NC", "NM"):
         return [uncompressed.array_index(source, image)], {}
     if kind in "35" or image.ic == "I1":
-        return [compressed.jpeg_index(source, image)], {}
+        return [jpeg_index(source, image)], {}
     if kind == "1":
-        return [compressed.bilevel_index(source, image)], {}
+        return [bilevel_index(source, image)], {}
     frame = next((tre for tre in tres if tre.tag == "RPFIMG"), None)
-    locations = compressed.rpf_locations(frame.data, image.where) if frame else {}
-    return [compressed.vq_index(source, image, locations)], {}
+    locations = rpf_locations(frame.data, image.where) if frame else {}
+    return [vq_index(source, image, locations)], {}
 
 
 def image_attributes(segment: Segment, tres: list[Tre], rests: list[bytes]) -> dict[str, Json]:

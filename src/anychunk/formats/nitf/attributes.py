@@ -45,7 +45,15 @@ def header_json(values: Values, tres: list[Tre], rests: list[bytes]) -> dict[str
     """Give the fields of a header, and its extensions."""
     found: dict[str, Json] = {}
     for name, value in values.items():
-        if name in EXTENSIONS or name in ("BANDS", "image", "graphic", "label", "text", "des", "res"):
+        if name in EXTENSIONS or name in (
+            "BANDS",
+            "image",
+            "graphic",
+            "label",
+            "text",
+            "des",
+            "res",
+        ):
             continue
         found[name] = _json(value)
     if "BANDS" in values:
@@ -68,7 +76,7 @@ def _json(value: Any) -> Json:
 
 
 def _band(record: Values) -> Json:
-    shown = {k: v for k, v in record.items() if k not in ("LUTD",)}
+    shown = {k: v for k, v in record.items() if k != "LUTD"}
     luts = tables(record)
     return {**shown, "LUTD": luts} if luts else shown
 

@@ -37,7 +37,8 @@ def point(icords: str, text: str) -> tuple[float, float] | None:
     if icords in ("N", "S") and (m := UTM.fullmatch(text)):
         return from_utm(int(m[1]), float(m[2]), float(m[3]), is_south=icords == "S")
     if icords == "U" and (m := MGRS.fullmatch(text)):
-        return from_mgrs(int(m[1]), m[2].upper(), m[3].upper(), m[4].upper(), int(m[5]), int(m[6]))
+        letters = f"{m[2]}{m[3]}{m[4]}".upper()
+        return from_mgrs(int(m[1]), letters, east=int(m[5]), north=int(m[6]))
     return None
 
 
@@ -45,10 +46,9 @@ def _dms(degrees: str, minutes: str, seconds: str) -> float:
     return int(degrees) + int(minutes) / 60 + int(seconds) / 3600
 
 
-def from_mgrs(
-    zone: int, band: str, column: str, row: str, east: int, north: int
-) -> tuple[float, float] | None:
+def from_mgrs(zone: int, letters: str, *, east: int, north: int) -> tuple[float, float] | None:
     """Turn a grid reference into longitude and latitude; None where its letters do not fit."""
+    band, column, row = letters[0], letters[1], letters[2]
     first = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")[(zone - 1) % 3]
     if column not in first:
         return None

@@ -39,7 +39,9 @@ def security(prefix: str, version: str) -> Layout:
     )
 
 
-def plain(widths: str, prefix: str = "", kind: Literal["text", "int"] = "text") -> tuple[Field, ...]:
+def plain(
+    widths: str, prefix: str = "", kind: Literal["text", "int"] = "text"
+) -> tuple[Field, ...]:
     """Make fields from `NAME width NAME width …`."""
     words = widths.split()
     return tuple(Field(prefix + words[i], int(words[i + 1]), kind) for i in range(0, len(words), 2))
@@ -321,7 +323,9 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
             except FormatError as e:
                 raise FormatError(f"{source.url} {kind} {i}: {e}") from e
             start = offset + header_length
-            parsed, problem = _subheader(source, kind, i, offset, header_length, version)
+            parsed, problem = _subheader(
+                source, kind, i, offset=offset, length=header_length, version=version
+            )
             found.append(
                 Segment(
                     kind=kind, number=i, header_offset=offset, header_length=header_length,
@@ -333,7 +337,7 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
 
 
 def _subheader(
-    source: Source, kind: Kind, i: int, offset: int, length: int, version: str
+    source: Source, kind: Kind, i: int, *, offset: int, length: int, version: str
 ) -> tuple[Values, str | None]:
     """Read a subheader; one that is no image's may be wrong without harm to the images."""
     if kind not in LAYOUTS:

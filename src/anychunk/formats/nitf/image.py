@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from anychunk.codecs.jbp_block import sample_dtype
-from anychunk.errors import AnychunkError, CodecConfigError, FormatError, UnsupportedError
+from anychunk.errors import (
+    AnychunkError,
+    CodecConfigError,
+    FormatError,
+    TruncatedError,
+    UnsupportedError,
+)
 from anychunk.fields import number
 from anychunk.formats.nitf.header import Segment, bands
 from anychunk.index import Json
@@ -79,13 +85,18 @@ class Image:
         return self.imode == "S" and self.bands > 1
 
 
-def read_image(segment: Segment, url: str) -> Image:
-    """Check a subheader and give what matters for its pixels."""
+def read_image(segment: Segment, url: str, size: int) -> Image:
+    """Check a subheader and give what matters for its pixels; `size` is that of the file."""
     where = f"{url} {segment.name}"
     try:
-        return _read_image(segment, where)
+        image = _read_image(segment, where)
     except AnychunkError as e:
         raise (e if str(e).startswith(where) else type(e)(f"{where}: {e}")) from e
+    blocks = image.blocks_down * image.blocks_across * (image.bands if image.imode == "S" else 1)
+    # each takes a byte at the least, or an entry of a mask: no table is made for more
+    if blocks > size:
+        raise TruncatedError(f"{where}: {blocks} blocks in a file of {size} bytes")
+    return image
 
 
 def _read_image(segment: Segment, where: str) -> Image:

@@ -75,7 +75,7 @@ def masked(level: ArrayIndex, mask: Mask, image: Image) -> ArrayIndex:
     down, across = image.blocks
     if not isinstance(chunks, ByteRanges) or level.grid != (1, down, across):
         return level
-    assert mask.offsets is not None  # noqa: S101 - asked by the caller
+    assert mask.offsets is not None
     is_absent = (mask.offsets.reshape(-1, image.blocks_down, image.blocks_across) < 0).all(axis=0)
     lengths = np.where(is_absent[None, :down, :across], np.uint64(0), chunks.lengths)
     return replace(level, chunks=replace(chunks, lengths=lengths.astype(np.uint64)))

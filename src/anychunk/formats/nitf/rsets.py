@@ -13,9 +13,7 @@ MOST = 16
 """Levels that are looked for at the most: a larger image cannot be."""
 
 
-def with_rsets(
-    index: GroupIndex, url: str, parse: Callable[[Source], GroupIndex]
-) -> GroupIndex:
+def with_rsets(index: GroupIndex, url: str, parse: Callable[[Source], GroupIndex]) -> GroupIndex:
     """Add the files beside `url` as levels of its only image."""
     full = only_array(index)
     if full is None:
@@ -31,7 +29,7 @@ def with_rsets(
     if len(levels) == 1:
         return index
     group = index.members["0"]
-    assert isinstance(group, GroupIndex)  # noqa: S101 - only_array has looked
+    assert isinstance(group, GroupIndex)
     names = [str(i) for i in range(len(levels))]
     axes = [Axis(name=name) for name in ("band", "y", "x")]
     shapes = [level.shape for level in levels]
@@ -63,7 +61,7 @@ def sibling(
 
 
 def is_smaller(array: ArrayIndex, before: ArrayIndex) -> bool:
-    """Whether an array can be the next level: the same samples, about half of its rows and columns."""
+    """Whether an array can be the next level: the same samples, half of the rows and columns."""
     if (array.data_type, array.shape[0]) != (before.data_type, before.shape[0]):
         return False
     return all(
