@@ -6,11 +6,14 @@ from typing import Any, cast
 
 import numpy as np
 import zarr
+from zarr.core.array import AsyncArray
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.storage import StorePath
 
 from anychunk import codecs, formats, pipeline
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
+from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.source import Folder, Source, Storage, buffered, is_remote, local_path, open_source
 from anychunk.store import IndexStore
 
@@ -105,30 +108,38 @@ def open(  # noqa: A001 - the public name is anychunk.open
     node = (
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
-    pipeline.install()
-    codecs.register_unclaimed()
-    store = IndexStore(node, storage=storage)
     if isinstance(node, ArrayIndex):
-        return zarr.open_array(store, mode="r", zarr_format=3)
+        return open_array(node, storage=storage)
+    store = _store(node, storage)
     return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
 
 
+def _store(node: Node, storage: Storage | None) -> IndexStore:
+    pipeline.install()
+    codecs.register_unclaimed()
+    return IndexStore(node, storage=storage)
+
+
 def open_array(
-    url: str | Path | Node, *, image: int | str = 0, level: int | str = 0, **options: Any
+    url: str | Path | Node,
+    *,
+    image: int | str = 0,
+    level: int | str = 0,
+    storage: Storage | None = None,
+    **options: Any,
 ) -> zarr.Array[Any]:
     """Open one array of a file: by default the first image at full resolution."""
-    opened = open(url, **options)
-    if isinstance(opened, zarr.Array):
-        return opened
-    path = f"{image}/{level}"
-    try:
-        found = opened[path]
-    except KeyError:
-        known = [name for name, node in walk(opened.store.index) if isinstance(node, ArrayIndex)]  # type: ignore[attr-defined]
-        raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}") from None
-    if not isinstance(found, zarr.Array):
-        raise KeyError(f"{path!r} is a group, not an array")
-    return found
+    node = (
+        url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
+    )
+    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    found = find(node, path)
+    if not isinstance(found, ArrayIndex):
+        known = [name for name, member in walk(node) if isinstance(member, ArrayIndex)]
+        raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
+    # straight from the index: zarr would ask the store for it, by way of its event loop
+    place = StorePath(_store(node, storage), path)
+    return zarr.Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
 
 
 def describe(url: str | Path | Node, **options: Any) -> dict[str, Json]:

@@ -5,6 +5,7 @@ import pytest
 
 import anychunk
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+from anychunk.formats import npy
 from anychunk.testing.formats import FormatContract
 
 RNG = np.random.default_rng(0)
@@ -45,7 +46,8 @@ def test_equals_numpy(tmp_path, dtype, shape, order):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("rows", [1024, 1031])  # many divisors, none
-def test_many_chunks(tmp_path, order, rows):
+def test_many_chunks(tmp_path, order, rows, monkeypatch):
+    monkeypatch.setattr(npy, "LOCAL_CHUNK", 1 << 20)
     shape = (rows, 64, 128) if order == "C" else (128, 64, rows)
     values = np.asarray(array("<u2", shape), order=order)
     np.save(tmp_path / "a.npy", values)

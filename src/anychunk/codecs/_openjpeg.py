@@ -45,6 +45,15 @@ def decode_uniform(
     return out
 
 
+def decodes(stream: bytes | bytearray, level: int) -> bool:
+    """Whether OpenJPEG takes this stream at this level."""
+    try:
+        imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level, numthreads=1)
+    except Exception:  # noqa: BLE001 - every failure is the answer
+        return False
+    return True
+
+
 class _Comp(ctypes.Structure):
     """`opj_image_comp_t`."""
 

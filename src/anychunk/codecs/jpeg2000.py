@@ -25,18 +25,25 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
-from anychunk.codecs._openjpeg import decode_components, decode_uniform
+from anychunk.codecs._openjpeg import decode_components, decode_uniform, decodes
 from anychunk.codestream.jpeg2000 import (
+    COM,
     EXTENSIONS,
+    PLT,
+    PPM,
+    SOD,
     MainHeader,
     Rect,
     Siz,
     TilePart,
     name,
     read_main_header,
+    segments,
+    shortened,
     single_tile_stream,
     tile_parts,
 )
+from anychunk.codestream.packets import check_tile
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
@@ -155,17 +162,58 @@ def group_parts(parts: list[TilePart]) -> dict[int, list[TilePart]]:
     return tiles
 
 
-def decode_stream(
-    stream: bytes | bytearray, siz: Siz, rect: Rect, level: int, out: Array | None = None
+def decode_tile(
+    header: MainHeader,
+    tile: int,
+    data: memoryview,
+    parts: Sequence[TilePart],
+    level: int,
+    out: Array | None = None,
 ) -> Sequence[Array]:
-    """Decode a stream of this part of the image: its components, each on its own grid.
+    """Decode one tile to its components, each on its own grid.
 
     `out`, shaped (bands, y, x), is filled where the components are all alike.
     """
-    shapes = [
-        (r.height, r.width)
-        for r in (rect.scaled(c.dx << level, c.dy << level) for c in siz.components)
-    ]
+    siz, rect = header.siz, header.siz.tile(tile)
+    stream = single_tile_stream(header, tile, data, parts)
+    planes = decode_stream(stream, siz, rect, level, out)
+    if not ends_exactly(header, rect, data, parts, stream):
+        check_tile(header, tile, data, parts)
+    return planes
+
+
+def ends_exactly(
+    header: MainHeader, rect: Rect, data: memoryview, parts: Sequence[TilePart], stream: bytearray
+) -> bool:
+    """Whether the tile surely needs its last byte; False: that must be found out otherwise.
+
+    A stream of random bytes decodes too: its first packets are short, and the rest is not looked
+    at. If the tile without its last byte fails at its lowest resolution, where only packet headers
+    cost time, then its packets reach to the end. Often enough to spare most tiles the long way.
+    """
+    siz, last = header.siz, parts[-1]
+    level = header.levels
+    while level and not (is_simple(siz, rect, level) and _has_samples(siz, rect, level)):
+        level -= 1
+    own = {marker for part in parts for marker, *_ in segments(data[part.offset :], 12, SOD)}
+    start = max(e for *_, e in segments(data[last.offset :], 12, SOD))
+    is_plain = siz.is_uniform and is_simple(siz, rect, level) and own <= {SOD, PLT, COM}
+    if not is_plain or start + 2 >= last.length:
+        return False
+    return not decodes(shortened(stream, last), level)
+
+
+def _has_samples(siz: Siz, rect: Rect, level: int) -> bool:
+    shrunk = rect.scaled(*scale(siz, level))
+    return shrunk.width > 0 and shrunk.height > 0
+
+
+def decode_stream(
+    stream: bytes | bytearray, siz: Siz, rect: Rect, level: int, out: Array | None = None
+) -> Sequence[Array]:
+    """Decode a stream of this part of the image, and check the shapes that come out."""
+    rects = [rect.scaled(c.dx << level, c.dy << level) for c in siz.components]
+    shapes = [(r.height, r.width) for r in rects]
     if min(min(shape) for shape in shapes) < 1:
         raise UnsupportedError("at this resolution a component has no sample in a tile")
     if siz.is_uniform and is_simple(siz, rect, level):
@@ -246,8 +294,7 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
         [(tile, parts)] = tiles.items()
         rect = siz.tile(tile)
         if rect.scaled(*scale(siz, level)) == window and out.dtype == siz.dtype:
-            stream = single_tile_stream(header, tile, view, parts)
-            planes = decode_stream(stream, siz, rect, level, out)
+            planes = decode_tile(header, tile, view, parts, level, out)
             if planes is not out:
                 for band, plane in zip(out, planes, strict=True):
                     band[...] = plane
@@ -257,8 +304,7 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
         rect = siz.tile(tile)
         here = rect.scaled(*scale(siz, level))
         if here.width and here.height:
-            stream = single_tile_stream(header, tile, view, parts)
-            canvas.put(rect, decode_stream(stream, siz, rect, level))
+            canvas.put(rect, decode_tile(header, tile, view, parts, level))
     canvas.finish()
 
 
@@ -278,6 +324,15 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
             f"chunk of {out.shape}"
         )
     check_type(siz, out.dtype)
+    view = memoryview(data)[header.length :]  # type: ignore[arg-type]
+    if bytes(view[-2:]) == b"\xff\xd9":
+        view = view[:-2]
+    tiles = group_parts(tile_parts(view))
+    if len(tiles) != siz.tiles:
+        raise ChunkDecodeError(f"a stream of {len(tiles)} tiles, expected {siz.tiles}")
+    # packet headers in the main header are the decoder's alone to judge
+    for tile, parts in tiles.items() if PPM not in header.markers else ():
+        check_tile(header, tile, view, parts)
     out[:, window.height :] = fill
     out[:, :, window.width :] = fill
     canvas = _Canvas(siz, level, window, out[:, : window.height, : window.width])

@@ -5,7 +5,7 @@ Spec: ITU-T T.800 (ISO/IEC 15444-1) annex A; T.814 (15444-15) for HTJ2K; T.801 (
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -181,6 +181,8 @@ class MainHeader:
     length: int = 0
     """Where the first SOT is, from the SOC."""
     comments: tuple[str, ...] = ()
+    poc: bytes = b""
+    """Parameters of POC, where there is one."""
 
     def style(self, component: int) -> Style:
         return self.cocs.get(component, self.cod.style)
@@ -257,6 +259,7 @@ def read_main_header(data: bytes) -> MainHeader:
     cocs: dict[int, Style] = {}
     tlm: list[tuple[int, bytes]] = []
     comments: list[str] = []
+    poc = b""
     markers = set()
     kept = [data[:2]]
     length = 0
@@ -277,6 +280,8 @@ def read_main_header(data: bytes) -> MainHeader:
         elif marker == COC and siz is not None:
             component, style = read_coc(body, len(siz.components))
             cocs[component] = style
+        elif marker == POC:
+            poc += body
         elif marker == TLM:
             tlm.append((body[0], body[1:]) if body else (0, b""))
         elif marker == COM and body[:2] == b"\0\1" and len(comments) < 16:
@@ -288,7 +293,7 @@ def read_main_header(data: bytes) -> MainHeader:
         raise FormatError(f"the main header has no {missing}")
     return MainHeader(
         data=b"".join(kept), siz=siz, cod=cod, cocs=cocs, markers=frozenset(markers - {SOT}),
-        tlm=tuple(tlm), length=length, comments=tuple(comments),
+        tlm=tuple(tlm), length=length, comments=tuple(comments), poc=poc,
     )  # fmt: skip
 
 
@@ -424,14 +429,32 @@ def single_tile_header(header: MainHeader, tile: int) -> bytes:
     return header.data[:8] + body + header.data[40:]
 
 
+GUARD = b"\xff\x7f" * 16
+"""Bytes after the last packet, which no packet header survives: all its bits are 1."""
+
+
 def single_tile_stream(
-    header: MainHeader, tile: int, data: bytes | memoryview, parts: list[TilePart]
+    header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
 ) -> bytearray:
-    """Make a stream that holds this tile alone from its tile-parts in `data`."""
+    """Make a stream that holds this tile alone from its tile-parts in `data`.
+
+    A decoder takes packets that are missing at the end for empty ones. Behind the last packet of a
+    whole tile it does not look; so `GUARD` stands there, and what is missing becomes an error.
+    """
     stream = bytearray(single_tile_header(header, tile))
     for part in parts:
         start = len(stream)
         stream += data[part.offset : part.offset + part.length]
         struct.pack_into(">HI", stream, start + 4, 0, part.length)
+    stream += GUARD
+    struct.pack_into(">I", stream, start + 6, parts[-1].length + len(GUARD))
     stream += b"\xff\xd9"
     return stream
+
+
+def shortened(stream: bytearray, part: TilePart) -> bytearray:
+    """Take the last byte of the last tile-part, and the guard, out of a single-tile stream."""
+    cut = stream[: -len(GUARD) - 3]
+    struct.pack_into(">I", cut, len(cut) + 1 - part.length + 6, part.length - 1)
+    cut += b"\xff\xd9"
+    return cut
