@@ -102,9 +102,7 @@ def run(quick: bool) -> list[Row]:
             rows.append(case(f"NITF NC IMODE {imode} u16 x 4", path, ">= 1.2", pool, rounds))
         write(path, field(1, size, "uint16"), IC="C8", BLOCKXSIZE=512, BLOCKYSIZE=512, QUALITY=100)
         rows.append(case("NITF C8 u16 in 512-tiles", path, ">= 1.1", pool, rounds))
-        write(
-            path, field(3, size, "uint8"), IC="C3", BLOCKXSIZE=512, BLOCKYSIZE=512, QUALITY=90
-        )
+        write(path, field(3, size, "uint8"), IC="C3", BLOCKXSIZE=512, BLOCKYSIZE=512, QUALITY=90)
         rows.append(case("NITF C3 RGB in 512-blocks", path, ">= 1.2", pool, rounds))
     return rows
 

@@ -339,6 +339,9 @@ def test_damaged_streams_are_no_pictures(tmp_path, ic):
         "zeros": bytes(len(stream)),
         "header only": stream[:20],
     }
+    if ic == "C8":
+        # inside the body of one packet any bits are a picture
+        del damages["noise"]
     for name, data in damages.items():
         image = Image(values, ic=ic, comrat="00.0", payload=data)
         with pytest.raises(AnychunkError):
