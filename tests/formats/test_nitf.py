@@ -123,6 +123,19 @@ def test_masked_blocks_are_the_pad_pixel(tmp_path, imode, dtype):
     np.testing.assert_array_equal(read(tmp_path, [image])["0/0"][...], expected)
 
 
+def test_absent_blocks_of_a_colour_map_are_no_colour(tmp_path):
+    lut = tuple(bytes(range(64)) for _ in range(3))
+    image = Image(array("u1", (1, 8, 8), bits=6), ic="NM", block=(4, 4), absent={(0, 1)}, lut=lut)
+    found = read(tmp_path, [image])["0/0"][...]
+    assert (found[0, :4, 4:] == 64).all()
+    np.testing.assert_array_equal(found, gdal_read(tmp_path / "a.ntf"))
+
+
+def test_blank_mode_of_one_band(tmp_path):
+    image = Image(array("u2", (1, 8, 8)), block=(4, 4), fields={"IMODE": " "})
+    np.testing.assert_array_equal(read(tmp_path, [image])["0/0"][...], image.array)
+
+
 @pytest.mark.parametrize("imode", "BPRS")
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "u4", "i4", "f4", "f8"])
 @pytest.mark.parametrize("block", [None, (16, 16)])

@@ -15,6 +15,7 @@ sample takes its sign from its highest significant bit, because the others are z
 
 import math
 from collections.abc import Buffer as BytesLike
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -37,7 +38,7 @@ ORDERS: dict[str, tuple[int, int, int]] = {
 
 ALIGNED = (8, 16, 32, 64)
 KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
-WIDTHS: dict[str, tuple[int, ...]] = {"R": (32, 64), "C": (64,), "B": (1,)}
+WIDTHS: dict[str, Sequence[int]] = {"R": (32, 64), "C": (64,), "B": range(1, 9)}
 """NBPP that a PVTYPE may have, where it may not have any of 1 to 64."""
 
 
@@ -48,7 +49,7 @@ def sample_dtype(pvtype: str, nbpp: int) -> np.dtype[Any]:
     if kind is None or nbpp not in allowed:
         raise CodecConfigError(
             f"PVTYPE {pvtype!r} with NBPP {nbpp} is not a sample; "
-            "decoded: INT and SI of 1 to 64 bits, B of 1, R of 32 and 64, C of 64"
+            "decoded: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 and 64, C of 64"
         )
     nbytes = next(bits for bits in ALIGNED if bits >= nbpp) // 8
     return np.dtype(f"<{kind}{nbytes}")

@@ -38,4 +38,4 @@ def bilevel_index(source: Source, image: Image) -> ArrayIndex:
     chunks = ByteRanges(
         offsets=cropped(starts, image), lengths=cropped(lengths, image), urls=(source.url,)
     )
-    return block_array(image, codec.to_dict(), chunks, bands=1, fill=mask.pad or 0)
+    return block_array(image, codec.to_dict(), chunks, bands=1, fill=mask.fill(image))

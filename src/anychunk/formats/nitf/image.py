@@ -123,7 +123,8 @@ def _read_image(segment: Segment, where: str) -> Image:
             f"{where}: {down} x {across} blocks of {height} x {width} do not cover "
             f"{rows} x {columns} pixels"
         )
-    imode = values["IMODE"].upper()
+    # one band is stored alike in every mode, and some files leave it blank
+    imode = values["IMODE"].upper() or ("B" if count == 1 else "")
     if imode not in IMODES:
         raise FormatError(f"{where}: IMODE is {imode!r}, expected one of {' '.join(IMODES)}")
     # ABPP may be blank or out of range in files that are otherwise sound; then all bits count

@@ -52,7 +52,7 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
     chunks = ByteRanges(
         offsets=cropped(starts, image), lengths=cropped(lengths, image), urls=(source.url,)
     )
-    return block_array(image, codec.to_dict(), chunks, bands=per_stream, fill=mask.pad or 0)
+    return block_array(image, codec.to_dict(), chunks, bands=per_stream, fill=mask.fill(image))
 
 
 def first_stream(source: Source, image: Image, mask: Mask) -> Stream:
@@ -77,7 +77,7 @@ def first_stream(source: Source, image: Image, mask: Mask) -> Stream:
 def framed(image: Image, stream: Stream) -> Image:
     """Hold the frame of a stream against the image, whose blocks may be as small as the picture."""
     depth = stream.frame.depth
-    if image.pvtype not in ("INT", "SI") or image.nbpp > 16 or depth > max(8, image.nbpp):
+    if image.pvtype not in ("INT", "SI") or image.nbpp > 16 or image.nbpp <= 8 < depth:
         raise FormatError(
             f"{image.where}: JPEG samples of {depth} bits for PVTYPE {image.pvtype} of {image.nbpp}"
         )

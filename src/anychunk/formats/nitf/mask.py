@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from anychunk.codecs.jbp_block import sign_extended
 from anychunk.errors import FormatError
+from anychunk.formats.nitf.header import tables
 from anychunk.formats.nitf.image import Image
 from anychunk.source import Source
 
@@ -32,6 +33,10 @@ class Mask:
     """Value of pixels that are not there, or None."""
     has_pad_pixels: bool
     """Whether some stored blocks hold pad pixels."""
+
+    def fill(self, image: Image) -> Any:
+        """Give the value of pixels that are not there."""
+        return transparent(image) if self.pad is None else self.pad
 
 
 def block_grid(image: Image) -> tuple[int, ...]:
@@ -97,3 +102,14 @@ def pad_value(image: Image, code: bytes) -> Any:
         return value
     unsigned = np.asarray([value], f"u{dtype.itemsize}")
     return int(sign_extended(unsigned, image.abpp if unused else image.nbpp, dtype)[0])
+
+
+def transparent(image: Image) -> int:
+    """Give the value of pixels that are not there: the one behind the colours of the image."""
+    lut = tables(image.segment.values["BANDS"][0]) if image.bands == 1 else []
+    if image.nbpp != 8 or not lut or len(lut[0]) >= 255:
+        return 0
+    colours = len(lut[0])
+    # CADRG has 216 colours; some files list the transparent one too, as black
+    is_listed = colours == 217 and not any(table[-1] for table in lut)
+    return colours - 1 if is_listed else colours

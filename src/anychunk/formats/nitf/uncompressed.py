@@ -62,7 +62,7 @@ def array_index(source: Source, image: Image) -> ArrayIndex:
         data_type=image.dtype.name,
         codecs=codecs(image, cut),
         chunks=byte_ranges(source.url, image, cut, offsets),
-        fill_value=fill_json(image.dtype, 0 if mask.pad is None else mask.pad),
+        fill_value=fill_json(image.dtype, mask.fill(image)),
         dimension_names=DIMENSIONS,
         attributes={},
     )

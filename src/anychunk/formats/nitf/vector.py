@@ -13,9 +13,8 @@ import numpy.typing as npt
 from anychunk.codecs import nitf_vq
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf.blocks import Offsets, block_array, cropped
-from anychunk.formats.nitf.header import tables
 from anychunk.formats.nitf.image import Image
-from anychunk.formats.nitf.mask import Mask, read_mask, read_offsets
+from anychunk.formats.nitf.mask import Mask, read_mask, read_offsets, transparent
 from anychunk.index import ArrayIndex, ByteRanges, Parts
 from anychunk.source import Source
 
@@ -134,17 +133,6 @@ def codebook(source: Source, image: Image, at: int | None) -> Codebook:
             )
         starts.append(section + offset)
     return Codebook(tuple(starts), max(starts) + nitf_vq.TABLE_BYTES)
-
-
-def transparent(image: Image) -> int:
-    """Give the value of pixels that are not there: the one behind the colours of the image."""
-    lut = tables(image.segment.values["BANDS"][0])
-    if not lut or len(lut[0]) >= 255:
-        return 0
-    colours = len(lut[0])
-    # CADRG has 216 colours; some files list the transparent one too, as black
-    is_listed = colours == 217 and not any(table[-1] for table in lut)
-    return colours - 1 if is_listed else colours
 
 
 def rpf_locations(records: bytes, where: str) -> dict[int, int]:
