@@ -103,12 +103,19 @@ def test_named_format(file):
 
 
 def test_foreign_exception_in_a_parser_is_ours(file, monkeypatch):
-    def broken(source):
-        raise IndexError("list index out of range")
+    for error in (IndexError, TypeError, OSError, RecursionError):
 
-    monkeypatch.setattr(formats.by_name("npy"), "parse", broken)
-    with pytest.raises(FormatError, match="IndexError while parsing"):
-        anychunk.index(file)
+        def broken(source, error=error):
+            raise error("list index out of range")
+
+        monkeypatch.setattr(formats.by_name("npy"), "parse", broken)
+        with pytest.raises(FormatError, match=f"{error.__name__} while parsing"):
+            anychunk.index(file)
+
+
+def test_unknown_option_is_the_callers_mistake(file):
+    with pytest.raises(TypeError, match="nonsense"):
+        anychunk.index(file, nonsense=1)
 
 
 def test_write_refuses_an_unknown_name(tmp_path):

@@ -1,4 +1,5 @@
 import asyncio
+import os
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import anychunk
 from anychunk import limits, pipeline
 from anychunk.errors import ChunkDecodeError, SourceChangedError, SourceError, TruncatedError
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
-from anychunk.source import memory_store
+from anychunk.source import FileSource, memory_store
 from tests.server import serve
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -157,7 +158,16 @@ def test_chunks_in_many_objects(tmp_path):
         fill_value=46,
         dimension_names=("x",),
     )
-    assert anychunk.open(index)[...].tobytes() == b"bbbb....aaaa"
+    index = GroupIndex(
+        members={"a": index}, pins={str(tmp_path / "a"): FileSource(str(tmp_path / "a")).pin()}
+    )
+    array = anychunk.open(index)["a"]
+    assert array[...].tobytes() == b"bbbb....aaaa"
+    (tmp_path / "a").write_bytes(b"AAAA")
+    os.utime(tmp_path / "a", ns=(0, 0))
+    assert array[:4].tobytes() == b"bbbb"
+    with pytest.raises(SourceChangedError):
+        array[...]
 
 
 @pytest.mark.parametrize("is_remote", [False, True])

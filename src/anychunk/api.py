@@ -1,6 +1,7 @@
 """The public functions: url in, zarr out."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,7 +54,7 @@ def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) 
         name, module = formats.sniff_folder(folder)
     else:
         module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
-    parsed = _parsed(lambda: module.parse_folder(folder, **options), folder.path)
+    parsed = _parsed(module.parse_folder, folder, options, where=folder.path)
     return _with_root(parsed, {"format": name, "source": folder.path, "version": __version__}, {})
 
 
@@ -64,7 +65,7 @@ def _index_object(
         name, module = formats.sniff(head, source.url)
     else:
         module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
-    parsed = _parsed(lambda: module.parse(buffered(source), **options), source.url)
+    parsed = _parsed(module.parse, buffered(source), options, where=source.url)
     pin = source.pin()
     about = {"format": name, "source": source.url, "size": pin.size, "version": __version__}
     if pin.etag is not None:
@@ -81,11 +82,14 @@ def _of_kind(name: str, kind: type, url: str) -> Any:
     return module
 
 
-def _parsed(parse: Any, where: str) -> Node:
+def _parsed(
+    parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
+) -> Node:
     """Parse untrusted bytes: whatever goes wrong in there is the file's fault, and said so."""
+    inspect.signature(parse).bind(source, **options)  # a wrong option is the caller's: TypeError
     try:
-        return cast("Node", parse())
-    except (AnychunkError, OSError, MemoryError, TypeError):
+        return parse(source, **options)
+    except (AnychunkError, FileNotFoundError, MemoryError):
         raise
     except Exception as e:
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e

@@ -53,7 +53,7 @@ class IndexStore(Store):
         return isinstance(other, IndexStore) and self.index == other.index
 
     def __hash__(self) -> int:
-        return id(self)
+        return hash(self.where(""))
 
     def __repr__(self) -> str:
         return f"IndexStore({self.where('')})"
