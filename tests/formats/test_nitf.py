@@ -222,6 +222,7 @@ def test_attributes(tmp_path):
     )  # fmt: skip
     about = group["0"].attrs
     assert about["spatial:bbox"] == [84.001346, 31.983985, 85.001346, 32.983985]
+    assert [entry["name"] for entry in about["zarr_conventions"]] == ["proj", "spatial"]
     assert about["nitf:corners"][0] == [84.001346, 32.983985]
     assert about["rpc"]["line_off"] == 19
     assert about["rpc"]["samp_den_coeff"] == [140886.0] * 20

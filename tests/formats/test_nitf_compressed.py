@@ -178,6 +178,13 @@ def test_masked_jpeg2000(tmp_path):
     np.testing.assert_array_equal(read(tmp_path, image), expected)
 
 
+def test_jp2_file_as_image_data(tmp_path):
+    values = smooth((1, 64, 64))
+    jp2 = imagecodecs.jpeg2k_encode(values[0], level=0, reversible=True, codecformat="JP2")
+    image = Image(values, ic="C8", comrat="N012", payload=jp2)
+    np.testing.assert_array_equal(read(tmp_path, image), values)
+
+
 def test_codestream_must_fit_the_subheader(tmp_path):
     stream = imagecodecs.jpeg2k_encode(smooth((1, 64, 64))[0], level=0, codecformat="J2K")
     image = Image(smooth((1, 64, 65)), ic="C8", comrat="N012", payload=stream)

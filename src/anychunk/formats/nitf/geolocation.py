@@ -9,6 +9,7 @@ import math
 import re
 
 from anychunk.formats.nitf.tre import Tre
+from anychunk.georeference import convention
 from anychunk.index import Json
 
 type Corners = list[tuple[float, float]]
@@ -171,6 +172,8 @@ def ground_attributes(icords: str, igeolo: str | None, tres: list[Tre]) -> dict[
         shape = blocka[0]
     if shape:
         longitudes, latitudes = [p[0] for p in shape], [p[1] for p in shape]
+        found["zarr_conventions"] = [convention("proj"), convention("spatial")]
+        found["spatial:dimensions"] = ["y", "x"]
         found["spatial:bbox"] = [
             min(longitudes), min(latitudes), max(longitudes), max(latitudes)
         ]  # fmt: skip
