@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
-from anychunk.codestream.jpeg_scan import Stream, default_tables, walk
+from anychunk.codestream.jpeg_scan import Stream, walk, with_tables
 from anychunk.errors import (
     ChunkDecodeError,
     ChunkEncodeError,
@@ -57,33 +57,37 @@ def decode(data: Bytes1D, stream: Stream) -> Array:
     limits.check_chunk(nbytes, where="jpeg", stored=len(data))
     payload = data[stream.start : stream.end]
     try:
-        tables = default_tables(stream) if stream.lacks_tables else None
-        array: Array = imagecodecs.jpeg8_decode(payload, tables=tables)
+        if stream.lacks_tables:
+            payload = np.frombuffer(with_tables(payload.tobytes(), stream), np.uint8)
+        array: Array = imagecodecs.jpeg8_decode(payload)
     except Exception as e:
         raise ChunkDecodeError(f"jpeg: {e}") from e
-    _check_end(payload, stream, array)
+    if is_grey_at_the_end(array, frame.depth) and not is_whole(payload, stream, array):
+        raise ChunkDecodeError("jpeg: the stream ends too early")
     return array if array.ndim == 3 else array[..., None]
 
 
-def _check_end(payload: Bytes1D, stream: Stream, array: Array) -> None:
-    """Refuse a picture whose end is what libjpeg makes of missing data."""
-    grey = 1 << (stream.frame.depth - 1)
-    if not np.all(array[-1, -1] == grey) or stream.lacks_tables:
-        return
+def is_grey_at_the_end(array: Array, depth: int) -> bool:
+    """Whether a picture ends in what libjpeg paints for missing data."""
+    grey = 1 << (depth - 1)
+    return bool((array[-1, -1] == grey).all())
+
+
+def is_whole(payload: Bytes1D, stream: Stream, array: Array) -> bool:
+    """Ask a second decoder whether all of a picture is there."""
     import imagecodecs
 
+    frame = stream.frame
     try:
-        if stream.frame.is_lossless:
+        if frame.is_lossless:
             # decoders disagree on what is not there
-            is_whole = bool(np.array_equal(imagecodecs.ljpeg_decode(payload), array))
-        else:
+            return bool(np.array_equal(imagecodecs.ljpeg_decode(payload), array))
+        if frame.depth == 8 and stream.bands in (1, 3):
             # reads every coefficient, and refuses a stream that has too few
             imagecodecs.jpegxl_encode_jpeg(payload)
-            is_whole = True
-    except Exception as e:
-        raise ChunkDecodeError(f"jpeg: the stream ends too early ({e})") from e
-    if not is_whole:
-        raise ChunkDecodeError("jpeg: the stream ends too early")
+    except Exception:  # noqa: BLE001 - whatever it stumbled on, it does not vouch for the stream
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)

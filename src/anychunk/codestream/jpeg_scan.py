@@ -194,8 +194,8 @@ _AC = bytes.fromhex(
 )
 
 
-def default_tables(stream: Stream) -> bytes:
-    """Give the tables that NITF assumes where a stream has none, as a stream of tables only."""
+def with_tables(data: bytes, stream: Stream) -> bytes:
+    """Put the tables that NITF assumes into a stream that leaves them out."""
     lacks_quantization = not stream.header.has_quantization_tables
     values = _Q_TABLES.get(stream.q_level)
     if stream.frame.depth != 8 or (lacks_quantization and values is None):
@@ -203,7 +203,7 @@ def default_tables(stream: Stream) -> bytes:
             f"JPEG: the stream of {stream.frame.depth} bits lacks tables, and its Q level "
             f"{stream.q_level} names none; known: 1 to 5, for 8 bits"
         )
-    segments = [b"\xff\xd8"]
+    segments = [data[:2]]
     if values is not None and lacks_quantization:
         table = bytes(int(v) for v in values.split())
         body = b"".join(bytes([slot]) + table for slot in range(4))
@@ -211,4 +211,4 @@ def default_tables(stream: Stream) -> bytes:
     if not stream.header.has_huffman_tables:
         body = b"".join(bytes([slot]) + _DC + bytes([0x10 | slot]) + _AC for slot in range(4))
         segments.append(struct.pack(">BBH", 0xFF, DHT, len(body) + 2) + body)
-    return b"".join([*segments, b"\xff\xd9"])
+    return b"".join([*segments, data[2:]])

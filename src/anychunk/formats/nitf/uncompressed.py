@@ -24,6 +24,8 @@ from anychunk.source import Source
 
 CHUNK_BYTES = 4 * limits.MIB
 """Blocks larger than this are cut into groups of rows."""
+MOST_ROWS = 1 << 16
+"""Of a chunk, so that a very narrow image does not make for a long search."""
 BAND_BYTES = 256 * limits.KIB
 """Bands from this size on, stored apart, are chunks of their own."""
 DIMENSIONS = ("band", "y", "x")
@@ -64,7 +66,6 @@ def array_index(source: Source, image: Image) -> ArrayIndex:
         chunks=byte_ranges(source.url, image, cut, offsets),
         fill_value=fill_json(image.dtype, mask.fill(image)),
         dimension_names=DIMENSIONS,
-        attributes={},
     )
 
 
@@ -98,7 +99,7 @@ def plan(image: Image) -> Cut:
     if image.has_bands_apart or (is_apart and plane >= BAND_BYTES):
         bands = 1
     row = image.block_width * image.nbpp * bands / 8
-    rows = max(1, int(CHUNK_BYTES // row))
+    rows = min(max(1, int(CHUNK_BYTES // row)), MOST_ROWS)
     height = image.block_height
     if rows >= height or (is_apart and bands != 1):
         return Cut(bands, height, 0)
