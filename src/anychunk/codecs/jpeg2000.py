@@ -36,6 +36,7 @@ from anychunk.codestream.jpeg2000 import (
     Rect,
     Siz,
     TilePart,
+    guarded,
     name,
     read_main_header,
     segments,
@@ -176,31 +177,36 @@ def decode_tile(
     """
     siz, rect = header.siz, header.siz.tile(tile)
     stream = single_tile_stream(header, tile, data, parts)
-    planes = decode_stream(stream, siz, rect, level, out)
-    if not ends_exactly(header, rect, data, parts, stream):
+    try:
+        planes = decode_stream(stream, siz, rect, level, out)
+    except ChunkDecodeError:
+        check_tile(header, tile, data, parts)  # it says better what is wrong, where it finds it
+        raise
+    if not is_surely_whole(header, rect, data, parts, stream):
         check_tile(header, tile, data, parts)
     return planes
 
 
-def ends_exactly(
+def is_surely_whole(
     header: MainHeader, rect: Rect, data: memoryview, parts: Sequence[TilePart], stream: bytearray
 ) -> bool:
-    """Whether the tile surely needs its last byte; False: that must be found out otherwise.
+    """Whether a tile that decodes is exactly its packets; False: that must be found out otherwise.
 
-    A stream of random bytes decodes too: its first packets are short, and the rest is not looked
-    at. If the tile without its last byte fails at its lowest resolution, where only packet headers
-    cost time, then its packets reach to the end. Often enough to spare most tiles the long way.
+    OpenJPEG takes packets that are missing at the end for empty, and does not look at bytes that
+    are left: random bytes decode. So the tile is tried twice more, at its lowest resolution, where
+    only packet headers cost time. Without its last byte it must fail: then nothing is left over.
+    With bytes behind it that are no packet it must not: then nothing is missing.
     """
     siz, last = header.siz, parts[-1]
     level = header.levels
     while level and not (is_simple(siz, rect, level) and _has_samples(siz, rect, level)):
         level -= 1
     own = {marker for part in parts for marker, *_ in segments(data[part.offset :], 12, SOD)}
-    start = max(e for *_, e in segments(data[last.offset :], 12, SOD))
+    start = max(end for *_, end in segments(data[last.offset :], 12, SOD))
     is_plain = siz.is_uniform and is_simple(siz, rect, level) and own <= {SOD, PLT, COM}
     if not is_plain or start + 2 >= last.length:
         return False
-    return not decodes(shortened(stream, last), level)
+    return decodes(guarded(stream, last), level) and not decodes(shortened(stream, last), level)
 
 
 def _has_samples(siz: Siz, rect: Rect, level: int) -> bool:
@@ -448,7 +454,7 @@ def encode_lossless(array: Array) -> bytes:
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     image = native[0] if len(native) == 1 else native
     encoded: bytes = imagecodecs.jpeg2k_encode(
-        image, level=0, codecformat="J2K", planar=True, reversible=True, mct=False
+        image, level=0, codecformat="J2K", planar=image.ndim == 3, reversible=True, mct=False
     )
     return encoded
 

@@ -430,31 +430,33 @@ def single_tile_header(header: MainHeader, tile: int) -> bytes:
 
 
 GUARD = b"\xff\x7f" * 16
-"""Bytes after the last packet, which no packet header survives: all its bits are 1."""
+"""Bytes that are no packet header: all bits are 1, so it asks for more than any stream has."""
 
 
 def single_tile_stream(
     header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
 ) -> bytearray:
-    """Make a stream that holds this tile alone from its tile-parts in `data`.
-
-    A decoder takes packets that are missing at the end for empty ones. Behind the last packet of a
-    whole tile it does not look; so `GUARD` stands there, and what is missing becomes an error.
-    """
+    """Make a stream that holds this tile alone from its tile-parts in `data`."""
     stream = bytearray(single_tile_header(header, tile))
     for part in parts:
         start = len(stream)
         stream += data[part.offset : part.offset + part.length]
         struct.pack_into(">HI", stream, start + 4, 0, part.length)
-    stream += GUARD
-    struct.pack_into(">I", stream, start + 6, parts[-1].length + len(GUARD))
     stream += b"\xff\xd9"
     return stream
 
 
-def shortened(stream: bytearray, part: TilePart) -> bytearray:
-    """Take the last byte of the last tile-part, and the guard, out of a single-tile stream."""
-    cut = stream[: -len(GUARD) - 3]
-    struct.pack_into(">I", cut, len(cut) + 1 - part.length + 6, part.length - 1)
-    cut += b"\xff\xd9"
-    return cut
+def shortened(stream: bytearray, last: TilePart) -> bytearray:
+    """Take the last byte of the last tile-part out of a single-tile stream."""
+    return _ending(stream[:-3], last.length - 1)
+
+
+def guarded(stream: bytearray, last: TilePart) -> bytearray:
+    """Put `GUARD` behind the last packet of a single-tile stream."""
+    return _ending(stream[:-2] + GUARD, last.length + len(GUARD))
+
+
+def _ending(stream: bytearray, length: int) -> bytearray:
+    struct.pack_into(">I", stream, len(stream) - length + 6, length)
+    stream += b"\xff\xd9"
+    return stream

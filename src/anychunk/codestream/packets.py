@@ -9,6 +9,7 @@ is, so a walk over them tells a whole tile from one that was cut or overwritten,
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from anychunk.codestream.jpeg2000 import (
     COC,
@@ -25,9 +26,11 @@ from anychunk.codestream.jpeg2000 import (
     read_cod,
     segments,
 )
-from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+from anychunk.errors import FormatError, TruncatedError
 
 LAZY, TERMINATE_ALL, HT = 0x01, 0x04, 0x40
+MAX_PACKETS = 1 << 19
+"""Tiles of more are left to the decoder: the walk would take seconds."""
 MAX_PLANES = 80
 """More missing bit-planes than any depth has: 38 bits, guard bits and a region of interest."""
 
@@ -82,26 +85,29 @@ class Tile:
     bodies: list[memoryview] = field(default_factory=list)
 
 
+@lru_cache(maxsize=256)
+def tree_paths(width: int, height: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Give how many nodes a tag tree has, and the nodes from the root to each leaf."""
+    paths = [[leaf] for leaf in range(width * height)]
+    begin, end = 0, width * height
+    while width * height > 1:
+        above = (width + 1) // 2
+        for path in paths:
+            row, column = divmod(path[-1] - begin, width)
+            path.append(end + row // 2 * above + column // 2)
+        width, height = above, (height + 1) // 2
+        begin, end = end, end + width * height
+    return end, tuple(tuple(reversed(path)) for path in paths)
+
+
 class TagTree:
     """T.800 B.10.2."""
 
     __slots__ = ("_low", "_paths", "_value")
 
     def __init__(self, width: int, height: int) -> None:
-        self._paths: list[list[int]] = [[i] for i in range(width * height)]
-        count = width * height
-        base = count
-        while width * height > 1:
-            above_width = (width + 1) // 2
-            for path in self._paths:
-                node = path[-1] - (base - width * height)
-                path.append(base + node // width // 2 * above_width + node % width // 2)
-            width, height = above_width, (height + 1) // 2
-            base += width * height
-        for path in self._paths:
-            path.reverse()
-        self._low = [0] * base
-        self._value = [1 << 30] * base
+        count, self._paths = tree_paths(width, height)
+        self._low, self._value = [0] * count, [1 << 30] * count
 
     def reaches(self, leaf: int, threshold: int, bits: "Bits") -> bool:
         """Whether the leaf's value is below `threshold`, reading as few bits as that takes."""
@@ -159,13 +165,16 @@ def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[
     found = read_tile(header, data, parts)
     if found is None:
         return
-    precincts = tile_precincts(header, header.siz.tile(tile), found.styles)
-    packets = found.cod.layers * sum(len(p) for p in precincts.values())
+    rect = header.siz.tile(tile)
+    packets = found.cod.layers * count_precincts(header, rect, found.styles)
     body = found.bodies[0] if len(found.bodies) == 1 else memoryview(b"".join(found.bodies))
     available = len(body) if found.headers is None else len(found.headers)
     # every packet has at least a byte; this also bounds the walk
     if packets > available:
         raise TruncatedError(f"tile {tile} has {packets} packets in {available} bytes")
+    if packets > MAX_PACKETS:
+        return
+    precincts = tile_precincts(header, rect, found.styles)
     walk(found, precincts, body, packets, tile)
 
 
@@ -260,20 +269,37 @@ def tile_precincts(
     return found
 
 
+def count_precincts(header: MainHeader, rect: Rect, styles: Sequence[Style]) -> int:
+    counts: dict[tuple[int, int, Style], int] = {}
+    total = 0
+    for component, style in zip(header.siz.components, styles, strict=True):
+        key = (component.dx, component.dy, style)
+        if key not in counts:
+            area = rect.scaled(component.dx, component.dy)
+            grids = (precinct_grid(area, style, r) for r in range(style.levels + 1))
+            counts[key] = sum(len(columns) * len(rows) for columns, rows in grids)
+        total += counts[key]
+    return total
+
+
+def precinct_grid(area: Rect, style: Style, resolution: int) -> tuple[range, range]:
+    """Give the columns and rows of precincts, numbered from the canvas' origin (T.800 B-16)."""
+    shift = style.levels - resolution
+    x0, x1 = ceil_shift(area.x0, shift), ceil_shift(area.x1, shift)
+    y0, y1 = ceil_shift(area.y0, shift), ceil_shift(area.y1, shift)
+    if x0 >= x1 or y0 >= y1:
+        return range(0), range(0)
+    ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
+    return range(x0 >> ppx, ceil_shift(x1, ppx)), range(y0 >> ppy, ceil_shift(y1, ppy))
+
+
 def resolution_precincts(
     area: Rect, style: Style, resolution: int, component: int, place: tuple[Rect, int, int]
 ) -> list[Precinct]:
     """Cut one resolution of a tile-component into precincts (T.800 B.6, B.7)."""
     shift = style.levels - resolution
-    x0, x1 = ceil_shift(area.x0, shift), ceil_shift(area.x1, shift)
-    y0, y1 = ceil_shift(area.y0, shift), ceil_shift(area.y1, shift)
-    if x0 >= x1 or y0 >= y1:
-        return []
     ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
-    columns = range(x0 >> ppx, ceil_shift(x1, ppx))
-    rows = range(y0 >> ppy, ceil_shift(y1, ppy))
-    if len(columns) * len(rows) > MAX_PRECINCTS:
-        raise UnsupportedError(f"{len(columns)} x {len(rows)} precincts in one tile")
+    columns, rows = precinct_grid(area, style, resolution)
     is_lowest = resolution == 0
     bands = ((0, 0),) if is_lowest else ((1, 0), (0, 1), (1, 1))
     across = [
@@ -291,9 +317,6 @@ def resolution_precincts(
             blocks = tuple((across[odd_x][i], down[odd_y][j]) for odd_x, odd_y in bands)
             found.append(Precinct(x, y, component, resolution, blocks, style.block_style))
     return found
-
-
-MAX_PRECINCTS = 1 << 20
 
 
 def _blocks(
@@ -400,8 +423,6 @@ def walk(
                 )
             precinct.layers += 1
             met += 1
-    if met != packets:
-        raise FormatError(f"tile {number}: POC names {met} of {packets} packets")
     if position != end and any(body[position:]):
         raise FormatError(f"tile {number}: {end - position} bytes follow its {packets} packets")
 
