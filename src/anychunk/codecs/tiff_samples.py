@@ -89,8 +89,6 @@ def unpack(
         return data.view(f"{order}{kind}{bits // 16}").astype(half).view(target).reshape(shape)
     if sample_format == FLOAT:
         return imagecodecs.float24_decode(data, byteorder=order).reshape(shape)  # type: ignore[no-any-return]
-    if bits == 24:
-        return _sign(_unpack_triples(data, is_big), sample_format, bits).reshape(shape)
     return _sign(_unpack_bits(data, columns * bands, bits), sample_format, bits).reshape(shape)
 
 
@@ -104,12 +102,6 @@ def _unpack_bits(data: npt.NDArray[np.uint8], run: int, bits: int) -> Array:
     for plane in np.moveaxis(flags.reshape(len(flags), run, bits), -1, 0):
         values = (values << np.uint64(1)) | plane
     return values
-
-
-def _unpack_triples(data: npt.NDArray[np.uint8], is_big: bool) -> Array:
-    # integers of 24 bits follow the byte order of the file, as libtiff reads them
-    triples = data.reshape(-1, 3)[:, :: 1 if is_big else -1].astype(np.uint32)
-    return (triples[:, 0] << 16) | (triples[:, 1] << 8) | triples[:, 2]
 
 
 def _sign(values: Array, sample_format: int, bits: int) -> Array:
@@ -137,7 +129,7 @@ def pack(array: Array, *, sample_format: int, bits: Bits, is_big: bool) -> npt.N
     if isinstance(bits, int) and is_whole(sample_format, bits):
         stored = np.ascontiguousarray(array, array.dtype.newbyteorder(order))
         return stored.reshape(-1).view(np.uint8)
-    if isinstance(bits, int) and sample_format in (UINT, VOID) and bits <= 32 and bits != 24:
+    if isinstance(bits, int) and sample_format in (UINT, VOID) and bits <= 32:
         if array.dtype != np.bool_ and bits < array.dtype.itemsize * 8 and (array >> bits).any():
             raise ChunkEncodeError(f"tiff-tile: values do not fit {bits} bits")
         run = math.prod(array.shape[-2:])

@@ -45,7 +45,7 @@ def tags_of(
         (257, LONG, [rows]),
         (258, SHORT, bits),
         (259, SHORT, [compression or tile.compression]),
-        (262, SHORT, [tile.photometric if bands > 1 or tile.photometric in (0, 1, 3) else 1]),
+        (262, SHORT, [tile.photometric if bands > 1 or tile.photometric == 0 else 1]),
         (266, SHORT, [fill_order or tile.fill_order]),
         (277, SHORT, [bands]),
         (278, LONG, [rows]),

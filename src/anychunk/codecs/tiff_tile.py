@@ -106,8 +106,8 @@ class TiffTile(BytesToBytes):
 
     def _check(self) -> None:
         expected: list[tuple[str, bool]] = [
-            ("tile_width", 0 < self.tile_width < 1 << 31),
-            ("tile_height", 0 < self.tile_height < 1 << 31),
+            ("tile_width", 0 < self.tile_width < 1 << 32),
+            ("tile_height", 0 < self.tile_height < 1 << 32),
             ("tile_depth", 0 < self.tile_depth < 1 << 31),
             ("samples_per_pixel", 0 < self.samples_per_pixel < 1 << 16),
             ("planar_config", self.planar_config in (1, 2)),
@@ -244,8 +244,8 @@ class TiffTile(BytesToBytes):
         tail = np.frombuffer(b"\xff\xd9", np.uint8)
         array = imagecodecs.jpeg8_decode(
             np.concatenate([data, tail]),
-            colorspace=YCBCR if self.photometric == YCBCR else None,
-            outcolorspace=YCBCR if self.photometric == YCBCR else None,
+            colorspace="YCBCR" if self.photometric == YCBCR else None,
+            outcolorspace="YCBCR" if self.photometric == YCBCR else None,
             fancyupsampling=False,
         )
         if self.photometric != YCBCR:
@@ -302,20 +302,17 @@ class TiffTile(BytesToBytes):
     def _placed(self, array: Array, out: Bytes1D, fill: Any) -> Bytes1D:
         """Put samples in their place in `out`; nothing to do where they are there already."""
         array = self._fitted(array)
-        if len(array) == self.tile_height * self.tile_depth and array.shape[1] == self.tile_width:
-            address = array.__array_interface__["data"][0]
-            if address == out.__array_interface__["data"][0]:
-                return out if array.dtype.isnative else self._swapped(out)
-        target = out.view(self.dtype.newbyteorder("<")).reshape(self.shape)
         rows, columns, bands = array.shape
-        if rows * columns * bands < target.size:
+        if array.__array_interface__["data"][0] == out.__array_interface__["data"][0]:
+            if not array.dtype.isnative:
+                array.byteswap(inplace=True)
+            out.view(self.dtype)[array.size :] = fill
+            return out
+        target = out.view(self.dtype.newbyteorder("<")).reshape(self.shape)
+        if array.size < target.size:
             target[...] = fill
         deep = array.reshape(self.tile_depth, rows // self.tile_depth, columns, bands)
         tiff_samples.deinterleave(deep, target)
-        return out
-
-    def _swapped(self, out: Bytes1D) -> Bytes1D:
-        out.view(self.dtype).byteswap(inplace=True)
         return out
 
     def _fitted(self, array: Array) -> Array:
@@ -325,8 +322,12 @@ class TiffTile(BytesToBytes):
         rows, columns = self.tile_height * self.tile_depth, self.tile_width
         last_rows = rows if self.last_height is None else self.last_height
         last_columns = columns if self.last_width is None else self.last_width
-        if array.ndim == 3 and array.shape[0] > rows and array.shape[1] == columns:
-            array = array[:rows]  # a strip may be coded with more rows than it shows
+        # a strip may be coded with more rows than it shows, up to a row of JPEG blocks
+        if array.ndim == 3 and array.shape[1] == columns:
+            if array.shape[0] > rows:
+                array = array[:rows]
+            elif last_rows < array.shape[0] < min(rows, last_rows + 16):
+                array = array[:last_rows]
         is_short = self.last_height is None and array.shape[0] < rows
         is_narrow = self.last_width is None and array.shape[1] < columns
         if (
