@@ -53,7 +53,7 @@ class IndexStore(Store):
         return isinstance(other, IndexStore) and self.index == other.index
 
     def __hash__(self) -> int:
-        return id(self)
+        return hash(self.where(""))
 
     def __repr__(self) -> str:
         return f"IndexStore({self.where('')})"
@@ -92,13 +92,13 @@ class IndexStore(Store):
 
     def _chunk(self, key: str) -> tuple[ChunkReader, int] | None:
         """Find the array and the number of the chunk that `key` names."""
-        path, found, rest = key.rpartition("/c/")
-        if key.startswith("c/"):
-            path, found, rest = "", "c/", key[2:]
-        elif not found:
-            path, found, rest = (key.removesuffix("c").rstrip("/"), "c", "")
-            if key not in ("c", f"{path}/c"):
+        path, found, rest = f"/{key}".rpartition("/c/")
+        if not found:
+            # an array without axes has one chunk, `c`
+            path, found, rest = f"/{key}".rpartition("/c")
+            if not found or rest:
                 return None
+        path = path[1:]
         node = find(self.index, path)
         if not isinstance(node, ArrayIndex):
             return None
@@ -252,4 +252,4 @@ def clip(request: ByteRequest | None, size: int) -> tuple[int, int]:
             return min(offset, size), size
         case SuffixByteRequest(suffix):
             return max(0, size - suffix), size
-    raise TypeError(f"unexpected byte request {request!r}")
+    raise TypeError(f"Unexpected byte_range, got {request!r}")

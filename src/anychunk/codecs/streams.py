@@ -2,7 +2,7 @@
 
 Every format and codec decompresses through here. A stream that ends early, goes on too long or is
 damaged raises `ChunkDecodeError`; imagecodecs' own decoders silently cut or pad some of them (LZ4
-frames, bzip2, xz), so those are guarded or read by the standard library.
+frames, bzip2, xz, blosc), so those are guarded or read by the standard library.
 """
 
 import bz2
@@ -17,6 +17,9 @@ import numpy as np
 
 from anychunk.codecs._base import Bytes1D, as_bytes
 from anychunk.errors import ChunkDecodeError
+
+DAMAGED = (RuntimeError, ValueError)
+"""What imagecodecs raises for a stream that it cannot read."""
 
 type Decode = Callable[[Bytes1D, int, Bytes1D | None], Bytes1D]
 type Encode = Callable[[Bytes1D, int | None], BytesLike]
@@ -40,7 +43,7 @@ def decode_raw(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1
 def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.zstd_decode(data, out=_target(nbytes, out)), nbytes, "zstd")
-    except imagecodecs.ZstdError as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"zstd: {e}, expected {nbytes} decoded bytes") from e
 
 
@@ -49,7 +52,7 @@ def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
     target = _target(nbytes, out)
     try:
         first = as_bytes(imagecodecs.gzip_decode(data, out=target))
-    except imagecodecs.DeflateError:
+    except DAMAGED:
         return _inflate(data, nbytes, "gzip", wbits=31)
     return first if len(first) == nbytes else _inflate(data, nbytes, "gzip", wbits=31)
 
@@ -57,7 +60,7 @@ def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 def decode_zlib(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.deflate_decode(data, out=_target(nbytes, out)), nbytes, "zlib")
-    except imagecodecs.DeflateError:
+    except DAMAGED:
         return _inflate(data, nbytes, "zlib", wbits=15)
 
 
@@ -119,21 +122,25 @@ def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
     target = np.empty(nbytes + 1, np.uint8)
     try:
         return _sized(imagecodecs.lz4f_decode(data, out=target), nbytes, "lz4 frame")
-    except imagecodecs.Lz4fError as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"lz4 frame: {e}") from e
 
 
 def decode_lz4_block(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.lz4_decode(data, out=_target(nbytes, out)), nbytes, "lz4 block")
-    except imagecodecs.Lz4Error as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"lz4 block: {e}, expected {nbytes} decoded bytes") from e
 
 
 def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+    # c-blosc reads as many bytes as its header says, also beyond the buffer that it is given
+    announced = int.from_bytes(data[12:16], "little")
+    if len(data) < 16 or announced != len(data):
+        raise ChunkDecodeError(f"blosc: {len(data)} bytes, its header announces {announced}")
     try:
         return _sized(imagecodecs.blosc_decode(data, out=_target(nbytes, out)), nbytes, "blosc")
-    except imagecodecs.BloscError as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"blosc: {e}, expected {nbytes} decoded bytes") from e
 
 
