@@ -357,16 +357,12 @@ class Sources:
             self._open[url] = source
         return source
 
-    def verify(self, url: str) -> None:
+    def verify(self, url: str) -> Source:
         """Open, and look whether a local file was changed since; remote answers tell themselves."""
-        try:
-            source = self.open(url)
-        except FileNotFoundError:
-            if url in self._pins:
-                raise
-            return  # never there: reading a chunk of it will say so
+        source = self.open(url)
         if isinstance(source, FileSource):
             self._check(url, source.pin(), source.refresh())
+        return source
 
     def _check(self, url: str, pin: Pin | None, now: Pin) -> None:
         change = pin.differs(now) if pin else None

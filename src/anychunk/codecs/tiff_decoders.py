@@ -31,10 +31,11 @@ def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     try:
         return as_bytes(imagecodecs.deflate_decode(data, out=out))
     except imagecodecs.DeflateError as first:
-        # libtiff reads as many bytes as it needs and never looks at the end of the stream
+        # a stream may go on behind the last row, or lack its checksum, and still give every row;
+        # one byte more than wanted makes zlib look at a checksum that is there
         stream = zlib.decompressobj()
         try:
-            return as_bytes(stream.decompress(data.tobytes(), len(out)))
+            return as_bytes(stream.decompress(data.tobytes(), len(out) + 1))[: len(out)]
         except zlib.error as e:
             raise ChunkDecodeError(f"deflate: {e}") from first
 
