@@ -23,6 +23,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.registry import _pipeline_registry, register_pipeline
 
 from anychunk.codecs.chain import Decoder
+from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
 
@@ -281,7 +282,8 @@ class Dispatcher(CodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
-        return cls._previous().from_codecs(codecs)
+        # changes nothing but chains that hold our own `scale_offset` and `cast_value`
+        return cls._previous().from_codecs(fuse(tuple(codecs)))
 
     @classmethod
     def _previous(cls) -> type[CodecPipeline]:

@@ -29,6 +29,7 @@ from anychunk.codecs._base import (
     as_bytes,
     chunk_spec,
 )
+from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import CodecConfigError
 
 type Array = npt.NDArray[Any]
@@ -71,7 +72,7 @@ class Decoder:
         self._array_steps: list[ArrayStep] = []
         self._to_array: Callable[[Bytes1D], Array] | None = None
         self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
-        pairs = evolve([ours(codec) for codec in codecs], spec)
+        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
             if isinstance(codec, ArrayArrayCodec):
@@ -154,7 +155,7 @@ def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Any]:
 def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
     """Run a chain forwards by zarr's own methods."""
     data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)
-    for codec, codec_spec in evolve([ours(codec) for codec in codecs], spec):
+    for codec, codec_spec in evolve(fuse([ours(codec) for codec in codecs]), spec):
         data = codec._encode_sync(data, codec_spec)  # type: ignore[union-attr]  # noqa: SLF001
     return as_bytes(data.as_numpy_array())
 
