@@ -13,6 +13,7 @@ from zarr.storage import StorePath
 
 from anychunk import codecs, formats, pipeline
 from anychunk._version import __version__
+from anychunk.array import Array
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.source import Folder, Source, Storage, buffered, is_remote, local_path, open_source
@@ -150,7 +151,7 @@ def open_array(
         raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
     # straight from the index: zarr would ask the store for it, by way of its event loop
     place = StorePath(_store(node, storage), path)
-    return zarr.Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
+    return Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
 
 
 def describe(url: str | Path | Node, **options: Any) -> dict[str, Json]:

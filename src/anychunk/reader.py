@@ -17,6 +17,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.errors import AnychunkError, TruncatedError, UnsupportedError
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Objects
+from anychunk.memory import borrowed
 from anychunk.source import (
     Bytes1D,
     ObjectBuffer,
@@ -27,6 +28,9 @@ from anychunk.source import (
     local_path,
     read_object,
 )
+
+USUAL_BYTES = 1 << 20
+"""Files up to this length are read into memory that is used again."""
 
 type Numbers = npt.NDArray[np.int64]
 type Stored = Bytes1D | None
@@ -59,9 +63,11 @@ class ChunkReader:
         return number
 
     def coords(self, number: int) -> tuple[int, ...]:
-        return tuple(int(c) for c in np.unravel_index(number, self.index.grid or (1,)))[
-            : len(self.index.grid)
-        ]
+        found = []
+        for size in reversed(self.index.grid):
+            number, coord = divmod(number, size)
+            found.append(coord)
+        return tuple(found[::-1])
 
     def describe(self, number: int) -> str:
         """Name a chunk for an error message."""
@@ -112,14 +118,16 @@ class ChunkReader:
         if not isinstance(chunks, Objects):
             yield from self.read_many(numbers)
             return
-        buffer = ObjectBuffer(self._most_stored())
+        most = self._most_stored()
         base = local_path(chunks.base)
-        for coords in np.stack(np.unravel_index(numbers, chunks.grid or (1,)), -1).tolist():
-            path = f"{base}/{chunks.name(coords)}"
-            data = buffer.read(path)
-            if data is None:
-                self._check_sparse(chunks, path)
-            yield data
+        with borrowed("stored", min(most, USUAL_BYTES)) as memory:
+            buffer = ObjectBuffer(most, memory)
+            for number in numbers.tolist():
+                path = f"{base}/{chunks.name(self.coords(number))}"
+                data = buffer.read(path)
+                if data is None:
+                    self._check_sparse(chunks, path)
+                yield data
 
     def _most_stored(self) -> int:
         """How long one chunk may be: no compression doubles its size, and types have 16 bytes."""

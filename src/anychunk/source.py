@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from anychunk import limits
+from anychunk import limits, memory
 from anychunk.errors import (
     AnychunkError,
     FormatError,
@@ -321,9 +321,9 @@ def read_object(url: str, *, storage: Storage | None = None) -> Bytes1D | None:
 class ObjectBuffer:
     """Reads local files whole, one after the other, into the same memory."""
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int | None = None, reused: Bytes1D | None = None) -> None:
         self._most = most
-        self._memory = np.empty(0, np.uint8)
+        self._memory = np.empty(0, np.uint8) if reused is None else reused
 
     def read(self, path: str) -> Bytes1D | None:
         """Give the bytes of a file until the next one is read, or None where there is none."""
@@ -343,11 +343,9 @@ class ObjectBuffer:
     def _fill(self, handle: int, path: str) -> Bytes1D:
         size = os.fstat(handle).st_size
         if self._most is not None and size > self._most:
-            raise LimitError(
-                f"{path}: {size} bytes are over the limit of {self._most}"
-            )
+            raise LimitError(f"{path}: {size} bytes are over the limit of {self._most}")
         if len(self._memory) < size:
-            self._memory = np.empty(size, np.uint8)
+            self._memory = memory.aligned(size)
         target = self._memory[:size]
         filled = 0
         while filled < size:
