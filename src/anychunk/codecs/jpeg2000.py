@@ -204,9 +204,12 @@ def is_surely_whole(
     own = {marker for part in parts for marker, *_ in segments(data[part.offset :], 12, SOD)}
     start = max(end for *_, end in segments(data[last.offset :], 12, SOD))
     is_plain = siz.is_uniform and is_simple(siz, rect, level) and own <= {SOD, PLT, COM}
-    if not is_plain or start + 2 >= last.length:
+    if not is_plain or not decodes(guarded(stream, last), level):
         return False
-    return decodes(guarded(stream, last), level) and not decodes(shortened(stream, last), level)
+    cut = shortened(stream, last, last.length - start - 2)
+    if cut is None:
+        return len(parts) == 1  # nothing but empty packets, and none is missing
+    return not decodes(cut, level)
 
 
 def _has_samples(siz: Siz, rect: Rect, level: int) -> bool:

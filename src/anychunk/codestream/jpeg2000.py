@@ -446,9 +446,16 @@ def single_tile_stream(
     return stream
 
 
-def shortened(stream: bytearray, last: TilePart) -> bytearray:
-    """Take the last byte of the last tile-part out of a single-tile stream."""
-    return _ending(stream[:-3], last.length - 1)
+def shortened(stream: bytearray, last: TilePart, payload: int) -> bytearray | None:
+    """Cut a single-tile stream so that a packet with contents loses its last byte.
+
+    Zeros at the end are empty packets, or none, and go with it. None where nothing else is there.
+    """
+    length = len(stream) - 2 - payload
+    kept = len(stream[length:-2].rstrip(b"\0")) if stream[-3] == 0 else payload
+    if not kept:
+        return None
+    return _ending(stream[: length + kept - 1], last.length - (payload - kept) - 1)
 
 
 def guarded(stream: bytearray, last: TilePart) -> bytearray:
