@@ -31,8 +31,6 @@ class Mask:
     None: there is no table, every block is stored one after the other."""
     pad: Any
     """Value of pixels that are not there, or None."""
-    has_pad_pixels: bool
-    """Whether some stored blocks hold pad pixels."""
 
     def fill(self, image: Image) -> Any:
         """Give the value of pixels that are not there."""
@@ -48,7 +46,7 @@ def read_mask(source: Source, image: Image) -> Mask:
     """Read the mask at the beginning of the image data; an image without one has no table."""
     segment = image.segment
     if not image.is_masked:
-        return Mask(segment.offset, None, None, False)
+        return Mask(segment.offset, None, None)
     head = source.read(segment.offset, 10).tobytes()
     data_offset, block_width, pad_width, pad_bits = struct.unpack(">IHHH", head)
     if block_width not in (0, 4) or pad_width not in (0, 4) or pad_bits > 128:
@@ -71,11 +69,7 @@ def read_mask(source: Source, image: Image) -> Mask:
     offsets = None
     if block_width:
         offsets = read_offsets(source, at, block_grid(image), start)
-    has_pad = False
-    if pad_width:
-        records = source.read(at + count * block_width, 4 * count).view(">u4")
-        has_pad = bool((records != ABSENT).any())
-    return Mask(start, offsets, pad, has_pad)
+    return Mask(start, offsets, pad)
 
 
 def read_offsets(
