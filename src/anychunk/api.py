@@ -215,4 +215,6 @@ def disable() -> None:
     if _replaced is not None:
         zarr.config.set({"codecs": _replaced})
         _replaced = None
+        for name in codecs.table():
+            codecs.unregister(name)
     pipeline.uninstall()

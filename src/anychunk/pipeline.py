@@ -24,6 +24,7 @@ from zarr.registry import _pipeline_registry, register_pipeline
 
 from anychunk import limits, strides
 from anychunk.codecs.chain import Decoder
+from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
@@ -330,7 +331,8 @@ class Dispatcher(CodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
-        return cls._previous().from_codecs(codecs)
+        # changes nothing but chains that hold our own `scale_offset` and `cast_value`
+        return cls._previous().from_codecs(fuse(tuple(codecs)))
 
     @classmethod
     def _previous(cls) -> type[CodecPipeline]:

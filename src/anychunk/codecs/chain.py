@@ -32,6 +32,7 @@ from anychunk.codecs._base import (
     as_bytes,
     chunk_spec,
 )
+from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 type Array = npt.NDArray[Any]
@@ -76,7 +77,7 @@ class Decoder:
         self._array_steps: list[ArrayStep] = []
         self._to_array: ToArray | None = None
         self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
-        pairs = evolve([ours(codec) for codec in codecs], spec)
+        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
             if isinstance(codec, ArrayArrayCodec):
@@ -169,7 +170,7 @@ class Encoder:
     """Encodes chunks of one spec."""
 
     def __init__(self, codecs: Sequence[Codec], spec: ArraySpec) -> None:
-        pairs = evolve([ours(codec) for codec in codecs], spec)
+        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
         self._steps = [encode_step(codec, codec_spec) for codec, codec_spec in pairs]
 
     def __call__(self, array: Array) -> Bytes1D:
