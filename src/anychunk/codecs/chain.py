@@ -21,7 +21,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
 from zarr.core.dtype import parse_dtype
 
-from anychunk import strides
+from anychunk import memory, strides
 from anychunk.codecs import codec_class, from_json, streams
 from anychunk.codecs._base import (
     ArrayToArray,
@@ -227,9 +227,9 @@ def serialize(array: Array, endian: str | None) -> Bytes1D:
     dtype = array.dtype if endian is None else array.dtype.newbyteorder(cast("Any", endian))
     if array.dtype == dtype and array.flags.c_contiguous:
         return as_bytes(array.reshape(-1))
-    out = np.empty(array.shape, dtype)
-    strides.assign(out, array)
-    return as_bytes(out)
+    stored = memory.aligned(array.size * dtype.itemsize)
+    strides.assign(stored.view(dtype).reshape(array.shape), array)
+    return stored
 
 
 def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
