@@ -32,7 +32,7 @@ def index(
     Further options are the format's own.
     """
     url = str(url)
-    if _is_folder(url):
+    if _is_folder(url, format):
         return _index_folder(Folder(url, storage=storage), format, options)
     try:
         source = open_source(url, storage=storage)
@@ -45,8 +45,15 @@ def index(
     return _index_object(source, head, format, options)
 
 
-def _is_folder(url: str) -> bool:
-    return url.endswith("/") if is_remote(url) else Path(local_path(url)).is_dir()
+def _is_folder(url: str, format: str | None) -> bool:
+    if not is_remote(url):
+        return Path(local_path(url)).is_dir()
+    if url.endswith("/"):
+        return True
+    # a remote folder cannot be told from an object without a request, but by its name it may
+    known = formats.table() if format is None else {format: formats.by_name(format)}
+    folders = [m for m in known.values() if isinstance(m, formats.FolderFormat)]
+    return any(format or (isinstance(m, formats.WritableFormat) and m.claims(url)) for m in folders)
 
 
 def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:

@@ -22,6 +22,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline, codecs_from_list
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.registry import _pipeline_registry, register_pipeline
 
+from anychunk import limits, strides
 from anychunk.codecs.chain import Decoder
 from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
@@ -87,7 +88,9 @@ class _Batch:
         self, positions: Iterable[int], chunks: Iterable[Stored], name: Callable[[int], str]
     ) -> None:
         """Decode chunks and put each in its place."""
-        scratch = np.empty(self.decode.nbytes, np.uint8)
+        # a very large chunk takes memory only once its stored bytes are known to be worth it
+        is_small = self.decode.nbytes <= limits.get().free_bytes
+        scratch = np.empty(self.decode.nbytes, np.uint8) if is_small else None
         out, decode, drop_axes = self.out, self.decode, self.drop_axes
         for position, stored in zip(positions, chunks, strict=True):
             _, _, chunk_selection, out_selection, _ = self.items[position]
@@ -103,7 +106,23 @@ class _Batch:
                 raise
             except Exception as e:
                 raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
-            out[out_selection] = self.wrap(array.squeeze(axis=drop_axes) if drop_axes else array)
+            if drop_axes:
+                array = array.squeeze(axis=drop_axes)
+            self.place(out_selection, array)
+
+    def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
+        """Put a decoded piece where it belongs."""
+        out = self.out
+        if (
+            isinstance(array, np.ndarray)
+            and array.ndim > 1
+            and isinstance(out, np.ndarray)
+            and type(selection) is tuple
+            and all(type(s) is slice for s in selection)
+        ):
+            strides.assign(out[selection], array)
+        else:
+            out[selection] = self.wrap(array)
 
 
 class IndexPipeline(CodecPipeline):
@@ -188,8 +207,7 @@ class IndexPipeline(CodecPipeline):
             return reader.describe(int(numbers[position]))
 
         def run(positions: range) -> None:
-            chunks = reader.read_many(numbers[positions.start : positions.stop])
-            batch.scatter(positions, chunks, name)
+            batch.scatter(positions, reader.stream(numbers[positions.start : positions.stop]), name)
 
         await in_threads(run, len(numbers), batch.decode)
 
