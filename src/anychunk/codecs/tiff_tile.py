@@ -33,7 +33,12 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs import tiff_decoders, tiff_encoders, tiff_samples, tiff_synthetic
 from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
-from anychunk.errors import ChunkDecodeError, CodecConfigError, UnsupportedError
+from anychunk.errors import (
+    ChunkDecodeError,
+    ChunkEncodeError,
+    CodecConfigError,
+    UnsupportedError,
+)
 
 type Array = npt.NDArray[Any]
 
@@ -402,7 +407,7 @@ class TiffTile(BytesToBytes):
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         if len(data) != self.nbytes:
-            raise ChunkDecodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
+            raise ChunkEncodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
         bands_first = data.view(self.dtype.newbyteorder("<")).reshape(self.shape)
         return tiff_encoders.encode(self, np.moveaxis(bands_first, 1, -1))
 
