@@ -120,14 +120,23 @@ class Objects(_ByValue):
     base: str
     """The url of the folder that holds them, without a slash at its end."""
     pattern: str
-    """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …"""
+    """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …
+
+    `{0:03}` has at least three digits."""
     grid: Shape
     is_sparse: bool = True
     """Whether a missing object is an absent chunk; otherwise it is an error."""
+    fronts: tuple[bytes, ...] = ()
+    """Inline bytes that chunks begin with, as in `ByteRanges`."""
+    front_ids: Ids | None = None
 
     def name(self, coords: Shape) -> str:
         # our own substitution: str.format would let an untrusted pattern reach into objects
-        return re.sub(r"\{(\d+)\}", lambda m: str(coords[int(m[1])]), self.pattern)
+        return re.sub(
+            r"\{(\d+)(?::0(\d{1,2}))?\}",
+            lambda m: str(coords[int(m[1])]).zfill(int(m[2] or 0)),
+            self.pattern,
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

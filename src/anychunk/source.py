@@ -45,6 +45,11 @@ class Source(Protocol):
     @property
     def url(self) -> str: ...
     @property
+    def storage(self) -> Storage | None:
+        """The options that its store was opened with, for objects that it names."""
+        ...
+
+    @property
     def is_local(self) -> bool:
         """Whether reading is a slice of memory."""
         ...
@@ -72,6 +77,7 @@ class MemorySource:
     """Bytes at hand."""
 
     is_local = True
+    storage: Storage | None = None
 
     def __init__(self, data: bytes | Bytes1D, url: str = "memory") -> None:
         self.url = url
@@ -94,6 +100,7 @@ class FileSource:
     """A local file, mapped into memory: reading is a slice."""
 
     is_local = True
+    storage: Storage | None = None
 
     def __init__(self, path: str) -> None:
         self.url = path
@@ -140,6 +147,7 @@ class ObjectSource:
 
     def __init__(self, url: str, *, storage: Storage | None = None, pin: Pin | None = None) -> None:
         self.url = url
+        self.storage = storage
         self._store, self._path = object_store(url, storage)
         self._lock = threading.Lock()
         self._pin = pin
@@ -317,6 +325,7 @@ def read_object(url: str, *, storage: Storage | None = None) -> Bytes1D | None:
     path = local_path(url)
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a call a chunk
+            limits.check_chunk(os.fstat(file.fileno()).st_size, where=path)
             return np.frombuffer(file.read(), np.uint8)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -339,14 +348,14 @@ class Sources:
     """Open sources by url, each held against its pin before the first byte is read."""
 
     def __init__(self, pins: Mapping[str, Pin], *, storage: Storage | None = None) -> None:
-        self._pins = pins
+        self.pins = pins
         self.storage = storage
         self._open: dict[str, Source] = {}
 
     def open(self, url: str) -> Source:
         source = self._open.get(url)
         if source is None:
-            pin = self._pins.get(url)
+            pin = self.pins.get(url)
             if is_remote(url):
                 # with a pin no request is spent here: every answer is held against it
                 source = ObjectSource(url, storage=self.storage, pin=pin)
@@ -371,7 +380,7 @@ class Sources:
             raise SourceChangedError(f"{url}: {change}; index it again")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_pins": self._pins, "storage": self.storage, "_open": {}}
+        return {"pins": self.pins, "storage": self.storage, "_open": {}}
 
 
 class Blocks:
@@ -383,6 +392,7 @@ class Blocks:
         self._source, self._block, self._most = source, block, most
         self._cache: dict[int, Bytes1D] = {}
         self.url = source.url
+        self.storage = source.storage
 
     def pin(self) -> Pin:
         return self._source.pin()

@@ -122,7 +122,7 @@ def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
     target = _target(nbytes, out)
     start = filled = 0
     while start < len(data):
-        stop, is_skipped = _lz4_frame_end(data, start)
+        stop, is_skipped = lz4_frame_end(data, start)
         if not is_skipped:
             # one byte more than wanted: the decoder stops silently at the end of its target
             room = np.empty(nbytes - filled + 1, np.uint8)
@@ -146,7 +146,7 @@ def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
 LZ4_FRAME = b"\x04\x22\x4d\x18"
 
 
-def _lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
+def lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
     """Give where the frame at `start` ends, and whether it is one to skip (LZ4 frame format)."""
     head = data[start : start + 8].tobytes()
     if len(head) == 8 and head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:
