@@ -487,26 +487,31 @@ class Folder:
 def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     """Give the url of `reference` as named by a file in the folder `base`; it may not leave it.
 
-    `allow` lists url prefixes that it may lead to as well.
+    `allow` lists folders, as paths or urls, that it may lead to as well.
     """
-    if is_remote(reference) or reference.startswith(("file:", "/", "\\")):
-        if any(reference.startswith(prefix) for prefix in allow):
-            return reference
-        raise FormatError(
-            f"{base}: the reference {reference!r} leaves the folder of the file that names it; "
-            "allow it explicitly to follow it"
-        )
-    joined = posixpath.normpath(posixpath.join("/", reference.replace("\\", "/")))
-    parts = reference.replace("\\", "/").split("/")
-    url = f"{base.rstrip('/')}{joined}"
-    if ".." in parts or "\0" in reference or not _is_inside(base, url):
-        if any(url.startswith(prefix) for prefix in allow):
-            return url
+    name = reference.replace("\\", "/")
+    is_absolute = is_remote(name) or name.startswith(("file:", "/"))
+    url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
+    leaves = is_absolute or ".." in name.split("/") or not _is_inside(base, url)
+    if "\0" in name or (leaves and not any(_is_below(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leaves the folder of the file that names it; "
             "allow it explicitly to follow it"
         )
     return url
+
+
+def _normal(url: str) -> str:
+    """Take `.` and `..` out of a path or of a url's path."""
+    if not is_remote(url):
+        return posixpath.normpath(local_path(url))
+    scheme, _, rest = url.partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}{posixpath.normpath(f'/{path}')}"
+
+
+def _is_below(folder: str, url: str) -> bool:
+    return url.startswith(f"{_normal(folder).rstrip('/')}/")
 
 
 def _is_inside(base: str, url: str) -> bool:
