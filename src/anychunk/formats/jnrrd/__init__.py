@@ -7,10 +7,24 @@ Opened:  every type; raw, ascii, hex, gzip, bzip2, zstd and LZ4 frame; attached 
 Refused: references that leave the folder of the file (unless allowed), tables that do not fit.
 """
 
-from anychunk.formats.jnrrd.header import MAGIC
+from anychunk.formats.jnrrd.header import MAGIC, Header, Line, read_header
 from anychunk.formats.jnrrd.parse import parse
+from anychunk.formats.jnrrd.tiles import TileReader, read_tile, tile_of_voxel
+from anychunk.formats.jnrrd.tiling import Finding
+from anychunk.formats.jnrrd.validate import validate
 
-__all__ = ["parse", "sniff"]
+__all__ = [
+    "Finding",
+    "Header",
+    "Line",
+    "TileReader",
+    "parse",
+    "read_header",
+    "read_tile",
+    "sniff",
+    "tile_of_voxel",
+    "validate",
+]
 
 
 def sniff(head: bytes) -> bool:

@@ -35,30 +35,50 @@ MOST_SHOWN = 256
 
 def parse(source: Source, *, allow: Iterable[str] = ()) -> GroupIndex:
     """Index a JNRRD file. `allow` lists folders outside its own where its tiles may lie."""
+    header = open_header(source)
+    prefix = tiling_prefix(header)
+    if prefix is None:
+        return untiled_index(header.fields, header.end, source, key="jnrrd", allow=allow)
+    return tiled_index(header, open_tiled(header, source, allow=allow), source, allow=allow)
+
+
+def open_header(source: Source) -> Header:
+    """Read a header of a version that is opened."""
     header = read_header(source)
     version = header.fields["jnrrd"]
     if version not in VERSIONS:
         raise UnsupportedError(
             f"{source.url}: jnrrd version {str(version)[:40]!r}; opened: {' '.join(VERSIONS)}"
         )
+    return header
+
+
+def open_tiled(header: Header, source: Source, *, allow: Iterable[str] = ()) -> Tiled:
+    """Read what the header says of tiles; raise what is wrong with it."""
     prefix = tiling_prefix(header)
     if prefix is None:
-        return untiled_index(header.fields, header.end, source, key="jnrrd", allow=allow)
+        raise FormatError(f"{source.url}: the volume is not tiled")
     tiled, findings = read_tiled(header, prefix, source, allow=allow)
     report(findings, source.url)
     if tiled is None:  # `report` raises where that is so
         raise FormatError(f"{source.url}: no tiles")
+    return tiled
+
+
+def tiled_index(
+    header: Header, tiled: Tiled, source: Source, *, allow: Iterable[str] = ()
+) -> GroupIndex:
+    """Index a tiled volume."""
     names = dimension_names(header.fields, tiled.volume)
     labels = axes.per_axis(header.fields, "labels", len(tiled.volume.sizes))
     arrays = array_indexes(
         tiled, source, references(tiled.tiling.base_dir, source, allow), names, labels
     )
+    long = {f"{tiling_prefix(header)}:{name}" for name in LONG}
     shown = {
         key: value
         for key, value in header.fields.items()
-        if key.removeprefix(f"{prefix}:") not in LONG
-        or not key.startswith(f"{prefix}:")
-        or len(value) <= MOST_SHOWN
+        if key not in long or len(value) <= MOST_SHOWN
     }
     return image_group(shown, tiled.volume, tiled.levels, arrays, key="jnrrd", pins={})
 
