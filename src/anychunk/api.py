@@ -166,6 +166,9 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     Further options are the format's own.
     """
     url = str(url)
+    if format is not None and format not in formats.table():
+        # JNRRD has a field of that name: what names no format is an option of the one that the url tells
+        options, format = {**options, "format": format}, None
     module = formats.writer(url) if format is None else formats.by_name(format)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} is not written here")

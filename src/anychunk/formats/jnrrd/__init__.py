@@ -12,18 +12,21 @@ from anychunk.formats.jnrrd.parse import parse
 from anychunk.formats.jnrrd.tiles import TileReader, read_tile, tile_of_voxel
 from anychunk.formats.jnrrd.tiling import Finding
 from anychunk.formats.jnrrd.validate import validate
+from anychunk.formats.jnrrd.write import claims, write
 
 __all__ = [
     "Finding",
     "Header",
     "Line",
     "TileReader",
+    "claims",
     "parse",
     "read_header",
     "read_tile",
     "sniff",
     "tile_of_voxel",
     "validate",
+    "write",
 ]
 
 
