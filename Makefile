@@ -1,7 +1,7 @@
 # `make demo` and `make test` each do all the set-up on a fresh machine.
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
+PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
@@ -45,7 +45,7 @@ layers: setup
 	@$(BIN)/lint-imports
 
 docs: setup
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: lint types layers test test-others docs
 

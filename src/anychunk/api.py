@@ -1,16 +1,20 @@
 """The public functions: url in, zarr out."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import zarr
+from zarr.core.array import AsyncArray
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.storage import StorePath
 
 from anychunk import codecs, formats, pipeline
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
+from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.source import Folder, Source, Storage, buffered, is_remote, local_path, open_source
 from anychunk.store import IndexStore
 
@@ -50,7 +54,7 @@ def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) 
         name, module = formats.sniff_folder(folder)
     else:
         module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
-    parsed = _parsed(lambda: module.parse_folder(folder, **options), folder.path)
+    parsed = _parsed(module.parse_folder, folder, options, where=folder.path)
     return _with_root(parsed, {"format": name, "source": folder.path, "version": __version__}, {})
 
 
@@ -61,7 +65,7 @@ def _index_object(
         name, module = formats.sniff(head, source.url)
     else:
         module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
-    parsed = _parsed(lambda: module.parse(buffered(source), **options), source.url)
+    parsed = _parsed(module.parse, buffered(source), options, where=source.url)
     pin = source.pin()
     about = {"format": name, "source": source.url, "size": pin.size, "version": __version__}
     if pin.etag is not None:
@@ -78,11 +82,14 @@ def _of_kind(name: str, kind: type, url: str) -> Any:
     return module
 
 
-def _parsed(parse: Any, where: str) -> Node:
+def _parsed(
+    parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
+) -> Node:
     """Parse untrusted bytes: whatever goes wrong in there is the file's fault, and said so."""
+    inspect.signature(parse).bind(source, **options)  # a wrong option is the caller's: TypeError
     try:
-        return cast("Node", parse())
-    except (AnychunkError, OSError, MemoryError, TypeError):
+        return parse(source, **options)
+    except (AnychunkError, FileNotFoundError, MemoryError):
         raise
     except Exception as e:
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
@@ -105,30 +112,38 @@ def open(  # noqa: A001 - the public name is anychunk.open
     node = (
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
-    pipeline.install()
-    codecs.register_unclaimed()
-    store = IndexStore(node, storage=storage)
     if isinstance(node, ArrayIndex):
-        return zarr.open_array(store, mode="r", zarr_format=3)
+        return open_array(node, storage=storage)
+    store = _store(node, storage)
     return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
 
 
+def _store(node: Node, storage: Storage | None) -> IndexStore:
+    pipeline.install()
+    codecs.register_unclaimed()
+    return IndexStore(node, storage=storage)
+
+
 def open_array(
-    url: str | Path | Node, *, image: int | str = 0, level: int | str = 0, **options: Any
+    url: str | Path | Node,
+    *,
+    image: int | str = 0,
+    level: int | str = 0,
+    storage: Storage | None = None,
+    **options: Any,
 ) -> zarr.Array[Any]:
     """Open one array of a file: by default the first image at full resolution."""
-    opened = open(url, **options)
-    if isinstance(opened, zarr.Array):
-        return opened
-    path = f"{image}/{level}"
-    try:
-        found = opened[path]
-    except KeyError:
-        known = [name for name, node in walk(opened.store.index) if isinstance(node, ArrayIndex)]  # type: ignore[attr-defined]
-        raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}") from None
-    if not isinstance(found, zarr.Array):
-        raise KeyError(f"{path!r} is a group, not an array")
-    return found
+    node = (
+        url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
+    )
+    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    found = find(node, path)
+    if not isinstance(found, ArrayIndex):
+        known = [name for name, member in walk(node) if isinstance(member, ArrayIndex)]
+        raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
+    # straight from the index: zarr would ask the store for it, by way of its event loop
+    place = StorePath(_store(node, storage), path)
+    return zarr.Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
 
 
 def describe(url: str | Path | Node, **options: Any) -> dict[str, Json]:

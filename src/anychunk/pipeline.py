@@ -32,7 +32,8 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 PATH = "codec_pipeline.path"
 DEFAULT = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 INLINE_BYTES = 256 << 10
-"""Work up to this many decoded bytes is done where it is asked for: a thread would cost more."""
+INLINE_COPY = 16 << 20
+"""Work up to so many bytes, decoded or merely copied, is done at once: a thread would cost more."""
 RUN = 64
 """Chunks that a thread takes at a time, at the most."""
 
@@ -189,7 +190,7 @@ class IndexPipeline(CodecPipeline):
             chunks = reader.read_many(numbers[positions.start : positions.stop])
             batch.scatter(positions, chunks, name)
 
-        await in_threads(run, len(numbers), batch.decode.nbytes)
+        await in_threads(run, len(numbers), batch.decode)
 
     async def _read_remote(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
         def name(position: int) -> str:
@@ -217,13 +218,13 @@ class IndexPipeline(CodecPipeline):
                 stored = None if data is None else data.as_numpy_array()
                 batch.scatter([position], [stored], name)
 
-        await in_threads(run, len(batch.items), batch.decode.nbytes)
+        await in_threads(run, len(batch.items), batch.decode)
 
 
-async def in_threads(run: Callable[[range], None], count: int, nbytes: int) -> None:
-    """Call `run` on ranges that cover `count` chunks of `nbytes` each, on a few threads."""
+async def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
+    """Call `run` on ranges that cover `count` chunks, on a few threads."""
     threads = min(workers(), count)
-    if count * nbytes <= INLINE_BYTES:
+    if count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
         run(range(count))
         return
     step = max(1, min(RUN, count // (4 * threads)))

@@ -73,10 +73,9 @@ class ChunkReader:
         return self._first_range(number)[1] == 0
 
     def verify(self) -> None:
-        """Look once a batch whether a local source was changed since it was indexed."""
-        if isinstance(self.chunks, ByteRanges) and self.is_local and len(self.chunks.urls) <= 16:
-            for url in self.chunks.urls:
-                self.sources.verify(url)
+        """Look once a batch whether the one source was changed; of several, each read looks."""
+        if isinstance(self.chunks, ByteRanges) and len(self.chunks.urls) == 1:
+            self.sources.verify(self.chunks.urls[0])
 
     def read(self, number: int) -> Stored:
         """Give the stored bytes of one chunk."""
@@ -142,6 +141,10 @@ class ChunkReader:
             return None
         pieces = []
         for url, offset, length in self.ranges(number):
+<<<<<<< HEAD
+=======
+            source = self.sources.verify(url)
+>>>>>>> main
             try:
                 pieces.append(
                     self._whole(url)

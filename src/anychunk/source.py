@@ -191,7 +191,7 @@ class ObjectSource:
         import obstore
 
         _check_range(self, offset, length)
-        if offset + length <= len(self._head):
+        if offset + length <= len(self._head) or not length:
             return self._head[offset : offset + length]
         with _remote_errors(self.url):
             got = obstore.get(self._store, self._path, options={"range": (offset, offset + length)})

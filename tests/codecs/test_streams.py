@@ -1,113 +1,84 @@
 import bz2
-import contextlib
 import gzip
 import lzma
 import zlib
 
-import numcodecs
+import imagecodecs
 import numpy as np
 import pytest
 
-from anychunk.codecs import streams
-from anychunk.errors import ChunkDecodeError, CodecConfigError
+from anychunk.codecs.streams import DECODE
+from anychunk.errors import ChunkDecodeError
 
-NOISE = np.random.default_rng(3).integers(0, 9, 70_000).astype(np.uint8)
-SIZES = [0, 1, 13, 1000, len(NOISE)]
-
-# decoders that are not ours
-OTHERS = {
-    "gzip": gzip.decompress,
-    "zlib": zlib.decompress,
-    "bzip2": bz2.decompress,
-    "xz": lzma.decompress,
-    "zstd": numcodecs.Zstd().decode,
-    "blosc": numcodecs.Blosc().decode,
+DATA = np.arange(50_000, dtype="uint16").tobytes()
+ENCODED = {
+    "raw": DATA,
+    "gzip": gzip.compress(DATA),
+    "zlib": zlib.compress(DATA),
+    "bzip2": bz2.compress(DATA),
+    "xz": lzma.compress(DATA),
+    "zstd": imagecodecs.zstd_encode(DATA),
+    "lz4_frame": imagecodecs.lz4f_encode(DATA),
+    "lz4_block": imagecodecs.lz4_encode(DATA),
+    "blosc": imagecodecs.blosc_encode(DATA),
 }
-LEVELS = {
-    "raw": [None],
-    "gzip": [None, 0, 9],
-    "zlib": [None, 0, 9],
-    "bzip2": [None, 1],
-    "xz": [None, 0],
-    "zstd": [None, -5, 22],
-    "lz4_frame": [None, 9],
-    "lz4_block": [None, 9],
-    "blosc": [None, 0, 9],
-}
-CASES = [(name, level) for name in streams.ENCODE for level in LEVELS[name]]
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("name", "level"), CASES)
-def test_round_trip(name, level, size):
-    data = NOISE[:size]
-    encoded = np.frombuffer(streams.ENCODE[name](data, level), np.uint8)
-    assert np.array_equal(streams.DECODE[name](encoded, size, None), data)
+def decode(name, data, nbytes=len(DATA), out=None):
+    return DECODE[name](np.frombuffer(data, np.uint8), nbytes, out)
 
 
-@pytest.mark.parametrize("size", SIZES[1:])
-@pytest.mark.parametrize(("name", "level"), [c for c in CASES if c[0] in OTHERS])
-def test_other_decoders_read_it(name, level, size):
-    data = NOISE[:size]
-    assert bytes(OTHERS[name](bytes(streams.ENCODE[name](data, level)))) == data.tobytes()
+def test_every_compression_is_tried():
+    assert set(ENCODED) == set(DECODE)
 
 
-def test_numcodecs_reads_a_bare_lz4_block():
-    encoded = bytes(streams.encode_lz4_block(NOISE))
-    framed = len(NOISE).to_bytes(4, "little") + encoded
-    assert bytes(numcodecs.LZ4().decode(framed)) == NOISE.tobytes()
+@pytest.mark.parametrize("name", DECODE)
+@pytest.mark.parametrize("given", [False, True])
+def test_decode(name, given):
+    out = np.empty(len(DATA), np.uint8) if given else None
+    assert decode(name, ENCODED[name], out=out).tobytes() == DATA
 
 
-@pytest.mark.parametrize("compressor", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
-@pytest.mark.parametrize("shuffle", [0, 1, 2])
-def test_blosc_options(compressor, shuffle):
-    encoded = streams.encode_blosc(NOISE, 5, compressor=compressor, shuffle=shuffle, typesize=2)
-    assert encoded[3] == 2
-    assert bytes(numcodecs.Blosc().decode(encoded)) == NOISE.tobytes()
-
-
-@pytest.mark.parametrize("name", [n for n in streams.ENCODE if n != "raw"])
-@pytest.mark.parametrize("level", [99, True, 1.5, -(1 << 18)])
-def test_a_level_that_is_none(name, level):
-    with pytest.raises(CodecConfigError, match=r"level .* is outside"):
-        streams.ENCODE[name](NOISE, level)
-
-
-@pytest.mark.parametrize("name", [n for n in streams.ENCODE if n != "raw"])
-@pytest.mark.parametrize("cut", [1, 6, 20, 500])
-def test_a_truncated_stream_is_an_error(name, cut):
-    encoded = np.frombuffer(streams.ENCODE[name](NOISE, None), np.uint8)
+@pytest.mark.parametrize("name", DECODE)
+@pytest.mark.parametrize("nbytes", [0, 1, len(DATA) - 1, len(DATA) + 1, 2 * len(DATA)])
+def test_other_size_is_an_error(name, nbytes):
     with pytest.raises(ChunkDecodeError):
-        streams.DECODE[name](encoded[:-cut], len(NOISE), None)
+        decode(name, ENCODED[name], nbytes)
 
 
-@pytest.mark.parametrize("name", streams.ENCODE)
-@pytest.mark.parametrize("wanted", [len(NOISE) - 1, len(NOISE) + 1, 0])
-def test_another_size_is_an_error(name, wanted):
-    encoded = np.frombuffer(streams.ENCODE[name](NOISE, None), np.uint8)
-    with pytest.raises(ChunkDecodeError):
-        streams.DECODE[name](encoded, wanted, None)
+@pytest.mark.parametrize("name", DECODE)
+@pytest.mark.parametrize("cut", [1, 9, 1000])
+def test_truncated_stream_is_never_a_wrong_array(name, cut):
+    try:
+        found = decode(name, ENCODED[name][:-cut])
+    except ChunkDecodeError:
+        return
+    # an LZ4 frame that lacks only its end mark has all its data
+    assert (name, found.tobytes()) == ("lz4_frame", DATA)
 
 
-@pytest.mark.parametrize("name", ["gzip", "bzip2", "xz", "zstd", "lz4_frame"])
+@pytest.mark.parametrize("name", ["gzip", "zlib", "bzip2", "xz", "zstd"])
+def test_damaged_stream_is_an_error(name):
+    damaged = bytearray(ENCODED[name])
+    damaged[len(damaged) // 2] ^= 0x55
+    try:
+        found = decode(name, bytes(damaged))
+    except ChunkDecodeError:
+        return
+    assert name == "zstd", "only zstd is written without a checksum"
+    assert len(found) == len(DATA)
+
+
+@pytest.mark.parametrize("name", ["gzip", "bzip2", "xz", "zstd"])
 def test_several_members(name):
-    pieces = [bytes(streams.ENCODE[name](part, None)) for part in np.array_split(NOISE, 3)]
-    joined = np.frombuffer(b"".join(pieces), np.uint8)
-    assert np.array_equal(streams.DECODE[name](joined, len(NOISE), None), NOISE)
+    half = len(DATA) // 2
+    encode = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}.get(
+        name, imagecodecs.zstd_encode
+    )
+    assert decode(name, encode(DATA[:half]) + encode(DATA[half:])).tobytes() == DATA
 
 
-def test_skippable_lz4_frames_are_skipped():
-    skipped = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
-    data = np.frombuffer(skipped + bytes(streams.encode_lz4_frame(NOISE)), np.uint8)
-    assert np.array_equal(streams.decode_lz4_frame(data, len(NOISE)), NOISE)
-
-
-@pytest.mark.parametrize("name", streams.DECODE)
-def test_damaged_streams_never_raise_anything_else(name):
-    rng = np.random.default_rng(7)
-    encoded = np.frombuffer(streams.ENCODE[name](NOISE[:3000], None), np.uint8)
-    for _ in range(200):
-        damaged = encoded.copy()
-        damaged[rng.integers(0, len(damaged), 3)] = rng.integers(0, 256, 3)
-        with contextlib.suppress(ChunkDecodeError):
-            assert len(streams.DECODE[name](damaged, 3000, None)) == 3000
+def test_bomb_stops_at_the_expected_size():
+    bomb = gzip.compress(bytes(200 << 20))
+    with pytest.raises(ChunkDecodeError, match="more than the expected 1000 bytes"):
+        decode("gzip", bomb, 1000)

@@ -72,6 +72,7 @@ class Decoder:
         self._bytes_steps: list[BytesStep] = []
         self._array_steps: list[ArrayStep] = []
         self._to_array: Callable[[Bytes1D], Array] | None = None
+        self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
         pairs = evolve([ours(codec) for codec in codecs], spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
@@ -83,6 +84,11 @@ class Decoder:
             else:
                 is_innermost = codec is filters[0][0]
                 self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
+
+    @property
+    def is_view(self) -> bool:
+        """Whether decoding computes nothing: the array is the stored bytes, seen otherwise."""
+        return self._is_plain and not self._bytes_steps
 
     def __call__(self, data: Bytes1D, scratch: Bytes1D | None = None) -> Array:
         """Decode one chunk; the array may live in `data` or `scratch`, so copy before reuse."""

@@ -1,10 +1,16 @@
 """Compressed streams: one function a compression and direction, strict about the decoded size.
 
+<<<<<<< HEAD
 Every format and codec compresses and decompresses through here. A stream that ends early, goes on
 too long or is damaged raises `ChunkDecodeError`; imagecodecs' own decoders silently cut or pad some
 (LZ4 frames, bzip2, xz) or believe their header (Blosc), so those are guarded or read by the
 standard library. An encoder takes a level, or None for the usual one of its compression, and raises
 `CodecConfigError` for one that it lacks.
+=======
+Every format and codec decompresses through here. A stream that ends early, goes on too long or is
+damaged raises `ChunkDecodeError`; imagecodecs' own decoders silently cut or pad some of them (LZ4
+frames, bzip2, xz, blosc), so those are guarded or read by the standard library.
+>>>>>>> main
 """
 
 import bz2
@@ -20,6 +26,9 @@ import numpy as np
 
 from anychunk.codecs._base import Bytes1D, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
+
+DAMAGED = (RuntimeError, ValueError)
+"""What imagecodecs raises for a stream that it cannot read."""
 
 type Decode = Callable[[Bytes1D, int, Bytes1D | None], Bytes1D]
 type Encode = Callable[[Bytes1D, int | None], BytesLike]
@@ -43,7 +52,7 @@ def decode_raw(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1
 def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.zstd_decode(data, out=_target(nbytes, out)), nbytes, "zstd")
-    except imagecodecs.ZstdError as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"zstd: {e}, expected {nbytes} decoded bytes") from e
 
 
@@ -52,7 +61,7 @@ def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
     target = _target(nbytes, out)
     try:
         first = as_bytes(imagecodecs.gzip_decode(data, out=target))
-    except imagecodecs.DeflateError:
+    except DAMAGED:
         return _inflate(data, nbytes, "gzip", wbits=31)
     return first if len(first) == nbytes else _inflate(data, nbytes, "gzip", wbits=31)
 
@@ -60,7 +69,7 @@ def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 def decode_zlib(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.deflate_decode(data, out=_target(nbytes, out)), nbytes, "zlib")
-    except imagecodecs.DeflateError:
+    except DAMAGED:
         return _inflate(data, nbytes, "zlib", wbits=15)
 
 
@@ -141,8 +150,13 @@ def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
 
 def _lz4_frame(data: Bytes1D, target: Bytes1D) -> Bytes1D:
     try:
+<<<<<<< HEAD
         return as_bytes(imagecodecs.lz4f_decode(data, out=target))
     except imagecodecs.Lz4fError as e:
+=======
+        return _sized(imagecodecs.lz4f_decode(data, out=target), nbytes, "lz4 frame")
+    except DAMAGED as e:
+>>>>>>> main
         raise ChunkDecodeError(f"lz4 frame: {e}") from e
 
 
@@ -178,11 +192,12 @@ def lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
 def decode_lz4_block(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     try:
         return _sized(imagecodecs.lz4_decode(data, out=_target(nbytes, out)), nbytes, "lz4 block")
-    except imagecodecs.Lz4Error as e:
+    except DAMAGED as e:
         raise ChunkDecodeError(f"lz4 block: {e}, expected {nbytes} decoded bytes") from e
 
 
 def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+<<<<<<< HEAD
     # the decoder believes the header: held against the stream here, it cannot read beyond its end
     if len(data) < 16:
         raise ChunkDecodeError(f"blosc: {len(data)} bytes, expected a header of 16")
@@ -195,6 +210,15 @@ def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
     try:
         return _sized(imagecodecs.blosc_decode(data, numthreads=1, out=target), nbytes, "blosc")
     except imagecodecs.BloscError as e:
+=======
+    # c-blosc reads as many bytes as its header says, also beyond the buffer that it is given
+    announced = int.from_bytes(data[12:16], "little")
+    if len(data) < 16 or announced != len(data):
+        raise ChunkDecodeError(f"blosc: {len(data)} bytes, its header announces {announced}")
+    try:
+        return _sized(imagecodecs.blosc_decode(data, out=_target(nbytes, out)), nbytes, "blosc")
+    except DAMAGED as e:
+>>>>>>> main
         raise ChunkDecodeError(f"blosc: {e}, expected {nbytes} decoded bytes") from e
 
 

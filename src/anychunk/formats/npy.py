@@ -20,8 +20,12 @@ from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Shape, grid
 from anychunk.source import Source
 
 MAGIC = b"\x93NUMPY"
-CHUNK_BYTES = 4 * limits.MIB
-"""About how long a chunk is made: a file has none of its own."""
+LOCAL_CHUNK, REMOTE_CHUNK = 32 * limits.MIB, 4 * limits.MIB
+"""About how long a chunk is made, for a file has none of its own. A local chunk is a slice of
+memory, of which only the selection is touched; a remote one is fetched whole."""
+
+LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+"""The kinds that Zarr has, with their largest size: long doubles have none there."""
 
 type Header = tuple[Shape, bool, np.dtype[Any], int]
 """Shape, whether in Fortran order, type, where the data begins."""
@@ -42,7 +46,8 @@ def parse(source: Source) -> GroupIndex:
             f"{source.url}: shape {shape} of {dtype} needs {needed} bytes, "
             f"the file has {source.size()}"
         )
-    array = array_index(shape, is_fortran, dtype, offset, source.url)
+    most = LOCAL_CHUNK if source.is_local else REMOTE_CHUNK
+    array = array_index(shape, is_fortran, dtype, offset, url=source.url, chunk_bytes=most)
     return GroupIndex(members={"0": GroupIndex(members={"0": array})})
 
 
@@ -80,27 +85,33 @@ def _dtype(descr: Json, url: str) -> np.dtype[Any]:
         dtype = np.dtype(descr) if isinstance(descr, str) else None
     except (TypeError, ValueError, SyntaxError) as e:
         raise FormatError(f"{url}: the NPY type {descr!r} is none that numpy knows") from e
-    if dtype is None or dtype.kind not in "biufc" or dtype.itemsize > 16:
+    if dtype is None or dtype.itemsize > LARGEST.get(dtype.kind, 0):
         raise UnsupportedError(
             f"{url}: NPY type {descr!r}; opened: bool, int, uint, float, complex"
         )
     return dtype
 
 
-def rows_per_chunk(rows: int, row_bytes: int) -> int:
-    """Give about `CHUNK_BYTES` of rows, preferably a divisor so that every chunk is full."""
-    most = max(1, min(rows, CHUNK_BYTES // max(row_bytes, 1)))
+def rows_per_chunk(rows: int, row_bytes: int, chunk_bytes: int) -> int:
+    """Give about `chunk_bytes` of rows, preferably a divisor so that every chunk is full."""
+    most = max(1, min(rows, chunk_bytes // max(row_bytes, 1)))
     even = next((n for n in range(most, most // 4, -1) if rows % n == 0), None)
     return even or most
 
 
 def array_index(
-    shape: Shape, is_fortran: bool, dtype: np.dtype[Any], offset: int, url: str
+    shape: Shape,
+    is_fortran: bool,
+    dtype: np.dtype[Any],
+    offset: int,
+    *,
+    url: str,
+    chunk_bytes: int,
 ) -> ArrayIndex:
     """Cut the array along its slowest axis into chunks."""
     stored = shape[::-1] if is_fortran else shape
     row_bytes = math.prod(stored[1:]) * dtype.itemsize
-    rows = rows_per_chunk(stored[0], row_bytes) if stored else 1
+    rows = rows_per_chunk(stored[0], row_bytes, chunk_bytes) if stored else 1
     chunk = (rows, *(max(n, 1) for n in stored[1:]))[: len(stored)]
     grid = grid_shape(stored, chunk)
     count = math.prod(grid)

@@ -1,0 +1,121 @@
+import io
+
+import numpy as np
+import pytest
+
+import anychunk
+from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+from anychunk.formats import npy
+from anychunk.testing.formats import FormatContract
+
+RNG = np.random.default_rng(0)
+
+
+def array(dtype, shape):
+    values = RNG.integers(0, 120, shape)
+    return (values > 60 if dtype == "?" else values).astype(dtype)
+
+
+class TestNpy(FormatContract):
+    def samples(self, folder):
+        made = [
+            (array("<u2", (6, 7, 5)), "C", (1, 0)),
+            (array(">f4", (31, 7)), "F", (2, 0)),
+            (array("<c16", (3,)), "C", (3, 0)),
+        ]
+        for number, (values, order, version) in enumerate(made):
+            file = folder / f"{number}.npy"
+            with file.open("wb") as handle:
+                np.lib.format.write_array(handle, np.asarray(values, order=order), version)
+            yield file, {"0/0": values}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["?", "i1", "u1", "<i2", ">u2", "<i4", ">u4", "<i8", ">u8", "<f2", ">f4", "<f8", "<c8", ">c16"],
+)
+@pytest.mark.parametrize("shape", [(), (5,), (4, 6), (2, 3, 4), (0, 3), (3, 0)])
+def test_equals_numpy(tmp_path, dtype, shape, order):
+    values = np.asarray(array(dtype, shape), order=order)
+    np.save(tmp_path / "a.npy", values)
+    found = anychunk.open_array(tmp_path / "a.npy")
+    assert found.dtype == values.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(found[...], values)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("rows", [1024, 1031])  # many divisors, none
+def test_many_chunks(tmp_path, order, rows, monkeypatch):
+    monkeypatch.setattr(npy, "LOCAL_CHUNK", 1 << 20)
+    shape = (rows, 64, 128) if order == "C" else (128, 64, rows)
+    values = np.asarray(array("<u2", shape), order=order)
+    np.save(tmp_path / "a.npy", values)
+    found = anychunk.open_array(tmp_path / "a.npy")
+    assert found.nchunks > 1
+    np.testing.assert_array_equal(found[...], values)
+    np.testing.assert_array_equal(found[3:70:7, 5, ::9], values[3:70:7, 5, ::9])
+    np.testing.assert_array_equal(found[-1], values[-1])
+    np.testing.assert_array_equal(
+        found.oindex[[0, 100], :, [1]], values[np.ix_([0, 100], range(64), [1])]
+    )
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_versions(tmp_path, version):
+    with (tmp_path / "a.npy").open("wb") as handle:
+        np.lib.format.write_array(handle, np.arange(5), version)
+    np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.npy")[...], np.arange(5))
+
+
+def header(text: str, data: bytes = bytes(100), version: int = 1) -> bytes:
+    encoded = text.encode("latin1")
+    return b"\x93NUMPY" + bytes([version, 0]) + len(encoded).to_bytes(2, "little") + encoded + data
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"\x93NUMPY", FormatError),
+        (header("{'descr': '<u2', 'fortran_order': False, 'shape': (3,), }")[:40], FormatError),
+        (header("{'descr': '|O', 'fortran_order': False, 'shape': (3,)}"), UnsupportedError),
+        (header("{'descr': '<U5', 'fortran_order': False, 'shape': (3,)}"), UnsupportedError),
+        (
+            header("{'descr': [('a', '<u2')], 'fortran_order': False, 'shape': (3,)}"),
+            UnsupportedError,
+        ),
+        (
+            header("{'descr': '<f16', 'fortran_order': False, 'shape': (3,)}"),
+            (UnsupportedError, FormatError),
+        ),
+        (header("{'descr': 'nonsense', 'fortran_order': False, 'shape': (3,)}"), FormatError),
+        (header("{'descr': '<u2', 'fortran_order': 1, 'shape': (3,)}"), FormatError),
+        (header("{'descr': '<u2', 'fortran_order': False, 'shape': (-3,)}"), FormatError),
+        (header("{'descr': '<u2', 'fortran_order': False, 'shape': (True,)}"), FormatError),
+        (header("{'descr': '<u2', 'fortran_order': False, 'shape': 3}"), FormatError),
+        (header("{'descr': '<u2', 'fortran_order': False, 'shape': (10**6)}"), FormatError),
+        (
+            header("{'descr': '<u2', 'fortran_order': False, 'shape': (4611686018427387904, 9)}"),
+            TruncatedError,
+        ),
+        (header("{'descr': '<u2', 'shape': (3,)}"), FormatError),
+        (header("__import__('os').system('true')"), FormatError),
+        (header("(" * 5000), FormatError),
+        (
+            header("{'descr': '<u2', 'fortran_order': False, 'shape': (3,)}", version=9),
+            UnsupportedError,
+        ),
+    ],
+)
+def test_refused(tmp_path, data, error):
+    (tmp_path / "a.npy").write_bytes(data)
+    with pytest.raises(error, match="a.npy"):
+        anychunk.index(tmp_path / "a.npy")
+
+
+def test_last_byte_missing(tmp_path):
+    buffer = io.BytesIO()
+    np.save(buffer, np.arange(10, dtype="<u2"))
+    (tmp_path / "a.npy").write_bytes(buffer.getvalue()[:-1])
+    with pytest.raises(TruncatedError, match="needs 148 bytes, the file has 147"):
+        anychunk.index(tmp_path / "a.npy")

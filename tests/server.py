@@ -1,0 +1,84 @@
+"""A web server on loopback that counts requests and can be told to misbehave."""
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+@dataclass
+class Served:
+    url: str
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+    """(method path, Range header) of every request."""
+    fail: list[int] = field(default_factory=list)
+    """Statuses to answer the next requests with instead."""
+    short: bool = False
+    """Whether to close the connection in the middle of a body."""
+    latency_s: float = 0.0
+
+
+@contextmanager
+def serve(folder: Path):
+    """Serve a folder with Range and ETag; ends with the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args):
+            pass
+
+        def do_HEAD(self):
+            self.answer(body=False)
+
+        def do_GET(self):
+            self.answer(body=True)
+
+        def answer(self, *, body):
+            served.requests.append((f"{self.command} {self.path}", self.headers.get("Range")))
+            time.sleep(served.latency_s)
+            if served.fail:
+                return self.plain(served.fail.pop(0))
+            file = folder / self.path.lstrip("/")
+            if not file.is_file():
+                return self.plain(404)
+            data = file.read_bytes()
+            start, stop, status = 0, len(data), 200
+            if wanted := self.headers.get("Range"):
+                first, last = wanted.removeprefix("bytes=").split("-")
+                start, stop, status = int(first), min(int(last) + 1, len(data)), 206
+                if start >= len(data):
+                    return self.plain(416)
+            self.send_response(status)
+            self.send_header("ETag", f'"{file.stat().st_mtime_ns:x}"')
+            self.send_header("Last-Modified", self.date_time_string(int(file.stat().st_mtime)))
+            self.send_header("Content-Length", str(stop - start))
+            self.send_header("Accept-Ranges", "bytes")
+            if status == 206:
+                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
+            self.end_headers()
+            if body and served.short:
+                self.wfile.write(data[start : start + (stop - start) // 2])
+                self.close_connection = True
+            elif body:
+                self.wfile.write(data[start:stop])
+            return None
+
+        def plain(self, status):
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    served = Served(f"http://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
