@@ -94,7 +94,6 @@ def read_compressed(data, name, folder, rounds):
         {"anychunk": lambda: array[:], "bare": lambda: list(pool.map(part, range(THREADS)))},
         rounds=rounds,
     )
-    del whole
     Path(path).unlink()
     return Row(
         f"read all tiles, {name}, against bare decoder calls",
@@ -179,8 +178,7 @@ def header_of_many(folder, tiles):
         "tile:offset_table": [(16 << 20) + 11 * i for i in range(tiles)],
     }
     with Path(path).open("wb") as file:
-        for key, value in fields.items():
-            file.write(json.dumps({key: value}).encode() + b"\n")
+        file.writelines(json.dumps({key: value}).encode() + b"\n" for key, value in fields.items())
         file.write(b"\n")
         file.truncate((16 << 20) + 11 * tiles)
     times = best_of({"parse": lambda: parse(open_source(path))}, rounds=3)
@@ -233,4 +231,6 @@ def write_virtual(gib):
 
 
 def mb_s(data, times):
-    return ", ".join(f"{name} {data.nbytes / seconds / 1e6:.0f} MB/s" for name, seconds in times.items())
+    return ", ".join(
+        f"{name} {data.nbytes / seconds / 1e6:.0f} MB/s" for name, seconds in times.items()
+    )

@@ -181,10 +181,12 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     Further options are the format's own.
     """
     url = str(url)
-    if format is not None and format not in formats.table():
-        # JNRRD has a field of that name: what names no format is an option of the one that the url tells
-        options, format = {**options, "format": format}, None
-    module = formats.writer(url) if format is None else formats.by_name(format)
+    # what names no format is an option of the one that the url tells: JNRRD has one of that name
+    is_option = format is not None and format not in formats.table()
+    if is_option:
+        options = {**options, "format": format}
+    named = format is not None and not is_option
+    module = formats.by_name(str(format)) if named else formats.writer(url)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} is not written here")
     module.write(array, url, **options)

@@ -78,9 +78,7 @@ class Region:
             chunk = self.chunk(self.reader.number(coords))
             origin = [c * n for c, n in zip(coords, chunk_shape, strict=True)]
             low = [max(a, o) for a, o in zip(start, origin, strict=True)]
-            high = [
-                min(b, o + n) for b, o, n in zip(stop, origin, chunk_shape, strict=True)
-            ]
+            high = [min(b, o + n) for b, o, n in zip(stop, origin, chunk_shape, strict=True)]
             target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))
             source = tuple(slice(p - o, q - o) for p, q, o in zip(low, high, origin, strict=True))
             out[target] = chunk[source]
@@ -148,9 +146,7 @@ def _downsample(array: ArrayIndex, coords: Shape, configuration: Json, source: R
     return out
 
 
-METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, Region], Array]] = {
-    "downsample": _downsample
-}
+METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, Region], Array]] = {"downsample": _downsample}
 
 
 def compute_chunk(array: ArrayIndex, coords: Shape, source: Region) -> Array:

@@ -80,7 +80,7 @@ def downsample_region(
     shape: Shape,
     method: str,
 ) -> Array:
-    """Make outputs `start` to `stop` from `source`, a piece of an array of `shape` that begins `at`.
+    """Make outputs `start` to `stop` from `source`, the piece `at` of an array of `shape`.
 
     The piece must cover `source_range` along each axis, and `ratio` be no longer than the shape.
     """
@@ -179,7 +179,8 @@ def _shift_half_even(sums: Array, shift: int, dtype: np.dtype[Any]) -> Array:
 
 def _round_up(quotient: Array, rest: Array, count: int) -> Array:
     twice = rest * 2
-    return quotient + ((twice > count) | ((twice == count) & (quotient % 2 == 1)))
+    rounded: Array = quotient + ((twice > count) | ((twice == count) & (quotient % 2 == 1)))
+    return rounded
 
 
 def _mean_of_halves(high: Array, low: Array, count: int, dtype: np.dtype[Any]) -> Array:
@@ -221,7 +222,7 @@ def by_kernel(
     return to_dtype(array, source.dtype)
 
 
-def _kernel_axis(
+def _kernel_axis(  # noqa: PLR0917
     array: Array, axis: int, at: int, outputs: tuple[int, int], ratio: int, size: int, method: str
 ) -> Array:
     start, stop = outputs

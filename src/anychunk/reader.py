@@ -16,7 +16,15 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.errors import AnychunkError, TruncatedError, UnsupportedError
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Objects
-from anychunk.source import Bytes1D, ObjectSource, Source, Sources, is_remote, open_source, read_object
+from anychunk.source import (
+    Bytes1D,
+    ObjectSource,
+    Source,
+    Sources,
+    is_remote,
+    open_source,
+    read_object,
+)
 
 type Numbers = npt.NDArray[np.int64]
 type Stored = Bytes1D | None
@@ -141,15 +149,11 @@ class ChunkReader:
             return None
         pieces = []
         for url, offset, length in self.ranges(number):
-<<<<<<< HEAD
-=======
-            source = self.sources.verify(url)
->>>>>>> main
             try:
                 pieces.append(
                     self._whole(url)
                     if length < 0
-                    else self.sources.open(url).read(offset, length)
+                    else self.sources.verify(url).read(offset, length)
                 )
             except (TruncatedError, FileNotFoundError) as e:
                 raise TruncatedError(f"{self.describe(number)}: {e}") from e
@@ -158,7 +162,7 @@ class ChunkReader:
     def _whole(self, url: str) -> Bytes1D:
         """Read an object that is one chunk; it is not kept open, for there may be very many."""
         if url in self.sources.pins:
-            source = self.sources.open(url)
+            source = self.sources.verify(url)
             return source.read(0, source.size())
         data = read_object(url, storage=self.sources.storage)
         if data is None:

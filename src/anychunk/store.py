@@ -68,7 +68,7 @@ class IndexStore(Store):
     __str__ = __repr__
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_readers": {}, "_computed": ComputedChunks()}
+        return self.__dict__ | {"_readers": {}}
 
     def with_read_only(self, read_only: bool = False) -> Self:
         return type(self)(self.index, storage=self.sources.storage, read_only=read_only)
@@ -97,24 +97,13 @@ class IndexStore(Store):
         node = find(self.index, path)
         return None if node is None else json.dumps(node.metadata()).encode()
 
-<<<<<<< HEAD
     def _find_chunk(self, key: str) -> tuple[str, ArrayIndex, tuple[int, ...]] | None:
         """Give the array, its path and the grid coordinates of the chunk that `key` names."""
-        path, found, rest = key.rpartition("/c/")
-        if key.startswith("c/"):
-            path, found, rest = "", "c/", key[2:]
-        elif not found:
-            path, found, rest = (key.removesuffix("c").rstrip("/"), "c", "")
-            if key not in ("c", f"{path}/c"):
-=======
-    def _chunk(self, key: str) -> tuple[ChunkReader, int] | None:
-        """Find the array and the number of the chunk that `key` names."""
         path, found, rest = f"/{key}".rpartition("/c/")
         if not found:
             # an array without axes has one chunk, `c`
             path, found, rest = f"/{key}".rpartition("/c")
             if not found or rest:
->>>>>>> main
                 return None
         path = path[1:]
         node = find(self.index, path)
@@ -193,8 +182,8 @@ class IndexStore(Store):
             return None
         reader = self.chunk_reader(chunk[0])
         if reader is None:
-            data = self._bytes(key)
-            return None if data is None else len(data)
+            computed = self._bytes(key)
+            return None if computed is None else len(computed)
         return reader.size(reader.number(chunk[2]))
 
     async def exists(self, key: str) -> bool:
@@ -270,6 +259,10 @@ class ComputedChunks:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Bytes1D] = OrderedDict()
         self._nbytes = 0
+
+    def __reduce__(self) -> tuple[type["ComputedChunks"], tuple[()]]:
+        # a copy elsewhere computes its own
+        return type(self), ()
 
     def get(self, key: str, compute: Callable[[], Bytes1D]) -> Bytes1D:
         with self._lock:

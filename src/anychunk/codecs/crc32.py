@@ -34,7 +34,7 @@ class Crc32(BytesToBytes):
     """Puts a CRC-32 before the payload and holds the payload against it."""
 
     name: ClassVar[str] = "anychunk.crc32"
-    is_fixed_size: ClassVar[bool] = True
+    is_fixed_size = True
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         return np.concatenate([np.frombuffer(front(zlib.crc32(data)), np.uint8), data])

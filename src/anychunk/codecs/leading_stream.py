@@ -1,4 +1,4 @@
-"""`anychunk.leading_stream`, bytes to bytes: a compressed stream that ends where it says, in a longer range.
+"""`anychunk.leading_stream`, bytes to bytes: a compressed stream at the start of a range.
 
 Spec:     ours. The stored bytes begin with a compressed stream; what follows its end is not looked
           at. Of the decoded bytes the first `skip` do not belong to the chunk.
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from anychunk.codecs import streams
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 BLOCK = 64 << 10
@@ -36,9 +36,7 @@ def members(data: Bytes1D, nbytes: int, name: str, make: Callable[[], Any]) -> B
     return out
 
 
-def member(
-    data: Bytes1D, start: int, out: Bytes1D, name: str, decoder: Any
-) -> tuple[int, int]:
+def member(data: Bytes1D, start: int, out: Bytes1D, name: str, decoder: Any) -> tuple[int, int]:
     """Decode one member into the start of `out`; give its decoded length and where it ends."""
     filled = 0
     while not decoder.eof:
@@ -60,12 +58,12 @@ def member(
 
 
 def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
-    """Decode the first member fast, which libdeflate does whatever follows it; else member by member."""
+    """Decode the first member fast, whatever follows it; where there are more, all."""
     import imagecodecs
 
     try:
-        first = streams.as_bytes(imagecodecs.gzip_decode(data, out=np.empty(nbytes, np.uint8)))
-    except imagecodecs.DeflateError:
+        first = as_bytes(imagecodecs.gzip_decode(data, out=np.empty(nbytes, np.uint8)))
+    except streams.DAMAGED:
         first = data[:0]
     if nbytes and len(first) == nbytes:
         return first
@@ -127,8 +125,8 @@ def _zstd_piece(frame: Bytes1D, most: int) -> Bytes1D:
     import imagecodecs
 
     try:
-        return streams.as_bytes(imagecodecs.zstd_decode(frame, out=np.empty(most, np.uint8)))
-    except imagecodecs.ZstdError as e:
+        return as_bytes(imagecodecs.zstd_decode(frame, out=np.empty(most, np.uint8)))
+    except streams.DAMAGED as e:
         raise ChunkDecodeError(f"zstd: {e}, expected at most {most} decoded bytes") from e
 
 
@@ -137,8 +135,8 @@ def _lz4_piece(frame: Bytes1D, most: int) -> Bytes1D:
 
     try:
         # one byte more than wanted: the decoder stops silently at the end of its target
-        piece = streams.as_bytes(imagecodecs.lz4f_decode(frame, out=np.empty(most + 1, np.uint8)))
-    except imagecodecs.Lz4fError as e:
+        piece = as_bytes(imagecodecs.lz4f_decode(frame, out=np.empty(most + 1, np.uint8)))
+    except streams.DAMAGED as e:
         raise ChunkDecodeError(f"lz4 frame: {e}") from e
     if len(piece) > most:
         raise ChunkDecodeError(f"lz4 frame: decodes to more than the expected {most} bytes")
@@ -159,9 +157,7 @@ def decode(compression: str, data: Bytes1D, nbytes: int) -> Bytes1D:
         case "zstd":
             return frames(data, nbytes, zstd_frame_end, streams.decode_zstd, _zstd_piece)
         case _:
-            return frames(
-                data, nbytes, streams.lz4_frame_end, streams.decode_lz4_frame, _lz4_piece
-            )
+            return frames(data, nbytes, streams.lz4_frame_end, streams.decode_lz4_frame, _lz4_piece)
 
 
 NAMES = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
@@ -172,7 +168,7 @@ class LeadingStream(BytesToBytes):
     """Decodes the stream at the start of a range, and takes `skip` bytes off what it decodes to."""
 
     name: ClassVar[str] = "anychunk.leading_stream"
-    is_fixed_size: ClassVar[bool] = False
+    is_fixed_size = False
 
     compression: str
     skip: int = 0

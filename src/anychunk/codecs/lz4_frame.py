@@ -19,7 +19,7 @@ class Lz4Frame(BytesToBytes):
     """Compresses a chunk to one LZ4 frame that tells its size and checksum."""
 
     name: ClassVar[str] = "anychunk.lz4_frame"
-    is_fixed_size: ClassVar[bool] = False
+    is_fixed_size = False
 
     level: int = 0
     """0 is the fast encoder, up to 12 the strong ones."""

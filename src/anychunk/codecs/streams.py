@@ -1,16 +1,10 @@
 """Compressed streams: one function a compression and direction, strict about the decoded size.
 
-<<<<<<< HEAD
 Every format and codec compresses and decompresses through here. A stream that ends early, goes on
 too long or is damaged raises `ChunkDecodeError`; imagecodecs' own decoders silently cut or pad some
 (LZ4 frames, bzip2, xz) or believe their header (Blosc), so those are guarded or read by the
 standard library. An encoder takes a level, or None for the usual one of its compression, and raises
 `CodecConfigError` for one that it lacks.
-=======
-Every format and codec decompresses through here. A stream that ends early, goes on too long or is
-damaged raises `ChunkDecodeError`; imagecodecs' own decoders silently cut or pad some of them (LZ4
-frames, bzip2, xz, blosc), so those are guarded or read by the standard library.
->>>>>>> main
 """
 
 import bz2
@@ -123,7 +117,11 @@ def decode_bzip2(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
 
 
 def decode_xz(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    return _streamed(data, nbytes, "xz", lzma.LZMADecompressor, (lzma.LZMAError, EOFError))
+    def make() -> lzma.LZMADecompressor:
+        # a header may ask for a dictionary of 4 GiB; the strongest preset needs 65 MiB
+        return lzma.LZMADecompressor(memlimit=256 << 20)
+
+    return _streamed(data, nbytes, "xz", make, (lzma.LZMAError, EOFError))
 
 
 def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
@@ -150,13 +148,8 @@ def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
 
 def _lz4_frame(data: Bytes1D, target: Bytes1D) -> Bytes1D:
     try:
-<<<<<<< HEAD
         return as_bytes(imagecodecs.lz4f_decode(data, out=target))
-    except imagecodecs.Lz4fError as e:
-=======
-        return _sized(imagecodecs.lz4f_decode(data, out=target), nbytes, "lz4 frame")
     except DAMAGED as e:
->>>>>>> main
         raise ChunkDecodeError(f"lz4 frame: {e}") from e
 
 
@@ -197,7 +190,6 @@ def decode_lz4_block(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
 
 
 def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-<<<<<<< HEAD
     # the decoder believes the header: held against the stream here, it cannot read beyond its end
     if len(data) < 16:
         raise ChunkDecodeError(f"blosc: {len(data)} bytes, expected a header of 16")
@@ -209,16 +201,7 @@ def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
     target = _target(nbytes, out)
     try:
         return _sized(imagecodecs.blosc_decode(data, numthreads=1, out=target), nbytes, "blosc")
-    except imagecodecs.BloscError as e:
-=======
-    # c-blosc reads as many bytes as its header says, also beyond the buffer that it is given
-    announced = int.from_bytes(data[12:16], "little")
-    if len(data) < 16 or announced != len(data):
-        raise ChunkDecodeError(f"blosc: {len(data)} bytes, its header announces {announced}")
-    try:
-        return _sized(imagecodecs.blosc_decode(data, out=_target(nbytes, out)), nbytes, "blosc")
     except DAMAGED as e:
->>>>>>> main
         raise ChunkDecodeError(f"blosc: {e}, expected {nbytes} decoded bytes") from e
 
 
@@ -235,10 +218,25 @@ DECODE: dict[str, Decode] = {
 }
 
 
-def _level(name: str, level: int | None, default: int, lowest: int, highest: int) -> int:
+LEVELS = {
+    "gzip": (6, 0, 9),
+    "zlib": (6, 0, 9),
+    "bzip2": (9, 1, 9),
+    "xz": (6, 0, 9),
+    "zstd": (3, -(1 << 17), 22),
+    "lz4_frame": (0, 0, 12),
+    "lz4_block": (0, 0, 12),
+    "blosc": (5, 0, 9),
+}
+"""The usual, the lowest and the highest level of each compression that has levels."""
+
+
+def check_level(name: str, level: int | None) -> int:
+    """Give `level`, or the usual one for None."""
+    usual, lowest, highest = LEVELS[name]
     if level is None:
-        return default
-    if isinstance(level, bool) or not isinstance(level, int) or not lowest <= level <= highest:
+        return usual
+    if type(level) is not int or not lowest <= level <= highest:
         raise CodecConfigError(f"{name}: level {level!r} is outside {lowest} to {highest}")
     return level
 
@@ -248,36 +246,36 @@ def encode_raw(data: Bytes1D, level: int | None = None) -> BytesLike:
 
 
 def encode_gzip(data: Bytes1D, level: int | None = None) -> BytesLike:
-    return bytes(imagecodecs.gzip_encode(data, level=_level("gzip", level, 6, 0, 9)))
+    return bytes(imagecodecs.gzip_encode(data, level=check_level("gzip", level)))
 
 
 def encode_zlib(data: Bytes1D, level: int | None = None) -> BytesLike:
-    return bytes(imagecodecs.deflate_encode(data, level=_level("zlib", level, 6, 0, 9)))
+    return bytes(imagecodecs.deflate_encode(data, level=check_level("zlib", level)))
 
 
 def encode_bzip2(data: Bytes1D, level: int | None = None) -> BytesLike:
-    return bz2.compress(data, _level("bzip2", level, 9, 1, 9))
+    return bz2.compress(data, check_level("bzip2", level))
 
 
 def encode_xz(data: Bytes1D, level: int | None = None) -> BytesLike:
-    return lzma.compress(data, preset=_level("xz", level, 6, 0, 9))
+    return lzma.compress(data, preset=check_level("xz", level))
 
 
 def encode_zstd(data: Bytes1D, level: int | None = None) -> BytesLike:
     """Write one frame that tells its decoded size."""
-    level = _level("zstd", level, 3, -(1 << 17), 22)
+    level = check_level("zstd", level)
     return bytes(imagecodecs.zstd_encode(data, level=level, numthreads=1))
 
 
 def encode_lz4_frame(data: Bytes1D, level: int | None = None) -> BytesLike:
     """Write one frame that tells its decoded size and a checksum of the content."""
-    level = _level("lz4 frame", level, 0, 0, 12)
+    level = check_level("lz4_frame", level)
     return bytes(imagecodecs.lz4f_encode(data, level=level, contentsize=True, contentchecksum=True))
 
 
 def encode_lz4_block(data: Bytes1D, level: int | None = None) -> BytesLike:
     """Write one bare block; level 0 is the fast encoder, the others the strong one."""
-    level = _level("lz4 block", level, 0, 0, 12)
+    level = check_level("lz4_block", level)
     if level == 0:
         return bytes(imagecodecs.lz4_encode(data))
     return bytes(imagecodecs.lz4_encode(data, level=level, hc=True))
@@ -300,15 +298,17 @@ def encode_blosc(
         raise CodecConfigError(
             f"blosc: compressor {compressor!r}, known: {' '.join(BLOSC_COMPRESSORS)}"
         )
+    if shuffle not in (0, 1, 2):
+        raise CodecConfigError(f"blosc: shuffle {shuffle!r}, expected 0, 1 or 2")
     if typesize > 1 and len(data) % typesize == 0:
         # imagecodecs takes the size of an element from its input, whatever `typesize` says
         data = data.view(f"V{typesize}")
     return bytes(
         imagecodecs.blosc_encode(
             data,
-            level=_level("blosc", level, 5, 0, 9),
+            level=check_level("blosc", level),
             compressor=compressor,
-            shuffle=_level("blosc shuffle", shuffle, 1, 0, 2),
+            shuffle=shuffle,
             blocksize=blocksize,
             numthreads=1,
         )

@@ -58,7 +58,7 @@ class Text(ArrayToBytes):
     """Writes a chunk as text."""
 
     name: ClassVar[str] = "anychunk.text"
-    is_fixed_size: ClassVar[bool] = False
+    is_fixed_size = False
 
     style: str = "ascii"
     endian: str = "little"

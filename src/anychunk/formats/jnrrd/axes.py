@@ -106,8 +106,8 @@ def spacings(fields: Mapping[str, Json], ndim: int) -> list[float]:
 def origins(fields: Mapping[str, Json], ndim: int) -> list[float]:
     """Give where the first sample lies, as far as a translation along the axes can say it.
 
-    OME-Zarr knows no rotation: an origin is told only where every direction points along one axis of
-    the space, each along its own and forwards.
+    OME-Zarr knows no rotation: an origin is told only where every direction points forwards along
+    an axis of the space of its own.
     """
     directions = [vector(d) for d in per_axis(fields, "space_directions", ndim)]
     origin = vector(fields.get("space_origin"))
@@ -154,10 +154,7 @@ def ome(
                 *(1.0,) * trailing,
             ),
             translation=(
-                *(
-                    origin[a] + step[a] * (level.scale[a] - 1) / 2
-                    for a in reversed(range(ndim))
-                ),
+                *(origin[a] + step[a] * (level.scale[a] - 1) / 2 for a in reversed(range(ndim))),
                 *(0.0,) * trailing,
             ),
         )

@@ -47,7 +47,9 @@ def fill_json(value: float | None, dtype: np.dtype[Any]) -> Json:
         if not math.isfinite(value) or value != int(value):
             raise FormatError(f"tile:padding_value: {value} is no {dtype}")
         if not bounds.min <= value <= bounds.max:
-            raise FormatError(f"tile:padding_value: {value} is outside {bounds.min} to {bounds.max}")
+            raise FormatError(
+                f"tile:padding_value: {value} is outside {bounds.min} to {bounds.max}"
+            )
         return int(value)
     shown: Json = float(value)
     if math.isnan(shown):

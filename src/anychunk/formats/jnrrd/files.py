@@ -60,8 +60,8 @@ def dimension_counts(layout: Layout, dimensions: Shape) -> Shape:
 def pattern_objects(
     pattern: Pattern, layout: Layout, tiling: Tiling, references: References
 ) -> Objects | None:
-    """Give the tiles of a level as a pattern of chunk coordinates; None where that cannot say it."""
-    if NUMBER in pattern.positions or layout.axes is not None and layout.grid != layout.counts:
+    """Give the tiles of a level as a pattern of chunk coordinates, where that can say it."""
+    if NUMBER in pattern.positions or (layout.axes is not None and layout.grid != layout.counts):
         return None
     ndim = len(layout.counts)
     parts = []
@@ -78,9 +78,7 @@ def pattern_objects(
         return None
     # digits cannot lead out of a folder: if one tile is inside, all are
     references.url(pattern.name([0] * ndim, level=layout.level.number, number=0, before=0))
-    return Objects(
-        base=references.folder, pattern=text, grid=layout.grid[::-1], is_sparse=False
-    )
+    return Objects(base=references.folder, pattern=text, grid=layout.grid[::-1], is_sparse=False)
 
 
 def pattern_urls(
@@ -91,7 +89,7 @@ def pattern_urls(
     level = layout.level.number
     return [
         references.url(pattern.name(indices, level=level, number=number, before=before))
-        for number, indices in enumerate(alltile_indices(grid))
+        for number, indices in enumerate(all_indices(grid))
     ]
 
 
@@ -124,7 +122,9 @@ def listed_urls(
 
 
 def _place(given: Mapping[str, Json], entry: int, grids: Mapping[int, Shape]) -> tuple[int, int]:
-    level, indices, name = given.get("level", 0), given.get("indices"), given.get("file")
+    level: Json = given.get("level", 0)
+    indices: Json = given.get("indices")
+    name = given.get("file")
     if type(level) is not int or level not in grids:
         raise FormatError(f"tile:files: entry {entry} is of level {level!r}, which is not stored")
     grid = grids[level]

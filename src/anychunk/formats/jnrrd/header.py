@@ -115,7 +115,7 @@ def parse_line(text: bytes, where: str) -> Line | None:
         decoded = stripped.decode("utf-8")
         value = json.loads(decoded, parse_constant=_constant)
     except (ValueError, RecursionError) as e:
-        # a damaged line taken for data would shift every sample: text that begins like a field is one
+        # text that begins like a field is one: taken for data, it would shift every sample
         if stripped.startswith(b'{"') and stripped.isascii() and stripped.decode().isprintable():
             raise FormatError(f"{where}: {shorten(stripped)!r} is no JSON object ({e})") from e
         return None
@@ -142,9 +142,7 @@ def rebuild(lines: Iterable[Line], url: str) -> dict[str, Json]:
     for line in lines:
         match = PATH.fullmatch(line.key)
         if match:
-            parts = tuple(
-                name or int(number) for name, number in PART.findall(match[2])
-            )
+            parts = tuple(name or int(number) for name, number in PART.findall(match[2]))
             flattened.append((parts, match[1], line.value))
         elif line.key == "extensions" and isinstance(fields.get("extensions"), dict):
             fields["extensions"] = _merge(fields["extensions"], line.value, url)

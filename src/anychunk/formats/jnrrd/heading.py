@@ -1,16 +1,18 @@
 """The header of a file that is written: which lines, in which order, of which length.
 
-Spec: DECISIONS G, "header contains its own length": data starts at a multiple of 1024, and spaces at
-the end of the last line of the header fill what is left.
+Spec: DECISIONS G, "header contains its own length": data starts at a multiple of 1024, and spaces
+at the end of the last line of the header fill what is left.
 """
 
 import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Line, make_line, rewrite
+from anychunk.formats.jnrrd.layout import Layout
 from anychunk.formats.jnrrd.plan import Plan
 from anychunk.formats.jnrrd.tiling import KNOWN_URI, URI
 
@@ -28,7 +30,7 @@ class Written:
     """Where every tile was written to."""
 
     def __init__(self, tiles: int, *, has_metadata: bool) -> None:
-        self.offsets = np.zeros(tiles, np.uint64)
+        self.offsets: npt.NDArray[np.uint64] = np.zeros(tiles, np.uint64)
         self.sizes = np.zeros(tiles, np.uint64)
         self.metadata: list[Json] | None = [None] * tiles if has_metadata else None
 
@@ -47,9 +49,7 @@ class Written:
 def needs_sizes(plan: Plan) -> bool:
     """Whether the size of a tile does not follow from the other fields."""
     tiling = plan.tiling
-    return (
-        tiling.compression != "raw" or tiling.edge_handling == "variable" or any(tiling.overlap)
-    )
+    return tiling.compression != "raw" or tiling.edge_handling == "variable" or any(tiling.overlap)
 
 
 def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line]:
@@ -128,7 +128,7 @@ def room(plan: Plan) -> int:
     quality = [{"psnr": LONGEST_FLOAT, "rmse": LONGEST_FLOAT}] * plan.tiling.levels
     start = 0
     while True:
-        ends = np.cumsum(stand_in.sizes) + np.uint64(start)
+        ends = np.cumsum(stand_in.sizes, dtype=np.uint64) + np.uint64(start)
         # tiles may come in any order: unless their sizes are known, any offset may be the last
         stand_in.offsets = ends - stand_in.sizes if is_known else np.full_like(ends, ends[-1])
         length = len(encoded(lines(plan, stand_in, quality if plan.quality else None))) + 1
@@ -139,7 +139,7 @@ def room(plan: Plan) -> int:
         start = needed
 
 
-def _bound(plan: Plan, layout: Any) -> int:
+def _bound(plan: Plan, layout: Layout) -> int:
     overlap = dict(zip(plan.tiling.dimensions, plan.tiling.overlap, strict=True))
     tile = math.prod(t + 2 * overlap.get(a, 0) for a, t in enumerate(layout.level.tile))
     nbytes = tile * plan.volume.itemsize
@@ -157,9 +157,7 @@ def longest_entry(plan: Plan) -> Json:
     return entry if kind == "c" else {"min": LONGEST_FLOAT, "max": LONGEST_FLOAT, **entry}
 
 
-def text(
-    plan: Plan, written: Written, *, quality: list[Json] | None, length: int | None
-) -> bytes:
+def text(plan: Plan, written: Written, *, quality: list[Json] | None, length: int | None) -> bytes:
     """Give the header and its blank line, of `length` bytes where data follows."""
     made = encoded(lines(plan, written, quality))
     if length is None:

@@ -1,11 +1,11 @@
 """Where the tiles of a level lie: counts, stored shapes, and the window of each that is its own.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 5.1, 7.1, 7.2, 7.4.3; DECISIONS G, "edges" and "overlap".
+Spec: JNRRD Tiling Extension 1.0.0 sections 5.1, 7.1, 7.2 and 7.4.3; DECISIONS G.
 
-The extension does not say what `tile:overlap` does to sizes, so a file may mean one of three things.
+The extension does not say what `tile:overlap` does to sizes, so a file may mean one of three.
 Ours is `halo`: tiles lie side by side, and each is stored with its overlap around it. In the other
-two `tile:sizes` is what is stored: neighbours share `overlap` voxels (`shared`), or the overlap is a
-border inside the tile on both sides (`border`).
+two `tile:sizes` is what is stored: neighbours share `overlap` voxels (`shared`), or the overlap is
+a border inside the tile on both sides (`border`).
 """
 
 import math
@@ -74,7 +74,9 @@ def axis_layout(
     chunks = np.arange(-(-size // step), dtype=np.int64)
     at = np.minimum(chunks, tiles - 1)
     start = chunks * step - low[at]
-    own = np.minimum(np.minimum((chunks + 1) * step, size) - chunks * step, high[at] - chunks * step)
+    own = np.minimum(
+        np.minimum((chunks + 1) * step, size) - chunks * step, high[at] - chunks * step
+    )
     if is_padded:
         # padding may be shown: zarr crops what lies beyond the array
         own = np.minimum(step, high[at] - chunks * step)

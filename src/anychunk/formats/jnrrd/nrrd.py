@@ -1,9 +1,6 @@
-"""NRRD: nearly raw raster data, an n-dimensional volume behind a text header.
+"""NRRD headers: text lines, turned into the fields that JNRRD has for them.
 
-Spec:    NRRD format (Teem), versions NRRD0001 to NRRD0005.
-Axes:    the header's reversed, so slowest first; named by their labels, else by their kinds.
-Opened:  every type; raw, ascii, hex, gzip and bzip2; attached and detached data, one file or many.
-Refused: references that leave the folder of the file, unless allowed.
+Spec: NRRD format (Teem), versions NRRD0001 to NRRD0005.
 """
 
 import math

@@ -24,7 +24,7 @@ MOST_COMPARED = 1 << 20
 
 @dataclass(frozen=True)
 class Place:
-    """A placeholder: position in `tile:dimensions`, or -1 the level, or -2 the place in the table."""
+    """A placeholder: a position in `tile:dimensions`, or `LEVEL`, or `NUMBER`."""
 
     position: int
     width: int
@@ -102,7 +102,7 @@ def check_tells_apart(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> 
     }
     if several:
         raise FormatError(
-            f"tile:pattern: {pattern.text!r} gives tiles of {len(counts)} levels one name; add {{l}}"
+            f"tile:pattern: {pattern.text!r} gives tiles of several levels one name; add {{l}}"
         )
     if missing:
         raise FormatError(

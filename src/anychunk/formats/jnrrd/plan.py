@@ -1,4 +1,4 @@
-"""What is to be written, from a caller's options: arguments in numpy's axis order, fields in the file's."""
+"""What is to be written: options in numpy's axis order, fields in the file's."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,8 @@ import numpy as np
 
 from anychunk.codecs.streams import ENCODE
 from anychunk.downsample import METHODS
-from anychunk.errors import CodecConfigError, FormatError, UnsupportedError
+from anychunk.errors import CodecConfigError, UnsupportedError
+from anychunk.formats.jnrrd.axes import per_axis
 from anychunk.formats.jnrrd.codecs import fill_json
 from anychunk.formats.jnrrd.files import dimension_counts
 from anychunk.formats.jnrrd.header import Header, Line, make_line
@@ -22,7 +23,13 @@ from anychunk.formats.jnrrd.volume import Volume
 type Json = Any
 type Shape = tuple[int, ...]
 
-SUFFIXES = {"raw": ".raw", "gzip": ".raw.gz", "bzip2": ".raw.bz2", "zstd": ".raw.zst", "lz4": ".raw.lz4"}
+SUFFIXES = {
+    "raw": ".raw",
+    "gzip": ".raw.gz",
+    "bzip2": ".raw.bz2",
+    "zstd": ".raw.zst",
+    "lz4": ".raw.lz4",
+}
 ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
 
 
@@ -71,7 +78,7 @@ def make_volume(shape: Shape, dtype: np.dtype[Any], endian: str) -> Volume:
     if dtype.itemsize > 16 or name in ("longdouble", "clongdouble", "float128"):
         raise UnsupportedError(f"jnrrd: arrays of {dtype} are not written; convert to float64")
     if not shape or min(shape) < 1:
-        raise UnsupportedError(f"jnrrd: an array of shape {shape} is not written; it has no samples")
+        raise UnsupportedError(f"jnrrd: an array of shape {shape} has no samples to write")
     if endian not in ("little", "big"):
         raise CodecConfigError(f"jnrrd: endian {endian!r}, known: little big")
     return Volume(type=name, sizes=shape[::-1], endian=cast("Any", endian), encoding="raw")
@@ -151,7 +158,7 @@ def make_plan(
     endian: str = "little",
 ) -> Plan:
     """Check the options and lay out every level."""
-    ndim = len(shape)
+    ndim, kept = len(shape), kept_lines(header)
     volume = make_volume(shape, dtype, endian)
     chosen = range(ndim) if tile_dimensions is None else [int(a) for a in tile_dimensions]
     if any(not -ndim <= a < ndim for a in chosen):
@@ -192,7 +199,16 @@ def make_plan(
     total = sum(layout.tiles for layout in layouts)
     names = None
     if storage == "external":
-        names = external(fields, tiling, layouts, url, pattern=pattern, files=files, base_dir=base_dir)
+        names = external(
+            fields,
+            tiling,
+            layouts,
+            url,
+            labels=labels_of(kept, ndim),
+            pattern=pattern,
+            files=files,
+            base_dir=base_dir,
+        )
     encoder_levels = spread_levels(compression_levels, total, fields)
     return Plan(
         volume=volume,
@@ -200,7 +216,7 @@ def make_plan(
         levels=levels_found,
         layouts=layouts,
         fields=fields,
-        lines=kept_lines(header),
+        lines=kept,
         names=names,
         encoder_levels=encoder_levels,
         quality=quality,
@@ -217,7 +233,9 @@ def padding_json(value: float, dtype: np.dtype[Any]) -> Json:
 
 def checked(fields: Mapping[str, Json], volume: Volume) -> tuple[Tiling, tuple[Level, ...]]:
     """Run the reader's own checks, as far as they need no table."""
-    stand_in = {"offset_table": []} if fields["storage"] == "internal" else {"pattern": ""}
+    stand_in: dict[str, Json] = (
+        {"offset_table": []} if fields["storage"] == "internal" else {"pattern": ""}
+    )
     tiling, findings = read_tiling({**fields, **stand_in}, volume)
     if tiling is None:
         raise CodecConfigError(f"jnrrd: {next(f for f in findings if f.severity == 'error')}")
@@ -230,6 +248,7 @@ def external(
     layouts: Sequence[Layout],
     url: str,
     *,
+    labels: Sequence[str | None],
     pattern: str | None,
     files: Sequence[str] | bool | None,
     base_dir: str | None,
@@ -240,7 +259,7 @@ def external(
     if base_dir is not None:
         fields["base_dir"] = base_dir
     text = pattern or default_pattern(tiling, url, is_below=base_dir is None)
-    parsed = parse_pattern(text, tiling.dimensions)
+    parsed = parse_pattern(text, tiling.dimensions, labels)
     counts = [(x.level.number, dimension_counts(x, tiling.dimensions)) for x in layouts]
     names = tuple(files) if files and not isinstance(files, bool) else ()
     if not names:
@@ -263,7 +282,7 @@ def default_pattern(tiling: Tiling, url: str, *, is_below: bool) -> str:
     if len(tiling.dimensions) <= 3:
         places = "_".join(f"{{{'xyz'[p]}}}" for p in reversed(range(len(tiling.dimensions))))
     start = f"{stem.replace('{', '_').replace('}', '_')}.tiles/" if is_below else ""
-    return f"{start}{level}{places}{SUFFIXES[tiling.compression]}"
+    return f"{start}{level}{places}.raw{SUFFIXES[tiling.compression]}"
 
 
 def pattern_names(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> Iterable[str]:
@@ -304,6 +323,7 @@ def kept_lines(header: Header | Mapping[str, Json] | None) -> tuple[Line, ...]:
     return tuple(make_line(str(key), value) for key, value in header.items())
 
 
-def check_target(url: str) -> None:
-    if not url:
-        raise FormatError("jnrrd: no name to write to")
+def labels_of(kept: Sequence[Line], ndim: int) -> list[str | None]:
+    """Give the labels that a reader will find: they may say what {c} and {t} mean."""
+    found = [line.value for line in kept if line.key == "labels"]
+    return per_axis({"labels": found[-1] if found else None}, "labels", ndim)

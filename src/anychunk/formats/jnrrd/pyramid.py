@@ -93,7 +93,11 @@ class Pyramid:
         number = int(np.ravel_multi_index(coords, self._grid))
         for level, block in self.parts(tile):
             nbytes = math.prod(self._blocks[level]) * self._dtype.itemsize
-            os.pwrite(self._file.fileno(), np.ascontiguousarray(block), self._starts[level] + number * nbytes)
+            os.pwrite(
+                self._file.fileno(),
+                np.ascontiguousarray(block),
+                self._starts[level] + number * nbytes,
+            )
 
     def parts(self, tile: Array) -> Iterator[tuple[int, Array]]:
         """Compute what a tile of level 0 is at each coarser level that needs no other tile."""
@@ -158,7 +162,9 @@ class Pyramid:
         for coords in itertools.product(*ranges):
             origin = [c * n for c, n in zip(coords, block, strict=True)]
             end = [min(o + n, size) for o, n, size in zip(origin, block, shape, strict=True)]
-            part = self._read_block(level, coords, [e - o for o, e in zip(origin, end, strict=True)])
+            part = self._read_block(
+                level, coords, [e - o for o, e in zip(origin, end, strict=True)]
+            )
             low = [max(a, o) for a, o in zip(start, origin, strict=True)]
             high = [min(b, e) for b, e in zip(stop, end, strict=True)]
             target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))

@@ -1,7 +1,7 @@
 """How much coarser levels lose: PSNR and RMSE of each, brought back to full resolution.
 
-A coarse voxel stands for all of its window again; the rest at the end takes the last one. The peak is
-the range of the type for integers (2**bits - 1), of the samples for floats. Level 0, which loses
+A coarse voxel stands for all of its window again; the rest at the end takes the last one. The peak
+is the range of the type for integers (2**bits - 1), of the samples for floats. Level 0, which loses
 nothing, has a PSNR of 100, as in the example of the extension.
 """
 
@@ -58,16 +58,16 @@ class Quality:
         full = self._plan.volume.sizes[::-1]
         low = [a * s for a, s in zip(start, scale, strict=True)]
         # the last coarse voxel stands for the rest too
-        high = [
-            n if b == m else b * s for b, s, m, n in zip(stop, scale, shape, full, strict=True)
-        ]
+        high = [n if b == m else b * s for b, s, m, n in zip(stop, scale, shape, full, strict=True)]
         total = 0.0
         row = math.prod(b - a for a, b in zip(low[1:], high[1:], strict=True)) * 16
         step = max(1, ROWS_BYTES // max(row, 1))
         kind = np.complex128 if tile.dtype.kind == "c" else np.float64
         columns = [
             np.minimum(np.arange(a, b) // s, m - 1) - first
-            for a, b, s, m, first in zip(low[1:], high[1:], scale[1:], shape[1:], start[1:], strict=True)
+            for a, b, s, m, first in zip(
+                low[1:], high[1:], scale[1:], shape[1:], start[1:], strict=True
+            )
         ]
         for at in range(low[0], high[0], step):
             end = min(at + step, high[0])
@@ -81,9 +81,7 @@ class Quality:
         """Give `tile:level_quality`; a virtual level has no entry of its own yet."""
         if not self._plan.quality:
             return None
-        return [
-            self._entry(level.number) if level.is_stored else {} for level in self._plan.levels
-        ]
+        return [self._entry(level.number) if level.is_stored else {} for level in self._plan.levels]
 
     def _entry(self, level: int) -> Json:
         error = math.sqrt(self._errors[level] / math.prod(self._plan.volume.sizes))

@@ -131,9 +131,7 @@ def choose_layouts(
 
 def _wrong_count(tiling: Tiling, stored: Sequence[Level], entries: int | None) -> str:
     counts = [tile_counts(tiling, level, "halo") or () for level in stored]
-    grids = " + ".join(
-        "x".join(str(c[axis]) for axis in tiling.dimensions) for c in counts
-    )
+    grids = " + ".join("x".join(str(c[axis]) for axis in tiling.dimensions) for c in counts)
     total = sum(math.prod(c) for c in counts)
     return f"has {entries} entries, expected {total} tiles ({grids})"
 
@@ -181,7 +179,9 @@ def first_tile(tiling: Tiling, source: Source, references: References) -> npt.ND
         return source.read(start, stop - start)
     zeros = [0] * len(tiling.dimensions)
     if tiling.files is not None:
-        names = [f["file"] for f in tiling.files if f.get("indices") == zeros and not f.get("level")]
+        names = [
+            f["file"] for f in tiling.files if f.get("indices") == zeros and not f.get("level")
+        ]
         name = names[0] if names and isinstance(names[0], str) else ""
     else:
         pattern = parse_pattern(cast("str", tiling.pattern), tiling.dimensions)
@@ -242,7 +242,8 @@ def check_level_offsets(tiled: Tiled) -> Iterator[Finding]:
         first = int(cast("Numbers", offsets)[before : before + layout.tiles].min())
         if number < len(given) and given[number] != first:
             yield warning(
-                "level_offsets", f"level {number} at {given[number]}, but its tiles begin at {first}"
+                "level_offsets",
+                f"level {number} at {given[number]}, but its tiles are at {first}",
             )
 
 
@@ -311,7 +312,7 @@ def with_trailing(chunks: ByteRanges | Objects, trailing: int) -> ByteRanges | O
         return replace(
             chunks, grid=(*chunks.grid, 1), front_ids=None if ids is None else ids[..., None]
         )
-    tables = {
+    tables: dict[str, Any] = {
         name: None if getattr(chunks, name) is None else getattr(chunks, name)[..., None]
         for name in ("url_ids", "front_ids")
     }
@@ -425,9 +426,7 @@ def window_fronts(
             picked.append(kind[place])
         stored, start, length = zip(*reversed(picked), strict=True)
         zeros = (0,) * len(trailing)
-        fronts.append(
-            window_front((*stored, *trailing), (*start, *zeros), (*length, *trailing))
-        )
+        fronts.append(window_front((*stored, *trailing), (*start, *zeros), (*length, *trailing)))
     return tuple(fronts), ids.astype(np.uint16)
 
 
@@ -472,5 +471,3 @@ def virtual_source(levels: Sequence[Level], level: Level) -> Level:
 
 def first_error(findings: Sequence[Finding]) -> Finding | None:
     return next((f for f in findings if f.severity == "error"), None)
-
-

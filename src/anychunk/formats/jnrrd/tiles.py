@@ -9,8 +9,7 @@ import numpy.typing as npt
 from anychunk.computed import Region, compute_chunk
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, tiled_index
-from anychunk.formats.jnrrd.tiled import Tiled
-from anychunk.index import ArrayIndex, Computed, GroupIndex
+from anychunk.index import ArrayIndex, Computed
 from anychunk.reader import ChunkReader
 from anychunk.source import Sources, Storage, buffered, open_source
 
@@ -27,8 +26,8 @@ class TileReader:
         near = buffered(source)
         header = open_header(near)
         self.url = source.url
-        self.tiled: Tiled = open_tiled(header, near, allow=allow)
-        self.root: GroupIndex = tiled_index(header, self.tiled, near, allow=allow)
+        self.tiled = open_tiled(header, near, allow=allow)
+        self.root = tiled_index(header, self.tiled, near, allow=allow)
         self.sources = Sources({source.url: source.pin()}, storage=storage)
         self._regions: dict[str, Region] = {}
 
@@ -74,7 +73,9 @@ class TileReader:
             raise FormatError(
                 f"{self.url}: {len(indices)} tile indices, expected {len(tiled)}, one a tiled axis"
             )
-        for axis, index in zip(range(ndim) if len(indices) == ndim else tiled, indices, strict=True):
+        for axis, index in zip(
+            range(ndim) if len(indices) == ndim else tiled, indices, strict=True
+        ):
             coords[axis] = int(index)
         if any(not 0 <= c < n for c, n in zip(coords, array.grid, strict=True)):
             raise FormatError(
@@ -93,7 +94,7 @@ def read_tile(
 ) -> npt.NDArray[Any]:
     """Read one tile: its own voxels, without padding and without what overlaps its neighbours.
 
-    `indices` count tiles, never voxels, slowest axis first; axes that are not tiled may be left out.
+    `indices` count tiles, not voxels, slowest axis first; axes that are not tiled may be left out.
     """
     return TileReader(url, storage=storage, allow=allow).read(indices, level)
 

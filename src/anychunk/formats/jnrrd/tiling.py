@@ -3,6 +3,7 @@
 Spec: JNRRD Tiling Extension 1.0.0 sections 4 to 7 and 12; DECISIONS G.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,10 @@ URI = "https://jnrrd.org/extensions/tile/v1.0.0"
 KNOWN_URI = re.compile(r"https?://jnrrd\.org/extensions/tile/v1\.\d+\.\d+/?")
 ANY_URI = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?")
 TABLES = ("offset_table", "size_table", "compression_levels")
+PLAIN = (
+    *("storage", "format", "pattern", "base_dir", "edge_handling", "padding_value"),
+    *("compression", "downsample_method"),
+)
 LONG = (*TABLES, "files", "metadata")
 """Fields with an entry a tile."""
 
@@ -234,7 +239,7 @@ def check_levels(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding
     spread = [spread_scale(scale, count) for scale in scales]
     if spread[0] != (1,) * count:
         yield error("level_scales", f"level 0 has scale {scales[0]}, expected 1: it is the data")
-    for number, (finer, coarser) in enumerate(zip(spread, spread[1:], strict=False), 1):
+    for number, (finer, coarser) in enumerate(itertools.pairwise(spread), 1):
         if any(c < f for f, c in zip(finer, coarser, strict=True)):
             yield warning("level_scales", f"level {number} is finer than the level before it")
     yield from check_tile_sizes(fields, levels, count)
@@ -290,9 +295,8 @@ def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Table | None]) 
     levels, count = fields.get("levels", 1), len(fields["dimensions"])
     scales = [spread_scale(s, count) for s in fields.get("level_scales", [1])]
     tiles = fields.get("level_tile_sizes") or [fields["sizes"]] * levels
-    plain = ("storage", "format", "pattern", "base_dir", "edge_handling", "padding_value")
-    plain += ("compression", "downsample_method")
-    given = {name: fields[name] for name in plain if name in fields}
+    given: dict[str, Any] = {name: fields[name] for name in PLAIN if name in fields}
+    given |= tables
     for name in ("files", "metadata", "level_quality", "level_offsets"):
         if name in fields:
             given[name] = tuple(fields[name])
@@ -306,5 +310,4 @@ def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Table | None]) 
         levels_stored=tuple(sorted(fields.get("levels_stored", range(levels)))),
         levels_virtual=tuple(sorted(fields.get("levels_virtual", ()))),
         **given,
-        **tables,
     )

@@ -87,7 +87,9 @@ def expand_pattern(value: Json, url: str) -> list[str]:
     if not isinstance(value, dict) or not isinstance(value.get("format"), str):
         raise FormatError(f"{url}: data_file_pattern is {str(value)[:60]}, expected an object")
     text = value["format"]
-    low, high, step = value.get("min"), value.get("max"), value.get("step", 1)
+    low: Json = value.get("min")
+    high: Json = value.get("max")
+    step = value.get("step", 1)
     if not all(type(n) is int for n in (low, high, step)) or step == 0:
         raise FormatError(f"{url}: data_file_pattern counts from {low} to {high} by {step}")
     numbers = range(low, high + (1 if step > 0 else -1), step)
@@ -216,7 +218,7 @@ def raw_file(
         axis = short[0]
         rest = (*chunk[:axis], shape[axis] % chunk[axis], *chunk[axis + 1 :])
         is_last = np.zeros(grid, np.uint8)
-        is_last[(*(slice(None),) * axis, -1)] = 1
+        is_last[(slice(None),) * axis + (slice(-1, None),)] = 1
         fronts = {"fronts": (front(chunk), front(rest)), "front_ids": is_last}
         codecs = (window_codec(codecs),)
     return chunk, codecs, ByteRanges(offsets=offsets, lengths=lengths, urls=(opened.url,), **fronts)
@@ -269,8 +271,10 @@ def several_files(
                 *compressor(volume.encoding, is_exact=False, skip=data.byte_skip),
             )
         )
-        return chunk, codecs, ByteRanges(
-            offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids
+        return (
+            chunk,
+            codecs,
+            ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids),
         )
     if len(data.urls) > MOST_OPENED:
         raise UnsupportedError(

@@ -49,9 +49,7 @@ def _of_message(severity: str, message: str, url: str) -> Finding:
     return Finding(severity=severity, field="file", message=text)  # type: ignore[arg-type]
 
 
-def _findings(
-    source: Source, storage: Storage | None, allow: tuple[str, ...]
-) -> Iterator[Finding]:
+def _findings(source: Source, storage: Storage | None, allow: tuple[str, ...]) -> Iterator[Finding]:
     near = buffered(source)
     header = open_header(near)
     prefix = tiling_prefix(header)
@@ -96,9 +94,7 @@ def check_enabled(header: Header, prefix: str) -> Iterator[Finding]:
         )
 
 
-def check_chunks(
-    root: GroupIndex, source: Source, storage: Storage | None
-) -> Iterator[Finding]:
+def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> Iterator[Finding]:
     """Read and decode every chunk, and compare it with the extremes that the file tells."""
     sources = Sources({source.url: source.pin(), **root.pins}, storage=storage)
     for path, array in root.arrays():

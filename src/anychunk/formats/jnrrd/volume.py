@@ -58,7 +58,7 @@ class Volume:
         if self.type == "bfloat16":
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
         return np.dtype("uint8" if self.type == "block" else self.type)
 
     @property
@@ -149,4 +149,4 @@ def read_encoding(value: Json, url: str) -> str:
     name = ENCODING_ALIASES.get(value, value) if isinstance(value, str) else None
     if name not in ENCODINGS:
         raise UnsupportedError(f"{url}: encoding {value!r}; opened: {' '.join(ENCODINGS)}")
-    return cast("str", name)
+    return str(name)

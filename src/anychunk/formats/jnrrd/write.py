@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -63,9 +63,10 @@ def write(
     folder = None if is_remote(url) else str(Path(local_path(url)).parent)
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    with Writer(plan, read, workers or os.cpu_count() or 1, folder) as writer, shown(
-        progress, plan.tiles
-    ) as tell:
+    with (
+        Writer(plan, read, workers or os.cpu_count() or 1, folder) as writer,
+        shown(progress, plan.tiles) as tell,
+    ):
         if plan.names is not None:
             write_external(writer, url, tell)
         elif is_remote(url):
@@ -145,7 +146,7 @@ class Writer:
             folder=folder,
         )
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -183,21 +184,18 @@ class Writer:
         """Cut a tile from its level and encode it."""
         plan, layout = self.plan, job.layout
         grid = dimension_counts(layout, plan.tiling.dimensions)
-        coords = list(
-            spread(tuple(tile_indices(job.number, grid)), plan.tiling.dimensions, len(layout.counts), 0)
-        )[::-1]
-        overlap = spread(plan.tiling.overlap, plan.tiling.dimensions, len(layout.counts), 0)[::-1]
+        dimensions, ndim = plan.tiling.dimensions, len(layout.counts)
+        coords = spread(tuple(tile_indices(job.number, grid)), dimensions, ndim, 0)[::-1]
+        overlap = spread(plan.tiling.overlap, dimensions, ndim, 0)[::-1]
         sizes, tile = layout.level.sizes[::-1], layout.level.tile[::-1]
         core = [c * t for c, t in zip(coords, tile, strict=True)]
         end = [min(a + t, n) for a, t, n in zip(core, tile, sizes, strict=True)]
         low = [max(0, a - o) for a, o in zip(core, overlap, strict=True)]
-        high = [
-            min(n, a + t + o) for a, t, o, n in zip(core, tile, overlap, sizes, strict=True)
-        ]
+        high = [min(n, a + t + o) for a, t, o, n in zip(core, tile, overlap, sizes, strict=True)]
         box = self.read(layout.level.number, tuple(low), tuple(high))
         own = box[tuple(slice(a - b, e - b) for a, e, b in zip(core, end, low, strict=True))]
         if layout.level.number == 0:
-            self._pyramid.put(tuple(coords), own)
+            self._pyramid.put(coords, own)
         self.quality.add(layout.level.number, own, tuple(core), tuple(end))
         stored = box
         if plan.tiling.edge_handling == "pad":
@@ -242,7 +240,7 @@ def describe(own: Array, data: Any) -> dict[str, Any]:
 
 
 def morton_order(grid: Shape) -> list[int]:
-    """Order tiles so that near ones lie near each other; never the order of the index, if it can be."""
+    """Order tiles so that near ones lie near each other; never as the index does, if possible."""
     bits = max(grid).bit_length()
     keys = []
     for number in range(math.prod(grid)):
