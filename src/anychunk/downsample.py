@@ -254,4 +254,5 @@ def to_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
     # a float may lie just above the largest 64-bit integer, and would wrap
     too_high, too_low = rounded >= float(bounds.max), rounded <= float(bounds.min)
     safe = np.where(too_high | too_low, 0.0, rounded).astype(dtype)
-    return np.where(too_high, bounds.max, np.where(too_low, bounds.min, safe)).astype(dtype)
+    safe[too_high], safe[too_low] = bounds.max, bounds.min
+    return safe

@@ -511,7 +511,8 @@ def _normal(url: str) -> str:
 
 
 def _is_below(folder: str, url: str) -> bool:
-    return url.startswith(f"{_normal(folder).rstrip('/')}/")
+    root = _normal(folder).rstrip("/")
+    return url == root or url.startswith(f"{root}/")
 
 
 def _is_inside(base: str, url: str) -> bool:
