@@ -21,7 +21,10 @@ def windows(array, ratio):
     ratio = [min(r, n) for r, n in zip(ratio, array.shape, strict=True)]
     shape = [max(1, n // r) for n, r in zip(array.shape, ratio, strict=True)]
     for index in np.ndindex(*shape):
-        yield index, array[tuple(slice(i * r, i * r + r) for i, r in zip(index, ratio, strict=True))]
+        yield (
+            index,
+            array[tuple(slice(i * r, i * r + r) for i, r in zip(index, ratio, strict=True))],
+        )
 
 
 def brute(array, ratio, pick):
@@ -42,7 +45,13 @@ def smallest_mode(window):
     return values[counts.argmax()]
 
 
-SHAPES = [((13,), (2,)), ((9, 7), (2, 3)), ((6, 5, 8), (1, 2, 4)), ((3, 4), (4, 8)), ((5, 4, 3, 2), (2, 2, 2, 2))]
+SHAPES = [
+    ((13,), (2,)),
+    ((9, 7), (2, 3)),
+    ((6, 5, 8), (1, 2, 4)),
+    ((3, 4), (4, 8)),
+    ((5, 4, 3, 2), (2, 2, 2, 2)),
+]
 
 
 @pytest.mark.parametrize(("shape", "ratio"), SHAPES)
@@ -50,7 +59,9 @@ SHAPES = [((13,), (2,)), ((9, 7), (2, 3)), ((6, 5, 8), (1, 2, 4)), ((3, 4), (4, 
 def test_average_of_integers_is_the_exact_mean(dtype, shape, ratio):
     bounds = np.iinfo(dtype)
     array = RNG.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
-    np.testing.assert_array_equal(ds.downsample(array, ratio, "average"), brute(array, ratio, exact_mean))
+    np.testing.assert_array_equal(
+        ds.downsample(array, ratio, "average"), brute(array, ratio, exact_mean)
+    )
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -74,7 +85,12 @@ def test_average_of_floats(dtype, shape, ratio):
     array = RNG.normal(size=shape).astype(dtype)
     expected = brute(array, ratio, lambda w: w.astype("c16" if dtype[0] == "c" else "f8").mean())
     # one unit in the last place of the type, for sums in another order
-    np.testing.assert_allclose(ds.downsample(array, ratio), expected, rtol=2 * np.finfo(dtype).eps, atol=2 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        ds.downsample(array, ratio),
+        expected,
+        rtol=2 * np.finfo(dtype).eps,
+        atol=2 * np.finfo(dtype).eps,
+    )
 
 
 def test_average_of_large_floats_is_finite():
@@ -112,7 +128,9 @@ def weights(method, ratio, size, output):
 
 
 @pytest.mark.parametrize("method", ["gaussian", "lanczos"])
-@pytest.mark.parametrize(("shape", "ratio"), [((13,), (2,)), ((9, 11), (2, 3)), ((8, 6, 5), (4, 1, 2)), ((3, 9), (4, 2))])
+@pytest.mark.parametrize(
+    ("shape", "ratio"), [((13,), (2,)), ((9, 11), (2, 3)), ((8, 6, 5), (4, 1, 2)), ((3, 9), (4, 2))]
+)
 def test_kernels_are_their_definition(method, shape, ratio):
     array = RNG.normal(size=shape)
     ratio = tuple(min(r, n) for r, n in zip(ratio, shape, strict=True))
@@ -123,7 +141,9 @@ def test_kernels_are_their_definition(method, shape, ratio):
             array[place] * math.prod(axis[p] for axis, p in zip(axes, place, strict=True))
             for place in itertools.product(*axes)
         )
-    np.testing.assert_allclose(ds.downsample(array, ratio, method), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        ds.downsample(array, ratio, method), expected, rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -140,7 +160,9 @@ def test_kernels_keep_to_the_range_of_integers(dtype):
 
 
 @given(
-    array=hnp.arrays(st.sampled_from(["u1", "i4"]), hnp.array_shapes(min_dims=1, max_dims=3, max_side=12)),
+    array=hnp.arrays(
+        st.sampled_from(["u1", "i4"]), hnp.array_shapes(min_dims=1, max_dims=3, max_side=12)
+    ),
     ratios=st.tuples(*[st.integers(1, 5)] * 3),
     method=st.sampled_from(ds.METHODS),
     data=st.data(),
@@ -157,8 +179,18 @@ def test_a_piece_is_a_piece_of_the_whole(array, ratios, method, data):
         asked.append((low, high))
         return array[tuple(slice(a, b) for a, b in zip(low, high, strict=True))]
 
-    found = shrink(read, start=start, stop=stop, ratio=ratio, shape=array.shape, method=method, itemsize=1 << 21)
-    np.testing.assert_array_equal(found, whole[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))])
+    found = shrink(
+        read,
+        start=start,
+        stop=stop,
+        ratio=ratio,
+        shape=array.shape,
+        method=method,
+        itemsize=1 << 21,
+    )
+    np.testing.assert_array_equal(
+        found, whole[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
+    )
     # pieces of the source are bounded, unless one element needs more
     assert len(asked) >= 1
 

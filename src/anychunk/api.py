@@ -89,7 +89,7 @@ def _parsed(
     inspect.signature(parse).bind(source, **options)  # a wrong option is the caller's: TypeError
     try:
         return parse(source, **options)
-    except (AnychunkError, FileNotFoundError, MemoryError):
+    except (AnychunkError, FileNotFoundError, MemoryError, Warning):
         raise
     except Exception as e:
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e

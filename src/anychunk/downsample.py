@@ -194,6 +194,8 @@ def _mean_of_halves(high: Array, low: Array, count: int, dtype: np.dtype[Any]) -
 def most_common(array: Array, ratio: Shape) -> Array:
     """Give the most frequent value of each window, the smallest of several."""
     counts = tuple(n // r for n, r in zip(array.shape, ratio, strict=True))
+    if array.size == 0:
+        return np.empty(counts, array.dtype)
     split = [k for pair in zip(counts, ratio, strict=True) for k in pair]
     order = [*range(0, 2 * array.ndim, 2), *range(1, 2 * array.ndim, 2)]
     windows = array.reshape(split).transpose(order).reshape(*counts, -1)

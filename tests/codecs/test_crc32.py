@@ -25,7 +25,9 @@ def test_known_value():
     assert zlib.crc32(CHECK) == 0xCBF43926
     assert front(0xCBF43926) == b"\x01\x26\x39\xf4\xcb"
     assert decode(front(0xCBF43926) + CHECK) == CHECK
-    assert as_bytes(Crc32().encode_bytes(as_bytes(CHECK), None)).tobytes() == front(0xCBF43926) + CHECK
+    assert (
+        as_bytes(Crc32().encode_bytes(as_bytes(CHECK), None)).tobytes() == front(0xCBF43926) + CHECK
+    )
 
 
 def test_mismatch_is_refused():

@@ -33,7 +33,9 @@ def decode(name, data, skip=0):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("after", [b"", b"\0" * 9, b"anything else", b"\x1f\x8b\x08\x28\xb5\x2f\xfd"])
+@pytest.mark.parametrize(
+    "after", [b"", b"\0" * 9, b"anything else", b"\x1f\x8b\x08\x28\xb5\x2f\xfd"]
+)
 def test_stops_at_the_end_of_the_stream(name, after):
     assert decode(name, ENCODE[name](DATA) + after) == DATA.tobytes()
 

@@ -20,7 +20,15 @@ def decode(data):
     return as_bytes(Lz4Frame().decode_bytes(as_bytes(data), SPEC))
 
 
-@pytest.mark.parametrize("options", [{"contentsize": False}, {"contentsize": True}, {"contentchecksum": True, "blockchecksum": True}, {"blocksizeid": 4}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"contentsize": False},
+        {"contentsize": True},
+        {"contentchecksum": True, "blockchecksum": True},
+        {"blocksizeid": 4},
+    ],
+)
 def test_frames_of_another_encoder(options):
     frame = imagecodecs.lz4f_encode(DATA, **options)
     assert decode(frame).tobytes() == DATA.tobytes()
@@ -28,7 +36,10 @@ def test_frames_of_another_encoder(options):
 
 def test_several_frames_and_one_to_skip():
     half = DATA.nbytes // 2
-    parts = [imagecodecs.lz4f_encode(DATA.tobytes()[:half]), imagecodecs.lz4f_encode(DATA.tobytes()[half:])]
+    parts = [
+        imagecodecs.lz4f_encode(DATA.tobytes()[:half]),
+        imagecodecs.lz4f_encode(DATA.tobytes()[half:]),
+    ]
     skipped = b"\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"
     assert decode(skipped.join(bytes(p) for p in parts)).tobytes() == DATA.tobytes()
 

@@ -24,7 +24,9 @@ def decode(text, shape, dtype, **options):
 def test_known_values():
     np.testing.assert_array_equal(decode(b"1 2,3\r\n\t-4", (2, 2), "i2"), [[1, 2], [3, -4]])
     np.testing.assert_array_equal(decode(b"0100 ff\n7F", (2,), "<u2", style="hex"), [1, 0x7FFF])
-    np.testing.assert_array_equal(decode(b"0001FF7F", (2,), "u2", style="hex", endian="big"), [1, 0xFF7F])
+    np.testing.assert_array_equal(
+        decode(b"0001FF7F", (2,), "u2", style="hex", endian="big"), [1, 0xFF7F]
+    )
     assert Text().encode_chunk(np.array([1, -2], "i4"), None) == b"1 -2\n"
 
 

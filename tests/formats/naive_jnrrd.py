@@ -30,9 +30,13 @@ def read(path, level=0):
     for number in stored:
         scale = h.get("tile:level_scales", [1])[number]
         scale = scale if isinstance(scale, list) else [scale] * len(dims)
-        tile = h["tile:level_tile_sizes"][number] if "tile:level_tile_sizes" in h else h["tile:sizes"]
+        tile = (
+            h["tile:level_tile_sizes"][number] if "tile:level_tile_sizes" in h else h["tile:sizes"]
+        )
         sizes, tiles, halo = list(h["sizes"]), list(h["sizes"]), [0] * n
-        for d, s, t, o in zip(dims, scale, tile, h.get("tile:overlap", [0] * len(dims)), strict=True):
+        for d, s, t, o in zip(
+            dims, scale, tile, h.get("tile:overlap", [0] * len(dims)), strict=True
+        ):
             sizes[d], tiles[d], halo[d] = max(1, h["sizes"][d] // s), t, o
         grid = [math.ceil(sizes[d] / tiles[d]) for d in dims]
         if number != level:
@@ -43,9 +47,15 @@ def read(path, level=0):
             at = [0] * n
             for d, i in zip(dims, reversed(index), strict=True):
                 at[d] = i * tiles[d]
-            lo, hi = [a - o for a, o in zip(at, halo, strict=True)], [a + t + o for a, t, o in zip(at, tiles, halo, strict=True)]
+            lo, hi = (
+                [a - o for a, o in zip(at, halo, strict=True)],
+                [a + t + o for a, t, o in zip(at, tiles, halo, strict=True)],
+            )
             if h.get("tile:edge_handling", "pad") == "variable":
-                lo, hi = [max(0, a) for a in lo], [min(a, s) for a, s in zip(hi, sizes, strict=True)]
+                lo, hi = (
+                    [max(0, a) for a in lo],
+                    [min(a, s) for a, s in zip(hi, sizes, strict=True)],
+                )
             data = tile_bytes(path, raw, h, table, list(reversed(index)), level)
             table += 1
             values = np.frombuffer(decompress(data, h.get("tile:compression", "raw")), dtype)
@@ -61,13 +71,26 @@ def read(path, level=0):
 def tile_bytes(path, raw, h, number, index, level):
     if h["tile:storage"] == "internal":
         start = h["tile:offset_table"][number]
-        size = h["tile:size_table"][number] if "tile:size_table" in h else math.prod(h["tile:sizes"]) * np.dtype(h["type"]).itemsize * math.prod(s for d, s in enumerate(h["sizes"]) if d not in h["tile:dimensions"])
+        size = (
+            h["tile:size_table"][number]
+            if "tile:size_table" in h
+            else math.prod(h["tile:sizes"])
+            * np.dtype(h["type"]).itemsize
+            * math.prod(s for d, s in enumerate(h["sizes"]) if d not in h["tile:dimensions"])
+        )
         return raw[start : start + size]
     if "tile:files" in h:
-        (name,) = [f["file"] for f in h["tile:files"] if f["indices"] == index and f.get("level", 0) == level]
+        (name,) = [
+            f["file"]
+            for f in h["tile:files"]
+            if f["indices"] == index and f.get("level", 0) == level
+        ]
     else:
         name = h["tile:pattern"].replace("{l}", str(level)).replace("{i}", str(number))
-        for key, i in [*zip("xyz", index, strict=False), *((f"d{k}", i) for k, i in enumerate(index))]:
+        for key, i in [
+            *zip("xyz", index, strict=False),
+            *((f"d{k}", i) for k, i in enumerate(index)),
+        ]:
             name = name.replace(f"{{{key}}}", str(i))
     return (Path(path).parent / h.get("tile:base_dir", "") / name).read_bytes()
 
@@ -84,14 +107,29 @@ URI = "https://jnrrd.org/extensions/tile/v1.0.0"
 
 
 def core(sizes, kind="uint8", **more):
-    return {"jnrrd": "0004", "type": kind, "dimension": len(sizes), "sizes": sizes, "endian": "little", "encoding": "raw", **more}
+    return {
+        "jnrrd": "0004",
+        "type": kind,
+        "dimension": len(sizes),
+        "sizes": sizes,
+        "endian": "little",
+        "encoding": "raw",
+        **more,
+    }
 
 
-def tiled(path, sizes, tile, tiles, kind="uint8", start=4096, **more):
+def tiled(path, shape, tile, tiles, kind="uint8", start=4096, **more):
     """Write a file with internal tiles at given bytes, one after the other from `start` on."""
     offsets = [start + sum(map(len, tiles[:i])) for i in range(len(tiles))]
-    fields = core(sizes, kind, extensions={"tile": URI})
-    ext = {"enabled": True, "dimensions": list(range(len(tile))), "sizes": tile, "storage": "internal", "offset_table": offsets, **more}
+    fields = core(shape, kind, extensions={"tile": URI})
+    ext = {
+        "enabled": True,
+        "dimensions": list(range(len(tile))),
+        "sizes": tile,
+        "storage": "internal",
+        "offset_table": offsets,
+        **more,
+    }
     for key, value in ext.items():
         if value is not None:
             fields[key if ":" in key else f"tile:{key}"] = value

@@ -68,11 +68,15 @@ def test_samples_equal_their_truth(file):
     assert jnrrd.validate(file) == []
 
 
+@pytest.mark.filterwarnings("ignore::anychunk.errors.FormatWarning")
 class TestJnrrd(FormatContract):
     def samples(self, folder):
         data = VALUES.astype("<i2").tobytes()
         for name in ("raw", "gzip", "bzip2", "zstd", "lz4"):
-            yield write(folder / f"{name}.jnrrd", fields(encoding=name), ENCODE[name](data)), {"0/0": VALUES}
+            yield (
+                write(folder / f"{name}.jnrrd", fields(encoding=name), ENCODE[name](data)),
+                {"0/0": VALUES},
+            )
 
 
 @pytest.mark.parametrize("encoding", ENCODE)
@@ -85,28 +89,59 @@ def test_every_encoding(tmp_path, encoding):
 
 @pytest.mark.parametrize("endian", ["little", "big"])
 @pytest.mark.parametrize(
-    "kind", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+    "kind",
+    [
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ],
 )
 def test_every_type_in_both_byte_orders(tmp_path, kind, endian):
     values = (np.arange(24).reshape(2, 3, 4) - (0 if kind[0] == "u" else 9)).astype(kind)
     stored = values.astype(values.dtype.newbyteorder("<" if endian == "little" else ">"))
-    found = read(write(tmp_path / "a.jnrrd", core([4, 3, 2], kind) | {"endian": endian}, stored.tobytes()))
+    found = read(
+        write(tmp_path / "a.jnrrd", core([4, 3, 2], kind) | {"endian": endian}, stored.tobytes())
+    )
     assert found.dtype == values.dtype
     np.testing.assert_array_equal(found, values)
 
 
 @pytest.mark.parametrize(
     ("alias", "kind"),
-    [("float", "f4"), ("double", "f8"), ("short", "i2"), ("unsigned char", "u1"), ("unsigned_char", "u1"), ("signed char", "i1"), ("uint16_t", "u2"), ("unsigned long long int", "u8"), ("int", "i4")],
+    [
+        ("float", "f4"),
+        ("double", "f8"),
+        ("short", "i2"),
+        ("unsigned char", "u1"),
+        ("unsigned_char", "u1"),
+        ("signed char", "i1"),
+        ("uint16_t", "u2"),
+        ("unsigned long long int", "u8"),
+        ("int", "i4"),
+    ],
 )
 def test_types_of_nrrd_are_understood(tmp_path, alias, kind):
     values = np.arange(5, dtype=kind)
-    np.testing.assert_array_equal(read(write(tmp_path / "a.jnrrd", core([5], alias), values.tobytes())), values)
+    np.testing.assert_array_equal(
+        read(write(tmp_path / "a.jnrrd", core([5], alias), values.tobytes())), values
+    )
 
 
 def test_blocks_are_bytes_along_a_further_axis(tmp_path):
     data = np.arange(18, dtype=np.uint8)
-    array = anychunk.open_array(write(tmp_path / "a.jnrrd", core([3, 2], "block", block_size=3), data.tobytes()))
+    array = anychunk.open_array(
+        write(tmp_path / "a.jnrrd", core([3, 2], "block", block_size=3), data.tobytes())
+    )
     assert array.metadata.dimension_names == ("y", "x", "byte")
     np.testing.assert_array_equal(array[...], data.reshape(2, 3, 3))
 
@@ -139,12 +174,16 @@ def test_missing_endian_is_little_with_a_warning(tmp_path):
 @pytest.mark.parametrize("blank", [True, False])
 def test_header_ends_at_a_blank_line_or_at_what_is_no_object(tmp_path, end, blank):
     path = tmp_path / "a.jnrrd"
-    path.write_bytes(b"".join(json.dumps({k: v}).encode() + end.encode() for k, v in core([5]).items()) + (end.encode() if blank else b"") + bytes([200, 1, 2, 3, 10]))
+    path.write_bytes(
+        b"".join(json.dumps({k: v}).encode() + end.encode() for k, v in core([5]).items())
+        + (end.encode() if blank else b"")
+        + bytes([200, 1, 2, 3, 10])
+    )
     np.testing.assert_array_equal(read(path), [200, 1, 2, 3, 10])
 
 
 def test_data_that_looks_like_a_blank_line_is_data(tmp_path):
-    data = b"\n\n{\"a\""
+    data = b'\n\n{"a"'
     np.testing.assert_array_equal(read(write(tmp_path / "a.jnrrd", core([6]), data)), list(data))
 
 
@@ -157,7 +196,9 @@ def test_utf8_is_decoded_before_it_is_parsed(tmp_path):
 
 def test_damaged_line_is_no_data(tmp_path):
     path = write(tmp_path / "a.jnrrd", core([2]), b"ab")
-    path.write_bytes(path.read_bytes().replace(b'{"encoding": "raw"}', b'{"encoding": raw}\n{"more": 1}'))
+    path.write_bytes(
+        path.read_bytes().replace(b'{"encoding": "raw"}', b'{"encoding": raw}\n{"more": 1}')
+    )
     with pytest.raises(FormatError, match="line 6.*is no JSON object"):
         read(path)
 
@@ -167,8 +208,12 @@ def rebuilt(*lines):
 
 
 def test_flattened_keys_are_rebuilt_the_more_specific_wins():
-    assert rebuilt(("v:p.c1", "new"), ("v:p", {"c1": "old", "c2": "old"})) == {"v:p": {"c1": "new", "c2": "old"}}
-    assert rebuilt(("v:i", [{"n": 1}, {"n": 2}]), ("v:i[1].n", 3), ("v:i[2].n", 4)) == {"v:i": [{"n": 1}, {"n": 3}, {"n": 4}]}
+    assert rebuilt(("v:p.c1", "new"), ("v:p", {"c1": "old", "c2": "old"})) == {
+        "v:p": {"c1": "new", "c2": "old"}
+    }
+    assert rebuilt(("v:i", [{"n": 1}, {"n": 2}]), ("v:i[1].n", 3), ("v:i[2].n", 4)) == {
+        "v:i": [{"n": 1}, {"n": 3}, {"n": 4}]
+    }
     assert rebuilt(("t:offset_table[1]", 8), ("t:offset_table[0]", 7)) == {"t:offset_table": [7, 8]}
     assert rebuilt(("v:a.b.c.d", 1)) == {"v:a": {"b": {"c": {"d": 1}}}}
     assert rebuilt(("plain.key", 1)) == {"plain.key": 1}
@@ -188,12 +233,21 @@ def test_repeated_extensions_merge():
 
 
 def test_unknown_lines_survive_a_rewrite_in_order(tmp_path):
-    lines = [*core([4, 4]).items(), ("note", "µ"), ("extensions", {"d": "https://d"}), ("d:p.q[0]", 1), ("space_origin", [1, None]), ("x", None)]
+    lines = [
+        *core([4, 4]).items(),
+        ("note", "µ"),
+        ("extensions", {"d": "https://d"}),
+        ("d:p.q[0]", 1),
+        ("space_origin", [1, None]),
+        ("x", None),
+    ]
     path = write(tmp_path / "a.jnrrd", lines, bytes(16))
     old = jnrrd.read_header(open_source(str(path)))
     anychunk.write(np.zeros((6, 4), np.uint16), tmp_path / "b.jnrrd", tile=(2, 2), header=old)
     new = jnrrd.read_header(open_source(str(tmp_path / "b.jnrrd")))
-    kept = [line.text for line in old.lines if line.key in ("note", "d:p.q[0]", "space_origin", "x")]
+    kept = [
+        line.text for line in old.lines if line.key in ("note", "d:p.q[0]", "space_origin", "x")
+    ]
     keys = [line.key for line in new.lines]
     assert [line.text for line in new.lines if line.text in kept] == kept
     assert keys[:4] == ["jnrrd", "type", "dimension", "sizes"]
@@ -204,12 +258,19 @@ def test_unknown_lines_survive_a_rewrite_in_order(tmp_path):
 
 
 def test_nan_is_written_as_null_and_read_as_unknown(tmp_path):
-    anychunk.write(np.zeros((2, 2), "f4"), tmp_path / "a.jnrrd", header={"spacings": [float("nan"), 2.0]}, padding_value=float("nan"))
+    anychunk.write(
+        np.zeros((2, 2), "f4"),
+        tmp_path / "a.jnrrd",
+        header={"spacings": [float("nan"), 2.0]},
+        padding_value=float("nan"),
+    )
     text = (tmp_path / "a.jnrrd").read_bytes()
     assert b'{"spacings": [null, 2.0]}' in text
     assert b'{"tile:padding_value": null}' in text
     assert np.isnan(anychunk.open_array(tmp_path / "a.jnrrd").fill_value)
-    path = write(tmp_path / "b.jnrrd", core([2], spacings=[float("nan")], old_max=float("inf")), b"ab")
+    path = write(
+        tmp_path / "b.jnrrd", core([2], spacings=[float("nan")], old_max=float("inf")), b"ab"
+    )
     assert b"NaN" in path.read_bytes()
     attributes = anychunk.open(path)["0"].attrs["jnrrd"]
     assert attributes["spacings"] == [None]
@@ -225,7 +286,9 @@ def test_detached_data(tmp_path):
     path = write(tmp_path / "b.jnrrd", fields(data_file="sub/d.raw", byte_skip=-1))
     np.testing.assert_array_equal(read(path), VALUES)
     (tmp_path / "d.gz").write_bytes(b"line\n" + gzip.compress(b"skip" + data))
-    path = write(tmp_path / "c.jnrrd", fields(data_file="d.gz", encoding="gzip", line_skip=1, byte_skip=4))
+    path = write(
+        tmp_path / "c.jnrrd", fields(data_file="d.gz", encoding="gzip", line_skip=1, byte_skip=4)
+    )
     np.testing.assert_array_equal(read(path), VALUES)
 
 
@@ -233,7 +296,9 @@ def test_detached_data(tmp_path):
 @pytest.mark.parametrize("count", [2, 6])
 def test_several_data_files(tmp_path, encoding, count):
     for number, part in enumerate(VALUES.reshape(count, -1)):
-        (tmp_path / f"s{number + 1:03d}.dat").write_bytes(ENCODE[encoding](part.astype("<i2").tobytes()))
+        (tmp_path / f"s{number + 1:03d}.dat").write_bytes(
+            ENCODE[encoding](part.astype("<i2").tobytes())
+        )
     names = [f"s{n + 1:03d}.dat" for n in range(count)]
     pattern = {"format": "s%03d.dat", "min": 1, "max": count, "step": 1}
     for more in ({"data_files": names}, {"data_file_pattern": pattern}):
@@ -282,7 +347,9 @@ def test_axes_and_transformations(tmp_path):
         "space_units": ["mm", "mm", "mm"],
         "content": "brain",
     }
-    group = anychunk.open(write(tmp_path / "a.jnrrd", core([3, 4, 5, 6], **geometry), bytes(360)))["0"]
+    group = anychunk.open(write(tmp_path / "a.jnrrd", core([3, 4, 5, 6], **geometry), bytes(360)))[
+        "0"
+    ]
     (image,) = group.attrs["ome"]["multiscales"]
     assert image["name"] == "brain"
     assert image["axes"] == [
@@ -299,10 +366,17 @@ def test_axes_and_transformations(tmp_path):
 
 
 def test_rotated_axes_keep_their_spacing_and_no_false_origin(tmp_path):
-    geometry = {"space_directions": [[3, 4], [-4, 3]], "space_origin": [1, 2], "labels": ["u", "v"], "units": ["um", None]}
+    geometry = {
+        "space_directions": [[3, 4], [-4, 3]],
+        "space_origin": [1, 2],
+        "labels": ["u", "v"],
+        "units": ["um", None],
+    }
     group = anychunk.open(write(tmp_path / "a.jnrrd", core([2, 2], **geometry), bytes(4)))["0"]
     (image,) = group.attrs["ome"]["multiscales"]
-    assert image["datasets"][0]["coordinateTransformations"] == [{"type": "scale", "scale": [5.0, 5.0]}]
+    assert image["datasets"][0]["coordinateTransformations"] == [
+        {"type": "scale", "scale": [5.0, 5.0]}
+    ]
     assert [axis["name"] for axis in image["axes"]] == ["v", "u"]
     assert image["axes"][1]["unit"] == "micrometer"
 
@@ -349,7 +423,16 @@ def test_gigabyte_line_is_refused_in_bounded_memory(tmp_path):
         anychunk.index(path)
 
 
-@pytest.mark.parametrize("text", [b'{"jnrrd": "0004"}\n{"a": ' + b"[" * 100_000 + b"}\n", b'{"jnrrd": "0004"}\n{"a": ' + b"9" * 10_000 + b"}\n", b'{"jnrrd": "0004", "x": 1}\n', b'{"jnrrd": "0004"}\n{}\n', b'{"jnrrd": "0004"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jnrrd": "0004"}\n{"a": ' + b"[" * 100_000 + b"}\n",
+        b'{"jnrrd": "0004"}\n{"a": ' + b"9" * 10_000 + b"}\n",
+        b'{"jnrrd": "0004", "x": 1}\n',
+        b'{"jnrrd": "0004"}\n{}\n',
+        b'{"jnrrd": "0004"}',
+    ],
+)
 def test_strange_lines(text):
     with pytest.raises(FormatError):
         jnrrd.parse(MemorySource(text, "strange"))

@@ -18,7 +18,8 @@ type Shape = tuple[int, ...]
 
 FIELD = re.compile(r"\{([a-z]\d{0,2})(?::0?(\d{1,2})d?)?\}")
 BY_POSITION = {"x": 0, "y": 1, "z": 2, "c": 3, "t": 4}
-MOST_COMPARED = 1 << 20
+KNOWN = "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without"
+MOST_COMPARED = 1 << 18
 """How many names are compared one by one."""
 
 
@@ -64,10 +65,7 @@ def parse_pattern(text: str, dimensions: Shape, labels: Sequence[str | None] = (
     parts.append(text[position:])
     rest = "".join(part for part in parts if isinstance(part, str))
     if "{" in rest or "}" in rest:
-        raise FormatError(
-            f"tile:pattern: {text!r} has a brace that is no placeholder; "
-            "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without"
-        )
+        raise FormatError(f"tile:pattern: {text!r} has a brace that is no placeholder; {KNOWN}")
     return Pattern(text, tuple(parts))
 
 
@@ -82,6 +80,10 @@ def _place(
         position = dimensions.index(labels.index(name))
     elif re.fullmatch(r"d\d+", name):
         position = int(name[1:])
+    elif name not in BY_POSITION:
+        raise FormatError(
+            f"tile:pattern: {text!r} has {match[0]}, which is no placeholder; {KNOWN}"
+        )
     if not 0 <= position < len(dimensions):
         raise FormatError(
             f"tile:pattern: {text!r} has {match[0]}, but {len(dimensions)} dimensions are tiled"
@@ -120,6 +122,11 @@ def _runs_together(pattern: Pattern) -> bool:
 
 
 def _compare_names(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> None:
+    if sum(math.prod(grid) for _, grid in counts) > MOST_COMPARED:
+        raise FormatError(
+            f"tile:pattern: {pattern.text!r} has placeholders side by side and too many "
+            "tiles to compare their names; put a character between them"
+        )
     names: set[str] = set()
     before = 0
     for level, grid in counts:
@@ -130,11 +137,6 @@ def _compare_names(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> Non
                     f"tile:pattern: {pattern.text!r} gives two tiles the name {name!r}"
                 )
             names.add(name)
-            if len(names) > MOST_COMPARED:
-                raise FormatError(
-                    f"tile:pattern: {pattern.text!r} has placeholders side by side and too many "
-                    "tiles to compare their names; put a character between them"
-                )
         before += math.prod(grid)
 
 

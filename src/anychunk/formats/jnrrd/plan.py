@@ -23,13 +23,7 @@ from anychunk.formats.jnrrd.volume import Volume
 type Json = Any
 type Shape = tuple[int, ...]
 
-SUFFIXES = {
-    "raw": ".raw",
-    "gzip": ".raw.gz",
-    "bzip2": ".raw.bz2",
-    "zstd": ".raw.zst",
-    "lz4": ".raw.lz4",
-}
+SUFFIXES = {"raw": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
 ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
 
 

@@ -57,7 +57,7 @@ def write(
     """
     dtype = np.dtype(array.dtype)
     # a type under another code, as tifffile gives uint64, is the same type
-    dtype = dtype if dtype.name == "bfloat16" else np.dtype(dtype.name)
+    dtype = np.dtype(dtype.name) if dtype.kind in "iufc" else dtype
     plan = make_plan(tuple(int(n) for n in array.shape), dtype, url, **options)
     read = reader_of(array, dtype)
     folder = None if is_remote(url) else str(Path(local_path(url)).parent)
