@@ -1,5 +1,6 @@
 """Headers that ask for what they must not get: a clear error, in bounded time and memory."""
 
+import contextlib
 import gzip
 import resource
 import tracemalloc
@@ -219,7 +220,5 @@ def test_any_bytes_after_the_magic(data, cut_at):
     ):
         source = MemorySource(start + data, "any")
         if jnrrd.sniff(start):
-            try:
+            with contextlib.suppress(AnychunkError, FileNotFoundError, IsADirectoryError):
                 assert jnrrd.parse(source)["0/0"].shape
-            except (AnychunkError, FileNotFoundError, IsADirectoryError):
-                pass

@@ -82,7 +82,7 @@ def _place(
         position = int(name[1:])
     elif name not in BY_POSITION:
         raise FormatError(
-            f"tile:pattern: {text!r} has {match[0]}, which is no placeholder; {KNOWN}"
+            f"tile:pattern: {text!r} has {match[0]}, no placeholder; {KNOWN}"
         )
     if not 0 <= position < len(dimensions):
         raise FormatError(
