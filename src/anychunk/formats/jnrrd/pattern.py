@@ -81,9 +81,7 @@ def _place(
     elif re.fullmatch(r"d\d+", name):
         position = int(name[1:])
     elif name not in BY_POSITION:
-        raise FormatError(
-            f"tile:pattern: {text!r} has {match[0]}, no placeholder; {KNOWN}"
-        )
+        raise FormatError(f"tile:pattern: {text!r} has {match[0]}, no placeholder; {KNOWN}")
     if not 0 <= position < len(dimensions):
         raise FormatError(
             f"tile:pattern: {text!r} has {match[0]}, but {len(dimensions)} dimensions are tiled"

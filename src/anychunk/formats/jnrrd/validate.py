@@ -62,7 +62,7 @@ def _findings(source: Source, storage: Storage | None, allow: tuple[str, ...]) -
     if tiled is None or first_error(findings) is not None:
         return
     yield from check_format(tiled)
-    yield from check_enabled(header, prefix)
+    yield from check_encoding(header)
     root = tiled_index(header, tiled, near, allow=allow)
     yield from check_chunks(root, source, storage)
 
@@ -85,17 +85,15 @@ def check_format(tiled: Tiled) -> Iterator[Finding]:
         yield warning("format", f"is {tiling.format!r}, but the tiles are {actual}")
 
 
-def check_enabled(header: Header, prefix: str) -> Iterator[Finding]:
-    """Say what a reader that does not know the extension would make of the file."""
-    fields = header.fields
-    if "encoding" not in fields:
+def check_encoding(header: Header) -> Iterator[Finding]:
+    if "encoding" not in header.fields:
         yield Finding(
             severity="warning", field="encoding", message="is required by JNRRD and missing"
         )
 
 
 def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> Iterator[Finding]:
-    """Read and decode every chunk, and compare it with the extremes that the file tells."""
+    """Read and decode every stored chunk."""
     sources = Sources({source.url: source.pin(), **root.pins}, storage=storage)
     for path, array in root.arrays():
         if isinstance(array.chunks, Computed):
