@@ -7,6 +7,7 @@ tables are numpy arrays shaped like the chunk grid, at most 32 bytes a chunk.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -132,11 +133,25 @@ class Objects(_ByValue):
 
     def name(self, coords: Shape) -> str:
         # our own substitution: str.format would let an untrusted pattern reach into objects
-        return re.sub(
-            r"\{(\d+)(?::0(\d{1,2}))?\}",
-            lambda m: str(coords[int(m[1])]).zfill(int(m[2] or 0)),
-            self.pattern,
+        return "".join(
+            [
+                p if isinstance(p, str) else str(coords[p[0]]).zfill(p[1])
+                for p in self._pieces
+            ]
         )
+
+    @cached_property
+    def _pieces(self) -> tuple[str | tuple[int, int], ...]:
+        """The pattern as text and (axis, width) in turn."""
+        pieces = re.split(r"\{(\d+)(?::0(\d{1,2}))?\}", self.pattern)
+        axes = [int(piece) for piece in pieces[1::3]]
+        if any(axis >= len(self.grid) for axis in axes):
+            raise FormatError(f"index: the pattern {self.pattern!r} names an axis that is none")
+        widths = [int(piece or 0) for piece in pieces[2::3]]
+        found: list[str | tuple[int, int]] = []
+        for text, place in zip(pieces[::3], zip(axes, widths, strict=True), strict=False):
+            found += [text, place]
+        return (*found, pieces[-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
