@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
+from zarr.codecs.numcodecs import BZ2
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
@@ -45,6 +46,7 @@ STREAMS: dict[type[Codec], streams.Decode] = {
     ZstdCodec: streams.decode_zstd,
     GzipCodec: streams.decode_gzip,
     BloscCodec: streams.decode_blosc,
+    BZ2: streams.decode_bzip2,
 }
 
 
