@@ -1,9 +1,19 @@
 """Any tiled array file is a Zarr v3 store, in place."""
 
 from anychunk import codecs as _codecs
-from anychunk import pipeline as _pipeline
 from anychunk._version import __version__
-from anychunk.api import describe, disable, enable, index, open, open_array, write  # noqa: A004
+from anychunk.api import (
+    VirtualParser,
+    append,
+    describe,
+    disable,
+    enable,
+    from_virtualizarr,
+    index,
+    open,  # noqa: A004
+    open_array,
+    write,
+)
 from anychunk.errors import AnychunkError
 from anychunk.index import ArrayIndex, GroupIndex
 
@@ -11,16 +21,19 @@ __all__ = [
     "AnychunkError",
     "ArrayIndex",
     "GroupIndex",
+    "VirtualParser",
     "__version__",
+    "append",
     "describe",
     "disable",
     "enable",
+    "from_virtualizarr",
     "index",
     "open",
     "open_array",
     "write",
 ]
 
-# an array of ours may come here pickled, on a worker that never calls `open`
-_pipeline.install()
+# so that zarr reads arrays whose codecs only we have; the pipeline is put in place by the first
+# `open`, because zarr imports this package for its data types in processes that never asked for it
 _codecs.register_unclaimed()

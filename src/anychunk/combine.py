@@ -8,30 +8,20 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from zarr.abc.codec import BytesBytesCodec
 
 from anychunk import codecs as registry
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.index import (
-    INLINE,
-    ArrayIndex,
-    ByteRanges,
-    GroupIndex,
-    Json,
-    Node,
-    Parts,
-)
+from anychunk.gather import Files, check_alike, gather, refuse
+from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
+from anychunk.mosaic import Overlap, mosaic
 from anychunk.multiscales import Axis
 from anychunk.pin import Pin
 
 type How = Literal["stack", "concat", "mosaic", "group"]
-type Overlap = Literal["error", "first", "last"]
-type Files = Mapping[str, GroupIndex]
-type Numbers = npt.NDArray[np.int64]
 
 STACK = "file"
 """Name of the new axis where the caller gives none."""
@@ -43,13 +33,15 @@ def combine(
     *,
     along: str | int | None = None,
     overlap: Overlap = "error",
+    names: Sequence[str] | None = None,
 ) -> GroupIndex:
-    """Put the indexes of several files, by url, into one."""
+    """Put the indexes of several files, by url, into one; `names` are those of their groups."""
     if not files:
         raise ValueError("combine: no files")
     groups = {url: _as_group(node) for url, node in files.items()}
     if how == "group":
-        return _root(groups, dict(zip(group_names(list(groups)), _bare(groups), strict=True)), how)
+        found = zip(names or group_names(list(groups)), _bare(groups), strict=True)
+        return _root(groups, dict(found), how)
     if how == "stack":
         made = _same_trees(groups, lambda path, arrays: stack(path, arrays, str(along or STACK)))
         return _root(groups, _lift_attributes(made, str(along or STACK)).members, how)
@@ -59,8 +51,6 @@ def combine(
         made = _same_trees(groups, lambda path, arrays: concat(path, arrays, along))
         return _root(groups, _unplaced(made, along).members, how)
     if how == "mosaic":
-        from anychunk.mosaic import mosaic
-
         return _root(groups, mosaic(groups, overlap), how)
     raise ValueError(f"combine is {how!r}, expected stack, concat, mosaic or group")
 
@@ -111,7 +101,7 @@ def _same_trees(
         for url, tree in trees.items()
         if set(tree) != set(first)
     ]
-    _refuse(wrong)
+    refuse(wrong)
 
     def build(node: GroupIndex, path: str) -> GroupIndex:
         members: dict[str, Node] = {}
@@ -124,32 +114,6 @@ def _same_trees(
         return GroupIndex(members=members, attributes=node.attributes)
 
     return build(groups[first_url], "")
-
-
-def _refuse(wrong: Sequence[str]) -> None:
-    if wrong:
-        more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
-        raise FormatError(f"combine: {'; '.join(wrong[:20])}{more}")
-
-
-def check_alike(path: str, arrays: Mapping[str, ArrayIndex], *, but: int | None = None) -> None:
-    """Name every file whose array is of another kind than the first; shapes too, but axis `but`."""
-    first_url, first = next(iter(arrays.items()))
-    wrong = []
-    for url, array in arrays.items():
-        for name in ("data_type", "codecs", "fill_value", "chunk_shape", "dimension_names"):
-            here, there = getattr(array, name), getattr(first, name)
-            if here != there and not (here != here and there != there):  # noqa: PLR0124 - NaN
-                wrong.append(f"{url} {path}: {name} {here}, that of {first_url} is {there}")
-        shapes = [[n for i, n in enumerate(a.shape) if i != but] for a in (array, first)]
-        if but != -1 and shapes[0] != shapes[1]:
-            wrong.append(f"{url} {path}: shape {array.shape}, that of {first_url} is {first.shape}")
-        if not isinstance(array.chunks, ByteRanges):
-            raise UnsupportedError(
-                f"combine: {url} {path}: its chunks are {type(array.chunks).__name__.lower()}, "
-                "not byte ranges; combine it with combine='group'"
-            )
-    _refuse(wrong)
 
 
 def stack(path: str, arrays: Mapping[str, ArrayIndex], name: str) -> ArrayIndex:
@@ -206,6 +170,8 @@ def _lift_fronts(array: ArrayIndex, path: str) -> ByteRanges:
         return chunks
     ndim = len(array.shape)
     names = [c if isinstance(c, str) else c["name"] for c in array.codecs]
+    if "bytes" in names:
+        return chunks  # codecs of bytes read them, whatever the axes are
     if "anychunk.window" not in names or any(len(f) != 12 * ndim for f in chunks.fronts):
         raise UnsupportedError(
             f"combine: {path}: its chunks have headers that do not stand a further axis; "
@@ -261,13 +227,23 @@ def axis_number(array: ArrayIndex, along: str | int, path: str) -> int:
     raise FormatError(f"combine: {path} has no axis {along!r}, but {' '.join(map(str, names))}")
 
 
+def axis_of(node: GroupIndex, how: How, along: str | int | None) -> int:
+    """Give the number of the axis that arrays of a combined index grow along."""
+    if how == "stack":
+        return 0
+    numbers = {axis_number(array, along or 0, path) for path, array in node.arrays()}
+    if len(numbers) != 1:
+        raise FormatError(f"combine: {along!r} is the axes {sorted(numbers)} of several arrays")
+    return numbers.pop()
+
+
 def concat(path: str, arrays: Mapping[str, ArrayIndex], along: str | int) -> ArrayIndex:
     """Put arrays one behind the other along an axis that they have."""
     first = next(iter(arrays.values()))
     axis = axis_number(first, along, path)
     check_alike(path, arrays, but=axis)
     chunk = first.chunk_shape[axis]
-    _refuse(
+    refuse(
         [
             f"{url} {path}: {array.shape[axis]} along {along!r} end inside a chunk of {chunk}; "
             "only the last file may"
@@ -296,89 +272,3 @@ def _unplaced(group: GroupIndex, along: str | int) -> GroupIndex:
     if along in attributes.get("spatial:dimensions", ()) or isinstance(along, int):
         attributes = {k: v for k, v in attributes.items() if not k.startswith("spatial:")}
     return GroupIndex(members=members, attributes=attributes)
-
-
-def gather(tables: Sequence[ByteRanges], owners: Numbers, numbers: Numbers) -> ByteRanges:
-    """Make one table: chunk `numbers` of table `owners` at each place of the grid; -1: absent."""
-    grid = owners.shape
-    starts = np.cumsum([0, *(t.offsets.size for t in tables)])
-    is_there = owners.reshape(-1) >= 0
-    picked = np.where(is_there, starts[owners.reshape(-1)] + numbers.reshape(-1), 0)
-    blobs = np.cumsum([0, *(len(t.inline) for t in tables)]).astype(np.uint64)
-    offsets = [
-        np.where(_is_inline(t), t.offsets.reshape(-1) + blobs[i], t.offsets.reshape(-1))
-        for i, t in enumerate(tables)
-    ]
-    lengths = np.concatenate([t.lengths.reshape(-1) for t in tables])[picked]
-    lengths[~is_there] = 0
-    urls, url_ids = _merged([(t.urls, t.url_ids) for t in tables], tables)
-    has_fronts = any(t.fronts for t in tables)
-    fronts, front_ids = _merged([(t.fronts or (b"",), t.front_ids) for t in tables], tables)
-    return ByteRanges(
-        offsets=np.concatenate(offsets)[picked].reshape(grid),
-        lengths=lengths.reshape(grid),
-        urls=urls,
-        url_ids=_shrunk(url_ids[picked].reshape(grid), len(urls)),
-        parts=_gather_parts(tables, picked, is_there),
-        fronts=fronts if has_fronts else (),
-        front_ids=_shrunk(front_ids[picked].reshape(grid), len(fronts)) if has_fronts else None,
-        inline=b"".join(t.inline for t in tables),
-    )
-
-
-def _is_inline(table: ByteRanges) -> npt.NDArray[np.bool_]:
-    flags = np.array([url == INLINE for url in table.urls] or [False])
-    if table.url_ids is None:
-        return np.full(table.offsets.size, flags[0])
-    return flags[table.url_ids.reshape(-1)]
-
-
-def _merged(
-    entries: Sequence[tuple[Sequence[Any], Any]], tables: Sequence[ByteRanges]
-) -> tuple[tuple[Any, ...], Numbers]:
-    """Join small tables of values, each once, and the ids into them."""
-    known: dict[Any, int] = {}
-    ids = []
-    for (values, local), table in zip(entries, tables, strict=True):
-        here = np.array([known.setdefault(v, len(known)) for v in values] or [0], np.int64)
-        size = table.offsets.size
-        ids.append(np.full(size, here[0]) if local is None else here[local.reshape(-1)])
-    return tuple(known), np.concatenate(ids)
-
-
-def _shrunk(ids: Numbers, count: int) -> Any:
-    """Give ids in the smallest type; None where there is nothing to tell apart."""
-    if count <= 1:
-        return None
-    return ids.astype(np.min_scalar_type(count - 1))
-
-
-def _gather_parts(
-    tables: Sequence[ByteRanges], picked: Numbers, is_there: npt.NDArray[np.bool_]
-) -> Parts | None:
-    if all(t.parts is None for t in tables):
-        return None
-    begins, counts, offsets, lengths, base = [], [], [], [], 0
-    for table in tables:
-        parts = table.parts
-        if parts is None:
-            begins.append(np.zeros(table.offsets.size, np.int64))
-            counts.append(np.zeros(table.offsets.size, np.int64))
-            continue
-        starts = parts.starts.astype(np.int64)
-        begins.append(starts[:-1] + base)
-        counts.append(np.diff(starts))
-        offsets.append(parts.offsets)
-        lengths.append(parts.lengths)
-        base += len(parts.offsets)
-    count = np.where(is_there, np.concatenate(counts)[picked], 0)
-    ends = np.cumsum(count)
-    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - count, count)
-    rows = np.repeat(np.concatenate(begins)[picked], count) + within
-    return Parts(
-        starts=np.concatenate([[0], ends]).astype(np.uint64),
-        offsets=np.concatenate(offsets)[rows],
-        lengths=np.concatenate(lengths)[rows],
-    )
-
-

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from importlib import import_module
+from os import PathLike
 from typing import Any, cast
 
 import numpy as np
@@ -47,6 +49,23 @@ class _ByValue:
             return NotImplemented
         names = [f.name for f in fields(cast("Any", self))]
         return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+
+class _Kept(_ByValue):
+    """What may be kept and shared."""
+
+    def save(self, target: str | PathLike[str], **options: Any) -> None:
+        """Keep this index: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
+
+        Options: `format`, `copy="needed"`, `relative`, `storage`; for JSON `zarr_format=2` and
+        `layout="osml"`. What the form cannot express is refused before anything is written.
+        """
+        # by name: an index stays plain data, importable without what keeps it
+        import_module("anychunk.export").save(self, str(target), **options)
+
+    def to_virtualizarr(self, **options: Any) -> Any:
+        """Give this index as a `virtualizarr.manifests.ManifestStore`."""
+        return import_module("anychunk.export.virtualizarr").to_virtualizarr(self, **options)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,25 +145,37 @@ class Objects(_ByValue):
     base: str
     """The url of the folder that holds them, without a slash at its end."""
     pattern: str
-    """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …"""
+    """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …
+
+    `{0:03}` has at least three digits."""
     grid: Shape
     is_sparse: bool = True
     """Whether a missing object is an absent chunk; otherwise it is an error."""
+    fronts: tuple[bytes, ...] = ()
+    """Inline bytes that chunks begin with, as in `ByteRanges`."""
+    front_ids: Ids | None = None
 
     def name(self, coords: Shape) -> str:
         # our own substitution: str.format would let an untrusted pattern reach into objects
-        return "".join([p if isinstance(p, str) else str(coords[p]) for p in self._pieces])
+        return "".join(
+            [
+                p if isinstance(p, str) else str(coords[p[0]]).zfill(p[1])
+                for p in self._pieces
+            ]
+        )
 
     @cached_property
-    def _pieces(self) -> tuple[str | int, ...]:
-        """The pattern as text and axes in turn."""
-        pieces = re.split(r"\{(\d+)\}", self.pattern)
-        axes = [int(piece) for piece in pieces[1::2]]
+    def _pieces(self) -> tuple[str | tuple[int, int], ...]:
+        """The pattern as text and (axis, width) in turn."""
+        pieces = re.split(r"\{(\d+)(?::0(\d{1,2}))?\}", self.pattern)
+        axes = [int(piece) for piece in pieces[1::3]]
         if any(axis >= len(self.grid) for axis in axes):
             raise FormatError(f"index: the pattern {self.pattern!r} names an axis that is none")
-        found: list[str | int] = list(pieces)
-        found[1::2] = axes
-        return tuple(found)
+        widths = [int(piece or 0) for piece in pieces[2::3]]
+        found: list[str | tuple[int, int]] = []
+        for text, place in zip(pieces[::3], zip(axes, widths, strict=True), strict=False):
+            found += [text, place]
+        return (*found, pieces[-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -163,7 +194,7 @@ type Chunks = ByteRanges | Objects | Computed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrayIndex(_ByValue):
+class ArrayIndex(_Kept):
     """One Zarr array: its metadata, and where its chunks are."""
 
     shape: Shape
@@ -217,7 +248,7 @@ class ArrayIndex(_ByValue):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GroupIndex(_ByValue):
+class GroupIndex(_Kept):
     """A Zarr group: attributes and members."""
 
     members: "Mapping[str, Node]"

@@ -9,14 +9,16 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from anychunk import georeference
-from anychunk.combine import Files, Overlap, check_alike, gather
 from anychunk.errors import FormatError
+from anychunk.gather import Files, check_alike, gather
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
+
+type Overlap = Literal["error", "first", "last"]
 
 TOLERANCE = 1e-3
 """How far, in pixels, an image may lie off the grid: what rounding of coordinates leaves."""

@@ -101,20 +101,22 @@ def _refuse(path: str, array: ArrayIndex, form: Form) -> None:
             f"{where}: its chunks are computed ({chunks.method}), which {form.name} cannot "
             f"express{what_to_do}"
         )
-    needed = _unspeakable(chunks, form) if isinstance(chunks, ByteRanges) else None
-    if needed is not None and needed.any():
+    needed = _unspeakable(chunks, form)
+    if needed.any():
         raise UnsupportedError(
             f"{where}: {int(needed.sum())} of {needed.size} chunks have inline bytes in front or "
             f"several parts, which {form.name} cannot express{what_to_do}"
         )
 
 
-def _unspeakable(chunks: ByteRanges, form: Form) -> Flags:
+def _unspeakable(chunks: ByteRanges | Objects, form: Form) -> Flags:
     """Tell the chunks that `form` cannot hold as they are; absent ones always can."""
-    needed = np.zeros(chunks.offsets.size, bool)
+    needed = np.zeros(math.prod(chunks.grid), bool)
     if any(chunks.fronts):
         filled = np.array([bool(front) for front in chunks.fronts])
         needed |= filled[0] if chunks.front_ids is None else filled[chunks.front_ids.reshape(-1)]
+    if isinstance(chunks, Objects):
+        return needed
     if chunks.parts is not None and not form.has_parts:
         needed |= np.diff(chunks.parts.starts.astype(np.int64)) > 0
     return needed & (chunks.lengths.reshape(-1) > 0)
@@ -180,8 +182,17 @@ def _objects(chunks: Objects, form: Form, reader: ChunkReader) -> Table:
         lengths[number] = WHOLE if form.has_whole else size
         ids[number] = len(urls)
         urls.append(f"{chunks.base}/{name}")
-    offsets = np.zeros(count, np.uint64)
-    return Table(grid=chunks.grid, offsets=offsets, lengths=lengths, urls=urls, url_ids=ids)
+    needed = _unspeakable(chunks, form) & (lengths > 0)
+    copied = _copy(reader, np.flatnonzero(needed))
+    lengths[needed] = 0
+    return Table(
+        grid=chunks.grid,
+        offsets=np.zeros(count, np.uint64),
+        lengths=lengths,
+        urls=urls,
+        url_ids=ids,
+        copied=copied,
+    )
 
 
 def _copy(reader: ChunkReader, numbers: npt.NDArray[np.int64]) -> dict[int, bytes]:

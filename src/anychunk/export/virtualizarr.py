@@ -17,7 +17,7 @@ from anychunk.export.kerchunk import root_attributes
 from anychunk.export.places import Places, absolute, file_url
 from anychunk.export.rebuild import Document, Rows, array_fields, array_index, tree, with_pins
 from anychunk.export.tables import Copy, Form, Table, tables, used_urls
-from anychunk.index import INLINE, ArrayIndex, GroupIndex, Node, grid_shape
+from anychunk.index import INLINE, ArrayIndex, GroupIndex, Node, find, grid_shape, walk
 from anychunk.source import Storage
 
 if TYPE_CHECKING:
@@ -53,6 +53,26 @@ def to_virtualizarr(
     write = {url: file_url(absolute(url)) for url in used_urls(found)}
     group = _group(manifests, node, found, write, "")
     return manifests.ManifestStore(group, registry=registry)  # type: ignore[no-any-return]
+
+
+def single(node: Node, path: str, name: str) -> GroupIndex:
+    """Give an index of one array, with the attributes of its image."""
+    found = find(node, path)
+    if not isinstance(found, ArrayIndex):
+        known = [p for p, member in walk(node) if isinstance(member, ArrayIndex)]
+        raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
+    parent = find(node, path.rpartition("/")[0])
+    attributes = {**(parent.attributes if parent is not None else {}), **node.attributes}
+    pins = node.pins if isinstance(node, GroupIndex) else {}
+    return GroupIndex(members={name: found}, attributes=attributes, pins=pins)
+
+
+def apart(node: Node, name: str) -> GroupIndex:
+    """Put every array in a group of its own: in one dataset their axes would have to agree."""
+    if isinstance(node, ArrayIndex):
+        return GroupIndex(members={name: node})
+    members: dict[str, Node] = {key: apart(member, name) for key, member in node.members.items()}
+    return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
 def _group(
