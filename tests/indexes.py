@@ -29,9 +29,9 @@ def uint64(values, shape=None):
     return found if shape is None else found.reshape(shape)
 
 
-def plain(folder):
+def plain(folder, name="a b.bin"):
     """Two files, one absent chunk, one chunk that is a whole file."""
-    a, b = folder / "a b.bin", folder / "sub" / "b.bin"
+    a, b = folder / name, folder / "sub" / "b.bin"
     b.parent.mkdir(exist_ok=True)
     a.write_bytes(bytes(range(40)))
     b.write_bytes(bytes([200, 201, 202, 203]))

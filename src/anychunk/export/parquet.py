@@ -122,15 +122,22 @@ def _records(arrow: Any, table: Table, write: dict[str, str]) -> Any:
             "offset": arrow.array(np.where(whole, 0, table.offsets[rows]).astype(np.int64)),
             "size": arrow.array(np.where(whole, 0, lengths).astype(np.int64)),
         }
+        # fastparquet makes floats of numbers that may be null, and of those without statistics
+        kinds = [
+            arrow.field("path", arrow.string()),
+            arrow.field("offset", arrow.int64(), nullable=False),
+            arrow.field("size", arrow.int64(), nullable=False),
+        ]
         copied = [table.copied.get(i) for i in range(rows.start, rows.stop)] if table.copied else []
         if any(copied):
             columns["raw"] = arrow.array(copied, arrow.binary())
+            kinds.append(arrow.field("raw", arrow.binary()))
         buffer = BytesIO()
         arrow.parquet.write_table(
-            arrow.table(columns),
+            arrow.table(columns, arrow.schema(kinds)),
             buffer,
             compression="zstd",
-            write_statistics=False,
+            write_statistics=["offset", "size"],
             store_schema=False,
             use_dictionary=["path"],
         )

@@ -12,7 +12,17 @@ import numpy.typing as npt
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.export.places import Places, read_pins
 from anychunk.export.v2 import from_v2
-from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, Parts, grid_shape
+from anychunk.index import (
+    INLINE,
+    WHOLE,
+    ArrayIndex,
+    ByteRanges,
+    GroupIndex,
+    Json,
+    Node,
+    Parts,
+    grid_shape,
+)
 
 type Document = dict[str, Json]
 type Int64 = npt.NDArray[np.int64]
@@ -86,6 +96,9 @@ def byte_ranges(grid: tuple[int, ...], rows: Rows, urls: list[str], where: str) 
     offsets[rows.numbers], lengths[rows.numbers] = rows.offsets, rows.lengths
     if rows.numbers.size and not rows.lengths.all():
         raise FormatError(f"{where}: a reference of 0 bytes; a chunk that is absent has none")
+    highest = np.uint64(1 << 62)
+    if ((rows.offsets > highest) | ((rows.lengths > highest) & (rows.lengths != WHOLE))).any():
+        raise FormatError(f"{where}: a reference beyond the end of any object")
     used = np.unique(rows.url_ids)
     table = [urls[i] for i in used.tolist()]
     ids = np.zeros(count, np.uint32)
