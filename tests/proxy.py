@@ -1,10 +1,14 @@
 """A proxy on loopback in front of another server: adds latency and faults, and counts requests.
 
+`python -m tests.proxy HOST PORT` runs it alone and prints its url: Icechunk waits for answers
+without letting other threads of its process run.
+
 It answers 206 to a range where the server behind it says 200 with a Content-Range, as
 `rclone serve s3` does: object_store takes no other answer.
 """
 
 import http.client
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -79,8 +83,11 @@ def proxy(host: str, port: int):
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128
+        daemon_threads = True
+
+    server = Server(("127.0.0.1", 0), Handler)
     found = Proxied(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -90,3 +97,9 @@ def proxy(host: str, port: int):
         server.shutdown()
         server.server_close()
         thread.join(5)
+
+
+if __name__ == "__main__":
+    with proxy(sys.argv[1], int(sys.argv[2])) as _found:
+        print(_found.url, flush=True)  # noqa: T201
+        sys.stdin.read()

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy import proxy
-
 KEY, SECRET = "key", "secret"
 
 
@@ -37,9 +35,9 @@ def serve_s3(folder: Path):
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             _wait(port, process)
-            with proxy("127.0.0.1", port) as front:
+            with _proxy(port) as url:
                 yield {
-                    "endpoint": front.url,
+                    "endpoint": url,
                     "region": "us-east-1",
                     "access_key_id": KEY,
                     "secret_access_key": SECRET,
@@ -51,6 +49,20 @@ def serve_s3(folder: Path):
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@contextmanager
+def _proxy(port):
+    command = [sys.executable, "-m", "tests.proxy", "127.0.0.1", str(port)]
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(
+        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()
+            process.wait(10)
 
 
 def _wait(port, process):

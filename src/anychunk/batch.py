@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
 from typing import Any
 
 from anychunk import limits
@@ -33,7 +34,9 @@ class FilesError(AnychunkError):
         return type(self), (self.failures, len(self.failures))
 
 
-def expand(urls: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], storage: Storage | None) -> list[str]:
+def expand(
+    urls: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], storage: Storage | None
+) -> list[str]:
     """Give every file that urls and patterns of urls name, in order, each once."""
     given = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
     found: dict[str, None] = {}
@@ -105,7 +108,7 @@ def _on_threads(parse: Parse, urls: Sequence[str]) -> Iterator[tuple[str, Outcom
 
 def _on_dask(parse: Parse, urls: Sequence[str], client: Any) -> Iterator[tuple[str, Outcome]]:
     try:
-        import distributed
+        distributed: Any = import_module("distributed")  # it has no types
     except ImportError as e:
         raise MissingDependencyError(
             'a Dask cluster needs distributed; install it with: pip install "anychunk[dask]"'

@@ -1,4 +1,4 @@
-"""Many files, one index: stacked on a new axis, concatenated, put on one map grid, or group by group.
+"""Many files, one index: stacked on a new axis, concatenated, on one map grid, or group by group.
 
 Only chunk tables are put together; no chunk is read. So chunks must fit: the same type, codecs and
 chunk shape everywhere, and joints only where chunks end. What does not fit is named file by file.
@@ -19,7 +19,6 @@ from anychunk.gather import Files, check_alike, gather, refuse
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 from anychunk.mosaic import Overlap, mosaic
 from anychunk.multiscales import Axis
-from anychunk.pin import Pin
 
 type How = Literal["stack", "concat", "mosaic", "group"]
 
@@ -71,9 +70,7 @@ def _root(groups: Files, members: Mapping[str, Node], how: str) -> GroupIndex:
     first = next(iter(groups.values())).attributes.get("anychunk") or {}
     about: dict[str, Json] = {"combine": how, "files": len(groups)}
     about |= {key: first[key] for key in ("format", "version") if key in first}
-    pins: dict[str, Pin] = {}
-    for group in groups.values():
-        pins |= group.pins
+    pins = {url: pin for group in groups.values() for url, pin in group.pins.items()}
     return GroupIndex(members=members, attributes={"anychunk": about}, pins=pins)
 
 
@@ -212,9 +209,7 @@ def _lift_image(image: dict[str, Json], name: str) -> dict[str, Json]:
         for d in image.get("datasets", [])
     ]
     if "coordinateTransformations" in image:
-        found["coordinateTransformations"] = [
-            lifted(s) for s in image["coordinateTransformations"]
-        ]
+        found["coordinateTransformations"] = [lifted(s) for s in image["coordinateTransformations"]]
     return found
 
 

@@ -139,7 +139,7 @@ def _join(
             return None
         arrays[url] = found
     try:
-        return _joined(key, full, placed, arrays, overlap, name)
+        return _joined(key, full, placed, arrays, overlap=overlap, name=name)
     except FormatError:
         if key == "0":
             raise
@@ -151,6 +151,7 @@ def _joined(
     full: ArrayIndex,
     placed: Mapping[str, Placed],
     arrays: Mapping[str, ArrayIndex],
+    *,
     overlap: Overlap,
     name: str,
 ) -> ArrayIndex:
@@ -227,7 +228,9 @@ def _owners(
         row, column = (s // c for s, c in zip(starts[url], array.chunk_shape[-2:], strict=True))
         place = (..., slice(row, row + array.grid[-2]), slice(column, column + array.grid[-1]))
         chunks = array.chunks
-        present = chunks.lengths > 0 if isinstance(chunks, ByteRanges) else None
+        if not isinstance(chunks, ByteRanges):
+            raise TypeError(f"{url} {path}: {type(chunks).__name__}")
+        present = chunks.lengths > 0
         there, taken = owners[place], owners[place] >= 0
         both = taken & present
         if overlap == "error" and both.any():

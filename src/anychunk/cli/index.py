@@ -13,10 +13,11 @@ from anychunk.combine import combine as combine_files
 from anychunk.index import Node
 
 HOWS = ("stack", "concat", "mosaic", "group")
+FILES = typer.Argument(help="Paths, urls, or patterns of them.")
 
 
-def index(
-    files: list[str] = typer.Argument(help="Paths, urls, or patterns of them."),
+def index(  # noqa: PLR0917 - typer takes options so
+    files: list[str] = FILES,
     output: str = typer.Option(..., "-o", "--output", help="Where to keep the index."),
     format: str | None = typer.Option(None, "--format", help="kerchunk, parquet or icechunk."),
     combine: str | None = typer.Option(None, "--combine", help=" ".join(HOWS)),
@@ -49,9 +50,8 @@ def index(
         settings["progress"] = advance
         if append:
             how: Any = combine or "group"
-            api.append(
-                urls, output, combine=how, along=along, batch=batch, copy=copy, **settings  # type: ignore[arg-type]
-            )
+            kept: Any = copy
+            api.append(urls, output, combine=how, along=along, batch=batch, copy=kept, **settings)
             node = api.index(output, format="icechunk", allow=["*"])
         else:
             found = api.index_files(urls, **settings)

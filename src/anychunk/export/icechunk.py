@@ -52,7 +52,7 @@ def _icechunk() -> Any:
         import icechunk
     except ImportError as e:
         raise MissingDependencyError(
-            'an Icechunk repository needs icechunk; install it with: pip install "anychunk[icechunk]"'
+            'Icechunk needs icechunk; install it with: pip install "anychunk[icechunk]"'
         ) from e
     icechunk.set_logs_filter("error")
     return icechunk
@@ -158,7 +158,7 @@ def _repository(
 def _split(found: Mapping[str, tuple[ArrayIndex, Table]]) -> int:
     """Give how many chunks along each axis share a manifest."""
     axes = max((sum(n > 1 for n in table.grid) for _, table in found.values()), default=1)
-    return max(1, round(MANIFEST_CHUNKS ** (1 / max(axes, 1))))
+    return max(1, int(np.round(MANIFEST_CHUNKS ** (1 / max(axes, 1)))))
 
 
 def _container(url: str) -> str:
@@ -185,7 +185,10 @@ def _write(
 async def _set_all(store: Any, documents: Mapping[str, Document]) -> None:
     make = default_buffer_prototype().buffer.from_bytes
     await asyncio.gather(
-        *(store.set(key, make(json.dumps(document).encode())) for key, document in documents.items())
+        *(
+            store.set(key, make(json.dumps(document).encode()))
+            for key, document in documents.items()
+        )
     )
 
 
@@ -200,7 +203,7 @@ def _set_chunks(
         cuts = np.flatnonzero(np.diff(ids[order])) + 1
         for numbers in np.split(present[order], cuts):
             url = table.urls[table.url_id(int(numbers[0]))]
-            _set_box(store, path, table, numbers, url, pins.get(url), shift)
+            _set_box(store, path, table, numbers, url=url, pin=pins.get(url), shift=shift)
     if table.copied:
         sync(_set_copied(store, path, table, shift))
 
@@ -210,6 +213,7 @@ def _set_box(
     path: str,
     table: Table,
     numbers: Any,
+    *,
     url: str,
     pin: Pin | None,
     shift: tuple[int, ...],
@@ -440,7 +444,9 @@ async def _read_rows(
 ) -> tuple[Rows, list[str]]:
     """Read the references of one array, column by column."""
     grid = grid_shape(fields["shape"], fields["chunk_shape"])
-    strides = np.cumprod([1, *grid[:0:-1]])[::-1].astype(np.int64) if grid else np.zeros(0, np.int64)
+    strides = (
+        np.cumprod([1, *grid[:0:-1]])[::-1].astype(np.int64) if grid else np.zeros(0, np.int64)
+    )
     root = url if is_remote(url) else local_path(url)
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []

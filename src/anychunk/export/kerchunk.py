@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -69,13 +69,14 @@ def save(
     write = {url: written(url, folder if is_relative else None) for url in urls}
     separator = "." if zarr_format == 2 or layout == "osml" else "/"
     documents = metadata(node, write, folder if is_relative else None, zarr_format, separator)
+    settings: dict[str, Any] = {"zarr_format": zarr_format, "separator": separator}
     if is_remote(target):
         buffer = BytesIO()
-        _write(buffer, documents, found, write, folder, zarr_format, separator)
+        _write(buffer, documents, found, write=write, folder=folder, **settings)
         sink.put(target, buffer.getvalue(), storage=storage)
     else:
         with sink.create(target) as file:
-            _write(file, documents, found, write, folder, zarr_format, separator)
+            _write(file, documents, found, write=write, folder=folder, **settings)
 
 
 def written(url: str, folder: str | None) -> str:
@@ -147,6 +148,7 @@ def _write(
     file: BinaryIO | BytesIO,
     documents: Mapping[str, Document],
     found: Mapping[str, tuple[ArrayIndex, Table]],
+    *,
     write: Mapping[str, str],
     folder: str,
     zarr_format: int,
@@ -294,7 +296,7 @@ def _open(text: str, at: int) -> int:
     return at + 1
 
 
-SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once
+SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def _read_object(

@@ -43,13 +43,13 @@ OURS = "anychunk.json"
 
 def _pyarrow() -> Any:
     try:
-        import pyarrow
+        import pyarrow as pa
         import pyarrow.parquet
     except ImportError as e:
         raise MissingDependencyError(
             'kerchunk parquet needs pyarrow; install it with: pip install "anychunk[parquet]"'
         ) from e
-    return pyarrow
+    return pa
 
 
 def save(

@@ -133,10 +133,13 @@ def _parts(found: Mapping[int, list[Range]], count: int) -> Parts | None:
     for number in order:
         counts[number + 1] = len(found[number])
     flat = np.array([part for number in order for part in found[number]], np.uint64)
-    return Parts(starts=np.cumsum(counts), offsets=flat[:, 0].copy(), lengths=flat[:, 1].copy())
+    starts = np.cumsum(counts).astype(np.uint64)
+    return Parts(starts=starts, offsets=flat[:, 0].copy(), lengths=flat[:, 1].copy())
 
 
-def tree(nodes: Mapping[str, ArrayIndex | Document], where: str) -> Node:
+def tree(  # noqa: C901 - one walk over all paths
+    nodes: Mapping[str, ArrayIndex | Document], where: str
+) -> Node:
     """Put arrays and group attributes in their places; groups that none names are made."""
     if isinstance(root := nodes.get(""), ArrayIndex):
         return root
