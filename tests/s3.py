@@ -27,10 +27,11 @@ def serve_s3(folder: Path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    cache = folder.parent / f"{folder.name}-cache"
     command = [
         binary(), "serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}",
         "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null", "--log-level", "ERROR",
-        "--vfs-cache-mode", "off", "--dir-cache-time", "0s",
+        "--vfs-cache-mode", "writes", "--cache-dir", str(cache), "--vfs-write-back", "0s",
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
