@@ -102,7 +102,9 @@ def empty_tiles(count, length):
     size = struct.pack(">H8IH3B", 0, count, 1, 0, 0, 1, 1, 0, 0, 1, 7, 1, 1)
     style = b"\xff\x52\x00\x0c\x00\x00\x00\x01\x00\x00\x04\x04\x00\x01\xff\x5c\x00\x04\x40\x40"
     parts = [
-        b"\xff\x90\x00\x0a" + struct.pack(">HIBB", tile, length, 0, 1) + b"\xff\x93".ljust(length - 12)
+        b"\xff\x90\x00\x0a"
+        + struct.pack(">HIBB", tile, length, 0, 1)
+        + b"\xff\x93".ljust(length - 12)
         for tile in range(count)
     ]
     header = b"\xff\x4f\xff\x51" + struct.pack(">H", 41) + size + style
