@@ -36,9 +36,15 @@ def field(
     return values.astype(f"{'i' if is_signed else 'u'}{size}")
 
 
-def compress(planes: list[np.ndarray], *options: str, depth: int = 8, sampling: str = "") -> bytes:
-    """Encode planes, each on its own grid, as a raw codestream."""
-    height, width = planes[0].shape
+def compress(
+    planes: list[np.ndarray],
+    *options: str,
+    depth: int = 8,
+    sampling: str = "",
+    size: tuple[int, int] | None = None,
+) -> bytes:
+    """Encode planes, each on its own grid, as a raw codestream; `size` is that of the full grid."""
+    height, width = size or planes[0].shape
     sign = "s" if planes[0].dtype.kind == "i" else "u"
     raw = b"".join(p.astype(p.dtype.newbyteorder("<")).tobytes() for p in planes)
     characteristics = f"{width},{height},{len(planes)},{depth},{sign}{sampling}"
