@@ -134,10 +134,7 @@ class Objects(_ByValue):
     def name(self, coords: Shape) -> str:
         # our own substitution: str.format would let an untrusted pattern reach into objects
         return "".join(
-            [
-                p if isinstance(p, str) else str(coords[p[0]]).zfill(p[1])
-                for p in self._pieces
-            ]
+            [p if isinstance(p, str) else str(coords[p[0]]).zfill(p[1]) for p in self._pieces]
         )
 
     @cached_property
