@@ -13,6 +13,7 @@ from zarr.storage import StorePath
 
 from anychunk import codecs, formats, pipeline
 from anychunk._version import __version__
+from anychunk.array import Array
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.source import Folder, Source, Storage, buffered, is_remote, local_path, open_source
@@ -96,7 +97,7 @@ def _parsed(
     inspect.signature(parse).bind(source, **options)  # a wrong option is the caller's: TypeError
     try:
         return parse(source, **options)
-    except (AnychunkError, FileNotFoundError, MemoryError):
+    except (AnychunkError, FileNotFoundError, MemoryError, Warning):
         raise
     except Exception as e:
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
@@ -150,7 +151,7 @@ def open_array(
         raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
     # straight from the index: zarr would ask the store for it, by way of its event loop
     place = StorePath(_store(node, storage), path)
-    return zarr.Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
+    return Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
 
 
 def describe(url: str | Path | Node, **options: Any) -> dict[str, Json]:
@@ -188,7 +189,12 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     Further options are the format's own.
     """
     url = str(url)
-    module = formats.writer(url) if format is None else formats.by_name(format)
+    # what names no format is an option of the one that the url tells: JNRRD has one of that name
+    is_option = format is not None and format not in formats.table()
+    if is_option:
+        options = {**options, "format": format}
+    named = format is not None and not is_option
+    module = formats.by_name(str(format)) if named else formats.writer(url)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} is not written here")
     module.write(array, url, **options)

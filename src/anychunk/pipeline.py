@@ -26,7 +26,9 @@ from anychunk import limits, strides
 from anychunk.codecs.chain import Decoder
 from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
+from anychunk.source import Bytes1D
 
 type Selector = Any
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
@@ -89,30 +91,35 @@ class _Batch:
     ) -> None:
         """Decode chunks and put each in its place."""
         # a very large chunk takes memory only once its stored bytes are known to be worth it
-        is_small = self.decode.nbytes <= limits.get().free_bytes
-        scratch = np.empty(self.decode.nbytes, np.uint8) if is_small else None
-        out, decode, drop_axes = self.out, self.decode, self.drop_axes
-        for position, stored in zip(positions, chunks, strict=True):
-            _, _, chunk_selection, out_selection, _ = self.items[position]
-            if stored is None:
-                out[out_selection] = self.fill
-                self.results[position] = MISSING
-                continue
-            try:
-                array = decode(stored, scratch)[chunk_selection]
-            except AnychunkError as e:
-                raise located(e, name(position)) from e
-            except (MemoryError, KeyboardInterrupt):
-                raise
-            except Exception as e:
-                raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
-            if drop_axes:
-                array = array.squeeze(axis=drop_axes)
-            self.place(out_selection, array)
+        nbytes = self.decode.nbytes
+        with borrowed("scratch", nbytes if nbytes <= limits.get().free_bytes else 0) as scratch:
+            for position, stored in zip(positions, chunks, strict=True):
+                _, _, chunk_selection, out_selection, _ = self.items[position]
+                if stored is None:
+                    self.out[out_selection] = self.fill
+                    self.results[position] = MISSING
+                else:
+                    array = self.decoded(stored, scratch, name, position)
+                    self.place(out_selection, array[chunk_selection])
+
+    def decoded(
+        self, stored: Bytes1D, scratch: Bytes1D, name: Callable[[int], str], position: int
+    ) -> npt.NDArray[Any]:
+        """Decode one chunk; what goes wrong says which."""
+        try:
+            return self.decode(stored, scratch if len(scratch) else None)
+        except AnychunkError as e:
+            raise located(e, name(position)) from e
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except Exception as e:
+            raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
 
     def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
         """Put a decoded piece where it belongs."""
         out = self.out
+        if self.drop_axes:
+            array = array.squeeze(axis=self.drop_axes)
         if (
             isinstance(array, np.ndarray)
             and array.ndim > 1
@@ -136,6 +143,11 @@ class IndexPipeline(CodecPipeline):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_decoder": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # an array of ours came here pickled, to a worker that may never call `open`
+        install()
+        self.__dict__.update(state)
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
@@ -199,6 +211,30 @@ class IndexPipeline(CodecPipeline):
         else:
             await self._read_remote(batch, reader, numbers)
         return tuple(batch.results)
+
+    def read_now(
+        self,
+        path: str,
+        places: Sequence[tuple[tuple[int, ...], Selector, Selector]],
+        spec: ArraySpec,
+        out: npt.NDArray[Any],
+    ) -> bool:
+        """Read chunks of a local array in this thread; False: they are not here.
+
+        `places` are grid coordinates, what of the chunk is wanted, and where in `out` it goes.
+        """
+        reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
+        if reader is None or not reader.is_local:
+            return False
+        items = [(None, spec, source, target, False) for _, source, target in places]
+        wrapped = spec.prototype.nd_buffer.from_numpy_array(out)
+        batch = _Batch(items, wrapped, (), self._decoder_for(spec))
+        numbers = np.asarray([reader.number(coords) for coords, _, _ in places], np.int64)
+        reader.verify()
+        batch.scatter(
+            range(len(places)), reader.stream(numbers), lambda i: reader.describe(int(numbers[i]))
+        )
+        return True
 
     async def _read_local(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
         reader.verify()

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import tracemalloc
 from fractions import Fraction
 
 import ml_dtypes
@@ -93,7 +94,7 @@ def is_same(found, expected):
 def apply(step, stored, target):
     out = np.empty(stored.size, BY_NAME[target].stored)
     with np.errstate(all="ignore"):
-        bad = step(stored, out, Scratch(max(1, stored.size)))
+        bad = step(stored, out, Scratch())
     return bad, out
 
 
@@ -224,5 +225,25 @@ def test_put_writes_exactly_the_mask(count, dtype):
     mask[np.random.default_rng(2).permutation(10000)[:count]] = True
     expected = out.copy()
     expected[mask] = 77
-    blocks.put(out, mask, np.array(77, dtype), Scratch(10000))
+    blocks.put(out, mask, np.array(77, dtype), Scratch())
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("float64", "uint16"), ("float32", "float16"), ("float32", "bfloat16"),
+        ("float32", "int32"), ("int64", "float32"), ("int64", "float64"), ("int32", "float8_e5m2"), ("bfloat16", "int8"),
+    ],
+)  # fmt: skip
+def test_memory_beyond_input_and_output_is_bounded(source, target, mode):
+    kinds = BY_NAME[source], BY_NAME[target]
+    values = np.resize(np.arange(100), 1 << 20).astype(kinds[0].dtype)
+    step = plan(*kinds, rounding=mode)
+    blocks.run(step, values, *kinds, kinds[1].dtype)
+    tracemalloc.start()
+    out = blocks.run(step, values, *kinds, kinds[1].dtype)
+    extra = tracemalloc.get_traced_memory()[1] - out.nbytes
+    tracemalloc.stop()
+    assert extra <= 1 << 20

@@ -22,15 +22,14 @@ FEW = 32
 class Scratch:
     """Buffers of one run, made when first asked for."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._buffers: dict[tuple[str, str], Block] = {}
 
     def array(self, purpose: str, dtype: npt.DTypeLike, length: int) -> Block:
         key = (purpose, np.dtype(dtype).char)
         buffer = self._buffers.get(key)
-        if buffer is None:
-            buffer = self._buffers[key] = np.empty(self._size, dtype)
+        if buffer is None or buffer.size < length:
+            buffer = self._buffers[key] = np.empty(length, dtype)
         return buffer[:length]
 
 
@@ -59,18 +58,35 @@ def copy(x: Block, out: Block, scratch: Scratch) -> int:
     return GOOD
 
 
+def in_parts(step: Step, *, width: int = 8) -> Step:
+    """Run a step that needs more bytes an element than the block was cut for on parts of it."""
+    size = BYTES // width
+
+    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+        for start in range(0, x.size, size):
+            part = slice(start, start + size)
+            bad = step(x[part], out[part], scratch)
+            if bad != GOOD:
+                return start + bad
+        return GOOD
+
+    return apply
+
+
 def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
     """Write one value where the mask is true.
 
     numpy's masked copy branches at every element: fast where the mask has few edges, slow without
     pattern. Then a few values are written by index, and many by their bits, without any branch.
     """
-    changes = scratch.array("changes", bool, mask.size)[1:]
-    edges = np.count_nonzero(np.not_equal(mask[1:], mask[:-1], out=changes))
-    if edges == 0:
-        if mask[0]:
-            out[...] = value
-    elif edges * FEW < mask.size:
+    if not mask.any():
+        return
+    if mask.all():
+        out[...] = value
+        return
+    sample = mask[mask.size // 2 :][: mask.size // 8]
+    edges = np.count_nonzero(sample[1:] != sample[:-1])
+    if edges * FEW <= sample.size:
         np.copyto(out, value, where=mask)
     elif np.count_nonzero(mask) * FEW < mask.size:
         out[mask.nonzero()[0]] = value
@@ -102,7 +118,7 @@ def run(
     if array.size == 0:
         return out
     stored, stored_out = stored_view(array, source), stored_view(out, target)
-    scratch = Scratch(min(_size(source, target), array.size))
+    scratch = Scratch()
     with np.errstate(all="ignore"):
         if step is copy:
             np.copyto(stored_out, stored, casting="unsafe")
@@ -139,7 +155,7 @@ def _locate(
 ) -> tuple[int, ...]:
     """Find the first bad value in C order; the run may have met another one first."""
     size = min(_size(source, target), array.size)
-    scratch, out = Scratch(size), np.empty(size, target.stored)
+    scratch, out = Scratch(), np.empty(size, target.stored)
     iterator = np.nditer(
         array,
         flags=["external_loop", "buffered"],

@@ -186,7 +186,7 @@ def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Bloc
     """Run a step on every value; give the results and which values have none."""
     table = np.zeros(values.size, target.stored)
     is_bad = np.zeros(values.size, bool)
-    scratch = Scratch(values.size)
+    scratch = Scratch()
 
     def fill(start: int, stop: int) -> None:
         if step(values[start:stop], table[start:stop], scratch) == GOOD:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, first, put
+from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, first, in_parts, put
 from anychunk.codecs.number_types import Block, FloatType, IntType
 from anychunk.codecs.rounding import Rounding, to_grid, to_integer
 
@@ -110,7 +110,8 @@ def _direct(target: FloatType, general: Step) -> Step:
 
 
 def through_grid(target: FloatType, rounding: Rounding, out_of_range: OutOfRange) -> Step:
-    names = ("rounded", "step", "other")
+    # only rounding away from zero needs a third array
+    names = ("rounded", "step", "other" if rounding == "nearest-away" else "step")
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         values = load(x, np.dtype(np.float64), scratch)
@@ -121,7 +122,7 @@ def through_grid(target: FloatType, rounding: Rounding, out_of_range: OutOfRange
             store(rounded, out, target, scratch)
         return bad
 
-    return apply
+    return in_parts(apply, width=16 if rounding == "nearest-away" else 8)
 
 
 def float_to_int(
@@ -143,15 +144,15 @@ def float_to_int(
         rounded = scratch.array("rounded", work, x.size)
         spare = scratch.array("spare", work, x.size) if rounding == "nearest-away" else rounded
         to_integer(rounding, values, rounded, spare)
-        least, missing = np.minimum.reduce(rounded), None
-        if nan is not None and np.isnan(least):
+        missing = None
+        if nan is None:
+            least, most = np.minimum.reduce(rounded), np.maximum.reduce(rounded)
+        else:
             least, most = np.fmin.reduce(rounded), np.fmax.reduce(rounded)
-            if np.isnan(least):
+            if np.isnan(least):  # nothing but NaN
                 out[...] = nan
                 return GOOD
             missing = np.not_equal(rounded, rounded, out=scratch.array("missing", bool, x.size))
-        else:
-            most = np.maximum.reduce(rounded)
         # every comparison with NaN is false
         if least >= low and most <= high:
             _store(rounded, out, target)
@@ -164,7 +165,7 @@ def float_to_int(
             put(out, missing, nan, scratch)
         return GOOD
 
-    return apply
+    return apply if is_short else in_parts(apply)
 
 
 def _settle(

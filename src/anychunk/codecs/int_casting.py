@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, first
+from anychunk.codecs.blocks import GOOD, Scratch, Step, copy, first, in_parts
 from anychunk.codecs.float_casting import store, through_grid
 from anychunk.codecs.number_types import Block, FloatType, IntType
 from anychunk.codecs.rounding import Rounding
@@ -72,7 +72,7 @@ def _through_double(target: FloatType, rounding: Rounding, out_of_range: OutOfRa
         np.copyto(double, x)
         return general(double, out, scratch)
 
-    return apply
+    return in_parts(apply)
 
 
 def _through_odd(target: FloatType, rounding: Rounding, out_of_range: OutOfRange) -> Step:
@@ -103,7 +103,7 @@ def _through_odd(target: FloatType, rounding: Rounding, out_of_range: OutOfRange
         np.copyto(double, cut, casting="unsafe")
         return general(double, out, scratch)
 
-    return apply
+    return in_parts(apply, width=16)
 
 
 def _split(rounding: Rounding) -> Step:
@@ -123,7 +123,7 @@ def _split(rounding: Rounding) -> Step:
         np.copyto(out, np.nextafter(out, towards), where=~np.isnan(towards))
         return GOOD
 
-    return apply
+    return in_parts(apply, width=32)
 
 
 def _direction(nearest: Block, error: Block, rounding: Rounding) -> Block:

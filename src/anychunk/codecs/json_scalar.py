@@ -77,7 +77,7 @@ def from_float(number: float, kind: FloatType) -> Block:
     """Round a number to the nearest of `kind`; ValueError where it is out of range."""
     source, out = np.array([number], np.float64), np.empty(1, kind.stored)
     with np.errstate(all="ignore"):
-        bad = float_to_float(DOUBLE, kind, "nearest-even", None)(source, out, Scratch(1))
+        bad = float_to_float(DOUBLE, kind, "nearest-even", None)(source, out, Scratch())
     if bad != GOOD:
         raise ValueError(f"outside {kind.low:g}..{kind.high:g}")
     return out[0:1].reshape(())

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.codecs.blocks import GOOD, Scratch, Step, first
+from anychunk.codecs.blocks import GOOD, Scratch, Step, first, in_parts
 from anychunk.codecs.casting import after_widening, look_up, tabulate
 from anychunk.codecs.float_casting import fit, load, store
 from anychunk.codecs.number_types import (
@@ -159,4 +159,4 @@ def _foreign_floats(kind: FloatType, operations: Operations) -> Step:
         store(values, out, kind, scratch)
         return GOOD
 
-    return apply
+    return in_parts(apply)

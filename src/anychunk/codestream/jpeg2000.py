@@ -208,7 +208,7 @@ class MainHeader:
 class NeedsMoreError(TruncatedError):
     """The bytes at hand end inside the header; `wanted` are needed to go on."""
 
-    def __init__(self, message: str, wanted: int) -> None:
+    def __init__(self, message: str, wanted: int = 0) -> None:
         super().__init__(message)
         self.wanted = wanted
 

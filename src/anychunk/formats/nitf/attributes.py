@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from anychunk import limits
 from anychunk.fields import Values, number
 from anychunk.formats.nitf.header import OVERFLOW, File, Segment, tables
 from anychunk.formats.nitf.tre import Tre, split, text_or_hex, tre_json
@@ -34,6 +35,7 @@ def overflow(file: File, source: Source) -> dict[tuple[str, int], list[Tre]]:
             continue
         item = values.get("DESITEM")
         length = max(0, min(segment.length, source.size() - segment.offset))
+        length = min(length, limits.get().header_bytes)
         tres, _ = split(source.read(segment.offset, length).tobytes()) if length else ([], b"")
         is_image = values["DESOFLW"].strip() in ("UDID", "IXSHD")
         place = ("image", item - 1) if is_image and isinstance(item, int) else ("file", 0)

@@ -31,8 +31,8 @@ class Mask:
     None: there is no table, every block is stored one after the other."""
     pad: Any
     """Value of pixels that are not there, or None."""
-    has_pad_pixels: bool
-    """Whether some stored blocks hold pad pixels."""
+    table: int | None = None
+    """Where the table of offsets is in the file."""
 
     def fill(self, image: Image) -> Any:
         """Give the value of pixels that are not there."""
@@ -48,7 +48,7 @@ def read_mask(source: Source, image: Image) -> Mask:
     """Read the mask at the beginning of the image data; an image without one has no table."""
     segment = image.segment
     if not image.is_masked:
-        return Mask(segment.offset, None, None, False)
+        return Mask(segment.offset, None, None)
     head = source.read(segment.offset, 10).tobytes()
     data_offset, block_width, pad_width, pad_bits = struct.unpack(">IHHH", head)
     if block_width not in (0, 4) or pad_width not in (0, 4) or pad_bits > 128:
@@ -68,14 +68,9 @@ def read_mask(source: Source, image: Image) -> Mask:
     pad = pad_value(image, code) if pad_bits else None
     start = segment.offset + data_offset
     at = segment.offset + 10 + pad_bytes
-    offsets = None
-    if block_width:
-        offsets = read_offsets(source, at, block_grid(image), start)
-    has_pad = False
-    if pad_width:
-        records = source.read(at + count * block_width, 4 * count).view(">u4")
-        has_pad = bool((records != ABSENT).any())
-    return Mask(start, offsets, pad, has_pad)
+    if not block_width:
+        return Mask(start, None, pad)
+    return Mask(start, read_offsets(source, at, block_grid(image), start), pad, at)
 
 
 def read_offsets(

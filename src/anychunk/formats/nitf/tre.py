@@ -8,6 +8,7 @@ import json
 import logging
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from anychunk.index import Json
@@ -55,22 +56,21 @@ def text_or_hex(data: bytes) -> str:
 
 
 @cache
-def _known() -> dict[str, Any]:
-    import jbpy.core  # slow to import, and many files have no extension that it knows
-
-    return dict(jbpy.core.available_tres())
+def _known() -> dict[str, EntryPoint]:
+    """List the extensions that jbpy reads; it is slow to import, so nothing is imported here."""
+    return {entry.name.rstrip(): entry for entry in entry_points(group="jbpy.extensions.tre")}
 
 
 def known_fields(tre: Tre) -> Json | None:
     """Read the fields of an extension that jbpy knows; None where it does not, or cannot."""
-    make = _known().get(tre.tag)
-    if make is None:
+    entry = _known().get(tre.tag)
+    if entry is None:
         return None
     raw = tre.tag.ljust(6).encode("latin-1") + b"%05d" % len(tre.data) + tre.data
     logger = logging.getLogger("jbpy.core")
     before, logger.disabled = logger.disabled, True
     try:
-        loaded = make()
+        loaded = entry.load()()
         loaded.load(io.BytesIO(raw))
         if loaded.get_size() != len(raw):
             return None
