@@ -176,6 +176,11 @@ class ObjectSource:
                     raise
                 return _object_pin(meta), np.empty(0, np.uint8)
 
+    @property
+    def head_length(self) -> int:
+        """How many bytes from the start are at hand."""
+        return len(self._head)
+
     def pin(self) -> Pin:
         return self._first()
 
@@ -436,6 +441,8 @@ class Blocks:
 
     def read(self, offset: int, length: int) -> Bytes1D:
         _check_range(self, offset, length)
+        if isinstance(self._source, ObjectSource) and offset + length <= self._source.head_length:
+            return self._source.read(offset, length)  # no request: it came with the first
         first, last = offset // self._block, -(-(offset + length) // self._block)
         missing = [i for i in range(first, last) if i not in self._cache]
         for start, stop in _runs(missing):
