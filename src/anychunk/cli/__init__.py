@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from anychunk.cli import codecs, formats, info
+from anychunk.cli import codecs, formats, index, info
 from anychunk.errors import AnychunkError
 
 app = typer.Typer(
@@ -14,7 +14,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (info.info, formats.formats, codecs.codecs):
+for _command in (info.info, index.index, formats.formats, codecs.codecs):
     app.command()(_command)
 
 
