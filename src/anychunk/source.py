@@ -101,6 +101,7 @@ class FileSource:
             self._pin = _file_pin(os.fstat(file.fileno()))
             # an empty file cannot be mapped
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+        self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 
     def pin(self) -> Pin:
@@ -116,6 +117,11 @@ class FileSource:
     def read(self, offset: int, length: int) -> Bytes1D:
         _check_range(self, offset, length)
         return self._view[offset : offset + length]
+
+    def release(self) -> None:
+        """Hand back pages that were read: they count as this process' memory. Views stay valid."""
+        if isinstance(self._mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
 @contextmanager
@@ -369,6 +375,12 @@ class Sources:
         if change:
             self._open.pop(url, None)
             raise SourceChangedError(f"{url}: {change}; index it again")
+
+    def release(self) -> None:
+        """Hand back the pages of every local file that is open."""
+        for source in list(self._open.values()):
+            if isinstance(source, FileSource):
+                source.release()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_pins": self._pins, "storage": self.storage, "_open": {}}
