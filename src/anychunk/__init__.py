@@ -4,7 +4,7 @@ from anychunk import codecs as _codecs
 from anychunk import pipeline as _pipeline
 from anychunk._version import __version__
 from anychunk.api import describe, disable, enable, index, open, open_array, write  # noqa: A004
-from anychunk.convert import convert
+from anychunk.conversion import convert
 from anychunk.errors import AnychunkError
 from anychunk.index import ArrayIndex, GroupIndex
 

@@ -18,8 +18,8 @@ from rich.progress import (
 )
 
 from anychunk.cli.info import size
-from anychunk.convert import convert as run
-from anychunk.convert.presets import PRESETS
+from anychunk.conversion import convert as run
+from anychunk.conversion.presets import PRESETS
 from anychunk.errors import UnsupportedError
 
 INTERRUPTED = 130

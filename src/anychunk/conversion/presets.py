@@ -13,6 +13,7 @@ from anychunk.limits import KIB, MIB
 SPACE = ("z", "y", "x")
 FEW_BANDS = 4
 """Up to so many bands stay together in a chunk: colour is looked at as a whole."""
+PLANE = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,19 +66,39 @@ def growing_axes(names: Sequence[str | None]) -> list[int]:
     return space or list(range(len(names)))[-2:]
 
 
-def chunk_shape(shape: Shape, names: Sequence[str | None], itemsize: int, most: int) -> Shape:
-    """Give a chunk of about `most` bytes, even along the axes in space."""
+def chunk_shape(
+    shape: Shape, names: Sequence[str | None], most: int, stored: Shape | None = None
+) -> Shape:
+    """Give a chunk of up to `most` elements, even along the axes in space.
+
+    Where `stored` chunks are flat along an axis, so is it, until it is `PLANE` long otherwise: a
+    cube would be put together from as many planes, each read again for every cube in it.
+    """
     axes = growing_axes(names)
     chunk = [
         n if 0 < n <= FEW_BANDS and i not in axes and names[i] not in ("t", "time") else 1
         for i, n in enumerate(shape)
     ]
-    return grow(chunk, shape, axes, most // itemsize)
+    flat = [i for i in axes if stored is not None and stored[i] == 1]
+    other = [i for i in axes if i not in flat]
+    plane = grow(chunk, tuple(min(n, PLANE) for n in shape), other, most)
+    return grow(list(plane), shape, axes, most)
 
 
-def shard_shape(chunk: Shape, shape: Shape, names: Sequence[str | None], most: int) -> Shape:
-    """Give a shard of up to `most` elements: whole chunks, more of them along space."""
-    return grow(list(chunk), shape, growing_axes(names), most)
+def shard_shape(
+    chunk: Shape,
+    shape: Shape,
+    names: Sequence[str | None],
+    most: int,
+    stored: Shape | None = None,
+) -> Shape:
+    """Give a shard of up to `most` elements: whole chunks, over whole `stored` ones if it can."""
+    axes = growing_axes(names)
+    start = list(chunk)
+    if stored is not None:
+        covered = tuple(min(n, s) for n, s in zip(shape, stored, strict=True))
+        start = list(grow(start, covered, axes, most))
+    return grow(start, shape, axes, most)
 
 
 def grow(start: list[int], shape: Shape, axes: list[int], most: int) -> Shape:

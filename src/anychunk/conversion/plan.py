@@ -12,7 +12,7 @@ from zarr.core.dtype import parse_dtype
 
 from anychunk import images as im
 from anychunk import multiscales
-from anychunk.convert import presets
+from anychunk.conversion import presets
 from anychunk.downsample import BY_WINDOW
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.images import Image
@@ -272,7 +272,8 @@ class Recipe:
         full = tuple(array.shape[i] for i in self.order)
         here = full if shape is None else shape
         itemsize = itemsize_of(array)
-        chunk, shard = self.cut(full, itemsize)
+        stored = tuple(array.chunk_shape[i] for i in self.order)
+        chunk, shard = self.cut(full, itemsize, stored)
         inner = presets.clipped(chunk, here)
         outer = tuple(
             min(s, -(-max(n, 1) // c) * c) for s, c, n in zip(shard, inner, here, strict=True)
@@ -292,25 +293,26 @@ class Recipe:
             ratio=ratio or (1,) * len(here),
             shape=here,
             outer=outer,
-            region=region_shape(shard, full, self.names, itemsize),
+            region=region_shape(shard, full, self.names, itemsize, stored),
             nodata=nodata_of(array),
             method=self.method(array),
             itemsize=itemsize,
             metadata=metadata,
         )
 
-    def cut(self, shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
+    def cut(self, shape: Shape, itemsize: int, stored: Shape) -> tuple[Shape, Shape]:
         """Give chunk and shard, neither shortened to the array yet."""
         preset, wishes = presets.preset(self.wishes.like), self.wishes
         if wishes.chunk is None:
-            chunk = presets.chunk_shape(shape, self.names, itemsize, preset.chunk_bytes)
+            most = preset.chunk_bytes // itemsize
+            chunk = presets.chunk_shape(shape, self.names, most, stored)
         else:
             chunk = presets.trailing(wishes.chunk, len(shape), "chunk")
         if wishes.shard is False:
             return chunk, chunk
         if wishes.shard is None or wishes.shard is True:
             most = preset.shard_bytes // itemsize
-            return chunk, presets.shard_shape(chunk, shape, self.names, most)
+            return chunk, presets.shard_shape(chunk, shape, self.names, most, stored)
         shard = presets.trailing(wishes.shard, len(shape), "shard")
         if any(s % c for s, c in zip(shard, chunk, strict=True)):
             raise UnsupportedError(f"convert: shard {shard} is no multiple of the chunk {chunk}")
@@ -330,10 +332,17 @@ class Recipe:
         return found
 
 
-def region_shape(shard: Shape, shape: Shape, names: Sequence[str], itemsize: int) -> Shape:
+def region_shape(
+    shard: Shape, shape: Shape, names: Sequence[str], itemsize: int, stored: Shape
+) -> Shape:
     """Give how much is made at a time: whole shards, even along the axes that are halved."""
-    grown = list(presets.shard_shape(shard, shape, names, REGION_BYTES // itemsize))
-    for axis in presets.growing_axes(names):
+    most = REGION_BYTES // itemsize
+    covered = tuple(min(n, s) for n, s in zip(shape, stored, strict=True))
+    axes = presets.growing_axes(names)
+    # twice as much is worth it where it saves reading stored chunks twice
+    wide = presets.grow(list(shard), covered, axes, 2 * most)
+    grown = list(presets.shard_shape(wide, shape, names, most, stored))
+    for axis in axes:
         grown[axis] *= 1 + grown[axis] % 2
     return tuple(grown)
 

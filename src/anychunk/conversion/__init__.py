@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from anychunk import api, formats, sink
 from anychunk import images as im
-from anychunk.convert.journal import Journal
-from anychunk.convert.plan import Plan, Wishes, make_plan
-from anychunk.convert.work import Task, Workshop
+from anychunk.conversion.journal import Journal
+from anychunk.conversion.plan import Plan, Wishes, make_plan
+from anychunk.conversion.work import Task, Workshop
 from anychunk.errors import FormatError, MissingDependencyError, SourceError
 from anychunk.images import Image
 from anychunk.index import ArrayIndex, GroupIndex, Json, Node, find

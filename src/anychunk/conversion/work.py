@@ -20,8 +20,9 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from anychunk import api, sink
-from anychunk.convert.plan import Level, Plan, Run
-from anychunk.convert.shrink import shrink
+from anychunk.conversion.decoded import Decoded
+from anychunk.conversion.plan import Level, Plan, Run
+from anychunk.conversion.shrink import shrink
 from anychunk.errors import AnychunkError, ChunkEncodeError
 from anychunk.index import Shape
 from anychunk.limits import MIB
@@ -31,7 +32,7 @@ from anychunk.store import IndexStore
 type Array = npt.NDArray[Any]
 type Keep = Callable[[Level, Shape, Array], None]
 
-RELEASE_BYTES = 64 * MIB
+RELEASE_BYTES = 16 * MIB
 """After so many bytes made, pages of mapped sources are handed back."""
 
 
@@ -66,7 +67,7 @@ class Workshop:
         self._start()
 
     def _start(self) -> None:
-        self._sources: dict[str, zarr.Array[Any]] = {}
+        self._sources: dict[str, Decoded] = {}
         self._targets: dict[str, zarr.Array[Any]] = {}
         self._encoders: dict[str, Encoder] = {}
         self._made = 0
@@ -183,19 +184,23 @@ class Workshop:
 
     def read_source(self, level: Level, start: Shape, stop: Shape) -> Array:
         """Read a box in the target's order of axes."""
-        array = self.source(level.source or "")
         box = [slice(0)] * len(start)
         for place, axis in enumerate(level.order):
             box[axis] = slice(start[place], stop[place])
-        return np.asarray(array[tuple(box)]).transpose(level.order)
+        return self.source(level).read(tuple(box)).transpose(level.order)
 
     def read_target(self, level: Level, start: Shape, stop: Shape) -> Array:
         box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
         return np.asarray(self.array(level)[box])
 
-    def source(self, path: str) -> zarr.Array[Any]:
+    def source(self, level: Level) -> Decoded:
+        path = level.source or ""
         if path not in self._sources:
-            self._sources[path] = api.open_path(self.plan.source, path, storage=self.source_storage)
+            array = api.open_path(self.plan.source, path, storage=self.source_storage)
+            region = [0] * len(level.order)
+            for place, axis in enumerate(level.order):
+                region[axis] = level.region[place]
+            self._sources[path] = Decoded(array, tuple(region))
         return self._sources[path]
 
     def array(self, level: Level) -> zarr.Array[Any]:
@@ -226,9 +231,9 @@ class Workshop:
         if self._made < RELEASE_BYTES:
             return
         self._made = 0
-        for array in self._sources.values():
-            if isinstance(array.store, IndexStore):
-                array.store.sources.release()
+        for source in self._sources.values():
+            if isinstance(source.array.store, IndexStore):
+                source.array.store.sources.release()
 
 
 def _below(run: Run, number: int, coords: Shape) -> Iterator[tuple[Level, Shape]]:
