@@ -13,6 +13,7 @@ from zarr.storage import StorePath
 
 from anychunk import codecs, formats, pipeline
 from anychunk._version import __version__
+from anychunk.array import Array
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.source import Folder, Source, Storage, buffered, is_remote, local_path, open_source
@@ -32,7 +33,7 @@ def index(
     Further options are the format's own.
     """
     url = str(url)
-    if _is_folder(url):
+    if _is_folder(url, format):
         return _index_folder(Folder(url, storage=storage), format, options)
     try:
         source = open_source(url, storage=storage)
@@ -45,8 +46,15 @@ def index(
     return _index_object(source, head, format, options)
 
 
-def _is_folder(url: str) -> bool:
-    return url.endswith("/") if is_remote(url) else Path(local_path(url)).is_dir()
+def _is_folder(url: str, format: str | None) -> bool:
+    if not is_remote(url):
+        return Path(local_path(url)).is_dir()
+    if url.endswith("/"):
+        return True
+    # a remote folder cannot be told from an object without a request, but by its name it may
+    known = formats.table() if format is None else {format: formats.by_name(format)}
+    folders = [m for m in known.values() if isinstance(m, formats.FolderFormat)]
+    return any(format or (isinstance(m, formats.WritableFormat) and m.claims(url)) for m in folders)
 
 
 def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:
@@ -148,7 +156,7 @@ def open_path(node: Node, path: str, *, storage: Storage | None = None) -> zarr.
         raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
     # straight from the index: zarr would ask the store for it, by way of its event loop
     place = StorePath(_store(node, storage), path)
-    return zarr.Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
+    return Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
 
 
 def describe(url: str | Path | Node, **options: Any) -> dict[str, Json]:
@@ -212,4 +220,6 @@ def disable() -> None:
     if _replaced is not None:
         zarr.config.set({"codecs": _replaced})
         _replaced = None
+        for name in codecs.table():
+            codecs.unregister(name)
     pipeline.uninstall()

@@ -80,7 +80,7 @@ def downsample_region(
     shape: Shape,
     method: str,
 ) -> Array:
-    """Make outputs `start` to `stop` from `source`, a piece of an array of `shape` that begins `at`.
+    """Make outputs `start` to `stop` from `source`, the piece `at` of an array of `shape`.
 
     The piece must cover `source_range` along each axis, and `ratio` be no longer than the shape.
     """
@@ -179,7 +179,8 @@ def _shift_half_even(sums: Array, shift: int, dtype: np.dtype[Any]) -> Array:
 
 def _round_up(quotient: Array, rest: Array, count: int) -> Array:
     twice = rest * 2
-    return quotient + ((twice > count) | ((twice == count) & (quotient % 2 == 1)))
+    rounded: Array = quotient + ((twice > count) | ((twice == count) & (quotient % 2 == 1)))
+    return rounded
 
 
 def _mean_of_halves(high: Array, low: Array, count: int, dtype: np.dtype[Any]) -> Array:
@@ -193,6 +194,8 @@ def _mean_of_halves(high: Array, low: Array, count: int, dtype: np.dtype[Any]) -
 def most_common(array: Array, ratio: Shape) -> Array:
     """Give the most frequent value of each window, the smallest of several."""
     counts = tuple(n // r for n, r in zip(array.shape, ratio, strict=True))
+    if array.size == 0:
+        return np.empty(counts, array.dtype)
     split = [k for pair in zip(counts, ratio, strict=True) for k in pair]
     order = [*range(0, 2 * array.ndim, 2), *range(1, 2 * array.ndim, 2)]
     windows = array.reshape(split).transpose(order).reshape(*counts, -1)
@@ -221,7 +224,7 @@ def by_kernel(
     return to_dtype(array, source.dtype)
 
 
-def _kernel_axis(
+def _kernel_axis(  # noqa: PLR0917
     array: Array, axis: int, at: int, outputs: tuple[int, int], ratio: int, size: int, method: str
 ) -> Array:
     start, stop = outputs
@@ -253,4 +256,5 @@ def to_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
     # a float may lie just above the largest 64-bit integer, and would wrap
     too_high, too_low = rounded >= float(bounds.max), rounded <= float(bounds.min)
     safe = np.where(too_high | too_low, 0.0, rounded).astype(dtype)
-    return np.where(too_high, bounds.max, np.where(too_low, bounds.min, safe)).astype(dtype)
+    safe[too_high], safe[too_low] = bounds.max, bounds.min
+    return safe

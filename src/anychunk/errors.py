@@ -24,6 +24,10 @@ class CodecConfigError(AnychunkError, ValueError):
     """The configuration of a codec is wrong."""
 
 
+class CodecTypeError(CodecConfigError, TypeError):
+    """A value in the configuration of a codec is of the wrong type."""
+
+
 class ChunkDecodeError(AnychunkError, ValueError):
     """One chunk does not decode."""
 

@@ -7,6 +7,7 @@ tables are numpy arrays shaped like the chunk grid, at most 32 bytes a chunk.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -127,7 +128,18 @@ class Objects(_ByValue):
 
     def name(self, coords: Shape) -> str:
         # our own substitution: str.format would let an untrusted pattern reach into objects
-        return re.sub(r"\{(\d+)\}", lambda m: str(coords[int(m[1])]), self.pattern)
+        return "".join([p if isinstance(p, str) else str(coords[p]) for p in self._pieces])
+
+    @cached_property
+    def _pieces(self) -> tuple[str | int, ...]:
+        """The pattern as text and axes in turn."""
+        pieces = re.split(r"\{(\d+)\}", self.pattern)
+        axes = [int(piece) for piece in pieces[1::2]]
+        if any(axis >= len(self.grid) for axis in axes):
+            raise FormatError(f"index: the pattern {self.pattern!r} names an axis that is none")
+        found: list[str | int] = list(pieces)
+        found[1::2] = axes
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -22,9 +22,13 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline, codecs_from_list
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.registry import _pipeline_registry, register_pipeline
 
+from anychunk import limits, strides
 from anychunk.codecs.chain import Decoder
+from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
+from anychunk.source import Bytes1D
 
 type Selector = Any
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
@@ -86,23 +90,46 @@ class _Batch:
         self, positions: Iterable[int], chunks: Iterable[Stored], name: Callable[[int], str]
     ) -> None:
         """Decode chunks and put each in its place."""
-        scratch = np.empty(self.decode.nbytes, np.uint8)
-        out, decode, drop_axes = self.out, self.decode, self.drop_axes
-        for position, stored in zip(positions, chunks, strict=True):
-            _, _, chunk_selection, out_selection, _ = self.items[position]
-            if stored is None:
-                out[out_selection] = self.fill
-                self.results[position] = MISSING
-                continue
-            try:
-                array = decode(stored, scratch)[chunk_selection]
-            except AnychunkError as e:
-                raise located(e, name(position)) from e
-            except (MemoryError, KeyboardInterrupt):
-                raise
-            except Exception as e:
-                raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
-            out[out_selection] = self.wrap(array.squeeze(axis=drop_axes) if drop_axes else array)
+        # a very large chunk takes memory only once its stored bytes are known to be worth it
+        nbytes = self.decode.nbytes
+        with borrowed("scratch", nbytes if nbytes <= limits.get().free_bytes else 0) as scratch:
+            for position, stored in zip(positions, chunks, strict=True):
+                _, _, chunk_selection, out_selection, _ = self.items[position]
+                if stored is None:
+                    self.out[out_selection] = self.fill
+                    self.results[position] = MISSING
+                else:
+                    array = self.decoded(stored, scratch, name, position)
+                    self.place(out_selection, array[chunk_selection])
+
+    def decoded(
+        self, stored: Bytes1D, scratch: Bytes1D, name: Callable[[int], str], position: int
+    ) -> npt.NDArray[Any]:
+        """Decode one chunk; what goes wrong says which."""
+        try:
+            return self.decode(stored, scratch if len(scratch) else None)
+        except AnychunkError as e:
+            raise located(e, name(position)) from e
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except Exception as e:
+            raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
+
+    def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
+        """Put a decoded piece where it belongs."""
+        out = self.out
+        if self.drop_axes:
+            array = array.squeeze(axis=self.drop_axes)
+        if (
+            isinstance(array, np.ndarray)
+            and array.ndim > 1
+            and isinstance(out, np.ndarray)
+            and type(selection) is tuple
+            and all(type(s) is slice for s in selection)
+        ):
+            strides.assign(out[selection], array)
+        else:
+            out[selection] = self.wrap(array)
 
 
 class IndexPipeline(CodecPipeline):
@@ -180,6 +207,30 @@ class IndexPipeline(CodecPipeline):
             await self._read_remote(batch, reader, numbers)
         return tuple(batch.results)
 
+    def read_now(
+        self,
+        path: str,
+        places: Sequence[tuple[tuple[int, ...], Selector, Selector]],
+        spec: ArraySpec,
+        out: npt.NDArray[Any],
+    ) -> bool:
+        """Read chunks of a local array in this thread; False: they are not here.
+
+        `places` are grid coordinates, what of the chunk is wanted, and where in `out` it goes.
+        """
+        reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
+        if reader is None or not reader.is_local:
+            return False
+        items = [(None, spec, source, target, False) for _, source, target in places]
+        wrapped = spec.prototype.nd_buffer.from_numpy_array(out)
+        batch = _Batch(items, wrapped, (), self._decoder_for(spec))
+        numbers = np.asarray([reader.number(coords) for coords, _, _ in places], np.int64)
+        reader.verify()
+        batch.scatter(
+            range(len(places)), reader.stream(numbers), lambda i: reader.describe(int(numbers[i]))
+        )
+        return True
+
     async def _read_local(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
         reader.verify()
 
@@ -187,8 +238,7 @@ class IndexPipeline(CodecPipeline):
             return reader.describe(int(numbers[position]))
 
         def run(positions: range) -> None:
-            chunks = reader.read_many(numbers[positions.start : positions.stop])
-            batch.scatter(positions, chunks, name)
+            batch.scatter(positions, reader.stream(numbers[positions.start : positions.stop]), name)
 
         await in_threads(run, len(numbers), batch.decode)
 
@@ -281,7 +331,8 @@ class Dispatcher(CodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
-        return cls._previous().from_codecs(codecs)
+        # changes nothing but chains that hold our own `scale_offset` and `cast_value`
+        return cls._previous().from_codecs(fuse(tuple(codecs)))
 
     @classmethod
     def _previous(cls) -> type[CodecPipeline]:

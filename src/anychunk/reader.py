@@ -6,7 +6,8 @@ declares the chunk absent; every failure raises.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -16,7 +17,20 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.errors import AnychunkError, TruncatedError, UnsupportedError
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Objects
-from anychunk.source import Bytes1D, ObjectSource, Source, Sources, is_remote, read_object
+from anychunk.memory import borrowed
+from anychunk.source import (
+    Bytes1D,
+    ObjectBuffer,
+    ObjectSource,
+    Source,
+    Sources,
+    is_remote,
+    local_path,
+    read_object,
+)
+
+USUAL_BYTES = 1 << 20
+"""Files up to this length are read into memory that is used again."""
 
 type Numbers = npt.NDArray[np.int64]
 type Stored = Bytes1D | None
@@ -49,9 +63,11 @@ class ChunkReader:
         return number
 
     def coords(self, number: int) -> tuple[int, ...]:
-        return tuple(int(c) for c in np.unravel_index(number, self.index.grid or (1,)))[
-            : len(self.index.grid)
-        ]
+        found = []
+        for size in reversed(self.index.grid):
+            number, coord = divmod(number, size)
+            found.append(coord)
+        return tuple(found[::-1])
 
     def describe(self, number: int) -> str:
         """Name a chunk for an error message."""
@@ -91,6 +107,31 @@ class ChunkReader:
             if source.is_local and not (lengths == WHOLE).any():
                 return self._slices(source, numbers, offsets, lengths)
         return [self._assemble(chunks, int(n)) for n in numbers]
+
+    def stream(self, numbers: Numbers) -> Iterator[Stored]:
+        """Give the stored bytes of several local chunks; each is good until the next is asked for.
+
+        Chunks that are one file each are read into the same memory, one after the other: they stay
+        in the cache until they are decoded.
+        """
+        chunks = self.chunks
+        if not isinstance(chunks, Objects):
+            yield from self.read_many(numbers)
+            return
+        most = self._most_stored()
+        base = local_path(chunks.base)
+        with borrowed("stored", min(most, USUAL_BYTES)) as memory:
+            buffer = ObjectBuffer(most, memory)
+            for number in numbers.tolist():
+                path = f"{base}/{chunks.name(self.coords(number))}"
+                data = buffer.read(path)
+                if data is None:
+                    self._check_sparse(chunks, path)
+                yield data
+
+    def _most_stored(self) -> int:
+        """How long one chunk may be: no compression doubles its size, and types have 16 bytes."""
+        return max(limits.get().free_bytes, 32 * math.prod(self.index.chunk_shape))
 
     def _slices(
         self,

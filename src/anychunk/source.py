@@ -18,10 +18,11 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from anychunk import limits
+from anychunk import limits, memory
 from anychunk.errors import (
     AnychunkError,
     FormatError,
+    LimitError,
     SourceChangedError,
     SourceError,
     TruncatedError,
@@ -320,14 +321,45 @@ def read_object(url: str, *, storage: Storage | None = None) -> Bytes1D | None:
     """Read a whole object, or give None where there is none: chunks that are one object each."""
     if is_remote(url):
         return _read_remote_object(url, storage)
-    path = local_path(url)
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a call a chunk
-            return np.frombuffer(file.read(), np.uint8)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as e:
-        raise SourceError(f"{path}: {e.strerror or e}") from e
+    return ObjectBuffer().read(local_path(url))
+
+
+class ObjectBuffer:
+    """Reads local files whole, one after the other, into the same memory."""
+
+    def __init__(self, most: int | None = None, reused: Bytes1D | None = None) -> None:
+        self._most = most
+        self._memory = np.empty(0, np.uint8) if reused is None else reused
+
+    def read(self, path: str) -> Bytes1D | None:
+        """Give the bytes of a file until the next one is read, or None where there is none."""
+        try:
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as e:
+            raise SourceError(f"{path}: {e.strerror or e}") from e
+        try:
+            return self._fill(handle, path)
+        except OSError as e:
+            raise SourceError(f"{path}: {e.strerror or e}") from e
+        finally:
+            os.close(handle)
+
+    def _fill(self, handle: int, path: str) -> Bytes1D:
+        size = os.fstat(handle).st_size
+        if self._most is not None and size > self._most:
+            raise LimitError(f"{path}: {size} bytes are over the limit of {self._most}")
+        if len(self._memory) < size:
+            self._memory = memory.aligned(size)
+        target = self._memory[:size]
+        filled = 0
+        while filled < size:
+            count = os.readv(handle, [memoryview(target)[filled:]])
+            if not count:
+                raise TruncatedError(f"{path}: ends after {filled} bytes of {size}")
+            filled += count
+        return target
 
 
 def _read_remote_object(url: str, storage: Storage | None) -> Bytes1D | None:
@@ -448,7 +480,10 @@ class Folder:
         self.path = local_path(self.url) if self.is_local else self.url
 
     def child(self, name: str) -> "Folder":
-        return Folder(f"{self.path}/{name}", storage=self.storage)
+        made = Folder.__new__(Folder)  # what is known of the parent need not be found out again
+        made.url = made.path = f"{self.path}/{name}"
+        made.storage, made.is_local = self.storage, self.is_local
+        return made
 
     def source(self, name: str) -> Source:
         """Open an object below this folder; FileNotFoundError where there is none."""
@@ -456,6 +491,10 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """Give a small object as bytes, or None where there is none."""
+        if self.is_local:
+            path = f"{self.path}/{name}"
+            data = ObjectBuffer(limits.get().header_bytes).read(path)
+            return None if data is None else data.tobytes()
         try:
             source = self.source(name)
             size = source.size()

@@ -5,6 +5,8 @@ other codec by zarr's own methods.
 """
 
 import asyncio
+import math
+from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -19,6 +21,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
 from zarr.core.dtype import parse_dtype
 
+from anychunk import strides
 from anychunk.codecs import codec_class, from_json, streams
 from anychunk.codecs._base import (
     ArrayToArray,
@@ -29,11 +32,14 @@ from anychunk.codecs._base import (
     as_bytes,
     chunk_spec,
 )
-from anychunk.errors import CodecConfigError
+from anychunk.codecs.fused_cast import fuse
+from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 type Array = npt.NDArray[Any]
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
+type ToArray = Callable[[Bytes1D, Bytes1D | None], Array]
 type ArrayStep = Callable[[Array], Array]
+type EncodeStep = Callable[[Any], Any]
 
 STREAMS: dict[type[Codec], streams.Decode] = {
     ZstdCodec: streams.decode_zstd,
@@ -69,9 +75,9 @@ class Decoder:
         """Size of the decoded bytes, which a scratch buffer must have."""
         self._bytes_steps: list[BytesStep] = []
         self._array_steps: list[ArrayStep] = []
-        self._to_array: Callable[[Bytes1D], Array] | None = None
+        self._to_array: ToArray | None = None
         self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
-        pairs = evolve([ours(codec) for codec in codecs], spec)
+        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
             if isinstance(codec, ArrayArrayCodec):
@@ -93,7 +99,7 @@ class Decoder:
         for step in self._bytes_steps:
             data = step(data, scratch)
         assert self._to_array is not None
-        array = self._to_array(data)
+        array = self._to_array(data, scratch)
         for transform in self._array_steps:
             array = transform(array)
         return array
@@ -115,19 +121,28 @@ def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> B
     return lambda data, out: as_bytes(run(buffer.from_array_like(data), spec).as_numpy_array())
 
 
-def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> Callable[[Bytes1D], Array]:
+def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> ToArray:
     our_spec = chunk_spec(spec)
+    if isinstance(codec, Wrapping):
+        return lambda data, scratch: codec.decode_chunk(data, our_spec, scratch)
     if isinstance(codec, ArrayToBytes):
-        return lambda data: codec.decode_chunk(data, our_spec)
-    if isinstance(codec, BytesCodec) and our_spec.dtype.kind != "O":
+        return lambda data, _: codec.decode_chunk(data, our_spec)
+    if isinstance(codec, BytesCodec) and our_spec.dtype.kind not in "OT":
         dtype = our_spec.dtype
         if codec.endian is not None:
             dtype = dtype.newbyteorder(codec.endian)
-        shape = our_spec.shape
-        return lambda data: data.view(dtype).reshape(shape)
+        return lambda data, _: view(data, dtype, our_spec.shape)
     buffer = spec.prototype.buffer
     run = synchronous(codec)
-    return lambda data: run(buffer.from_array_like(data), spec).as_numpy_array()
+    return lambda data, _: run(buffer.from_array_like(data), spec).as_numpy_array()
+
+
+def view(data: Bytes1D, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """See bytes as an array of this type and shape."""
+    expected = math.prod(shape) * dtype.itemsize
+    if len(data) != expected:
+        raise ChunkDecodeError(f"bytes: {len(data)} bytes, expected {expected} for shape {shape}")
+    return data.view(dtype).reshape(shape)
 
 
 def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
@@ -151,12 +166,85 @@ def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Any]:
     return lambda data, spec: asyncio.run(codec._decode_single(data, spec))  # noqa: SLF001
 
 
-def encode(codecs: Sequence[Codec], array: Array, spec: ArraySpec) -> Bytes1D:
-    """Run a chain forwards by zarr's own methods."""
-    data: Any = spec.prototype.nd_buffer.from_ndarray_like(array)
-    for codec, codec_spec in evolve([ours(codec) for codec in codecs], spec):
-        data = codec._encode_sync(data, codec_spec)  # type: ignore[union-attr]  # noqa: SLF001
-    return as_bytes(data.as_numpy_array())
+class Encoder:
+    """Encodes chunks of one spec."""
+
+    def __init__(self, codecs: Sequence[Codec], spec: ArraySpec) -> None:
+        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
+        self._steps = [encode_step(codec, codec_spec) for codec, codec_spec in pairs]
+
+    def __call__(self, array: Array) -> Bytes1D:
+        data: Any = array
+        for step in self._steps:
+            data = step(data)
+        return as_bytes(data)
+
+
+def encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:  # noqa: PLR0911 - one a kind
+    our_spec = chunk_spec(spec)
+    match codec:
+        case ArrayToArray():
+            return lambda array: codec.encode_array(array, our_spec)
+        case ArrayToBytes():
+            return lambda array: as_bytes(codec.encode_chunk(array, our_spec))
+        case BytesToBytes():
+            return lambda data: as_bytes(codec.encode_bytes(data, our_spec))
+        case TransposeCodec():
+            return lambda array: array.transpose(codec.order)
+        case BytesCodec() if our_spec.dtype.kind not in "OT":
+            return lambda array: serialize(array, codec.endian)
+    compress = compressor(codec)
+    if compress is None:
+        return foreign_encode_step(codec, spec)
+    return lambda data: as_bytes(compress(data))
+
+
+def compressor(codec: Codec) -> Callable[[Bytes1D], BytesLike] | None:
+    """Give our encoder for a compressor of zarr's, where we have one."""
+    match codec:
+        case ZstdCodec(checksum=False):
+            return lambda data: streams.encode_zstd(data, codec.level)
+        case GzipCodec():
+            return lambda data: streams.encode_gzip(data, codec.level)
+        case BloscCodec():
+            return lambda data: encode_blosc(data, codec)
+    return None
+
+
+def encode_blosc(data: Bytes1D, codec: BloscCodec) -> BytesLike:
+    return streams.encode_blosc(
+        data,
+        codec.clevel,
+        compressor=codec.cname,
+        shuffle=("noshuffle", "shuffle", "bitshuffle").index(codec.shuffle),
+        typesize=codec.typesize,
+        blocksize=codec.blocksize,
+    )
+
+
+def serialize(array: Array, endian: str | None) -> Bytes1D:
+    """Give the elements in C order and the byte order that is asked for."""
+    dtype = array.dtype if endian is None else array.dtype.newbyteorder(cast("Any", endian))
+    if array.dtype == dtype and array.flags.c_contiguous:
+        return as_bytes(array.reshape(-1))
+    out = np.empty(array.shape, dtype)
+    strides.assign(out, array)
+    return as_bytes(out)
+
+
+def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
+    """Encode by zarr's own method."""
+    encode: Callable[[Any, ArraySpec], Any] = codec._encode_sync  # type: ignore[union-attr]  # noqa: SLF001
+    prototype = spec.prototype
+
+    def step(data: Any) -> Any:
+        if isinstance(codec, BytesBytesCodec):
+            buffer: Any = prototype.buffer.from_array_like(data)
+        else:
+            buffer = prototype.nd_buffer.from_ndarray_like(data)
+        return encode(buffer, spec).as_numpy_array()
+
+    return step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,20 +272,42 @@ class Wrapping(ArrayToBytes):
     def _decoders(self) -> dict[Any, Decoder]:
         return {}
 
+    @cached_property
+    def _encoders(self) -> dict[Any, Encoder]:
+        return {}
+
     def configuration(self) -> dict[str, Any]:
         return {**super().configuration(), "codecs": list(self.codecs)}
 
-    def decode_inner(self, data: Bytes1D, shape: tuple[int, ...], spec: ChunkSpec) -> Array:
+    def decode_chunk(self, data: Bytes1D, spec: ChunkSpec, scratch: Bytes1D | None = None) -> Array:
+        """Decode; `scratch` is memory to use, in which the result may live."""
+        raise NotImplementedError
+
+    def decode_inner(
+        self,
+        data: Bytes1D,
+        shape: tuple[int, ...],
+        spec: ChunkSpec,
+        scratch: Bytes1D | None = None,
+    ) -> Array:
         key = (shape, spec.dtype)
         decoder = self._decoders.get(key)
         if decoder is None:
             decoder = Decoder(self.inner, array_spec(shape, spec))
             if len(self._decoders) < 64:
                 self._decoders[key] = decoder
-        return decoder(data)
+        if scratch is not None and len(scratch) > decoder.nbytes:
+            scratch = scratch[: decoder.nbytes]
+        return decoder(data, scratch)
 
     def encode_inner(self, array: Array, spec: ChunkSpec) -> Bytes1D:
-        return encode(self.inner, array, array_spec(array.shape, spec))
+        key = (array.shape, spec.dtype)
+        encoder = self._encoders.get(key)
+        if encoder is None:
+            encoder = Encoder(self.inner, array_spec(array.shape, spec))
+            if len(self._encoders) < 64:
+                self._encoders[key] = encoder
+        return encoder(array)
 
 
 def array_spec(shape: tuple[int, ...], spec: ChunkSpec) -> ArraySpec:

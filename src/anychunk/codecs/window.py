@@ -70,12 +70,14 @@ class Window(Wrapping):
             [np.frombuffer(front(array.shape), np.uint8), self.encode_inner(array, spec)]
         )
 
-    def decode_chunk(self, data: Bytes1D, spec: ChunkSpec) -> npt.NDArray[Any]:
+    def decode_chunk(
+        self, data: Bytes1D, spec: ChunkSpec, scratch: Bytes1D | None = None
+    ) -> npt.NDArray[Any]:
         stored, start, shape = read_front(data, spec.shape)
         payload = data[12 * len(stored) :]
         limits.check_chunk(
             math.prod(stored) * spec.dtype.itemsize, where=self.name, stored=len(payload)
         )
-        array = self.decode_inner(payload, stored, spec)
+        array = self.decode_inner(payload, stored, spec, scratch)
         window = array[tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
         return window if shape == spec.shape else pad(window, spec.shape, spec.fill_value)

@@ -1,0 +1,53 @@
+"""What a codec that changes values makes of the fill value."""
+
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from zarr.core.array_spec import ArraySpec
+from zarr.core.dtype import ZDType
+
+from anychunk.codecs.number_types import NumberType, number_type
+from anychunk.errors import CodecConfigError
+
+
+def number_type_of(zdtype: ZDType[Any, Any], codec: str) -> NumberType:
+    """Describe zarr's data type, or refuse it."""
+    kind = number_type(zdtype.to_native_dtype())
+    if kind is None:
+        raise CodecConfigError(
+            f"{codec}: the codec only supports integer and floating-point data types, "
+            f"got {zdtype.to_native_dtype()}"
+        )
+    return kind
+
+
+class EncodesFill(Hashable, Protocol):
+    """A codec that changes values, the fill value too."""
+
+    @property
+    def strict(self) -> bool: ...
+
+    def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]: ...
+
+
+def with_encoded_fill(codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, Any]) -> ArraySpec:
+    """Give the spec of what `codec` makes of `spec`, which zarr asks for with every chunk."""
+    dtype = spec.dtype.to_native_dtype()
+    fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
+    if type(fill) is not dtype.type:
+        fill = spec.dtype.cast_scalar(fill)
+    stored = np.asarray(fill, dtype)
+    encoded = _encoded_fill(codec, codec.strict, dtype, stored.tobytes())
+    return replace(spec, dtype=zdtype, fill_value=encoded[()])
+
+
+@lru_cache(maxsize=256)
+def _encoded_fill(
+    codec: EncodesFill, strict: bool, dtype: np.dtype[Any], fill: bytes
+) -> npt.NDArray[Any]:
+    # `strict` is no part of a codec's identity, but it is of the answer
+    return codec.encode_fill(np.frombuffer(fill, dtype).reshape(()))

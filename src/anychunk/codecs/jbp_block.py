@@ -1,0 +1,240 @@
+"""`U/jbp-block`, bytes to bytes: one uncompressed block of a NITF image.
+
+Spec:     Joint BIIF Profile 5.4.3: big-endian samples, first bit first, ordered by IMODE. The name
+          and its keys are those of osml-imagery-io; U is
+          https://awslabs.github.io/osml-imagery-io/codecs.
+JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block", "configuration":
+          {"num_bands": 3, "block_height": 256, "block_width": 256, "nbpp": 12, "imode": "P",
+          "pvtype": "INT"}}, and ours, left out where they say nothing: "abpp", "pjust"
+Lossless: yes.
+
+Decoded bytes are `(bands, height, width)` in C order, little-endian, in the smallest type that
+holds NBPP bits. With PJUST `L` and ABPP below NBPP, samples move down to the low end; a signed
+sample takes its sign from its highest significant bit, because the others are zero (JBP table A-3).
+"""
+
+import math
+from collections.abc import Buffer as BytesLike
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+
+type Array = npt.NDArray[Any]
+type Imode = Literal["B", "P", "R", "S"]
+
+ORDERS: dict[str, tuple[int, int, int]] = {
+    "B": (0, 1, 2),
+    "S": (0, 1, 2),
+    "R": (1, 0, 2),
+    "P": (1, 2, 0),
+}
+"""Axes of (band, y, x) in the order in which each IMODE stores them."""
+
+ALIGNED = (8, 16, 32, 64)
+KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
+WIDTHS: dict[str, Sequence[int]] = {"R": (32, 64), "C": (64,), "B": range(1, 9)}
+"""NBPP that a PVTYPE may have, where it may not have any of 1 to 64."""
+
+
+def sample_dtype(pvtype: str, nbpp: int) -> np.dtype[Any]:
+    """Give the type that holds a decoded sample, or raise `CodecConfigError`."""
+    kind = KINDS.get(pvtype)
+    allowed = WIDTHS.get(pvtype, range(1, 65))
+    if kind is None or nbpp not in allowed:
+        raise CodecConfigError(
+            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not a sample; "
+            "decoded: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 and 64, C of 64"
+        )
+    nbytes = next(bits for bits in ALIGNED if bits >= nbpp) // 8
+    return np.dtype(f"<{kind}{nbytes}")
+
+
+def plane_bytes(pixels: int, nbpp: int) -> int:
+    """How many bytes `pixels` samples take, packed."""
+    return -(-pixels * nbpp // 8)
+
+
+def unpack(data: Bytes1D, count: int, nbpp: int, dtype: np.dtype[Any]) -> Array:
+    """Read `count` samples of `nbpp` bits each, first bit first."""
+    if nbpp in ALIGNED:
+        return data.view(dtype.newbyteorder(">"))
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    if nbpp == 1:
+        samples: Array = np.unpackbits(data, count=count)
+    elif nbpp <= 32:
+        import imagecodecs
+
+        samples = imagecodecs.packints_decode(data, unsigned, nbpp)[:count]
+    else:
+        bits = np.unpackbits(data, count=count * nbpp).reshape(count, nbpp)
+        wide = np.zeros((count, 64), np.uint8)
+        wide[:, 64 - nbpp :] = bits
+        samples = np.packbits(wide, axis=1).reshape(-1).view(">u8").astype(unsigned)
+    return samples if dtype.kind == "u" else sign_extended(samples, nbpp, dtype)
+
+
+def pack(samples: Array, nbpp: int) -> Bytes1D:
+    """Write samples with `nbpp` bits each, first bit first, zeros up to a whole byte."""
+    if nbpp in ALIGNED:
+        big = samples.astype(samples.dtype.newbyteorder(">"), copy=False)
+        return np.ascontiguousarray(big).reshape(-1).view(np.uint8)
+    wide = samples.astype(np.int64 if samples.dtype.kind == "i" else np.uint64).astype(">u8")
+    bits = np.unpackbits(np.ascontiguousarray(wide).view(np.uint8).reshape(-1, 8), axis=1)
+    return np.packbits(bits[:, 64 - nbpp :])
+
+
+def sign_extended(samples: Array, bits: int, dtype: np.dtype[Any]) -> Array:
+    """Read unsigned samples as two's complement numbers of `bits` bits."""
+    unused = samples.dtype.type(8 * samples.dtype.itemsize - bits)
+    signed = (samples << unused).view(f"i{samples.dtype.itemsize}")
+    extended: Array = (signed >> signed.dtype.type(unused)).astype(dtype, copy=False)
+    return extended
+
+
+@dataclass(frozen=True, kw_only=True)
+class JbpBlock(BytesToBytes):
+    """One block, big-endian and interleaved as the file has it."""
+
+    name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
+    is_fixed_size = True
+
+    num_bands: int
+    block_height: int
+    block_width: int
+    nbpp: int
+    imode: Imode
+    pvtype: str
+    abpp: int | None = None
+    """How many of the bits of a sample are significant; None: all of them."""
+    pjust: Literal["L", "R"] = "R"
+    """At which end of a sample its significant bits are."""
+
+    def __post_init__(self) -> None:
+        for key in ("num_bands", "block_height", "block_width", "nbpp"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a count")
+        if self.imode not in ORDERS or self.pjust not in ("L", "R"):
+            raise CodecConfigError(
+                f"{self.name}: imode {self.imode!r}, pjust {self.pjust!r}; "
+                "expected one of B P R S, and one of L R"
+            )
+        if self.abpp is not None and (
+            not isinstance(self.abpp, int) or not 1 <= self.abpp <= self.nbpp
+        ):
+            raise CodecConfigError(f"{self.name}: abpp is {self.abpp!r}, expected 1 to {self.nbpp}")
+        try:
+            sample_dtype(self.pvtype, self.nbpp)
+        except CodecConfigError as e:
+            raise CodecConfigError(f"{self.name}: {e}") from None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return sample_dtype(self.pvtype, self.nbpp)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.num_bands, self.block_height, self.block_width
+
+    @property
+    def unused(self) -> int:
+        """How many bits of each sample say nothing."""
+        return 0 if self.abpp is None or self.dtype.kind not in "ui" else self.nbpp - self.abpp
+
+    def planes(self) -> int:
+        """How many pieces are padded to a whole byte: bands that are stored apart, or one."""
+        return self.num_bands if self.imode in ("B", "S") else 1
+
+    def stored_bytes(self) -> int:
+        planes = self.planes()
+        return planes * plane_bytes(math.prod(self.shape) // planes, self.nbpp)
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        if len(data) != self.stored_bytes():
+            raise ChunkDecodeError(
+                f"jbp-block: {len(data)} bytes, expected {self.stored_bytes()} for "
+                f"{self.shape} of {self.nbpp} bits"
+            )
+        nbytes = math.prod(self.shape) * self.dtype.itemsize
+        if spec is not None and spec.nbytes != nbytes:
+            raise ChunkDecodeError(
+                f"jbp-block: {self.shape} of {self.dtype} is {nbytes} bytes, "
+                f"the chunk has {spec.nbytes}"
+            )
+        if out is None or len(out) != nbytes:
+            out = np.empty(nbytes, np.uint8)
+        order = ORDERS[self.imode]
+        stored = self._samples(data).reshape([self.shape[axis] for axis in order])
+        target = out.view(self.dtype).reshape(self.shape)
+        target[...] = self._justified(stored).transpose(np.argsort(order))
+        return out
+
+    def _samples(self, data: Bytes1D) -> Array:
+        count = math.prod(self.shape)
+        planes = self.planes()
+        if self.nbpp in ALIGNED or planes == 1:
+            return unpack(data, count, self.nbpp, self.dtype)
+        rows = data.reshape(planes, -1)
+        return np.stack([unpack(row, count // planes, self.nbpp, self.dtype) for row in rows])
+
+    def _justified(self, samples: Array) -> Array:
+        """Bring significant bits to the low end, and give signed samples their sign."""
+        if not self.unused:
+            return samples
+        native = samples.astype(samples.dtype.newbyteorder("="))
+        if self.pjust == "L":
+            shifted: Array = native >> native.dtype.type(self.unused)
+            return shifted
+        if native.dtype.kind == "u":
+            return native
+        bits = self.nbpp - self.unused
+        return sign_extended(native.view(f"u{native.dtype.itemsize}"), bits, native.dtype)
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        nbytes = math.prod(self.shape) * self.dtype.itemsize
+        if len(data) != nbytes:
+            raise ChunkEncodeError(
+                f"jbp-block: {len(data)} bytes, expected {nbytes} for {self.shape} of {self.dtype}"
+            )
+        order = ORDERS[self.imode]
+        samples = data.view(self.dtype).reshape(self.shape).transpose(order)
+        self._check_range(samples)
+        planes = self._unjustified(samples).reshape(self.planes(), -1)
+        return np.concatenate([pack(plane, self.nbpp) for plane in planes])
+
+    def _check_range(self, samples: Array) -> None:
+        """Refuse values that the significant bits cannot hold."""
+        bits = self.nbpp - self.unused
+        if samples.dtype.kind not in "ui" or bits == 8 * samples.dtype.itemsize:
+            return
+        is_signed = samples.dtype.kind == "i"
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+        if samples.size and (samples.min() < low or samples.max() > high):
+            raise ChunkEncodeError(
+                f"jbp-block: samples from {samples.min()} to {samples.max()} do not fit {bits} bits"
+            )
+
+    def _unjustified(self, samples: Array) -> Array:
+        if not self.unused:
+            return samples
+        unsigned: Array = np.ascontiguousarray(samples).view(f"u{samples.dtype.itemsize}")
+        if self.pjust == "L":
+            moved: Array = unsigned << unsigned.dtype.type(self.unused)
+            return moved
+        # JBP table A-3, PJUST: bits that are not significant are zero
+        kept: Array = unsigned & unsigned.dtype.type((1 << (self.nbpp - self.unused)) - 1)
+        return kept
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
+        return self.stored_bytes()
+
+
+JbpBlockV2 = v2_filter(JbpBlock)

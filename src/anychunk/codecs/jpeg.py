@@ -1,0 +1,186 @@
+"""`U/jpeg`, bytes to bytes: one JPEG block of a NITF image.
+
+Spec:     ITU-T T.81, baseline, extended (8 and 12 bits), progressive and lossless;
+          MIL-STD-188-198A for streams that leave out the default tables of NITF. The name and its
+          keys are those of osml-imagery-io; U is https://awslabs.github.io/osml-imagery-io/codecs.
+JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jpeg", "configuration":
+          {"bits_per_pixel": 8, "num_bands": 3, "block_width": 256, "block_height": 256,
+          "imode": "P", "color_space": "RGB"}}
+Lossless: only SOF3 streams; encoding writes 8 bits with loss, 9 to 16 bits without.
+
+Decoded bytes are `(bands, height, width)` in C order, little-endian. The colour transform is the
+one that the stream announces; `color_space` is not read, because osml-imagery-io writes it swapped.
+
+libjpeg turns missing data into grey and goes on. So the stream is walked before it is decoded, and
+a picture that ends in such grey is held against a second, strict decoder.
+"""
+
+import math
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codestream.jpeg_scan import Stream, walk, with_tables
+from anychunk.errors import (
+    ChunkDecodeError,
+    ChunkEncodeError,
+    CodecConfigError,
+    FormatError,
+    UnsupportedError,
+)
+
+type Array = npt.NDArray[Any]
+
+QUALITY = 95
+"""Of streams that we write."""
+
+
+def whole_stream(data: Bytes1D, start: int) -> Stream:
+    """Walk one stream to its end; what is wrong with it is wrong with the chunk."""
+    try:
+        return walk(data, start)
+    except (FormatError, UnsupportedError) as e:
+        raise ChunkDecodeError(str(e)) from e
+
+
+def decode(data: Bytes1D, stream: Stream) -> Array:
+    """Decode one stream to (height, width, bands)."""
+    import imagecodecs
+
+    frame = stream.frame
+    nbytes = frame.height * frame.width * stream.bands * (1 if frame.depth <= 8 else 2)
+    limits.check_chunk(nbytes, where="jpeg", stored=len(data))
+    payload = data[stream.start : stream.end]
+    try:
+        if stream.lacks_tables:
+            payload = np.frombuffer(with_tables(payload.tobytes(), stream), np.uint8)
+        array: Array = imagecodecs.jpeg8_decode(payload)
+    except Exception as e:
+        raise ChunkDecodeError(f"jpeg: {e}") from e
+    if is_grey_at_the_end(array, frame.depth) and not is_whole(payload, stream, array):
+        raise ChunkDecodeError("jpeg: the stream ends too early")
+    return array if array.ndim == 3 else array[..., None]
+
+
+def is_grey_at_the_end(array: Array, depth: int) -> bool:
+    """Whether a picture ends in what libjpeg paints for missing data."""
+    grey = 1 << (depth - 1)
+    return bool((array[-1, -1] == grey).all())
+
+
+def is_whole(payload: Bytes1D, stream: Stream, array: Array) -> bool:
+    """Ask a second decoder whether all of a picture is there."""
+    import imagecodecs
+
+    frame = stream.frame
+    try:
+        if frame.is_lossless:
+            # decoders disagree on what is not there
+            return bool(np.array_equal(imagecodecs.ljpeg_decode(payload), array))
+        if frame.depth == 8 and stream.bands in (1, 3):
+            # reads every coefficient, and refuses a stream that has too few
+            imagecodecs.jpegxl_encode_jpeg(payload)
+    except Exception:  # noqa: BLE001 - whatever it stumbled on, it does not vouch for the stream
+        return False
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jpeg(BytesToBytes):
+    """One JPEG stream a block, or one a band."""
+
+    name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+
+    bits_per_pixel: int
+    num_bands: int
+    block_width: int
+    block_height: int
+    imode: str
+    color_space: str
+
+    def __post_init__(self) -> None:
+        for key in ("bits_per_pixel", "num_bands", "block_width", "block_height"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a count")
+        if self.bits_per_pixel > 16:
+            raise CodecConfigError(
+                f"{self.name}: bits_per_pixel is {self.bits_per_pixel}, expected 1 to 16"
+            )
+        if self.imode not in ("B", "P", "R", "S") or not isinstance(self.color_space, str):
+            raise CodecConfigError(
+                f"{self.name}: imode {self.imode!r}, color_space {self.color_space!r}; "
+                "expected one of B P R S, and a text"
+            )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype("u1" if self.bits_per_pixel <= 8 else "<u2")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.num_bands, self.block_height, self.block_width
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        nbytes = math.prod(self.shape) * self.dtype.itemsize
+        if spec is not None and spec.nbytes != nbytes:
+            raise ChunkDecodeError(
+                f"jpeg: {self.shape} of {self.dtype} is {nbytes} bytes, the chunk {spec.nbytes}"
+            )
+        if out is None or len(out) != nbytes:
+            out = np.empty(nbytes, np.uint8)
+        target = out.view(self.dtype).reshape(self.shape)
+        band, at = 0, 0
+        while band < self.num_bands:
+            stream = whole_stream(data, at)
+            self._check_frame(stream, band)
+            count = stream.bands
+            target[band : band + count] = decode(data, stream).transpose(2, 0, 1)
+            band, at = band + count, stream.end
+        return out
+
+    def _check_frame(self, stream: Stream, band: int) -> None:
+        frame = stream.frame
+        if (frame.height, frame.width) != self.shape[1:]:
+            raise ChunkDecodeError(
+                f"jpeg: a picture of {frame.height} x {frame.width}, "
+                f"expected {self.block_height} x {self.block_width}"
+            )
+        if stream.bands > self.num_bands - band:
+            raise ChunkDecodeError(
+                f"jpeg: {stream.bands} bands in a stream, expected {self.num_bands - band}"
+            )
+        if (frame.depth <= 8) != (self.bits_per_pixel <= 8):
+            raise ChunkDecodeError(
+                f"jpeg: samples of {frame.depth} bits, expected {self.bits_per_pixel}"
+            )
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        import imagecodecs
+
+        array = data.view(self.dtype).reshape(self.shape)
+        if self.bits_per_pixel > 8:
+            if array.max(initial=0) >> self.bits_per_pixel:
+                raise ChunkEncodeError(
+                    f"jpeg: a sample of {array.max()} does not fit {self.bits_per_pixel} bits"
+                )
+            options = {"lossless": True, "bitspersample": self.bits_per_pixel}
+        else:
+            options = {"level": QUALITY}
+        if self.imode == "P" and self.num_bands == 3:
+            pixels = np.ascontiguousarray(array.transpose(1, 2, 0))
+            return imagecodecs.jpeg8_encode(pixels, **options)  # type: ignore[no-any-return]
+        streams = [
+            imagecodecs.jpeg8_encode(np.ascontiguousarray(band), **options) for band in array
+        ]
+        return b"".join(streams)
+
+
+JpegV2 = v2_filter(Jpeg)

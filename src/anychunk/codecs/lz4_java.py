@@ -1,0 +1,126 @@
+"""`anychunk.lz4_java`, bytes to bytes: LZ4 as N5 writers make it, in any of its three dialects.
+
+Spec:     lz4-java's LZ4BlockOutputStream, which N5 in Java uses: blocks of "LZ4Block", a token, the
+          stored and the decoded length and a checksum, all little-endian, then an empty block.
+          Decoding tells two others apart by their first bytes: an LZ4 frame (N5 in Rust), and a
+          bare LZ4 block (z5).
+JSON:     {"name": "anychunk.lz4_java", "configuration": {"block_size": 65536}}
+Lossless: yes. It must be the first bytes -> bytes codec of its chain, which alone knows its size.
+"""
+
+import struct
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import xxhash
+
+from anychunk.codecs import streams
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.errors import ChunkDecodeError, CodecConfigError
+
+MAGIC = b"LZ4Block"
+HEAD = struct.Struct("<8sBiiI")
+RAW, LZ4 = 0x10, 0x20
+SEED = 0x9747B28C
+
+
+def checksum(data: Bytes1D) -> int:
+    # lz4-java keeps 28 bits (StreamingXXHash32.asChecksum)
+    return xxhash.xxh32_intdigest(data, SEED) & 0x0FFFFFFF
+
+
+def encode(data: Bytes1D, block_size: int) -> bytes:
+    """Write what LZ4BlockOutputStream writes with a fast compressor."""
+    level = max(0, (block_size - 1).bit_length() - 10)
+    pieces = []
+    for start in range(0, len(data), block_size):
+        block = data[start : start + block_size]
+        stored, method = bytes(streams.encode_lz4_block(block)), LZ4
+        if len(stored) >= len(block):
+            stored, method = block.tobytes(), RAW
+        pieces += [
+            HEAD.pack(MAGIC, method | level, len(stored), len(block), checksum(block)),
+            stored,
+        ]
+    return b"".join([*pieces, HEAD.pack(MAGIC, RAW | level, 0, 0, 0)])
+
+
+def decode(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+    """Read blocks until `nbytes` are there; the empty block at the end may be missing."""
+    target = out if out is not None and len(out) == nbytes else np.empty(nbytes, np.uint8)
+    place = filled = 0
+    while place < len(data):
+        method, stored, decoded, check = _read_head(data, place)
+        place += HEAD.size
+        if decoded == 0 and stored == 0:
+            break
+        if place + stored > len(data):
+            raise ChunkDecodeError(
+                f"lz4 java: a block of {stored} bytes @{place}, the stream ends after {len(data)}"
+            )
+        if filled + decoded > nbytes:
+            raise ChunkDecodeError(f"lz4 java: decodes to more than the expected {nbytes} bytes")
+        block = data[place : place + stored]
+        part = target[filled : filled + decoded]
+        part[:] = (streams.decode_raw if method == RAW else streams.decode_lz4_block)(
+            block, decoded, None
+        )
+        if checksum(part) != check:
+            raise ChunkDecodeError(
+                f"lz4 java: the block @{place} does not match its checksum {check:#x}"
+            )
+        place, filled = place + stored, filled + decoded
+    if filled != nbytes:
+        raise ChunkDecodeError(f"lz4 java: decodes to {filled} bytes, expected {nbytes}")
+    return target
+
+
+def _read_head(data: Bytes1D, place: int) -> tuple[int, int, int, int]:
+    if place + HEAD.size > len(data):
+        raise ChunkDecodeError(f"lz4 java: ends after {len(data)} bytes, inside a block's header")
+    magic, token, stored, decoded, check = HEAD.unpack(data[place : place + HEAD.size])
+    method = token & 0xF0
+    if magic != MAGIC or method not in (RAW, LZ4) or stored < 0 or decoded < 0:
+        raise ChunkDecodeError(
+            f"lz4 java: @{place} stands {bytes(magic).hex()} {token:#x}, expected the next block"
+        )
+    return method, stored, decoded, check
+
+
+def decode_any(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+    """Tell the three dialects apart by their first bytes."""
+    start = data[:8].tobytes()
+    if start == MAGIC:
+        return decode(data, nbytes, out)
+    if start[:4] == streams.LZ4_FRAME:
+        return streams.decode_lz4_frame(data, nbytes, out)
+    return streams.decode_lz4_block(data, nbytes, out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lz4Java(BytesToBytes):
+    """Writes the blocks of lz4-java, reads every LZ4 that N5 containers hold."""
+
+    is_fixed_size = False
+    name: ClassVar[str] = "anychunk.lz4_java"
+    block_size: int = 65536
+    """Decoded bytes a block, at the most."""
+
+    def __post_init__(self) -> None:
+        # the range of lz4-java: 64 bytes to 32 MiB
+        if type(self.block_size) is not int or not 64 <= self.block_size <= 1 << 25:
+            raise CodecConfigError(
+                f"{self.name}: block_size {self.block_size!r} is outside 64 to {1 << 25}"
+            )
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        return encode(data, self.block_size)
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        if spec is None:
+            raise ChunkDecodeError(f"{self.name}: the decoded size must be known")
+        return decode_any(data, spec.nbytes, out)

@@ -1,0 +1,46 @@
+"""`anychunk.n5_cropped`, array to bytes: an N5 block that is larger than the chunk.
+
+Spec:     as `n5_default`; `block_shape` is the block size of the dataset. Where a whole dataset is
+          smaller than one block, its chunk is made no larger than the dataset, so that nothing is
+          padded to a size that nobody asked for.
+JSON:     {"name": "anychunk.n5_cropped", "configuration": {"codecs": [{"name": "bytes"}],
+          "block_shape": [1000000000]}}
+Lossless: yes.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from zarr.core.dtype import ZDType
+
+from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.n5_default import N5Default, Shape
+from anychunk.errors import CodecConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class N5Cropped(N5Default):
+    """Reads the part of an N5 block that lies inside the array."""
+
+    name: ClassVar[str] = "anychunk.n5_cropped"
+    block_shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        block = self.block_shape
+        if not isinstance(block, list | tuple) or not all(type(n) is int and n > 0 for n in block):
+            raise CodecConfigError(f"{self.name}: block_shape is {block!r}, expected sizes")
+        object.__setattr__(self, "block_shape", tuple(block))
+
+    def configuration(self) -> dict[str, Any]:
+        return super().configuration() | {"block_shape": list(self.block_shape)}
+
+    def validate(self, *, shape: Shape, dtype: ZDType[Any, Any], chunk_grid: Any) -> None:
+        super().validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
+        if len(self.block_shape) != len(shape):
+            raise CodecConfigError(
+                f"{self.name}: block_shape {self.block_shape} for an array of {len(shape)} axes"
+            )
+
+    def largest(self, spec: ChunkSpec) -> Shape:
+        return self.block_shape

@@ -1,0 +1,143 @@
+"""`anychunk.nitf-bilevel`, bytes to bytes: one bi-level block of a NITF image (IC C1, M1).
+
+Spec:     ITU-T T.4, Group 3 facsimile, one- and two-dimensional, each line behind an end-of-line
+          code; MIL-STD-188-196 for NITF.
+JSON:     {"name": "anychunk.nitf-bilevel", "configuration": {"block_height": 512,
+          "block_width": 512, "mode": "1D"}}
+Lossless: yes; it is not encoded.
+
+Decoded bytes are one uint8 a pixel, 1 for black. The decoder makes white of lines that are missing,
+so lines are counted first, and those of mode 1D are held against the length that their runs must
+have.
+"""
+
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+
+type Ints = npt.NDArray[np.int64]
+
+# T.4 tables 2 and 3: how many bits the code of each run length has
+_WHITE = [8, 6, *[4] * 6, *[5] * 4, *[6] * 6, *[7] * 11, *[8] * 35]
+_BLACK = [10, 3, 2, 2, 3, 4, 4, 5, 6, 6, 7, 7, 7, 8, 8, 9, *[10] * 3, *[11] * 7, *[12] * 38]
+_MORE = [11] * 3 + [12] * 10
+_WHITE_MAKEUP = [0, 5, 5, 6, 7, *[8] * 6, *[9] * 15, 6, 9, *_MORE]
+_BLACK_MAKEUP = [0, 10, *[12] * 6, *[13] * 20, *_MORE]
+LONGEST = 2560
+"""The longest run that one make-up code tells; longer ones take several."""
+
+
+def run_bits(runs: Ints, is_black: npt.NDArray[np.bool_]) -> Ints:
+    """How many bits the codes of runs take together, one by one."""
+    makeup = np.where(is_black[:, None], _BLACK_MAKEUP, _WHITE_MAKEUP)
+    ending = np.where(is_black[:, None], _BLACK, _WHITE)
+    at = np.arange(len(runs))
+    # a run of LONGEST + 64 n pixels: several codes of LONGEST, one make-up code, one ending code
+    big = runs // LONGEST
+    rest = runs - big * LONGEST
+    bits = big * 12 + makeup[at, rest // 64] + ending[at, rest % 64]
+    return np.asarray(bits, np.int64)
+
+
+def line_bits(pixels: npt.NDArray[np.uint8]) -> Ints:
+    """How many bits each line takes in mode 1D."""
+    height, width = pixels.shape
+    # a line begins with a white run, which may be empty
+    framed = np.zeros((height, width + 2), np.uint8)
+    framed[:, 1:-1] = pixels
+    framed[:, -1] = pixels[:, -1] ^ 1
+    lines, ends = np.nonzero(framed[:, 1:] != framed[:, :-1])
+    is_first = np.r_[True, lines[1:] != lines[:-1]]
+    starts = np.where(is_first, 0, np.r_[0, ends[:-1]])
+    is_black = framed[lines, ends].astype(bool)
+    return np.bincount(lines, run_bits(ends - starts, is_black), height).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Where lines are in the bits of a stream."""
+
+    starts: Ints
+    """First bit behind each end-of-line code."""
+    ends: Ints
+    """First bit of the code that follows; the end of the stream for the last."""
+    fill: Ints
+    """Zero bits that stand before that code; fill, or the end of the last code of the line."""
+
+
+def find_lines(data: Bytes1D, is_two_dimensional: bool) -> Lines:
+    """Find end-of-line codes: eleven zeros or more, and a one."""
+    ones = np.flatnonzero(np.unpackbits(data))
+    zeros = np.diff(ones, prepend=-1) - 1
+    is_code = zeros >= 11
+    codes, before = ones[is_code], zeros[is_code]
+    size = 8 * len(data)
+    step = 13 if is_two_dimensional else 12
+    count = len(codes)
+    # six codes in a row end the page (RTC)
+    while count > 1 and codes[count - 1] - codes[count - 2] == step:
+        count -= 1
+    if count < len(codes):
+        count -= 1
+        starts = codes[:count] + 1
+        return Lines(starts, codes[1 : count + 1] - 11, before[1 : count + 1] - 11)
+    tail = size - 1 - (int(ones[-1]) if len(ones) else 0)
+    ends = np.r_[codes[1:] - 11, size]
+    return Lines(codes + 1, ends, np.r_[before[1:] - 11, tail])
+
+
+@dataclass(frozen=True, kw_only=True)
+class NitfBilevel(BytesToBytes):
+    """Black and white pixels as facsimile codes."""
+
+    name: ClassVar[str] = "anychunk.nitf-bilevel"
+
+    block_height: int
+    block_width: int
+    mode: Literal["1D", "2D"]
+
+    def __post_init__(self) -> None:
+        for key in ("block_height", "block_width"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a count")
+        if self.mode not in ("1D", "2D"):
+            raise CodecConfigError(f"{self.name}: mode is {self.mode!r}, expected 1D or 2D")
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        import imagecodecs
+
+        height, width = self.block_height, self.block_width
+        limits.check_chunk(height * width, where=self.name, stored=len(data))
+        lines = find_lines(data, self.mode == "2D")
+        if len(lines.starts) != height:
+            raise ChunkDecodeError(f"{self.name}: {len(lines.starts)} lines, expected {height}")
+        try:
+            # T.4 fill bits may bring the end of every code to the end of a byte
+            is_aligned = bool((lines.starts % 8 == 0).all())
+            options = (1 if self.mode == "2D" else 0) | (4 if is_aligned else 0)
+            pixels = imagecodecs.ccittfax3_decode(data, height, width, t4options=options)
+        except Exception as e:
+            raise ChunkDecodeError(f"{self.name}: {e}") from e
+        if self.mode == "1D":
+            self._check_lines(lines, pixels)
+        return np.ascontiguousarray(pixels).reshape(-1)
+
+    def _check_lines(self, lines: Lines, pixels: npt.NDArray[np.uint8]) -> None:
+        """Hold each line against the bits that its pixels take; only zeros may be left over."""
+        surplus = lines.ends - lines.starts - line_bits(pixels)
+        wrong = np.flatnonzero((surplus < 0) | (surplus > lines.fill))
+        if len(wrong):
+            raise ChunkDecodeError(f"{self.name}: line {int(wrong[0])} does not decode")
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        raise ChunkEncodeError(f"{self.name}: facsimile codes are read, not written")

@@ -1,0 +1,197 @@
+"""`scale_offset`, array to array: `(x - offset) * scale`, in the data type of the array.
+
+Spec:     zarr-extensions, codecs/scale_offset; specs/3-scale-offset-and-cast-value.md.
+JSON:     {"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}
+Lossless: integers, yes, or an error; floats up to the rounding of two operations.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from zarr.core.array_spec import ArraySpec
+
+from anychunk.codecs import json_scalar, scaling
+from anychunk.codecs._base import ArrayToArray, ChunkSpec, Json, runtime_field
+from anychunk.codecs.array_filter import array_filter
+from anychunk.codecs.blocks import BadValueError, Step, run
+from anychunk.codecs.fill_value import number_type_of, with_encoded_fill
+from anychunk.codecs.number_types import Block, FloatType, IntType, NumberType, number_type
+from anychunk.codecs.scalar_map import as_number
+from anychunk.errors import (
+    AnychunkError,
+    ChunkDecodeError,
+    ChunkEncodeError,
+    CodecConfigError,
+    CodecTypeError,
+)
+
+type Scalar = int | float | str
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """Offset and scale as numbers of one type, with the functions that apply them."""
+
+    kind: NumberType
+    offset: Block
+    scale: Block
+    encode: Step
+    decode: Step
+    is_identity: bool
+
+
+@lru_cache(maxsize=128)
+def bind(offset: Scalar, scale: Scalar, kind: NumberType) -> Bound:
+    """Read both scalars as `kind`, in the fill value encoding, and refuse what cannot be undone."""
+    a, b = _parse("offset", offset, kind), _parse("scale", scale, kind)
+    if as_number(b, kind) == 0:
+        raise CodecConfigError(
+            f"scale_offset: scale must be non-zero, {scale!r} is zero in dtype {kind.name}"
+        )
+    is_identity = as_number(a, kind) == 0 and as_number(b, kind) == 1
+    encode, decode = scaling.encode_plan(kind, a, b), scaling.decode_plan(kind, a, b)
+    return Bound(kind, a, b, encode, decode, is_identity)
+
+
+def _parse(label: str, value: Scalar, kind: NumberType) -> Block:
+    try:
+        stored = json_scalar.parse(value, kind)
+    except (ValueError, OverflowError) as e:
+        raise CodecConfigError(
+            f"scale_offset: {label} value {value!r} is not representable in dtype {kind.name}: {e}"
+        ) from e
+    if not math.isfinite(as_number(stored, kind)):
+        raise CodecConfigError(f"scale_offset: {label} must be finite, not {value!r}")
+    return stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleOffset(ArrayToArray):
+    """Subtracts `offset`, then multiplies by `scale`; decoding divides, then adds."""
+
+    name: ClassVar[str] = "scale_offset"
+
+    offset: Scalar = 0
+    """Subtracted when encoding. A string is read in the fill value encoding of the data type."""
+    scale: Scalar = 1
+    """Multiplied with when encoding, after `offset` has been subtracted."""
+    strict: bool = runtime_field(default=True)
+    """Whether the fill value must survive; arrays that exist are opened without."""
+
+    def __post_init__(self) -> None:
+        for label, value in (("offset", self.offset), ("scale", self.scale)):
+            plain = value.item() if isinstance(value, np.generic) else value
+            if isinstance(plain, bool) or not isinstance(plain, int | float | str):
+                raise CodecTypeError(
+                    f"scale_offset: {label} must be a number or string, got {type(value).__name__}"
+                )
+            if isinstance(plain, float) and not math.isfinite(plain):
+                raise CodecConfigError(f"scale_offset: {label} must be finite, not {plain!r}")
+            object.__setattr__(self, label, plain)
+        if self.scale in json_scalar.SPECIAL:
+            raise CodecConfigError(f"scale_offset: scale must be finite, not {self.scale!r}")
+        if self.scale == 0:
+            raise CodecConfigError("scale_offset: scale must be non-zero")
+
+    @classmethod
+    def parse_configuration(cls, configuration: Mapping[str, Json]) -> dict[str, Any]:
+        return {**configuration, "strict": False}
+
+    def bind(self, kind: NumberType) -> Bound:
+        return bind(self.offset, self.scale, kind)
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        # zarr's `validate` is called a second time with the type of the array as a whole, which is
+        # not what arrives here after another codec; so the type is checked where it is certain
+        self.bind(number_type_of(array_spec.dtype, self.name))
+        return self
+
+    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
+        return with_encoded_fill(self, chunk_spec, chunk_spec.dtype)
+
+    def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Encode the fill value, by the same rules as any other, and see that it comes back."""
+        spec = ChunkSpec((), fill.dtype)
+        try:
+            encoded = self.encode_array(fill, spec)
+            decoded = self.decode_array(encoded, spec)
+        except AnychunkError as e:
+            raise CodecConfigError(f"{e}; it is the fill value: choose another one") from e
+        bound = self.bind(self._kind(fill, spec, ChunkEncodeError))
+        if self.strict and not survives(bound, fill, decoded):
+            raise CodecConfigError(
+                f"scale_offset: the fill value {fill[()]} becomes {encoded[()]} and comes back as "
+                f"{decoded[()]}; choose another one, or allow it with strict=False"
+            )
+        return encoded
+
+    def encode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]:
+        bound = self.bind(self._kind(array, spec, ChunkEncodeError))
+        return self._run(bound, bound.encode, array, array.dtype, ChunkEncodeError)
+
+    def decode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]:
+        bound = self.bind(self._kind(array, spec, ChunkDecodeError))
+        return self._run(bound, bound.decode, array, spec.dtype, ChunkDecodeError)
+
+    def _kind(
+        self, array: npt.NDArray[Any], spec: ChunkSpec, error: type[AnychunkError]
+    ) -> NumberType:
+        kind = number_type(array.dtype)
+        if kind is None or kind is not number_type(spec.dtype):
+            raise error(f"scale_offset: a chunk of {array.dtype}, expected {spec.dtype}")
+        return kind
+
+    def _run(
+        self,
+        bound: Bound,
+        step: Step,
+        array: npt.NDArray[Any],
+        dtype: np.dtype[Any],
+        error: type[AnychunkError],
+    ) -> npt.NDArray[Any]:
+        if bound.is_identity:
+            return array
+        try:
+            return run(step, array, bound.kind, bound.kind, dtype)
+        except BadValueError as e:
+            why = explain(bound, array[e.index], is_encoding=error is ChunkEncodeError)
+            raise error(f"scale_offset: {array[e.index]} at {e.index} {why}") from None
+
+    def compute_encoded_size(self, input_byte_length: int, _chunk_spec: ArraySpec) -> int:
+        return input_byte_length
+
+
+def explain(bound: Bound, value: Any, *, is_encoding: bool) -> str:
+    """Say why a value has no result."""
+    kind = bound.kind
+    if isinstance(kind, FloatType):
+        return f"gives a number outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
+    offset, scale = (int(as_number(scalar, kind)) for scalar in (bound.offset, bound.scale))
+    if is_encoding:
+        result = (int(value) - offset) * scale
+    elif int(value) % scale:
+        return f"has a non-zero remainder when divided by scale {scale}"
+    else:
+        result = int(value) // scale + offset
+    return f"gives {result}, outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
+
+
+def survives(bound: Bound, fill: npt.NDArray[Any], decoded: npt.NDArray[Any]) -> bool:
+    """Whether a fill value comes back: exactly, or up to the rounding of floats."""
+    kind = bound.kind
+    if isinstance(kind, IntType):
+        return bool(fill == decoded)
+    before, after = (float(value.astype(np.float64)) for value in (fill, decoded))
+    if not math.isfinite(before):
+        return before == after or (math.isnan(before) and math.isnan(after))
+    largest = max(abs(before), abs(as_number(bound.offset, kind)))
+    # two operations each way, half a unit in the last place each, of numbers up to `largest`
+    return abs(before - after) <= 4 * largest * 2.0 ** (1 - kind.precision)
+
+
+ScaleOffsetV2 = array_filter(ScaleOffset)

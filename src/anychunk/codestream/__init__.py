@@ -1,0 +1,1 @@
+"""JPEG and JPEG 2000 markers: pure functions from bytes to plain data."""

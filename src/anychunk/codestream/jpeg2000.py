@@ -1,0 +1,469 @@
+"""JPEG 2000 codestream markers: the main header, tile-parts, and one tile as a stream of its own.
+
+Spec: ITU-T T.800 (ISO/IEC 15444-1) annex A; T.814 (15444-15) for HTJ2K; T.801 (15444-2) for the
+      names of what is refused.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+
+SOC, CAP, SIZ, COD, COC, CPF = 0xFF4F, 0xFF50, 0xFF51, 0xFF52, 0xFF53, 0xFF59
+TLM, PLM, PLT, PRF = 0xFF55, 0xFF57, 0xFF58, 0xFF56
+QCD, QCC, RGN, POC, PPM, PPT, CRG, COM = (
+    0xFF5C, 0xFF5D, 0xFF5E, 0xFF5F, 0xFF60, 0xFF61, 0xFF63, 0xFF64,
+)  # fmt: skip
+SOT, SOP, EPH, SOD, EOC = 0xFF90, 0xFF91, 0xFF92, 0xFF93, 0xFFD9
+DCO, VMS, DFS, ADS, MCT, MCC, NLT, MCO, CBD, ATK = (
+    0xFF70, 0xFF71, 0xFF72, 0xFF73, 0xFF74, 0xFF75, 0xFF76, 0xFF77, 0xFF78, 0xFF79,
+)  # fmt: skip
+
+NAMES = {
+    SOC: "SOC", CAP: "CAP", SIZ: "SIZ", COD: "COD", COC: "COC", CPF: "CPF", TLM: "TLM", PLM: "PLM",
+    PLT: "PLT", PRF: "PRF", QCD: "QCD", QCC: "QCC", RGN: "RGN", POC: "POC", PPM: "PPM", PPT: "PPT",
+    CRG: "CRG", COM: "COM", SOT: "SOT", SOP: "SOP", EPH: "EPH", SOD: "SOD", EOC: "EOC", DCO: "DCO",
+    VMS: "VMS", DFS: "DFS", ADS: "ADS", MCT: "MCT", MCC: "MCC", NLT: "NLT", MCO: "MCO", CBD: "CBD",
+    ATK: "ATK",
+}  # fmt: skip
+EXTENSIONS = frozenset((DCO, VMS, DFS, ADS, MCT, MCC, NLT, MCO, CBD, ATK))
+"""Part 2: a decoder that skips one of these shows a wrong picture."""
+PROGRESSIONS = ("LRCP", "RLCP", "RPCL", "PCRL", "CPRL")
+SOT_BYTES = 12
+"""Marker and segment that begin a tile-part."""
+MAX_COMPONENTS = 16384
+MAX_TILES = 65535
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A half-open rectangle of the reference grid."""
+
+    x0: int
+    y0: int
+    x1: int
+    y1: int
+
+    def scaled(self, x: int, y: int) -> "Rect":
+        """Give the samples inside it of a grid `x` and `y` times coarser (T.800 B-12, B-15)."""
+        return Rect(-(-self.x0 // x), -(-self.y0 // y), -(-self.x1 // x), -(-self.y1 // y))
+
+    @property
+    def width(self) -> int:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> int:
+        return self.y1 - self.y0
+
+
+@dataclass(frozen=True)
+class Component:
+    depth: int
+    is_signed: bool
+    dx: int
+    """How many columns of the reference grid one sample is wide."""
+    dy: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Siz:
+    """T.800 A.5.1: image, tiles and components on the reference grid."""
+
+    capabilities: int
+    image: Rect
+    tile_x0: int
+    tile_y0: int
+    tile_width: int
+    tile_height: int
+    components: tuple[Component, ...]
+
+    @property
+    def columns(self) -> int:
+        return -(-(self.image.x1 - self.tile_x0) // self.tile_width)
+
+    @property
+    def rows(self) -> int:
+        return -(-(self.image.y1 - self.tile_y0) // self.tile_height)
+
+    @property
+    def tiles(self) -> int:
+        return self.rows * self.columns
+
+    def grid_origin(self, tile: int) -> tuple[int, int]:
+        """Give x, y where the nominal tile begins, which may be outside the image."""
+        row, column = divmod(tile, self.columns)
+        return self.tile_x0 + column * self.tile_width, self.tile_y0 + row * self.tile_height
+
+    def tile(self, tile: int) -> Rect:
+        """Give the part of the image that a tile covers (T.800 B-7 to B-10)."""
+        x, y = self.grid_origin(tile)
+        return Rect(
+            max(x, self.image.x0),
+            max(y, self.image.y0),
+            min(x + self.tile_width, self.image.x1),
+            min(y + self.tile_height, self.image.y1),
+        )
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.integer]:
+        """The smallest integer type that holds every component."""
+        is_signed = any(c.is_signed for c in self.components)
+        bits = max(c.depth + (is_signed and not c.is_signed) for c in self.components)
+        size = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
+        return np.dtype(f"{'i' if is_signed else 'u'}{size}")
+
+    @cached_property
+    def is_uniform(self) -> bool:
+        """Whether every component has the same depth, sign and sampling."""
+        return len(set(self.components)) == 1
+
+    @cached_property
+    def subsampling(self) -> tuple[int, int]:
+        """Give x, y: by how much the finest component is coarser than the reference grid.
+
+        1 where the components' factors are no multiples of the finest.
+        """
+        x, y = min(c.dx for c in self.components), min(c.dy for c in self.components)
+        return (
+            x if all(c.dx % x == 0 for c in self.components) else 1,
+            y if all(c.dy % y == 0 for c in self.components) else 1,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """Coding style of one component: T.800 table A.20."""
+
+    levels: int
+    xcb: int
+    """Exponents of the code-block's size."""
+    ycb: int
+    block_style: int
+    transform: int
+    """0: 9/7 irreversible, 1: 5/3 reversible."""
+    precincts: tuple[tuple[int, int], ...]
+    """Exponents (x, y) a resolution, coarsest first; empty: the largest."""
+
+    @property
+    def is_ht(self) -> bool:
+        return bool(self.block_style & 0x40)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cod:
+    """T.800 A.6.1: coding style of all components."""
+
+    has_sop: bool
+    has_eph: bool
+    progression: int
+    layers: int
+    is_transformed: bool
+    """Whether the first three components went through the colour transform."""
+    style: Style
+
+
+@dataclass(frozen=True, kw_only=True)
+class MainHeader:
+    data: bytes
+    """SOC up to the first SOT, without TLM and PLM."""
+    siz: Siz
+    cod: Cod
+    cocs: dict[int, Style] = field(default_factory=dict)
+    """By component, where it differs."""
+    markers: frozenset[int] = frozenset()
+    tlm: tuple[tuple[int, bytes], ...] = ()
+    """(Ztlm, rest of the segment) of every TLM."""
+    length: int = 0
+    """Where the first SOT is, from the SOC."""
+    comments: tuple[str, ...] = ()
+    poc: bytes = b""
+    """Parameters of POC, where there is one."""
+
+    def style(self, component: int) -> Style:
+        return self.cocs.get(component, self.cod.style)
+
+    @cached_property
+    def styles(self) -> tuple[Style, ...]:
+        return tuple(self.style(i) for i in range(len(self.siz.components)))
+
+    @property
+    def levels(self) -> int:
+        """How many coarser resolutions every component has."""
+        return min(style.levels for style in (self.cod.style, *self.cocs.values()))
+
+    @property
+    def is_ht(self) -> bool:
+        return CAP in self.markers and any(style.is_ht for style in self.styles)
+
+    @property
+    def is_reversible(self) -> bool:
+        return all(style.transform == 1 for style in self.styles)
+
+
+class NeedsMore(TruncatedError):
+    """The bytes at hand end inside the header; `wanted` are needed to go on."""
+
+    def __init__(self, message: str, wanted: int = 0) -> None:
+        super().__init__(message)
+        self.wanted = wanted
+
+
+def name(marker: int) -> str:
+    return NAMES.get(marker, f"0x{marker:04x}")
+
+
+def segments(data: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (marker, where its parameters begin, where they end) up to the marker `stop`."""
+    position = start
+    while True:
+        if position + 2 > len(data):
+            raise NeedsMore(
+                f"the header has no {name(stop)} within {len(data)} bytes", position + 4
+            )
+        marker = data[position] << 8 | data[position + 1]
+        if marker == stop:
+            yield marker, position, position
+            return
+        if marker < 0xFF01 or marker in (SOC, SOT, SOD, EOC):
+            raise FormatError(
+                f"at byte {position} of the header stands {marker:#06x}, not a marker"
+            )
+        if 0xFF30 <= marker <= 0xFF3F:
+            position += 2
+            continue
+        if position + 4 > len(data):
+            raise NeedsMore(f"the header ends inside {name(marker)}", position + 4)
+        length = data[position + 2] << 8 | data[position + 3]
+        if length < 2:
+            raise FormatError(f"{name(marker)} at byte {position} has length {length}, at least 2")
+        end = position + 2 + length
+        if end > len(data):
+            raise NeedsMore(f"{name(marker)} at byte {position} ends after the header", end + 2)
+        yield marker, position + 4, end
+        position = end
+
+
+def read_main_header(data: bytes) -> MainHeader:
+    """Parse SOC up to the first SOT; `NeedsMore` where that is not all here."""
+    if data[:2] != b"\xff\x4f":
+        raise FormatError(
+            f"a codestream begins with ff4f, here stands {data[:2].hex() or 'nothing'}"
+        )
+    siz: Siz | None = None
+    cod: Cod | None = None
+    cocs: dict[int, Style] = {}
+    tlm: list[tuple[int, bytes]] = []
+    comments: list[str] = []
+    poc = b""
+    markers = set()
+    kept = [data[:2]]
+    length = 0
+    for marker, start, end in segments(data, 2, SOT):
+        body = data[start:end]
+        markers.add(marker)
+        if marker == SOT:
+            length = start
+            continue
+        if siz is None and marker != SIZ:
+            raise FormatError(f"the first marker segment is {name(marker)}, expected SIZ")
+        if marker == SIZ:
+            if siz is not None:
+                raise FormatError("there are two SIZ")
+            siz = read_siz(body)
+        elif marker == COD:
+            cod = read_cod(body)
+        elif marker == COC and siz is not None:
+            component, style = read_coc(body, len(siz.components))
+            cocs[component] = style
+        elif marker == POC:
+            poc += body
+        elif marker == TLM:
+            tlm.append((body[0], body[1:]) if body else (0, b""))
+        elif marker == COM and body[:2] == b"\0\1" and len(comments) < 16:
+            comments.append(body[2:].decode("latin1"))
+        if marker not in (TLM, PLM):
+            kept.append(data[start - 4 : end])
+    if siz is None or cod is None or QCD not in markers:
+        missing = "SIZ" if siz is None else "COD" if cod is None else "QCD"
+        raise FormatError(f"the main header has no {missing}")
+    return MainHeader(
+        data=b"".join(kept), siz=siz, cod=cod, cocs=cocs, markers=frozenset(markers - {SOT}),
+        tlm=tuple(tlm), length=length, comments=tuple(comments), poc=poc,
+    )  # fmt: skip
+
+
+def read_siz(body: bytes) -> Siz:
+    if len(body) < 36:
+        raise FormatError(f"SIZ has {len(body)} bytes, at least 36 are expected")
+    rsiz, x1, y1, x0, y0, tw, th, tx, ty, count = struct.unpack(">H8IH", body[:36])
+    if not 1 <= count <= MAX_COMPONENTS or len(body) != 36 + 3 * count:
+        raise FormatError(
+            f"SIZ announces {count} components in {len(body)} bytes, expected 1 to "
+            f"{MAX_COMPONENTS} of 3 bytes each after 36"
+        )
+    if not (x0 < x1 and y0 < y1):
+        raise FormatError(f"SIZ: the image ends at {x1}, {y1}, before its begin at {x0}, {y0}")
+    if min(tw, th) < 1 or tx > x0 or ty > y0 or tx + tw <= x0 or ty + th <= y0:
+        raise FormatError(
+            f"SIZ: tiles of {tw} x {th} from {tx}, {ty} do not reach the image at {x0}, {y0}"
+        )
+    components = tuple(_component(*body[i : i + 3]) for i in range(36, len(body), 3))
+    siz = Siz(
+        capabilities=rsiz, image=Rect(x0, y0, x1, y1), tile_x0=tx, tile_y0=ty, tile_width=tw,
+        tile_height=th, components=components,
+    )  # fmt: skip
+    if siz.tiles > MAX_TILES:
+        raise FormatError(f"SIZ: {siz.tiles} tiles, at most {MAX_TILES} can be numbered")
+    return siz
+
+
+def _component(ssiz: int, dx: int, dy: int) -> Component:
+    depth = (ssiz & 0x7F) + 1
+    if depth > 38 or dx < 1 or dy < 1:
+        raise FormatError(f"SIZ: a component of {depth} bits, one sample every {dx} x {dy}")
+    return Component(depth, bool(ssiz & 0x80), dx, dy)
+
+
+def read_cod(body: bytes) -> Cod:
+    if len(body) < 10:
+        raise FormatError(f"COD has {len(body)} bytes, at least 10 are expected")
+    scod, progression, layers, transform = struct.unpack(">BBHB", body[:5])
+    if progression >= len(PROGRESSIONS) or layers < 1 or transform > 1:
+        raise FormatError(
+            f"COD: progression {progression}, {layers} layers, component transform {transform}"
+        )
+    return Cod(
+        has_sop=bool(scod & 2), has_eph=bool(scod & 4), progression=progression, layers=layers,
+        is_transformed=bool(transform), style=_style(body[5:], has_precincts=bool(scod & 1)),
+    )  # fmt: skip
+
+
+def read_coc(body: bytes, components: int) -> tuple[int, Style]:
+    """Parse a COC; a component number has two bytes where there are more than 256."""
+    size = 1 if components < 257 else 2
+    if len(body) < size + 6:
+        raise FormatError(f"COC has {len(body)} bytes, at least {size + 6} are expected")
+    component = int.from_bytes(body[:size], "big")
+    if component >= components:
+        raise FormatError(f"COC is for component {component} of {components}")
+    return component, _style(body[size + 1 :], has_precincts=bool(body[size] & 1))
+
+
+def _style(body: bytes, *, has_precincts: bool) -> Style:
+    levels, xcb, ycb, block_style, transform = body[:5]
+    xcb, ycb = (xcb & 15) + 2, (ycb & 15) + 2
+    if levels & 0x80:
+        raise UnsupportedError("coding style: wavelet decomposition by DFS (part 2)")
+    if levels > 32 or xcb > 10 or ycb > 10 or xcb + ycb > 12:
+        raise FormatError(
+            f"coding style: {levels} levels, code-blocks of {1 << xcb} x {1 << ycb}, "
+            "at most 32 levels and 4096 samples"
+        )
+    if transform > 1:
+        raise UnsupportedError(f"coding style: wavelet {transform}; opened: 0 (9/7) and 1 (5/3)")
+    precincts: tuple[tuple[int, int], ...] = ()
+    if has_precincts:
+        sizes = body[5 : 6 + levels]
+        if len(sizes) != levels + 1:
+            raise FormatError(f"coding style: {len(sizes)} precinct sizes for {levels} levels")
+        precincts = tuple((size & 15, size >> 4) for size in sizes)
+        if any(0 in size for size in precincts[1:]):
+            raise FormatError("coding style: a precinct of one sample above the lowest resolution")
+    return Style(
+        levels=levels, xcb=xcb, ycb=ycb, block_style=block_style, transform=transform,
+        precincts=precincts,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TilePart:
+    """One tile-part inside bytes at hand."""
+
+    tile: int
+    number: int
+    offset: int
+    length: int
+
+
+def tile_parts(data: bytes | memoryview) -> list[TilePart]:
+    """Find the tile-parts that `data` consists of, exactly."""
+    found = []
+    position = 0
+    while position < len(data):
+        if position + SOT_BYTES > len(data):
+            raise TruncatedError(f"{len(data) - position} bytes follow the last tile-part")
+        marker, lsot, tile, length, number, _ = struct.unpack_from(">HHHIBB", data, position)
+        if marker != SOT or lsot != 10:
+            raise FormatError(f"at byte {position} stands {marker:#06x}, expected SOT")
+        # T.800 A.4.2: 0 for the last tile-part, which then reaches to the end
+        length = length or len(data) - position
+        if length < SOT_BYTES + 2 or position + length > len(data):
+            raise TruncatedError(
+                f"tile {tile} part {number} has {length} bytes, {len(data) - position} are here"
+            )
+        found.append(TilePart(tile, number, position, length))
+        position += length
+    if not found:
+        raise TruncatedError("there is no tile-part")
+    return found
+
+
+def single_tile_header(header: MainHeader, tile: int) -> bytes:
+    """Make the main header of a stream that holds this tile alone, at its place on the canvas.
+
+    Sub-bands, precincts and code-blocks are anchored at the origin of the reference grid, so the
+    tile must not be moved there: only the image shrinks to it.
+    """
+    siz = header.siz
+    rect = siz.tile(tile)
+    x, y = siz.grid_origin(tile)
+    # SOC, marker, Lsiz and Rsiz stand before; the rest of SIZ stays
+    body = struct.pack(
+        ">8I", rect.x1, rect.y1, rect.x0, rect.y0, siz.tile_width, siz.tile_height, x, y
+    )
+    return header.data[:8] + body + header.data[40:]
+
+
+GUARD = b"\xff\x7f" * 16
+"""Bytes that are no packet header: all bits are 1, so it asks for more than any stream has."""
+
+
+def single_tile_stream(
+    header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
+) -> bytearray:
+    """Make a stream that holds this tile alone from its tile-parts in `data`."""
+    stream = bytearray(single_tile_header(header, tile))
+    for part in parts:
+        start = len(stream)
+        stream += data[part.offset : part.offset + part.length]
+        struct.pack_into(">HI", stream, start + 4, 0, part.length)
+    stream += b"\xff\xd9"
+    return stream
+
+
+def shortened(stream: bytearray, last: TilePart, payload: int) -> bytearray | None:
+    """Cut a single-tile stream so that a packet with contents loses its last byte.
+
+    Zeros at the end are empty packets, or none, and go with it. None where nothing else is there.
+    """
+    length = len(stream) - 2 - payload
+    kept = len(stream[length:-2].rstrip(b"\0")) if stream[-3] == 0 else payload
+    if not kept:
+        return None
+    return _ending(stream[: length + kept - 1], last.length - (payload - kept) - 1)
+
+
+def guarded(stream: bytearray, last: TilePart) -> bytearray:
+    """Put `GUARD` behind the last packet of a single-tile stream."""
+    return _ending(stream[:-2] + GUARD, last.length + len(GUARD))
+
+
+def _ending(stream: bytearray, length: int) -> bytearray:
+    struct.pack_into(">I", stream, len(stream) - length + 6, length)
+    stream += b"\xff\xd9"
+    return stream

@@ -1,0 +1,511 @@
+"""Walk the packets of one tile, to know that its bytes are exactly the packets that it must have.
+
+Spec: ITU-T T.800 annex B (geometry, progressions, packet headers), T.814 annex B for HTJ2K.
+
+A decoder shows a picture for most damaged streams: what it cannot parse it takes for empty, and
+what is left over it does not look at. Packet headers say how long every code-block's contribution
+is, so a walk over them tells a whole tile from one that was cut or overwritten, without decoding.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from anychunk.codestream.jpeg2000 import (
+    COC,
+    COD,
+    POC,
+    PPT,
+    SOD,
+    Cod,
+    MainHeader,
+    Rect,
+    Style,
+    TilePart,
+    read_coc,
+    read_cod,
+    segments,
+)
+from anychunk.errors import FormatError, TruncatedError
+
+LAZY, TERMINATE_ALL, HT = 0x01, 0x04, 0x40
+MAX_PACKETS = 1 << 19
+"""Tiles of more are left to the decoder: the walk would take seconds."""
+MAX_PLANES = 80
+"""More missing bit-planes than any depth has: 38 bits, guard bits and a region of interest."""
+
+
+@dataclass(slots=True)
+class Band:
+    """The code-blocks of one sub-band in one precinct."""
+
+    width: int
+    height: int
+    inclusion: "TagTree"
+    planes: "TagTree"
+    lengths: list[int]
+    """Lblock of each code-block; 0: not yet included."""
+    passes: list[int]
+
+
+@dataclass(slots=True)
+class Precinct:
+    x: int
+    y: int
+    """Where it stands on the reference grid, for the orders by position."""
+    component: int
+    resolution: int
+    blocks: tuple[tuple[int, int], ...]
+    """Code-blocks across and down in each sub-band."""
+    style: int
+    layers: int = 0
+    """How many of its packets were met."""
+    bands: list[Band] | None = None
+
+
+@dataclass(frozen=True)
+class Volume:
+    """What one progression covers: POC, or the whole tile."""
+
+    progression: int
+    resolutions: range
+    components: range
+    layers: int
+
+
+@dataclass
+class Tile:
+    """Coding style of one tile, and the bytes of its packets."""
+
+    cod: Cod
+    styles: Sequence[Style]
+    volumes: list[Volume]
+    headers: bytes | None
+    """Packet headers where they stand apart (PPT)."""
+    bodies: list[memoryview] = field(default_factory=list)
+
+
+@lru_cache(maxsize=256)
+def tree_paths(width: int, height: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Give how many nodes a tag tree has, and the nodes from the root to each leaf."""
+    paths = [[leaf] for leaf in range(width * height)]
+    begin, end = 0, width * height
+    while width * height > 1:
+        above = (width + 1) // 2
+        for path in paths:
+            row, column = divmod(path[-1] - begin, width)
+            path.append(end + row // 2 * above + column // 2)
+        width, height = above, (height + 1) // 2
+        begin, end = end, end + width * height
+    return end, tuple(tuple(reversed(path)) for path in paths)
+
+
+class TagTree:
+    """T.800 B.10.2."""
+
+    __slots__ = ("_low", "_paths", "_value")
+
+    def __init__(self, width: int, height: int) -> None:
+        count, self._paths = tree_paths(width, height)
+        self._low, self._value = [0] * count, [1 << 30] * count
+
+    def reaches(self, leaf: int, threshold: int, bits: "Bits") -> bool:
+        """Whether the leaf's value is below `threshold`, reading as few bits as that takes."""
+        low, lows, values = 0, self._low, self._value
+        value = 0
+        for node in self._paths[leaf]:
+            low = max(low, lows[node])
+            value = values[node]
+            while low < threshold and low < value:
+                if bits.read(1):
+                    value = values[node] = low
+                else:
+                    low += 1
+            lows[node] = low
+        return value < threshold
+
+
+class Bits:
+    """Bits of packet headers: after a byte of 0xFF the next has seven (T.800 B.10.1)."""
+
+    __slots__ = ("_buffer", "_count", "_data", "_end", "_next", "position")
+
+    def __init__(self, data: memoryview | bytes, position: int) -> None:
+        self._data, self._end = data, len(data)
+        self.position = position
+        self._next, self._buffer, self._count = position, 0, 0
+
+    def read(self, count: int) -> int:
+        while self._count < count:
+            self._load()
+        self._count -= count
+        return self._buffer >> self._count & ((1 << count) - 1)
+
+    def _load(self) -> None:
+        place = self._next
+        if place >= self._end:
+            raise TruncatedError("the bytes end inside a packet header")
+        width = 7 if place > self.position and self._data[place - 1] == 0xFF else 8
+        self._buffer = (self._buffer & 0xFFFFFFFFFFFF) << width | self._data[place] & (
+            1 << width
+        ) - 1
+        self._count += width
+        self._next = place + 1
+
+    def finish(self) -> int:
+        """Give where the header ends: at a byte, after the one that follows a last 0xFF."""
+        end = self._next
+        if end > self.position and self._data[end - 1] == 0xFF:
+            end += 1
+        return end
+
+
+def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]) -> None:
+    """Raise where the tile-parts are not exactly the packets of this tile."""
+    found = read_tile(header, data, parts)
+    if found is None:
+        return
+    rect = header.siz.tile(tile)
+    packets = found.cod.layers * count_precincts(header, rect, found.styles)
+    body = found.bodies[0] if len(found.bodies) == 1 else memoryview(b"".join(found.bodies))
+    available = len(body) if found.headers is None else len(found.headers)
+    # every packet has at least a byte; this also bounds the walk
+    if packets > available:
+        raise TruncatedError(f"tile {tile} has {packets} packets in {available} bytes")
+    if packets > MAX_PACKETS:
+        return
+    precincts = tile_precincts(header, rect, found.styles)
+    walk(found, precincts, body, packets, tile)
+
+
+def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -> Tile | None:
+    """Parse the headers of all tile-parts; None where the packets cannot be walked."""
+    cod, cocs, tile_cocs = header.cod, dict(header.cocs), dict[int, Style]()
+    pocs: list[bytes] = []
+    packed: list[tuple[int, int, bytes]] = []
+    bodies = []
+    count = len(header.siz.components)
+    for part in parts:
+        end = part.offset + part.length
+        view = data[part.offset : end]
+        for marker, start, stop in segments(view, 12, SOD):
+            body = bytes(view[start:stop])
+            if marker == COD:
+                cod, cocs = read_cod(body), {}
+            elif marker == COC:
+                component, style = read_coc(body, count)
+                tile_cocs[component] = style
+            elif marker == POC:
+                pocs.append(body)
+            elif marker == PPT:
+                packed.append((part.number, body[0] if body else 0, body[1:]))
+            elif marker == SOD:
+                bodies.append(view[start + 2 :])
+    cocs.update(tile_cocs)
+    styles = tuple(cocs.get(i, cod.style) for i in range(count))
+    if any(style.is_ht and cod.layers > 1 for style in styles):
+        return None
+    headers = b"".join(body for *_, body in sorted(packed)) if packed else None
+    return Tile(cod, styles, volumes(header, cod, styles, pocs), headers, bodies)
+
+
+def volumes(
+    header: MainHeader, cod: Cod, styles: Sequence[Style], pocs: Sequence[bytes]
+) -> list[Volume]:
+    """Give the progressions in their order: those of POC, or the one of COD."""
+    count = len(header.siz.components)
+    resolutions = max(style.levels for style in styles) + 1
+    body = b"".join(pocs) or header.poc
+    if not body:
+        return [Volume(cod.progression, range(resolutions), range(count), cod.layers)]
+    wide = 1 if count < 257 else 2
+    size = 5 + 2 * wide
+    if len(body) % size:
+        raise FormatError(f"POC has {len(body)} bytes, expected a multiple of {size}")
+    found = []
+    for i in range(0, len(body), size):
+        entry = body[i : i + size]
+        first = int.from_bytes(entry[1 : 1 + wide], "big")
+        layers = int.from_bytes(entry[1 + wide : 3 + wide], "big")
+        # T.800 A.6.6: 0 stands for all components
+        last = int.from_bytes(entry[4 + wide : 4 + 2 * wide], "big") or count
+        if entry[-1] > 4:
+            raise FormatError(f"POC: progression {entry[-1]}, expected 0 to 4")
+        found.append(
+            Volume(
+                entry[-1],
+                range(entry[0], min(entry[3 + wide], resolutions)),
+                range(first, min(last, count)),
+                min(layers, cod.layers),
+            )
+        )
+    return found
+
+
+def ceil_shift(value: int, shift: int) -> int:
+    return -(-value >> shift)
+
+
+def tile_precincts(
+    header: MainHeader, rect: Rect, styles: Sequence[Style]
+) -> dict[tuple[int, int], list[Precinct]]:
+    """List the precincts of every component and resolution, in raster order."""
+    found: dict[tuple[int, int], list[Precinct]] = {}
+    made: dict[tuple[object, Style], int] = {}
+    for number, (component, style) in enumerate(zip(header.siz.components, styles, strict=True)):
+        key = ((component.dx, component.dy), style)
+        twin = made.setdefault(key, number)
+        for resolution in range(style.levels + 1):
+            if twin != number:
+                found[number, resolution] = [
+                    Precinct(p.x, p.y, number, resolution, p.blocks, p.style)
+                    for p in found[twin, resolution]
+                ]
+            else:
+                area = rect.scaled(component.dx, component.dy)
+                found[number, resolution] = resolution_precincts(
+                    area, style, resolution, number, (rect, component.dx, component.dy)
+                )
+    return found
+
+
+def count_precincts(header: MainHeader, rect: Rect, styles: Sequence[Style]) -> int:
+    counts: dict[tuple[int, int, Style], int] = {}
+    total = 0
+    for component, style in zip(header.siz.components, styles, strict=True):
+        key = (component.dx, component.dy, style)
+        if key not in counts:
+            area = rect.scaled(component.dx, component.dy)
+            grids = (precinct_grid(area, style, r) for r in range(style.levels + 1))
+            counts[key] = sum(len(columns) * len(rows) for columns, rows in grids)
+        total += counts[key]
+    return total
+
+
+def precinct_grid(area: Rect, style: Style, resolution: int) -> tuple[range, range]:
+    """Give the columns and rows of precincts, numbered from the canvas' origin (T.800 B-16)."""
+    shift = style.levels - resolution
+    x0, x1 = ceil_shift(area.x0, shift), ceil_shift(area.x1, shift)
+    y0, y1 = ceil_shift(area.y0, shift), ceil_shift(area.y1, shift)
+    if x0 >= x1 or y0 >= y1:
+        return range(0), range(0)
+    ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
+    return range(x0 >> ppx, ceil_shift(x1, ppx)), range(y0 >> ppy, ceil_shift(y1, ppy))
+
+
+def resolution_precincts(
+    area: Rect, style: Style, resolution: int, component: int, place: tuple[Rect, int, int]
+) -> list[Precinct]:
+    """Cut one resolution of a tile-component into precincts (T.800 B.6, B.7)."""
+    shift = style.levels - resolution
+    ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
+    columns, rows = precinct_grid(area, style, resolution)
+    is_lowest = resolution == 0
+    bands = ((0, 0),) if is_lowest else ((1, 0), (0, 1), (1, 1))
+    across = [
+        _blocks(area.x0, area.x1, shift, odd, columns, ppx, style.xcb, is_lowest) for odd in (0, 1)
+    ]
+    down = [
+        _blocks(area.y0, area.y1, shift, odd, rows, ppy, style.ycb, is_lowest) for odd in (0, 1)
+    ]
+    rect, dx, dy = place
+    found = []
+    for j, row in enumerate(rows):
+        y = max(rect.y0, (row << ppy + shift) * dy)
+        for i, column in enumerate(columns):
+            x = max(rect.x0, (column << ppx + shift) * dx)
+            blocks = tuple((across[odd_x][i], down[odd_y][j]) for odd_x, odd_y in bands)
+            found.append(Precinct(x, y, component, resolution, blocks, style.block_style))
+    return found
+
+
+def _blocks(
+    begin: int,
+    end: int,
+    shift: int,
+    odd: int,
+    precincts: range,
+    exponent: int,
+    block: int,
+    is_lowest: bool,
+) -> list[int]:
+    """How many code-blocks each precinct has along one axis of a sub-band (T.800 B-15, B-20)."""
+    if is_lowest:
+        low, high = ceil_shift(begin, shift), ceil_shift(end, shift)
+    else:
+        exponent -= 1
+        half = odd << shift
+        low, high = ceil_shift(begin - half, shift + 1), ceil_shift(end - half, shift + 1)
+    block = min(block, exponent)
+    counts = []
+    for number in precincts:
+        first = max(low, number << exponent)
+        last = min(high, number + 1 << exponent)
+        counts.append(ceil_shift(last, block) - (first >> block) if last > first else 0)
+    return counts
+
+
+def order(
+    volume: Volume, precincts: dict[tuple[int, int], list[Precinct]]
+) -> Iterator[tuple[int, Precinct]]:
+    """Yield (layer, precinct) of every packet of a progression (T.800 B.12.1)."""
+    resolutions, components, layers = volume.resolutions, volume.components, range(volume.layers)
+
+    def at(resolution: int, component: int) -> list[Precinct]:
+        return precincts.get((component, resolution), [])
+
+    def by_place(found: list[Precinct]) -> list[Precinct]:
+        # stable: what stands at one place stays in the order in which it was listed
+        return sorted(found, key=lambda p: (p.y, p.x))
+
+    if volume.progression == 0:
+        for layer in layers:
+            for r in resolutions:
+                for c in components:
+                    for precinct in at(r, c):
+                        yield layer, precinct
+    elif volume.progression == 1:
+        for r in resolutions:
+            for layer in layers:
+                for c in components:
+                    for precinct in at(r, c):
+                        yield layer, precinct
+    else:
+        if volume.progression == 2:
+            groups = ([p for c in components for p in at(r, c)] for r in resolutions)
+        elif volume.progression == 3:
+            groups = iter([[p for c in components for r in resolutions for p in at(r, c)]])
+        else:
+            groups = ([p for r in resolutions for p in at(r, c)] for c in components)
+        for group in groups:
+            for precinct in by_place(group):
+                for layer in layers:
+                    yield layer, precinct
+
+
+def walk(
+    tile: Tile,
+    precincts: dict[tuple[int, int], list[Precinct]],
+    body: memoryview,
+    packets: int,
+    number: int,
+) -> None:
+    """Read every packet header, and step over what it announces."""
+    position, met = 0, 0
+    headers = None if tile.headers is None else memoryview(tile.headers)
+    header_position = 0
+    end = len(body)
+    for volume in tile.volumes:
+        for layer, precinct in order(volume, precincts):
+            if layer != precinct.layers:
+                continue
+            if tile.cod.has_sop and body[position : position + 2] == b"\xff\x91":
+                position += 6
+            try:
+                if headers is None:
+                    position, length = read_packet(body, position, precinct, layer)
+                    if tile.cod.has_eph and body[position : position + 2] == b"\xff\x92":
+                        position += 2
+                else:
+                    header_position, length = read_packet(headers, header_position, precinct, layer)
+                    if (
+                        tile.cod.has_eph
+                        and headers[header_position : header_position + 2] == b"\xff\x92"
+                    ):
+                        header_position += 2
+            except TruncatedError as e:
+                raise TruncatedError(f"tile {number}, packet {met} of {packets}: {e}") from e
+            position += length
+            if position > end:
+                raise TruncatedError(
+                    f"tile {number}, packet {met} of {packets} has {length} bytes, "
+                    f"{end - position + length} are left"
+                )
+            precinct.layers += 1
+            met += 1
+    if position != end and any(body[position:]):
+        raise FormatError(f"tile {number}: {end - position} bytes follow its {packets} packets")
+
+
+def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int) -> tuple[int, int]:
+    """Read one packet header; give where it ends, and how long the packet's body is."""
+    if position >= len(data):
+        raise TruncatedError("it is not there")
+    if data[position] < 0x80:
+        return position + 1, 0  # an empty packet: one bit, filled up to a byte
+    bits = Bits(data, position)
+    bits.read(1)
+    if precinct.bands is None:
+        precinct.bands = [
+            Band(w, h, TagTree(w, h), TagTree(w, h), [0] * (w * h), [0] * (w * h))
+            for w, h in precinct.blocks
+            if w and h
+        ]
+    total = 0
+    for band in precinct.bands:
+        lengths, passes = band.lengths, band.passes
+        for block in range(band.width * band.height):
+            if lengths[block]:
+                if not bits.read(1):
+                    continue
+            else:
+                if not band.inclusion.reaches(block, layer + 1, bits):
+                    continue
+                planes = 1
+                while not band.planes.reaches(block, planes, bits):
+                    planes += 1
+                    if planes > MAX_PLANES:
+                        raise TruncatedError(
+                            f"a code-block lacks more than {MAX_PLANES} bit-planes"
+                        )
+                lengths[block] = 3
+            count = read_passes(bits)
+            while bits.read(1):
+                lengths[block] += 1
+            total += read_length(bits, precinct.style, lengths[block], passes[block], count)
+            passes[block] += count
+    return bits.finish(), total
+
+
+def read_passes(bits: Bits) -> int:
+    """T.800 table B.4."""
+    if not bits.read(1):
+        return 1
+    if not bits.read(1):
+        return 2
+    value = bits.read(2)
+    if value < 3:
+        return 3 + value
+    value = bits.read(5)
+    if value < 31:
+        return 6 + value
+    return 37 + bits.read(7)
+
+
+def read_length(bits: Bits, style: int, size: int, done: int, count: int) -> int:
+    """Read the lengths of the codeword segments of one contribution (T.800 B.10.7)."""
+    if style & HT:
+        # T.814 B: placeholder passes come in threes before the cleanup pass
+        skipped = (count - 1) // 3 * 3
+        total = bits.read(size + (skipped + 1).bit_length() - 1)
+        count -= skipped
+        return total + bits.read(size + (count > 2)) if count > 1 else total
+    if not style & (LAZY | TERMINATE_ALL):
+        return bits.read(size + count.bit_length() - 1)
+    total = 0
+    while count > 0:
+        take = min(count, segment_room(style, done))
+        total += bits.read(size + take.bit_length() - 1)
+        done += take
+        count -= take
+    return total
+
+
+def segment_room(style: int, done: int) -> int:
+    """How many passes still fit the codeword segment that is open after `done` passes."""
+    if style & TERMINATE_ALL:
+        return 1
+    if done < 10:
+        return 10 - done
+    phase = (done - 10) % 3
+    return 2 - phase if phase < 2 else 1

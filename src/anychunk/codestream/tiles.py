@@ -1,0 +1,267 @@
+"""Where the tile-parts of a JPEG 2000 codestream are: by TLM, else from SOT to SOT.
+
+Spec: ITU-T T.800 A.4.2 (SOT), A.7.1 (TLM). Never the samples: twelve bytes a tile-part, or none.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codestream.jpeg2000 import (
+    SOT,
+    SOT_BYTES,
+    MainHeader,
+    NeedsMore,
+    Siz,
+    read_main_header,
+)
+from anychunk.errors import AnychunkError, FormatError, TruncatedError
+
+type Uint64 = npt.NDArray[np.uint64]
+
+HEAD = 16 * limits.KIB
+"""How much is read first: most main headers are shorter."""
+HOP = 3 * limits.MIB
+"""What a request costs, in bytes: 30 ms at 100 MB/s. Tile-parts shorter than this are read over."""
+WINDOW = 16 * limits.MIB
+"""How much is read over at a time."""
+SMALLEST = SOT_BYTES + 2
+"""A tile-part has at least SOT and SOD."""
+
+
+class Readable(Protocol):
+    """The part of a source that is needed here."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def is_local(self) -> bool: ...
+    def size(self) -> int: ...
+    def read(self, offset: int, length: int) -> npt.NDArray[np.uint8]: ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Codestream:
+    """A codestream of a source: its main header, and the byte ranges of every tile."""
+
+    header: MainHeader
+    offset: int
+    length: int
+    """From SOC to the end of the last tile-part, EOC included where there is one."""
+    starts: Uint64
+    """Tile `i` has the ranges `starts[i]` to `starts[i + 1]`, in the order of the file."""
+    offsets: Uint64
+    lengths: Uint64
+    has_tlm: bool = False
+    """Whether the ranges were taken from TLM."""
+
+
+@dataclass(eq=False)
+class _Parts:
+    """Tile-parts in the order of the file."""
+
+    tiles: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+
+def index_tiles(source: Readable, offset: int, length: int) -> Codestream:
+    """Find every tile of the codestream that lies in this range of a source.
+
+    Bytes after the end of the codestream are not looked at. A tile of which nothing is there, or
+    a tile-part that ends outside the range, is an error here, before any chunk is read.
+    """
+    try:
+        return _index_tiles(source, offset, length)
+    except NeedsMore as e:
+        raise TruncatedError(f"{source.url} codestream @{offset}: {e}") from e
+    except AnychunkError as e:
+        raise type(e)(f"{source.url} codestream @{offset}: {e}") from e
+
+
+def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
+    if offset + length > source.size():
+        raise TruncatedError(f"{length} bytes are announced, the object ends after {source.size()}")
+    header = read_header(source, offset, length)
+    first, end = offset + header.length, offset + length
+    parts = tlm_parts(source, header, first, end) if header.tlm else None
+    has_tlm = parts is not None
+    if parts is None:
+        parts = sot_parts(source, header.siz, first, end)
+    order = np.argsort(parts.tiles, kind="stable")
+    counts = np.bincount(parts.tiles, minlength=header.siz.tiles)
+    if not counts.all():
+        missing = np.flatnonzero(counts == 0)
+        raise TruncatedError(
+            f"{len(missing)} of {header.siz.tiles} tiles are not there, the first is {missing[0]}"
+        )
+    starts = np.zeros(header.siz.tiles + 1, np.uint64)
+    np.cumsum(counts, out=starts[1:].view(np.int64))
+    last = int((parts.offsets + parts.lengths).max())
+    return Codestream(
+        header=header,
+        offset=offset,
+        length=min(last + 2, end) - offset,
+        starts=starts,
+        offsets=parts.offsets[order].astype(np.uint64),
+        lengths=parts.lengths[order].astype(np.uint64),
+        has_tlm=has_tlm,
+    )
+
+
+def read_header(source: Readable, offset: int, length: int) -> MainHeader:
+    """Read the main header, in one or a few requests."""
+    wanted = HEAD
+    while True:
+        limits.check_header(wanted, where="main header")
+        taken = min(wanted, length)
+        try:
+            return read_main_header(source.read(offset, taken).tobytes())
+        except NeedsMore as e:
+            if taken == length:
+                raise
+            wanted = max(e.wanted, 16 * wanted)
+
+
+def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
+    """Hop from SOT to SOT; what is remote and close together is read over instead."""
+    tiles, offsets, lengths = [], [], []
+    seen: dict[int, int] = {}
+    announced: dict[int, int] = {}
+    count = siz.tiles
+    at = _reader(source, first, end)
+    position = first
+    while position + SOT_BYTES <= end:
+        marker, lsot, tile, length, number, total = struct.unpack(">HHHIBB", at(position))
+        if marker != SOT:
+            break
+        expected = seen.get(tile, 0)
+        if lsot != 10 or tile >= count or number != expected:
+            raise FormatError(
+                f"@{position}: SOT of {lsot} bytes for tile {tile} part {number}, "
+                f"expected part {expected} of one of {count} tiles"
+            )
+        if length == 0:
+            length = _last_length(source, position, end)
+        if length < SMALLEST or position + length > end:
+            raise TruncatedError(
+                f"@{position}: tile {tile} part {number} has {length} bytes, "
+                f"{end - position} are left"
+            )
+        seen[tile] = number + 1
+        if total and announced.setdefault(tile, total) != total:
+            raise FormatError(f"@{position}: tile {tile} has {announced[tile]} or {total} parts")
+        tiles.append(tile)
+        offsets.append(position)
+        lengths.append(length)
+        position += length
+    short = next((t for t, n in announced.items() if seen[t] != n), None)
+    if short is not None:
+        raise TruncatedError(
+            f"tile {short} has {seen[short]} parts, {announced[short]} are announced"
+        )
+    return _Parts(
+        np.array(tiles, np.int64), np.array(offsets, np.int64), np.array(lengths, np.int64)
+    )
+
+
+def _last_length(source: Readable, position: int, end: int) -> int:
+    """Give the length of a last tile-part that tells none: up to EOC, or to the end without one."""
+    has_end = end - position >= SMALLEST and source.read(end - 2, 2).tobytes() == b"\xff\xd9"
+    return end - position - 2 * has_end
+
+
+def _reader(source: Readable, first: int, end: int) -> Callable[[int], memoryview]:
+    """Give a function that reads twelve bytes anywhere in the range, cheaply one after another."""
+    if not source.is_local:
+        return _Ahead(source, first, end)
+    view = _view(source, first, end - first)
+    return lambda position: view[position - first : position - first + SOT_BYTES]
+
+
+def _view(source: Readable, offset: int, length: int) -> memoryview:
+    return memoryview(source.read(offset, length))  # type: ignore[arg-type]
+
+
+class _Ahead:
+    """Reads a remote object from SOT to SOT: hops, or reads on, whichever costs less."""
+
+    def __init__(self, source: Readable, first: int, end: int) -> None:
+        self._source, self._first, self._end = source, first, end
+        self._window, self._start = memoryview(b""), first
+        self._count = 0
+
+    def __call__(self, position: int) -> memoryview:
+        if position + SOT_BYTES > self._start + len(self._window):
+            # the mean length so far is the best guess for what follows
+            mean = (position - self._first) / self._count if self._count else HOP
+            length = WINDOW if mean < HOP else SOT_BYTES
+            self._window = _view(self._source, position, min(length, self._end - position))
+            self._start = position
+        self._count += 1
+        return self._window[position - self._start : position - self._start + SOT_BYTES]
+
+
+def tlm_parts(source: Readable, header: MainHeader, first: int, end: int) -> _Parts | None:
+    """Take the tile-parts from TLM; None where it does not fit the stream, which then tells."""
+    entries = [_tlm_entries(body) for _, body in sorted(header.tlm)]
+    if any(entry is None for entry in entries):
+        return None
+    lengths = np.concatenate([entry[1] for entry in entries if entry is not None])
+    given = [entry[0] for entry in entries if entry is not None]
+    if all(numbers is None for numbers in given):
+        tiles = np.arange(len(lengths))  # T.800 table A.34: one tile-part a tile, in order
+    elif any(numbers is None for numbers in given):
+        return None
+    else:
+        tiles = np.concatenate([numbers for numbers in given if numbers is not None])
+    if not len(tiles) or tiles.max() >= header.siz.tiles or lengths.min() < SMALLEST:
+        return None
+    ends = first + np.cumsum(lengths)
+    offsets = ends - lengths
+    parts = _Parts(tiles, offsets, lengths)
+    return parts if _fits(source, parts, int(ends[-1]), end) else None
+
+
+def _tlm_entries(
+    body: bytes,
+) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]] | None:
+    """Give the tile numbers (None: not given) and lengths of one TLM, or None where it is bad."""
+    if not body:
+        return None
+    number_size, length_size = body[0] >> 4 & 3, 4 if body[0] & 0x40 else 2
+    size = number_size + length_size
+    if number_size == 3 or (len(body) - 1) % size:
+        return None
+    table = np.frombuffer(body, np.uint8, offset=1).reshape(-1, size).astype(np.int64)
+    weights = 256 ** np.arange(length_size - 1, -1, -1)
+    lengths = table[:, number_size:] @ weights
+    if number_size == 0:
+        return None, lengths
+    return table[:, :number_size] @ 256 ** np.arange(number_size - 1, -1, -1), lengths
+
+
+def _fits(source: Readable, parts: _Parts, last: int, end: int) -> bool:
+    """Whether TLM agrees with the stream: every SOT where that is free, else the end alone."""
+    if last > end:
+        return False
+    if not source.is_local:
+        # every chunk's own SOT is still held against its length when it is decoded
+        return last in (end, end - 2) or source.read(last, 2).tobytes() == b"\xff\xd9"
+    if last + 2 <= end and source.read(last, 2).tobytes() == b"\xff\x90":
+        return False
+    view = source.read(0, end)
+    heads = view[parts.offsets[:, None] + np.arange(SOT_BYTES)]
+    words = heads.astype(np.int64)
+    lengths = words[:, 6] << 24 | words[:, 7] << 16 | words[:, 8] << 8 | words[:, 9]
+    lengths[-1] = lengths[-1] or parts.lengths[-1]
+    return bool(
+        (words[:, :4] == (0xFF, 0x90, 0, 10)).all()
+        and (words[:, 4] << 8 | words[:, 5] == parts.tiles).all()
+        and (lengths == parts.lengths).all()
+    )

@@ -1,0 +1,38 @@
+"""N5: a folder of groups and datasets, each block of a dataset one file.
+
+Spec:    N5 file-system specification, versions 1 to 4, as the Java, C++ (z5), Rust and tensorstore
+         implementations read and write it.
+Axes:    as in `attributes.json`, dimension 0 first (x, y, z); `axes="reversed"`: (z, y, x).
+Opened:  a container, a group or a dataset; every data type; raw, gzip, zlib, bzip2, xz, zstd, blosc
+         and the three dialects of lz4; blocks cropped, padded, absent or empty. Strings as Zarr
+         strings; objects, and with `blocks="bytes"` every block, as bytes.
+Refused: varlength blocks of numbers and object blocks, where samples are wanted; compressions
+         other than these.
+"""
+
+import re
+from typing import Any
+
+from anychunk.formats.n5.attributes import NAME
+from anychunk.formats.n5.hierarchy import Options, is_folder, node, read_folder
+from anychunk.formats.n5.write import write
+from anychunk.index import Node
+from anychunk.source import Folder
+
+__all__ = ["claims", "parse_folder", "sniff_folder", "write"]
+
+
+def claims(url: str) -> bool:
+    """Whether a url names an N5 container, or something in one."""
+    return re.search(r"[^/\\]\.n5(?:[/\\]|$)", url, re.IGNORECASE) is not None
+
+
+def sniff_folder(folder: Folder) -> bool:
+    return claims(folder.path) or folder.read(NAME) is not None
+
+
+def parse_folder(folder: Folder, **options: Any) -> Node:
+    attributes = read_folder(folder)
+    if attributes is None and not is_folder(folder):
+        raise FileNotFoundError(f"{folder.path}: no such N5 container, group or dataset")
+    return node(folder, attributes or {}, Options(**options), {})

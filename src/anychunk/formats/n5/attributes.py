@@ -1,0 +1,116 @@
+"""`attributes.json` of an N5 group or dataset: text to plain data, every version of it."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from anychunk import limits
+from anychunk.codecs.n5_default import DATA_TYPES
+from anychunk.errors import FormatError, LimitError, UnsupportedError
+from anychunk.index import Json, Shape
+
+NAME = "attributes.json"
+MOST_BYTES = 8 * limits.MIB
+"""The longest `attributes.json` that is parsed: JSON takes many times its length in memory."""
+TYPES = (*DATA_TYPES, "string", "object")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """What `attributes.json` says of a dataset, in N5 order: dimension 0 is fastest."""
+
+    dimensions: Shape
+    block_size: Shape
+    data_type: str
+    compression: dict[str, Json]
+
+
+def read_attributes(data: bytes, where: str) -> dict[str, Json]:
+    """Parse the text, with comments in it if need be: Gson, which Java uses, takes them."""
+    if len(data) > MOST_BYTES:
+        raise LimitError(f"{where}: {len(data)} bytes of attributes are over {MOST_BYTES}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise FormatError(f"{where}: not UTF-8 ({e})") from e
+    try:
+        found = _loads(text)
+    except ValueError:
+        try:
+            found = _loads(without_comments(text))
+        except ValueError as e:
+            raise FormatError(f"{where}: no JSON ({e})") from e
+    if found is None:  # Java writes nothing, or null, for a group without attributes
+        return {}
+    if not isinstance(found, dict):
+        raise FormatError(f"{where}: holds a JSON {type(found).__name__}, expected an object")
+    return found
+
+
+def _loads(text: str) -> Json:
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except RecursionError as e:
+        raise ValueError("nested too deeply") from e
+
+
+# a string, or a comment: strings are matched so that what looks like a comment inside stays
+COMMENTS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    return COMMENTS.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)
+
+
+def is_dataset(attributes: dict[str, Json]) -> bool:
+    """As Java decides it: by `dimensions` and `dataType` (a group may well have one of them)."""
+    return "dimensions" in attributes and "dataType" in attributes
+
+
+def read_dataset(attributes: dict[str, Json], where: str) -> Dataset:
+    dimensions = _sizes(attributes["dimensions"], "dimensions", where, least=0)
+    block = attributes.get("blockSize")
+    # Java takes the whole dataset as one block where the size is missing
+    sizes = tuple(max(n, 1) for n in dimensions)
+    block_size = sizes if block is None else _sizes(block, "blockSize", where, least=1)
+    if not dimensions or len(dimensions) != len(block_size):
+        raise FormatError(
+            f"{where}: dimensions {list(dimensions)} and blockSize {list(block_size)}, "
+            "expected two lists of one length"
+        )
+    data_type = attributes["dataType"]
+    if data_type not in TYPES:
+        raise UnsupportedError(f"{where}: dataType {data_type!r}; opened: {' '.join(TYPES)}")
+    return Dataset(
+        dimensions=dimensions,
+        block_size=block_size,
+        data_type=data_type,
+        compression=_compression(attributes, where),
+    )
+
+
+def _sizes(value: Any, key: str, where: str, *, least: int) -> Shape:
+    if not isinstance(value, list) or not all(_is_size(n, least) for n in value):
+        raise FormatError(f"{where}: {key} is {value!r:.100}, expected a list of sizes")
+    if len(value) > 32:
+        raise FormatError(f"{where}: {key} has {len(value)} entries, expected at most 32")
+    return tuple(int(n) for n in value)
+
+
+def _is_size(value: Any, least: int) -> bool:
+    is_whole = type(value) is int or (type(value) is float and value.is_integer())
+    return is_whole and least <= value < 1 << 63
+
+
+def _compression(attributes: dict[str, Json], where: str) -> dict[str, Json]:
+    found = attributes.get("compression")
+    if found is None and "compressionType" in attributes:  # version 1 of N5 and before
+        found = {"type": attributes["compressionType"]}
+    if isinstance(found, str):
+        found = {"type": found}
+    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
+        raise FormatError(f"{where}: compression is {found!r:.100}, expected an object with a type")
+    return found

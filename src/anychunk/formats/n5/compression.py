@@ -1,0 +1,146 @@
+"""N5's compressions, as Zarr codecs and as the complete JSON that N5 readers expect."""
+
+from collections.abc import Callable
+from typing import Any
+
+from anychunk.codecs import streams
+from anychunk.errors import CodecConfigError, FormatError, UnsupportedError
+from anychunk.index import Json
+
+type Compression = dict[str, Json]
+type ToCodec = Callable[[Compression, int], Json]
+
+SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+
+
+def _raw(found: Compression, itemsize: int) -> Json:
+    return None
+
+
+def _gzip(found: Compression, itemsize: int) -> Json:
+    level = found.get("level", -1)
+    level = 6 if level == -1 else level  # zlib's way to say the usual level
+    if found.get("useZlib", False):
+        return {"name": "anychunk.zlib", "configuration": {"level": level}}
+    return {"name": "gzip", "configuration": {"level": level}}
+
+
+def _zlib(found: Compression, itemsize: int) -> Json:
+    return _gzip({**found, "useZlib": True}, itemsize)
+
+
+def _bzip2(found: Compression, itemsize: int) -> Json:
+    return {"name": "anychunk.bzip2", "configuration": {"level": found.get("blockSize", 9)}}
+
+
+def _xz(found: Compression, itemsize: int) -> Json:
+    return {"name": "anychunk.xz", "configuration": {"level": found.get("preset", 6)}}
+
+
+def _zstd(found: Compression, itemsize: int) -> Json:
+    return {"name": "zstd", "configuration": {"level": found.get("level", 3), "checksum": False}}
+
+
+def _lz4(found: Compression, itemsize: int) -> Json:
+    # z5 writes a level there, which means nothing for reading
+    size = found.get("blockSize", 65536)
+    is_size = type(size) is int and 64 <= size <= 1 << 25
+    return {
+        "name": "anychunk.lz4_java",
+        "configuration": {"block_size": size if is_size else 65536},
+    }
+
+
+def _blosc(found: Compression, itemsize: int) -> Json:
+    shuffle = found.get("shuffle", 0)
+    if shuffle == -1:  # c-blosc's way to say bits for single bytes, bytes for the others
+        shuffle = 2 if itemsize == 1 else 1
+    return {
+        "name": "blosc",
+        "configuration": {
+            "cname": found.get("cname", "blosclz"),
+            "clevel": found.get("clevel", 6),
+            "shuffle": SHUFFLES[shuffle],
+            "typesize": itemsize,
+            "blocksize": found.get("blocksize", 0),
+        },
+    }
+
+
+READ: dict[str, ToCodec] = {
+    "raw": _raw,
+    "gzip": _gzip,
+    "zlib": _zlib,
+    "bzip2": _bzip2,
+    "xz": _xz,
+    "zstd": _zstd,
+    "lz4": _lz4,
+    "blosc": _blosc,
+}
+
+
+def to_codecs(found: Compression, itemsize: int, where: str) -> list[Json]:
+    """Give the compressor as the Zarr codecs that follow `bytes`: one, or none for raw."""
+    make = READ.get(found["type"])
+    if make is None:
+        raise UnsupportedError(
+            f"{where}: compression {found['type']!r:.100}; opened: {' '.join(READ)}"
+        )
+    try:
+        codec = make(found, itemsize)
+        _check(codec)
+    except (CodecConfigError, LookupError, TypeError, ValueError) as e:
+        raise FormatError(f"{where}: compression {found!r:.200} ({e})") from e
+    return [] if codec is None else [codec]
+
+
+def _check(codec: Json) -> None:
+    """Refuse parameters that no writer of this compression has, before any block is read."""
+    names = {"gzip": "gzip", "zstd": "zstd", "blosc": "blosc"}
+    if codec is None or codec["name"] not in names:
+        return
+    configuration = codec["configuration"]
+    streams.check_level(
+        names[codec["name"]], configuration.get("level", configuration.get("clevel"))
+    )
+    if codec["name"] == "blosc" and configuration["cname"] not in streams.BLOSC_COMPRESSORS:
+        raise CodecConfigError(f"blosc: cname {configuration['cname']!r}")
+
+
+def complete(compression: str | Compression, level: int | None) -> Compression:
+    """Give the compression to write, every parameter said: some readers demand each of them."""
+    wanted: dict[str, Any] = (
+        {"type": compression} if isinstance(compression, str) else dict(compression)
+    )
+    kind = wanted.get("type")
+    defaults = DEFAULTS.get(str(kind))
+    if defaults is None:
+        raise UnsupportedError(f"N5: compression {kind!r} is not written; {' '.join(DEFAULTS)} are")
+    if extra := sorted(set(wanted) - set(defaults) - {"type"}):
+        raise CodecConfigError(f"N5: {kind} has no parameter {extra[0]!r}; it has {list(defaults)}")
+    key = LEVEL_KEYS.get(str(kind))
+    if level is not None:
+        if key is None:
+            raise CodecConfigError(f"N5: {kind} has no level")
+        wanted[key] = level
+    made = {"type": kind, **defaults, **{k: v for k, v in wanted.items() if k != "type"}}
+    to_codecs(made, 1, "N5")
+    return made
+
+
+DEFAULTS: dict[str, Compression] = {
+    "raw": {},
+    "gzip": {"level": -1, "useZlib": False},
+    "bzip2": {"blockSize": 9},
+    "xz": {"preset": 6},
+    "zstd": {"level": 3},
+    "lz4": {"blockSize": 65536},
+    "blosc": {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
+}
+LEVEL_KEYS = {
+    "gzip": "level",
+    "bzip2": "blockSize",
+    "xz": "preset",
+    "zstd": "level",
+    "blosc": "clevel",
+}

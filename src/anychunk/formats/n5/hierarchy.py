@@ -1,0 +1,238 @@
+"""N5 folders as an index: groups whose members are read when they are asked for."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from anychunk import limits
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats.n5.attributes import (
+    NAME,
+    Dataset,
+    is_dataset,
+    read_attributes,
+    read_dataset,
+)
+from anychunk.formats.n5.compression import to_codecs
+from anychunk.formats.n5.multiscale import axis_names, multiscales
+from anychunk.index import ArrayIndex, GroupIndex, Json, Node, Objects, Shape, grid_shape
+from anychunk.source import Folder
+
+type Attributes = dict[str, Json]
+
+VARIABLE = {"string": 16, "object": 16}
+"""Bytes that an element of a type without a size of its own takes in memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How the caller wants the hierarchy."""
+
+    axes: Literal["n5", "reversed"] = "n5"
+    """`n5`: dimension 0 first, as `attributes.json` lists them; `reversed`: (z, y, x)."""
+    blocks: Literal["samples", "bytes"] = "samples"
+    """`bytes`: every dataset as an array of its blocks, each one element, the block's payload."""
+
+    def __post_init__(self) -> None:
+        for name, known in (("axes", ("n5", "reversed")), ("blocks", ("samples", "bytes"))):
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
+
+    def order(self, values: Shape | tuple[Any, ...]) -> tuple[Any, ...]:
+        """Put a list in N5 order into the order of the array's axes."""
+        return tuple(values[::-1]) if self.axes == "reversed" else tuple(values)
+
+
+def read_folder(folder: Folder) -> Attributes | None:
+    """Give the attributes of a group or dataset, None where there are none."""
+    data = folder.read(NAME)
+    return None if data is None else read_attributes(data, f"{folder.path}/{NAME}")
+
+
+def node(folder: Folder, attributes: Attributes, options: Options, parent: Attributes) -> Node:
+    """Index a folder, whose attributes were read, and which may be a dataset or a group."""
+    if is_dataset(attributes):
+        where = f"{folder.path}/{NAME}"
+        return array_index(read_dataset(attributes, where), attributes, folder.path, options)
+    members = Members(folder, options, attributes)
+    described: Attributes = {"n5": attributes} if attributes else {}
+    ome = multiscales(attributes, parent, members.attributes, options.order)
+    return GroupIndex(members=members, attributes=described | ({"ome": ome} if ome else {}))
+
+
+@dataclass(eq=False)
+class Members(Mapping[str, Node]):
+    """The folders below a group. Listed when iterated, each read when it is asked for."""
+
+    folder: Folder
+    options: Options
+    parent: Attributes
+    _read: dict[str, Node] = field(default_factory=dict, repr=False)
+
+    def attributes(self, name: str) -> Attributes | None:
+        """Give the attributes of a member without indexing it."""
+        return read_folder(self.folder.child(name)) if is_name(name) else None
+
+    def __getitem__(self, name: str) -> Node:
+        found = self._read.get(name)
+        if found is None:
+            if not is_name(name):
+                raise KeyError(name)
+            child = self.folder.child(name)
+            attributes = read_folder(child)
+            if attributes is None and not is_folder(child):
+                raise KeyError(name)
+            if not attributes or not is_dataset(attributes):
+                check_link(child)
+            found = node(child, attributes or {}, self.options, self.parent)
+            if len(self._read) < MOST_KEPT:
+                self._read[name] = found
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self[name] is not None
+        except KeyError:
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.folder.names()[0] if is_name(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Members):
+            return (self.folder.path, self.options) == (other.folder.path, other.options)
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read": {}}
+
+
+MOST_KEPT = 4096
+"""How many members of one group are kept once they were read."""
+
+
+def is_name(name: str) -> bool:
+    """Whether a member may have this name: one step down, and nothing hidden."""
+    return bool(name) and not name.startswith(".") and not any(c in name for c in "/\\\0")
+
+
+def is_folder(folder: Folder) -> bool:
+    """Whether there is anything at all: in N5 every folder is a group."""
+    if folder.is_local:
+        return os.path.isdir(folder.path)  # noqa: PTH112 - once a member
+    try:
+        return any(folder.names())
+    except UnsupportedError:
+        # a web server does not list: what it does not deny may be a group without attributes
+        return True
+
+
+def check_link(folder: Folder) -> None:
+    """Refuse a link that leads back up: a walk through it would not end."""
+    if folder.is_local and os.path.islink(folder.path):  # noqa: PTH114 - once a member
+        target = os.path.realpath(folder.path)
+        above = os.path.realpath(os.path.dirname(folder.path))  # noqa: PTH120
+        if os.path.commonpath([target, above]) == target:
+            raise FormatError(f"{folder.path}: a link that leads back to {target}")
+
+
+def array_index(
+    dataset: Dataset, attributes: Attributes, base: str, options: Options
+) -> ArrayIndex:
+    """Turn what `attributes.json` says into Zarr metadata."""
+    where = f"{base}/{NAME}"
+    if options.blocks == "bytes" or dataset.data_type == "object":
+        return blocks_index(dataset, attributes, base, options)
+    is_string = dataset.data_type == "string"
+    itemsize = VARIABLE.get(dataset.data_type) or np.dtype(dataset.data_type).itemsize
+    block = dataset.block_size
+    chunk = block
+    if not is_string and math.prod(block) * itemsize > limits.get().free_bytes:
+        # one block may be far larger than the whole dataset; what lies beyond is never asked for
+        pairs = zip(block, dataset.dimensions, strict=True)
+        chunk = tuple(min(size, max(n, 1)) for size, n in pairs)
+    limits.check_chunk(math.prod(chunk) * itemsize, where=f"{where} blockSize {list(block)}")
+    compressor = to_codecs(dataset.compression, 1 if is_string else itemsize, where)
+    if is_string:
+        codecs = string_codecs(compressor)
+    else:
+        codecs = (samples_codec(compressor, len(block), block if chunk != block else None),)
+    return ArrayIndex(
+        shape=options.order(dataset.dimensions),
+        chunk_shape=options.order(chunk),
+        data_type=dataset.data_type,
+        codecs=ordered(codecs, len(block), options),
+        chunks=block_objects(base, grid_shape(dataset.dimensions, chunk), options),
+        fill_value="" if is_string else 0,
+        dimension_names=options.order(axis_names(attributes, len(block))),
+        attributes={"n5": attributes},
+    )
+
+
+def samples_codec(compressor: list[Json], ndim: int, block: Shape | None = None) -> Json:
+    """Give `n5_default` as zarr-n5 writes it; `block`: that of blocks larger than their chunk."""
+    order = list(range(ndim))[::-1]
+    inner = [
+        {"name": "transpose", "configuration": {"order": order}},
+        {"name": "bytes", "configuration": {"endian": "big"}},
+        *compressor,
+    ]
+    if block is None:
+        return {"name": "n5_default", "configuration": {"codecs": inner}}
+    configuration = {"codecs": inner, "block_shape": list(block)}
+    return {"name": "anychunk.n5_cropped", "configuration": configuration}
+
+
+def string_codecs(compressor: list[Json]) -> tuple[Json, ...]:
+    configuration = {"codecs": [{"name": "bytes"}, *compressor]}
+    return (
+        {"name": "vlen-utf8"},
+        {"name": "anychunk.n5_string", "configuration": configuration},
+    )
+
+
+def ordered(codecs: tuple[Json, ...], ndim: int, options: Options) -> tuple[Json, ...]:
+    """Put the axes of a chunk back into N5 order before an N5 codec sees it."""
+    if options.axes == "n5" or ndim == 1:
+        return codecs
+    order = list(range(ndim))[::-1]
+    return ({"name": "transpose", "configuration": {"order": order}}, *codecs)
+
+
+def block_objects(base: str, grid: Shape, options: Options) -> Objects:
+    """One object a block, below the dataset, by its N5 coordinates."""
+    pattern = "/".join(options.order(tuple(f"{{{i}}}" for i in range(len(grid)))))
+    return Objects(base=base, pattern=pattern, grid=options.order(grid), is_sparse=True)
+
+
+def blocks_index(
+    dataset: Dataset, attributes: Attributes, base: str, options: Options
+) -> ArrayIndex:
+    """Index a dataset as an array of its blocks, each one element."""
+    ndim = len(dataset.block_size)
+    itemsize = 1 if dataset.data_type in VARIABLE else np.dtype(dataset.data_type).itemsize
+    compressor = to_codecs(dataset.compression, itemsize, f"{base}/{NAME}")
+    configuration: dict[str, Json] = {"codecs": [{"name": "bytes"}, *compressor]}
+    if itemsize > 1:
+        configuration["itemsize"] = itemsize
+    grid = options.order(grid_shape(dataset.dimensions, dataset.block_size))
+    return ArrayIndex(
+        shape=grid,
+        chunk_shape=(1,) * ndim,
+        data_type="variable_length_bytes",
+        codecs=({"name": "anychunk.n5_bytes", "configuration": configuration},),
+        chunks=block_objects(base, options.order(grid), options),
+        fill_value="",
+        dimension_names=options.order(axis_names(attributes, ndim)),
+        attributes={"n5": attributes},
+    )

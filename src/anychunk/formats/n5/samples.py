@@ -1,0 +1,157 @@
+"""Where the samples to write come from: a region at a time, always in N5 axis order."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.n5_default import N5Default
+from anychunk.index import Shape
+
+type Array = npt.NDArray[Any]
+type Region = tuple[slice, ...]
+
+
+class Samples(Protocol):
+    """What a dataset is written from."""
+
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def step(self) -> Shape:
+        """A region that is read about as cheaply as any part of it."""
+        ...
+
+    def read(self, region: Region) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A numpy, zarr or dask array of the caller."""
+
+    array: Any
+    is_reversed: bool
+
+    @property
+    def shape(self) -> Shape:
+        return self._order(tuple(int(n) for n in self.array.shape))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = np.dtype(self.array.dtype)
+        return dtype.newbyteorder("=")
+
+    @property
+    def step(self) -> Shape:
+        # zarr's chunks are (64, 64), dask's ((64, 64, 2), (64,))
+        chunks = getattr(self.array, "chunks", None) or (1,) * len(self.array.shape)
+        return self._order(tuple(max(c) if isinstance(c, tuple) else int(c) for c in chunks))
+
+    def read(self, region: Region) -> Array:
+        piece = np.asarray(self.array[self._order(region)])
+        return piece.T if self.is_reversed else piece
+
+    def _order(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return values[::-1] if self.is_reversed else values
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A dataset that was just written, every block of it."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    step: Shape
+    """Its block size."""
+    codec: N5Default
+    fetch: Callable[[Shape], npt.NDArray[np.uint8]]
+    """Gives the bytes of a block by its grid coordinates."""
+
+    def read(self, region: Region) -> Array:
+        out = np.empty([s.stop - s.start for s in region], self.dtype)
+        spec = ChunkSpec(self.step, self.dtype)
+        for coords in product(
+            *[range(s.start // n, -(-s.stop // n)) for s, n in zip(region, self.step, strict=True)]
+        ):
+            block = self.codec.decode_chunk(self.fetch(coords), spec)
+            source, target = [], []
+            for c, n, s in zip(coords, self.step, region, strict=True):
+                start, stop = max(c * n, s.start), min((c + 1) * n, s.stop)
+                source.append(slice(start - c * n, stop - c * n))
+                target.append(slice(start - s.start, stop - s.start))
+            out[tuple(target)] = block[tuple(source)]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Halved:
+    """The means of windows of `factors` elements; a rest at the end that fills none is dropped."""
+
+    full: Samples
+    factors: Shape
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(n // f for n, f in zip(self.full.shape, self.factors, strict=True))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.full.dtype
+
+    @property
+    def step(self) -> Shape:
+        return (1,) * len(self.factors)
+
+    def read(self, region: Region) -> Array:
+        pairs = zip(region, self.factors, strict=True)
+        return mean(
+            self.full.read(tuple(slice(s.start * f, s.stop * f) for s, f in pairs)), self.factors
+        )
+
+
+def mean(array: Array, factors: Shape) -> Array:
+    """Average windows; integers exactly, rounded half to even."""
+    count = math.prod(factors)
+    if count == 1:
+        return array
+    windows = [array[start] for start in _windows(factors)]
+    if array.dtype.kind == "f":
+        total = np.zeros(windows[0].shape, np.float64)
+        for window in windows:
+            total += window
+        return (total / count).astype(array.dtype)
+    if array.itemsize < 8:
+        quotient, rest = np.divmod(total_of(windows), count)
+    else:
+        # halves apart, so that the sum does not wrap; a window has few elements
+        high, rest = np.divmod(total_of([w >> w.dtype.type(32) for w in windows]), count)
+        low = total_of([w & w.dtype.type(0xFFFFFFFF) for w in windows])
+        second, rest = np.divmod((rest << 32) + low, count)
+        quotient = (high << 32) + second
+    up = (2 * rest > count) | ((2 * rest == count) & (quotient & 1 == 1))
+    rounded: Array = quotient + up
+    return rounded.astype(array.dtype)
+
+
+def total_of(windows: list[Array]) -> npt.NDArray[np.int64]:
+    total = np.zeros(windows[0].shape, np.int64)
+    for window in windows:
+        total += window.astype(np.int64)
+    return total
+
+
+def _windows(factors: Shape) -> Iterator[Region]:
+    for start in product(*[range(f) for f in factors]):
+        yield tuple(slice(s, None, f) for s, f in zip(start, factors, strict=True))
+
+
+def factors_of(shape: Shape) -> Shape:
+    """Halve every axis that can be halved."""
+    return tuple(2 if n > 1 else 1 for n in shape)

@@ -1,0 +1,53 @@
+"""`zarr.json` beside `attributes.json`: zarr reads the very same blocks.
+
+Where every block is whole, by the standard codecs `transpose`, `bytes`, the compressor and `offset`
+that skips the header; else by `n5_default`, since only the header tells how large a block is.
+"""
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from anychunk.codecs.n5_block import write_header
+from anychunk.formats.n5.compression import to_codecs
+from anychunk.formats.n5.hierarchy import samples_codec
+from anychunk.formats.n5.multiscale import axis_names
+from anychunk.index import Json
+
+
+def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str, Json]:
+    """Give the Zarr v3 metadata of a dataset that we write."""
+    shape, block = attributes["dimensions"], attributes["blockSize"]
+    itemsize = np.dtype(attributes["dataType"]).itemsize
+    compressor = to_codecs(attributes["compression"], itemsize, "N5")
+    is_whole = not is_cropped or all(n % m == 0 for n, m in zip(shape, block, strict=True))
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": attributes["dataType"],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": block}},
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": whole_block_codecs(compressor, block)
+        if is_whole
+        else [samples_codec(compressor, len(block))],
+        "dimension_names": list(axis_names(attributes, len(block))),
+        "attributes": {},
+    }
+
+
+def whole_block_codecs(compressor: list[Json], block: list[int]) -> list[dict[str, Any]]:
+    header = write_header(tuple(block))
+    prefix = base64.b64encode(header).decode("ascii")
+    return [
+        {"name": "transpose", "configuration": {"order": list(range(len(block)))[::-1]}},
+        {"name": "bytes", "configuration": {"endian": "big"}},
+        *compressor,
+        {"name": "offset", "configuration": {"offset": len(header), "prefix": prefix}},
+    ]
+
+
+def group_metadata(attributes: dict[str, Json]) -> dict[str, Json]:
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes}

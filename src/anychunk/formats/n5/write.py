@@ -1,0 +1,259 @@
+"""Write arrays as N5 datasets: blocks in parallel, attributes last.
+
+A dataset whose writing broke off has no attributes, and is none. Every block that is there is
+whole, because each is written aside and renamed.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from anychunk import sink
+from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.n5_default import DATA_TYPES, N5Default, fit
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats.n5.attributes import NAME, is_dataset
+from anychunk.formats.n5.compression import complete, to_codecs
+from anychunk.formats.n5.hierarchy import read_folder, samples_codec
+from anychunk.formats.n5.multiscale import multiscales
+from anychunk.formats.n5.regions import Regions, in_threads
+from anychunk.formats.n5.samples import Given, Halved, Samples, Stored, factors_of
+from anychunk.formats.n5.twin import array_metadata, group_metadata
+from anychunk.index import Json, Shape
+from anychunk.source import Folder, Storage, read_object
+
+VERSION = "2.5.1"
+"""Of N5, said at the root of a container. Blocks are the same since; old readers refuse more."""
+RESERVED = ("dimensions", "blockSize", "dataType", "compression")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """How and where one dataset is written, in N5 order."""
+
+    folder: Folder
+    block: Shape
+    compression: dict[str, Json]
+    is_cropped: bool
+    has_twin: bool
+
+    def codec(self, dtype: np.dtype[Any]) -> N5Default:
+        compressor = to_codecs(self.compression, dtype.itemsize, self.folder.path)
+        return N5Default.from_dict(samples_codec(compressor, len(self.block)))
+
+    def url(self, coords: Shape) -> str:
+        return "/".join([self.folder.path, *map(str, coords)])
+
+    def put(self, name: str, content: Json) -> None:
+        data = json.dumps(content, indent=2).encode()
+        sink.put(f"{self.folder.path}/{name}", data, storage=self.folder.storage)
+
+
+def write(
+    array: Any,
+    url: str,
+    *,
+    block: Sequence[int] | None = None,
+    compression: str | Mapping[str, Json] = "gzip",
+    level: int | None = None,
+    levels: int | None = None,
+    axes: Literal["n5", "reversed"] = "n5",
+    edges: Literal["cropped", "padded"] = "cropped",
+    resolution: Sequence[float] | None = None,
+    unit: str | None = None,
+    attributes: Mapping[str, Json] | None = None,
+    also_zarr: bool = False,
+    storage: Storage | None = None,
+) -> None:
+    """Write a numpy, zarr or dask array as an N5 dataset, or with `levels` as a pyramid s0, s1 …
+
+    Array and arguments are in N5 axis order, dimension 0 fastest; `axes="reversed"`: (z, y, x).
+    `edges`: "cropped" as Java writes, or "padded" to whole blocks. `also_zarr` puts a `zarr.json`
+    beside the attributes, by which zarr reads the very same blocks.
+    """
+    for name, value, known in (
+        ("axes", axes, ("n5", "reversed")),
+        ("edges", edges, ("cropped", "padded")),
+    ):
+        if value not in known:
+            raise ValueError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
+    samples = Given(array, axes == "reversed")
+    check_samples(samples, url)
+
+    def ordered(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
+        return (
+            None if values is None else tuple(values)[::-1] if axes == "reversed" else tuple(values)
+        )
+
+    folder = Folder(url, storage=storage)
+    before = free_place(folder, attributes)
+    target = Target(
+        folder=folder,
+        block=check_block(ordered(block), samples, url),
+        compression=complete(
+            compression if isinstance(compression, str) else dict(compression), level
+        ),
+        is_cropped=edges == "cropped",
+        has_twin=also_zarr,
+    )
+    extra = {**before, **(attributes or {}), **pixel_resolution(ordered(resolution), unit, samples)}
+    start_container(folder, also_zarr)
+    if levels is None:
+        write_dataset(samples, target, {**version(folder), **extra})
+    else:
+        write_pyramid(samples, target, levels, {**version(folder), **extra})
+
+
+def check_samples(samples: Samples, url: str) -> None:
+    if samples.dtype.name not in DATA_TYPES:
+        raise UnsupportedError(
+            f"{url}: N5 has no data type {samples.dtype.name}; it has {' '.join(DATA_TYPES)}"
+        )
+    if not samples.shape:
+        raise UnsupportedError(f"{url}: an array without axes; N5 has at least one dimension")
+
+
+def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
+    shape = samples.shape
+    if block is None:
+        sides = {1: (65536,), 2: (512, 512)}.get(len(shape), (64, 64, 64))
+        sides += (1,) * (len(shape) - len(sides))
+        block = tuple(min(side, max(n, 1)) for side, n in zip(sides, shape, strict=True))
+    if len(block) != len(shape) or not all(
+        isinstance(n, int | np.integer) and n > 0 for n in block
+    ):
+        raise ValueError(f"{url}: block {block!r} for the shape {shape}; give one size an axis")
+    if math.prod(int(n) for n in block) * samples.dtype.itemsize >= 1 << 31:
+        raise ValueError(f"{url}: block {block!r} has 2 GiB or more, which Java cannot hold")
+    return tuple(int(n) for n in block)
+
+
+def free_place(folder: Folder, attributes: Mapping[str, Json] | None) -> dict[str, Json]:
+    """Give the attributes that a group there has already; a dataset is not written over."""
+    if taken := sorted(set(attributes or {}) & set(RESERVED)):
+        raise ValueError(f"{folder.path}: the attribute {taken[0]!r} is N5's own")
+    found = read_folder(folder) or {}
+    if is_dataset(found):
+        raise FormatError(f"{folder.path}: a dataset is there already; remove it first")
+    return found
+
+
+def pixel_resolution(
+    resolution: tuple[float, ...] | None, unit: str | None, samples: Samples
+) -> dict[str, Json]:
+    """Say the element size as n5-viewer does."""
+    if resolution is None:
+        return {}
+    if len(resolution) != len(samples.shape):
+        raise ValueError(f"N5: resolution {resolution} for the shape {samples.shape}")
+    size = [float(n) for n in resolution]
+    return {"pixelResolution": {"dimensions": size, "unit": unit or "pixel"}}
+
+
+def container(folder: Folder) -> str | None:
+    """Give the url of the container that a folder is in, by the name that it must have."""
+    match = re.match(r"(?i)(.*?[^/\\]\.n5)(?:[/\\]|$)", folder.path)
+    return match[1] if match else None
+
+
+def version(folder: Folder) -> dict[str, Json]:
+    return {"n5": VERSION} if container(folder) == folder.path else {}
+
+
+def start_container(folder: Folder, has_twin: bool) -> None:
+    """Say the version at the root of the container, and make the groups on the way Zarr's too."""
+    root = container(folder)
+    if root is None or root == folder.path:
+        return
+    top = Folder(root, storage=folder.storage)
+    found = read_folder(top) or {}
+    if is_dataset(found):
+        raise FormatError(f"{root}: a dataset; nothing is written inside one")
+    if "n5" not in found:
+        put_json(f"{root}/{NAME}", {"n5": VERSION, **found}, folder.storage)
+    if has_twin:
+        steps = folder.path[len(root) :].strip("/").split("/")
+        for count in range(len(steps)):
+            place = "/".join([root, *steps[:count]])
+            if Folder(place, storage=folder.storage).read("zarr.json") is None:
+                put_json(f"{place}/zarr.json", group_metadata({}), folder.storage)
+
+
+def put_json(url: str, content: Json, storage: Storage | None) -> None:
+    sink.put(url, json.dumps(content, indent=2).encode(), storage=storage)
+
+
+def write_dataset(samples: Samples, target: Target, extra: dict[str, Json]) -> None:
+    write_blocks(samples, target)
+    found = {
+        **extra,
+        "dimensions": list(samples.shape),
+        "blockSize": list(target.block),
+        "dataType": samples.dtype.name,
+        "compression": target.compression,
+    }
+    if target.has_twin:
+        target.put("zarr.json", array_metadata(found, is_cropped=target.is_cropped))
+    target.put(NAME, found)
+
+
+def write_pyramid(samples: Samples, target: Target, levels: int, extra: dict[str, Json]) -> None:
+    """Write s0, then each level as the means of the one before, read back block by block."""
+    if type(levels) is not int or not 1 <= levels <= 32:
+        raise ValueError(f"N5: levels={levels!r}, expected 1 to 32")
+    factors = (1,) * len(samples.shape)
+    written: dict[str, dict[str, Json]] = {}
+    table = []
+    for number in range(levels):
+        folder = target.folder.child(f"s{number}")
+        here = replace(target, folder=folder)
+        table.append(list(factors))
+        described = {"downsamplingFactors": list(factors)}
+        if "pixelResolution" in extra:
+            described["pixelResolution"] = extra["pixelResolution"]
+        write_dataset(samples, here, described)
+        written[f"s{number}"] = read_folder(folder) or {}
+        step = factors_of(samples.shape)
+        stored = Stored(
+            samples.shape, samples.dtype, target.block, here.codec(samples.dtype), reader(here)
+        )
+        samples = Halved(stored, step)
+        factors = tuple(a * b for a, b in zip(factors, step, strict=True))
+    group = {**extra, "scales": table, "downsamplingFactors": table}
+    if target.has_twin:
+        ome = multiscales(group, {}, written.get, lambda values: values)
+        target.put("zarr.json", group_metadata({"ome": ome}))
+    target.put(NAME, group)
+
+
+def reader(target: Target) -> Callable[[Shape], Any]:
+    def fetch(coords: Shape) -> Any:
+        data = read_object(target.url(coords), storage=target.folder.storage)
+        if data is None:
+            raise FormatError(f"{target.url(coords)}: the block just written is gone")
+        return data
+
+    return fetch
+
+
+def write_blocks(samples: Samples, target: Target) -> None:
+    """Encode and write every block, a few threads at once."""
+    codec = target.codec(samples.dtype)
+    regions = Regions.of(samples, target.block)
+
+    def write_region(number: int) -> None:
+        region = regions[number]
+        piece = samples.read(region)
+        for coords, place in regions.blocks(region):
+            part = piece[place]
+            if not target.is_cropped:
+                part = fit(part, target.block, 0)
+            data = codec.encode_chunk(part, ChunkSpec(part.shape, samples.dtype))
+            sink.put(target.url(coords), data, storage=target.folder.storage)
+
+    in_threads(write_region, len(regions))

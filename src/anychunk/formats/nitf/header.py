@@ -1,0 +1,380 @@
+"""The file header and the subheaders, as fields: NITF 2.1, NSIF 1.0 and NITF 2.0.
+
+Spec: MIL-STD-2500C and the Joint BIIF Profile, tables A-1 and following (NITF 2.1, NSIF 1.0);
+      MIL-STD-2500A, tables I and following (NITF 2.0).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from anychunk import limits
+from anychunk.errors import AnychunkError, FormatError, TruncatedError
+from anychunk.fields import Field, Layout, Repeat, Values, When, number, read
+from anychunk.source import Source
+
+type Kind = Literal["image", "graphic", "label", "text", "des", "res"]
+
+VERSIONS = {b"NITF02.10": "2.1", b"NSIF01.00": "2.1", b"NITF02.00": "2.0"}
+"""Which set of fields each magic means."""
+
+UNKNOWN_LENGTH = 999_999_999_999
+"""FL of a file that was written as a stream: its last segment holds the true header."""
+DELIMITER = b"\x0e\xca\x14\xbf"
+"""Before the length of that header, at the end of the file (SFH_DELIM2)."""
+
+
+def security(prefix: str, version: str) -> Layout:
+    """Give the security fields, whose names begin with `prefix`."""
+    if version == "2.1":
+        widths = (
+            "CLAS 1 CLSY 2 CODE 11 CTLH 2 REL 20 DCTP 2 DCDT 8 DCXM 4 DG 1 DGDT 8 CLTX 43 CATP 1 "
+            "CAUT 40 CRSN 1 SRDT 8 CTLN 15"
+        )
+        return plain(widths, prefix)
+    downgrade = f"{prefix}DWNG"
+    return (
+        *plain("CLAS 1 CODE 40 CTLH 40 REL 40 CAUT 20 CTLN 20 DWNG 6", prefix),
+        When(lambda v: v[downgrade] == "999998", plain("DEVT 40", prefix)),
+    )
+
+
+def plain(
+    widths: str, prefix: str = "", kind: Literal["text", "int"] = "text"
+) -> tuple[Field, ...]:
+    """Make fields from `NAME width NAME width …`."""
+    words = widths.split()
+    return tuple(Field(prefix + words[i], int(words[i + 1]), kind) for i in range(0, len(words), 2))
+
+
+def count_of(name: str) -> Callable[[Values], int]:
+    return lambda values: number(values, name, default=0)
+
+
+def extension(length: str, overflow: str, data: str) -> Layout:
+    """A length, and behind it, where it is not 0, the overflow number and TREs."""
+    return (
+        Field(length, 5, "int"),
+        When(
+            lambda v: number(v, length, default=0) > 0,
+            (
+                Field(overflow, 3, "int"),
+                Field(data, lambda v: number(v, length) - 3, "bytes"),
+            ),
+        ),
+    )
+
+
+SEGMENTS: tuple[tuple[Kind, str, str, int, str, int], ...] = (
+    ("image", "NUMI", "LISH", 6, "LI", 10),
+    ("graphic", "NUMS", "LSSH", 4, "LS", 6),
+    ("label", "NUML", "LLSH", 4, "LL", 3),
+    ("text", "NUMT", "LTSH", 4, "LT", 5),
+    ("des", "NUMDES", "LDSH", 4, "LD", 9),
+    ("res", "NUMRES", "LRESH", 4, "LRE", 7),
+)
+"""Kind, count, length of the subheader, length of the data; each with its width."""
+
+
+def lengths(version: str) -> Layout:
+    layout: list[Field | When | Repeat] = []
+    for kind, count, head, head_width, body, body_width in SEGMENTS:
+        if kind == "label" and version == "2.1":
+            layout.append(Field("NUMX", 3, "int"))
+            continue
+        layout.append(Field(count, 3, "int"))
+        record = (Field(head, head_width, "int"), Field(body, body_width, "int"))
+        layout.append(Repeat(kind, count_of(count), record))
+    return tuple(layout)
+
+
+def file_layout(version: str) -> Layout:
+    """The file header. FL stands at 342 and HL at 354, unless a 2.0 file is downgraded."""
+    contact: Layout = (
+        (Field("FBKGC", 3, "bytes"), *plain("ONAME 24 OPHONE 18"))
+        if version == "2.1"
+        else plain("ONAME 27 OPHONE 18")
+    )
+    return (
+        *plain("FHDR 9 CLEVEL 2 STYPE 4 OSTAID 10 FDT 14 FTITLE 80"),
+        *security("FS", version),
+        *plain("FSCOP 5 FSCPYS 5 ENCRYP 1"),
+        *contact,
+        *plain("FL 12 HL 6", kind="int"),
+        *lengths(version),
+        *extension("UDHDL", "UDHOFL", "UDHD"),
+        *extension("XHDL", "XHDLOFL", "XHD"),
+    )
+
+
+def bands(values: Values) -> int:
+    return number(values, "NBANDS", default=0) or number(values, "XBANDS", default=0)
+
+
+BAND: Layout = (
+    *plain("IREPBAND 2 ISUBCAT 6 IFC 1 IMFLT 3"),
+    Field("NLUTS", 1, "int"),
+    When(
+        lambda v: number(v, "NLUTS", default=0) > 0,
+        (
+            Field("NELUT", 5, "int"),
+            Field("LUTD", lambda v: number(v, "NLUTS") * number(v, "NELUT"), "bytes"),
+        ),
+    ),
+)
+
+
+def image_layout(version: str) -> Layout:
+    title = "IID2 80" if version == "2.1" else "ITITLE 80"
+    # in 2.0 N means that there are no coordinates; in 2.1 it means UTM, northern hemisphere
+    none = (" ", "") if version == "2.1" else (" ", "", "N")
+    return (
+        *plain(f"IM 2 IID1 10 IDATIM 14 TGTID 17 {title}"),
+        *security("IS", version),
+        *plain("ENCRYP 1 ISORCE 42"),
+        *plain("NROWS 8 NCOLS 8", kind="int"),
+        *plain("PVTYPE 3 IREP 8 ICAT 8"),
+        Field("ABPP", 2, "int"),
+        *plain("PJUST 1 ICORDS 1"),
+        When(lambda v: v["ICORDS"] not in none, plain("IGEOLO 60")),
+        Field("NICOM", 1, "int"),
+        Repeat("ICOM", count_of("NICOM"), plain("TEXT 80")),
+        Field("IC", 2),
+        When(lambda v: v["IC"] not in ("NC", "NM"), plain("COMRAT 4")),
+        Field("NBANDS", 1, "int"),
+        When(lambda v: number(v, "NBANDS", default=0) == 0, plain("XBANDS 5", kind="int")),
+        Repeat("BANDS", bands, BAND),
+        *plain("ISYNC 1 IMODE 1"),
+        *plain("NBPR 4 NBPC 4 NPPBH 4 NPPBV 4 NBPP 2 IDLVL 3 IALVL 3", kind="int"),
+        *plain("ILOC 10 IMAG 4"),
+    )
+
+
+IMAGE_EXTENSIONS: tuple[Layout, ...] = (
+    extension("UDIDL", "UDOFL", "UDID"),
+    extension("IXSHDL", "IXSOFL", "IXSHD"),
+)
+"""Behind the fields of an image. Some files leave them out, or are wrong in them."""
+
+
+def graphic_layout(version: str) -> Layout:
+    if version == "2.1":
+        return (
+            *plain("SY 2 SID 10 SNAME 20"),
+            *security("SS", version),
+            *plain("ENCRYP 1 SFMT 1 SSTRUCT 13"),
+            *plain("SDLVL 3 SALVL 3", kind="int"),
+            *plain("SLOC 10 SBND1 10 SCOLOR 1 SBND2 10 SRES2 2"),
+            *extension("SXSHDL", "SXSOFL", "SXSHD"),
+        )
+    return (
+        *plain("SY 2 SID 10 SNAME 20"),
+        *security("SS", version),
+        *plain("ENCRYP 1 STYPE 1"),
+        *plain("NLIPS 4 NPIXPL 4 NWDTH 4 NBPP 1 SDLVL 3 SALVL 3", kind="int"),
+        *plain("SLOC 10 SLOC2 10 SCOLOR 1 SNUM 6 SROT 3"),
+        Field("NELUT", 3, "int"),
+        Field("DLUT", count_of("NELUT"), "bytes"),
+        *extension("SXSHDL", "SXSOFL", "SXSHD"),
+    )
+
+
+def text_layout(version: str) -> Layout:
+    head = "TE 2 TEXTID 7 TXTALVL 3" if version == "2.1" else "TE 2 TEXTID 10"
+    return (
+        *plain(f"{head} TXTDT 14 TXTITL 80"),
+        *security("TS", version),
+        *plain("ENCRYP 1 TXTFMT 3"),
+        *extension("TXSHDL", "TXSOFL", "TXSHD"),
+    )
+
+
+def label_layout(version: str) -> Layout:
+    return (
+        *plain("LA 2 LID 10"),
+        *security("LS", version),
+        *plain("ENCRYP 1 LFS 1"),
+        *plain("LCW 2 LCH 2 LDLVL 3 LALVL 3", kind="int"),
+        *plain("LLOC 10"),
+    )
+
+
+OVERFLOW = ("TRE_OVERFLOW", "Registered Extensions", "Controlled Extensions")
+"""DES that hold TREs for which there was no place in a header."""
+
+
+def des_layout(version: str) -> Layout:
+    return (
+        *plain("DE 2 DESID 25 DESVER 2"),
+        *security("DES", version),
+        When(
+            lambda v: v["DESID"].strip() in OVERFLOW,
+            (Field("DESOFLW", 6), Field("DESITEM", 3, "int")),
+        ),
+        Field("DESSHL", 4, "int"),
+        Field("DESSHF", count_of("DESSHL"), "bytes"),
+    )
+
+
+LAYOUTS: dict[Kind, Callable[[str], Layout]] = {
+    "image": image_layout,
+    "graphic": graphic_layout,
+    "label": label_layout,
+    "text": text_layout,
+    "des": des_layout,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """One segment: its subheader, and where its bytes are."""
+
+    kind: Kind
+    number: int
+    """Among those of its kind, from 0."""
+    header_offset: int
+    header_length: int
+    offset: int
+    length: int
+    values: Values
+    is_last: bool = False
+    """Whether nothing follows in the file."""
+    problem: str | None = None
+    """What of the subheader could not be read, and does not matter for pixels."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.number}"
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    version: str
+    values: Values
+    segments: tuple[Segment, ...]
+
+    def of(self, kind: Kind) -> tuple[Segment, ...]:
+        return tuple(s for s in self.segments if s.kind == kind)
+
+
+def read_file(source: Source) -> File:
+    """Read the file header and every subheader."""
+    head = source.read(0, min(source.size(), 8192)).tobytes()
+    version = VERSIONS.get(head[:9])
+    if version is None:
+        raise FormatError(
+            f"{source.url}: begins with {head[:9]!r}, expected NITF02.10, NITF02.00 or NSIF01.00"
+        )
+    values = _file_header(source, head, version)
+    found = _segments(source, values, version)
+    return File(version=version, values=values, segments=tuple(found))
+
+
+def _file_header(source: Source, head: bytes, version: str) -> Values:
+    if version == "2.1" and head[342:354] == b"%d" % UNKNOWN_LENGTH:
+        head = _streamed(source, head)
+    # 354: HL, after the length of the file; a downgraded 2.0 file has 40 bytes more before it
+    at = 354 + (40 if version == "2.0" and head[280:286] == b"999998" else 0)
+    length = _digits(head[at : at + 6], "HL", source)
+    limits.check_header(length, where=f"{source.url} HL")
+    if length > len(head):
+        head += source.read(len(head), max(0, length - len(head))).tobytes()
+    try:
+        return read(file_layout(version), head[:length])[0]
+    except AnychunkError as e:
+        raise type(e)(f"{source.url} file header: {e}") from e
+
+
+def _digits(text: bytes, name: str, source: Source) -> int:
+    if not text.strip().isdigit():
+        raise FormatError(f"{source.url} file header: {name} is {text!r}, expected a number")
+    return int(text)
+
+
+def _streamed(source: Source, head: bytes) -> bytes:
+    """Put the header that the last segment of a streamed file holds in front."""
+    size = source.size()
+    tail = source.read(max(0, size - 11), min(11, size)).tobytes()
+    if tail[:4] != DELIMITER or not tail[4:].isdigit():
+        raise FormatError(
+            f"{source.url} file header: FL is {UNKNOWN_LENGTH}, a streamed file, but no "
+            "STREAMING_FILE_HEADER stands at its end"
+        )
+    length = int(tail[4:])
+    limits.check_header(length, where=f"{source.url} SFH_L2")
+    if length < 360 or length + 11 > size:
+        raise FormatError(f"{source.url} file header: SFH_L2 is {length}, the file has {size}")
+    true = source.read(size - 11 - length, length).tobytes()
+    return true + head[length:]
+
+
+def _segments(source: Source, values: Values, version: str) -> list[Segment]:
+    offset = number(values, "HL")
+    found = []
+    for kind, _, head, _, body, _ in SEGMENTS:
+        for i, record in enumerate(values.get(kind, ())):
+            try:
+                header_length = number(record, head, default=0)
+                length = number(record, body, default=0)
+            except FormatError as e:
+                raise FormatError(f"{source.url} {kind} {i}: {e}") from e
+            start = offset + header_length
+            parsed, problem = _subheader(
+                source, kind, i, offset=offset, length=header_length, version=version
+            )
+            found.append(
+                Segment(
+                    kind=kind, number=i, header_offset=offset, header_length=header_length,
+                    offset=start, length=length, values=parsed, problem=problem,
+                )
+            )  # fmt: skip
+            offset = start + length
+    return [*found[:-1], replace(found[-1], is_last=True)] if found else []
+
+
+def _subheader(
+    source: Source, kind: Kind, i: int, *, offset: int, length: int, version: str
+) -> tuple[Values, str | None]:
+    """Read a subheader; one that is no image's may be wrong without harm to the images."""
+    if kind not in LAYOUTS:
+        return {}, None
+    where = f"{source.url} {kind} {i}"
+    try:
+        limits.check_header(length, where=where)
+        if offset + length > source.size():
+            raise TruncatedError(
+                f"its subheader is {length} bytes at {offset}, the file ends after {source.size()}"
+            )
+        data = source.read(offset, length).tobytes()
+        values, end = read(LAYOUTS[kind](version), data)
+    except AnychunkError as e:
+        if kind == "image":
+            raise type(e)(f"{where}: {e}") from e
+        return {}, str(e)
+    if kind != "image":
+        return values, None
+    if values["IM"] != "IM":
+        raise FormatError(f"{where}: its subheader begins with {data[:2]!r}, expected b'IM'")
+    return values, _extensions(values, data, end)
+
+
+def _extensions(values: Values, data: bytes, at: int) -> str | None:
+    """Read the extensions of an image into its values; say what is wrong with them."""
+    try:
+        for layout in IMAGE_EXTENSIONS:
+            found, at = read(layout, data, at)
+            values.update(found)
+    except AnychunkError as e:
+        return str(e)
+    return None
+
+
+def tables(record: Values) -> list[list[int]]:
+    """Give the look-up tables of a band."""
+    data: Any = record.get("LUTD", b"")
+    size = number(record, "NELUT", default=0)
+    return [list(data[i : i + size]) for i in range(0, len(data), size)] if size else []

@@ -1,0 +1,81 @@
+"""C8, M8, CD and MD: a JPEG 2000 codestream, its tiles the blocks, its resolutions the levels.
+
+Spec: BPJ2K01.20 (JPEG 2000 profiles for NITF), Joint BIIF Profile 5.4.3.2 for masks.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from anychunk.codestream.tiles import Codestream, index_tiles
+from anychunk.codestream_arrays import describe, level_arrays, ome_levels
+from anychunk.errors import FormatError
+from anychunk.formats.nitf.image import Image
+from anychunk.formats.nitf.mask import Mask, read_mask
+from anychunk.index import ArrayIndex, ByteRanges, Json
+from anychunk.source import Source
+
+SOC = b"\xff\x4f\xff\x51"
+JP2 = b"\0\0\0\x0cjP  "
+
+
+def jpeg2000_index(source: Source, image: Image) -> tuple[list[ArrayIndex], dict[str, Json]]:
+    """Give the levels of an image, and attributes of its group."""
+    mask = read_mask(source, image)
+    start, end = codestream_range(source, mask.start, image)
+    stream = index_tiles(source, start, end - start)
+    check(stream, image)
+    levels = level_arrays(stream, source.url, fill_value=mask.pad or 0)
+    if mask.offsets is not None and (mask.offsets < 0).any():
+        levels = [masked(level, mask, image) for level in levels]
+    attributes = {"ome": ome_levels(stream.header, len(levels)), "j2k": describe(stream.header)}
+    return levels, attributes
+
+
+def codestream_range(source: Source, start: int, image: Image) -> tuple[int, int]:
+    """Find the codestream: the image data itself, or inside the boxes of a JP2 file."""
+    end = min(image.segment.end, source.size())
+    head = source.read(start, max(0, min(12, end - start))).tobytes()
+    if head.startswith(SOC):
+        return start, end
+    at = start
+    # the profile asks for a bare codestream; some writers put a whole JP2 file there
+    while head.startswith(JP2) and at + 16 <= end:
+        box = source.read(at, 16).tobytes()
+        length = int.from_bytes(box[:4], "big")
+        skip = 16 if length == 1 else 8
+        if length == 1:
+            length = int.from_bytes(box[8:16], "big")
+        elif length == 0:
+            length = end - at
+        if box[4:8] == b"jp2c":
+            return at + skip, min(at + length, end)
+        if length < 8:
+            break
+        at += length
+    raise FormatError(f"{image.where}: begins with {head[:4]!r}, expected a JPEG 2000 codestream")
+
+
+def check(stream: Codestream, image: Image) -> None:
+    """Hold the codestream against the subheader."""
+    siz = stream.header.siz
+    x, y = siz.subsampling
+    size = siz.image.scaled(x, y)
+    found = (len(siz.components), size.height, size.width)
+    if found != image.shape:
+        raise FormatError(
+            f"{image.where}: a codestream of {found[0]} bands of {found[1]} x {found[2]}, "
+            f"expected {image.bands} of {image.rows} x {image.columns}"
+        )
+
+
+def masked(level: ArrayIndex, mask: Mask, image: Image) -> ArrayIndex:
+    """Leave out the blocks that the mask does not have, where a chunk is a block."""
+    chunks = level.chunks
+    down, across = image.blocks
+    if not isinstance(chunks, ByteRanges) or level.grid != (1, down, across):
+        return level
+    assert mask.offsets is not None
+    is_absent = (mask.offsets.reshape(-1, image.blocks_down, image.blocks_across) < 0).all(axis=0)
+    lengths = np.where(is_absent[None, :down, :across], np.uint64(0), chunks.lengths)
+    return replace(level, chunks=replace(chunks, lengths=lengths.astype(np.uint64)))

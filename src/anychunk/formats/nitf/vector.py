@@ -1,0 +1,147 @@
+"""C4 and M4: vector quantisation, as in CADRG and CIB frames.
+
+Spec: MIL-STD-188-199 (the header of vector-quantised data), MIL-STD-2411 (RPF frames).
+"""
+
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk.codecs import nitf_vq
+from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+from anychunk.formats.nitf.blocks import Offsets, block_array, cropped
+from anychunk.formats.nitf.image import Image
+from anychunk.formats.nitf.mask import Mask, read_mask, read_offsets, transparent
+from anychunk.index import ArrayIndex, ByteRanges, Parts
+from anychunk.source import Source
+
+SIGNATURE = struct.pack(">IH", 6, 14)
+"""Of a look-up section: where its table of tables is, and how long a record of it."""
+# MIL-STD-2411-1: identifiers of sections in the location table of an RPF frame
+LOOKUP, SUBFRAME_MASK, SPATIAL_DATA = 132, 138, 140
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """Where the look-up tables are, and where codes begin."""
+
+    tables: tuple[int, ...]
+    codes: int
+
+
+def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIndex:
+    """Index C4 and M4; `locations` are those of the sections of an RPF frame, by identifier."""
+    if image.nbpp != 8 or image.bands != 1 or image.block_height % 8 or image.block_width % 8:
+        raise UnsupportedError(
+            f"{image.where}: IC {image.ic} of {image.bands} bands, {image.nbpp} bits, blocks of "
+            f"{image.block_height} x {image.block_width} is not opened; opened: 1 band of 8 bits, "
+            "block sides that are multiples of 8"
+        )
+    mask = read_mask(source, image)
+    start = locations.get(SPATIAL_DATA)
+    offsets, pad = vq_blocks(source, image, mask, locations, start)
+    fill = transparent(image) if pad is None else pad
+    nbytes = nitf_vq.code_bytes(image.block_height, image.block_width)
+    is_stored = offsets >= 0
+    size = min(source.size(), image.segment.end)
+    book = Codebook((0,) * nitf_vq.KERNEL, 0)
+    if is_stored.any():
+        book = codebook(source, image, locations.get(LOOKUP))
+        if mask.offsets is None and SUBFRAME_MASK not in locations and start is None:
+            offsets = book.codes + np.arange(offsets.size).reshape(offsets.shape) * nbytes
+        if int(offsets.max()) + nbytes > image.segment.end:
+            raise TruncatedError(
+                f"{image.where}: blocks of codes reach to {int(offsets.max()) + nbytes}, "
+                f"the image data ends at {size}"
+            )
+    codes = cropped(np.where(is_stored, offsets, 0), image)
+    lengths = cropped(is_stored.astype(np.int64), image)
+    first = np.where(lengths, np.uint64(book.tables[0]), np.uint64(0)).astype(np.uint64)
+    chunks = ByteRanges(
+        offsets=first,
+        lengths=lengths * np.uint64(nitf_vq.TABLE_BYTES),
+        urls=(source.url,),
+        parts=vq_parts(book, codes, lengths, nbytes),
+    )
+    codec = nitf_vq.NitfVq(block_height=image.block_height, block_width=image.block_width)
+    return block_array(image, codec.to_dict(), chunks, bands=1, fill=fill)
+
+
+def vq_parts(
+    book: Codebook, codes: npt.NDArray[np.uint64], stored: npt.NDArray[np.uint64], nbytes: int
+) -> Parts:
+    """Behind the first table: the other tables, and the codes of the block."""
+    count = np.where(stored.reshape(-1) > 0, nitf_vq.KERNEL, 0)
+    present = codes.reshape(-1)[stored.reshape(-1) > 0]
+    rest = np.asarray(book.tables[1:], np.uint64)
+    offsets = np.concatenate(
+        [np.broadcast_to(rest, (len(present), len(rest))), present[:, None]], 1
+    )
+    lengths = np.full(offsets.shape, nitf_vq.TABLE_BYTES, np.uint64)
+    lengths[:, -1] = nbytes
+    return Parts(
+        starts=np.r_[0, np.cumsum(count)].astype(np.uint64),
+        offsets=offsets.reshape(-1).astype(np.uint64),
+        lengths=lengths.reshape(-1),
+    )
+
+
+def vq_blocks(
+    source: Source, image: Image, mask: Mask, locations: dict[int, int], start: int | None
+) -> tuple[Offsets, int | None]:
+    """Give where the codes of each block are, and the pad pixel if there is one."""
+    grid = (image.blocks_down, image.blocks_across)
+    nbytes = nitf_vq.code_bytes(image.block_height, image.block_width)
+    at = locations.get(SUBFRAME_MASK)
+    if at is not None and start is not None:
+        # MIL-STD-2411 5.3: a table like that of NITF, from the beginning of the spatial data
+        width, _, pad_bits = struct.unpack(">HHH", source.read(at, 6).tobytes())
+        pad_bytes = -(-pad_bits // 8)
+        code = source.read(at + 6, min(pad_bytes, 16)).tobytes()
+        pad = int.from_bytes(code, "big") & 0xFF if pad_bits else None
+        if width == 4:
+            return read_offsets(source, at + 6 + pad_bytes, grid, start), pad
+        return start + np.arange(math.prod(grid)).reshape(grid) * nbytes, pad
+    if mask.offsets is not None:
+        return mask.offsets, mask.pad
+    begin = mask.start if start is None else start
+    return begin + np.arange(math.prod(grid)).reshape(grid) * nbytes, mask.pad
+
+
+def codebook(source: Source, image: Image, at: int | None) -> Codebook:
+    """Find the look-up tables: where the location table says, or near the beginning of the data."""
+    begin = image.segment.offset if at is None else at
+    head = source.read(begin, max(0, min(4096, source.size() - begin))).tobytes()
+    # locations of some CADRG frames are a few bytes off
+    found = head.find(SIGNATURE)
+    if found < 0:
+        raise FormatError(f"{image.where}: no look-up tables at {begin}")
+    section = begin + found
+    records = head[found + 6 : found + 6 + 14 * nitf_vq.KERNEL]
+    if len(records) < 14 * nitf_vq.KERNEL:
+        raise TruncatedError(f"{image.where}: the look-up section ends too early")
+    starts = []
+    for i in range(nitf_vq.KERNEL):
+        _, count, values, bits, offset = struct.unpack(">HIHHI", records[14 * i : 14 * i + 14])
+        if (count, values, bits) != (1 << nitf_vq.CODE_BITS, nitf_vq.KERNEL, 8):
+            raise UnsupportedError(
+                f"{image.where}: a look-up table of {count} x {values} values of {bits} bits is "
+                f"not opened; opened: {1 << nitf_vq.CODE_BITS} x {nitf_vq.KERNEL} of 8"
+            )
+        starts.append(section + offset)
+    return Codebook(tuple(starts), max(starts) + nitf_vq.TABLE_BYTES)
+
+
+def rpf_locations(records: bytes, where: str) -> dict[int, int]:
+    """Read the location table that an RPFIMG extension begins with (MIL-STD-2411 5.1.2)."""
+    try:
+        _, table, count, width, _ = struct.unpack(">HIHHI", records[:14])
+        if width != 10:
+            raise FormatError(f"{where}: RPF location records of {width} bytes, expected 10")
+        rows = [struct.unpack(">HII", records[table + 10 * i :][:10]) for i in range(count)]
+    except struct.error as e:
+        raise FormatError(f"{where}: the RPF location table is cut off") from e
+    return {name: at for name, _, at in rows}

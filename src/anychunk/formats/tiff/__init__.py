@@ -1,0 +1,101 @@
+"""TIFF, BigTIFF, COG, OME-TIFF and their kin: every series an image, every pixel as stored.
+
+Spec:    TIFF 6.0, BigTIFF, GeoTIFF 1.1, OME-TIFF 6; structure as tifffile finds it.
+Axes:    (band, y, x); pages of a series stacked in front, (t, c, z, band, y, x) as its kind names them.
+Opened:  both byte orders; strips and tiles; bands together or apart; 1 to 64 bits, floats of 16, 24, 32,
+         64, complex; predictors; every compression that imagecodecs decodes; overviews and SubIFDs
+         as levels; masks; sparse files; OME-TIFF in many files of one folder.
+Refused: bands of different type; subsampled YCbCr in separate planes; compressions that nothing here
+         decodes (the message names page and compression).
+"""
+
+from typing import Any
+
+import tifffile
+
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats.tiff import metadata, ome
+from anychunk.formats.tiff.companions import with_companions
+from anychunk.formats.tiff.handle import tiff_file
+from anychunk.formats.tiff.images import Image, find_images
+from anychunk.formats.tiff.stack import Stack, stack_index
+from anychunk.index import ArrayIndex, GroupIndex, Json, Node
+from anychunk.source import Source
+
+MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+def sniff(head: bytes) -> bool:
+    return head.startswith(MAGIC)
+
+
+def parse(source: Source) -> GroupIndex:
+    """Read directories, never samples."""
+    with tiff_file(source) as tif:
+        images = find_images(tif, source.url)
+        if not images:
+            raise FormatError(f"{source.url}: no page of this TIFF holds an image")
+        sources, pins = with_companions(tif, images, source)
+        root = ome.parse_xml(tif.ome_metadata if tif.is_ome else None)
+        pixels = [] if root is None else ome.pixels_of(root)
+        members: dict[str, Node] = {}
+        refusals: list[UnsupportedError] = []
+        for number, image in enumerate(images):
+            try:
+                xml = pixels[number] if number < len(pixels) and image.kind == "ome" else None
+                members[str(number)] = image_index(image, sources, xml)
+            except UnsupportedError as e:
+                refusals.append(e)
+        if not members:
+            raise refusals[0]
+        return GroupIndex(
+            members=members, attributes=file_attributes(tif, refusals), pins=pins
+        )
+
+
+def file_attributes(tif: tifffile.TiffFile, refusals: list[UnsupportedError]) -> dict[str, Json]:
+    about: dict[str, Json] = {
+        "byte_order": "big" if tif.byteorder == ">" else "little",
+        "is_bigtiff": bool(tif.is_bigtiff),
+    }
+    if refusals:
+        about["refused"] = [str(e) for e in refusals]
+    if tif.is_ome and tif.ome_metadata:
+        about["ome_xml"] = tif.ome_metadata
+    return {"tiff": about}
+
+
+def image_index(image: Image, sources: list[Source], xml: Any) -> GroupIndex:
+    """Give the group of one image: its levels `0`, `1` …, its masks `mask`, `mask_1` …"""
+    full = image.levels[0]
+    page = full.keyframe
+    size = (full.layout.height, full.layout.width)
+    members: dict[str, Node] = {}
+    for number, stack in enumerate(image.levels):
+        shape = (stack.layout.height, stack.layout.width)
+        geo = metadata.geo_attributes(page, shape, size)
+        members[str(number)] = _array(stack, sources, geo, metadata.fill_value(page, stack.layout.dtype))
+    paths = list(members)
+    for stack in image.masks:
+        number = next(i for i, s in enumerate(image.levels) if s.layout.width == stack.layout.width)
+        name = f"mask_{number}" if number else "mask"
+        if name not in members:
+            members[name] = _array(stack, sources, {}, metadata.fill_value(page, stack.layout.dtype))
+    attributes: dict[str, Json] = {
+        "ome": ome.attribute(image, paths, xml),
+        "tiff": {"kind": image.kind, "pages": _page_numbers(full), **metadata.page_attributes(page)},
+        **metadata.geo_attributes(page, size),
+    }
+    if image.masks:
+        attributes["mask"] = "mask"
+    return GroupIndex(members=members, attributes=attributes)
+
+
+def _array(stack: Stack, sources: list[Source], geo: dict[str, Json], fill: Json) -> ArrayIndex:
+    return stack_index(stack, sources, fill_value=fill, attributes=geo)
+
+
+def _page_numbers(stack: Stack) -> Json:
+    """Give the numbers of the pages, as far as they are few."""
+    pages = [None if plane is None else plane.page for plane in stack.planes[:1000]]
+    return [None if page is None else int(page.index) for page in pages]

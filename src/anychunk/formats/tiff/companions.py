@@ -1,0 +1,94 @@
+"""OME-TIFF in several files: the planes that the OME-XML says lie in a companion file.
+
+A companion is looked for in the folder of the file that names it, and never outside. Where one is
+missing the file opens all the same; its planes are not absent, and reading them says what is missing.
+"""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import tifffile
+
+from anychunk.errors import FormatError
+from anychunk.formats.tiff import ome
+from anychunk.formats.tiff.handle import tiff_file
+from anychunk.formats.tiff.images import Image
+from anychunk.formats.tiff.layout import Layout, page_layout
+from anychunk.formats.tiff.stack import Plane, Stack
+from anychunk.pin import Pin
+from anychunk.source import MemorySource, Source, open_source, resolve
+
+
+def with_companions(
+    tif: tifffile.TiffFile, images: list[Image], source: Source
+) -> tuple[list[Source], dict[str, Pin]]:
+    """Fill in planes from companion files; give all sources, and the pins of the further ones."""
+    sources = [source]
+    root = ome.parse_xml(tif.ome_metadata if tif.is_ome else None)
+    elements = [] if root is None else ome.pixels_of(root)
+    name = source.url.rpartition("/")[2]
+    files = _Files(source, sources)
+    with files.open:
+        for image, pixels in zip([i for i in images if i.kind == "ome"], elements, strict=False):
+            first = image.levels[0]
+            if root is None or all(plane is not None for plane in first.planes):
+                continue
+            places = ome.plane_references(pixels, root.attrib.get("UUID"), name, source.url)
+            image.levels = [_filled(first, places, files), *image.levels[1:]]
+    there = [s for s in sources[1:] if not isinstance(s, MissingSource)]
+    return sources, {s.url: s.pin() for s in there}
+
+
+def _filled(
+    stack: Stack, places: dict[int, ome.Reference | None], files: "_Files"
+) -> Stack:
+    planes = list(stack.planes)
+    for i, plane in enumerate(planes):
+        place = places.get(i)
+        if plane is None and place is not None and place.file is not None:
+            planes[i] = files.plane(place.file, place.directory, stack.layout)
+    return replace(stack, planes=planes)
+
+
+class MissingSource(MemorySource):
+    """A file that another one names, and that is not there."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(b"", url)
+
+
+class _Files:
+    """Companion files, each opened once."""
+
+    def __init__(self, source: Source, sources: list[Source]) -> None:
+        self.open = ExitStack()
+        self._folder = source.url.rpartition("/")[0] or "."
+        self._where = source.url
+        self._sources = sources
+        self._found: dict[str, tuple[int, tifffile.TiffFile | None]] = {}
+
+    def plane(self, name: str, directory: int, layout: Layout) -> Plane:
+        if name not in self._found:
+            self._found[name] = self._opened(name)
+        number, tif = self._found[name]
+        if tif is None:
+            return Plane(page=None, file=number)
+        if directory >= len(tif.pages):
+            raise FormatError(f"{self._where}: {name} has no page {directory}, which OME-XML names")
+        page = tif.pages[directory].aspage()
+        theirs = page_layout(page, layout.where)
+        if theirs != layout:
+            raise FormatError(f"{self._where}: page {directory} of {name} is laid out differently")
+        return Plane(page=page, file=number)
+
+    def _opened(self, name: str) -> tuple[int, tifffile.TiffFile | None]:
+        url = resolve(self._folder, name)
+        try:
+            source = open_source(url)
+            source.size()
+        except FileNotFoundError:
+            self._sources.append(MissingSource(url))
+            return len(self._sources) - 1, None
+        self._sources.append(source)
+        tif = self.open.enter_context(tiff_file(source, is_ome=False))
+        return len(self._sources) - 1, tif

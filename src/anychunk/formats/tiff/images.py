@@ -1,0 +1,123 @@
+"""The images of a TIFF file: series as tifffile finds them, levels and masks gathered."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import tifffile
+
+from anychunk.codecs.tiff_tile import OLD_JPEG
+from anychunk.errors import UnsupportedError
+from anychunk.formats.tiff.stack import Stack, page_stack, series_stack
+
+REDUCED, MASK = 1, 4
+"""Bits of NewSubfileType."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Image:
+    """One image: its levels, full resolution first, and its masks by level."""
+
+    levels: list[Stack]
+    masks: list[Stack] = field(default_factory=list)
+    series: Any = None
+    kind: str = ""
+    name: str = ""
+
+
+def find_images(tif: tifffile.TiffFile, where: str) -> list[Image]:
+    """List the images of a file. What cannot be opened among several is left to `refused`."""
+    found = [image for series in tif.series(squeeze=False) for image in _images(series, where)]
+    if not found:
+        found = [Image(levels=[page_stack(page, where)]) for page in tif.pages if page.tags]
+    return gather(found)
+
+
+def _images(series: Any, where: str) -> list[Image]:
+    levels = [series_stack(level, where) for level in series.levels]
+    first = levels[0]
+    if first.layout.compression == OLD_JPEG and len(first.planes) > 1:
+        # each page brings tables of its own
+        singles = [p for p in first.planes if p is not None]
+        return [
+            Image(
+                levels=[replace(first, planes=[p], axes=(), sizes=(), keyframe=p.page.aspage())],
+                series=series,
+                kind=series.kind,
+            )
+            for p in singles
+        ]
+    return [Image(levels=levels, series=series, kind=series.kind, name=series.name)]
+
+
+def gather(images: list[Image]) -> list[Image]:
+    """Put masks and reduced versions with the image that they belong to."""
+    kept: list[Image] = []
+    masks: list[Image] = []
+    for image in images:
+        flags = subfile_type(image.levels[0])
+        if flags & MASK and any(not subfile_type(i.levels[0]) & MASK for i in images):
+            masks.append(image)
+        elif flags & REDUCED and (owner := _owner(image, kept)) is not None:
+            owner.levels = sorted([*owner.levels, *image.levels], key=_area, reverse=True)
+        else:
+            kept.append(image)
+    for mask in masks:
+        for stack in mask.levels:
+            target = next((i for i in kept if any(_fits(stack, s) for s in i.levels)), None)
+            if target is None:
+                kept.append(Image(levels=[stack], kind=mask.kind))
+            else:
+                target.masks.append(stack)
+    return kept
+
+
+def subfile_type(stack: Stack) -> int:
+    return int(stack.keyframe.subfiletype or 0)
+
+
+def _area(stack: Stack) -> int:
+    return stack.layout.width * stack.layout.height
+
+
+def _fits(a: Stack, b: Stack) -> bool:
+    return (a.layout.width, a.layout.height) == (b.layout.width, b.layout.height)
+
+
+def _owner(image: Image, candidates: list[Image]) -> Image | None:
+    """Find the image that `image` is a smaller version of: same samples, same proportions."""
+    small = image.levels[0]
+    for other in candidates:
+        full = other.levels[0]
+        same = small.sizes == full.sizes and small.layout.bands == full.layout.bands
+        if (
+            same
+            and small.layout.dtype == full.layout.dtype
+            and small.layout.depth == full.layout.depth
+            and _area(small) < _area(full)
+            and _is_proportional(small, full)
+        ):
+            return other
+    return None
+
+
+def _is_proportional(small: Stack, full: Stack) -> bool:
+    """Whether one factor explains both sides, each rounded up or down."""
+    a, b = small.layout, full.layout
+    if not a.width or not a.height:
+        return False
+    factors = [(b.width / (a.width + d), b.height / (a.height + e)) for d in (-0.999, 0, 0.999)
+               for e in (-0.999, 0, 0.999) if a.width + d > 0 and a.height + e > 0]
+    low_x, high_x = min(f[0] for f in factors), max(f[0] for f in factors)
+    low_y, high_y = min(f[1] for f in factors), max(f[1] for f in factors)
+    return low_x <= high_y and low_y <= high_x
+
+
+def check_openable(image: Image) -> UnsupportedError | None:
+    """Give the reason why an image cannot be opened, if there is one."""
+    try:
+        for stack in (*image.levels, *image.masks):
+            _ = stack.layout.dtype
+            stack.layout.tile()
+    except UnsupportedError as e:
+        return e
+    return None

@@ -1,0 +1,152 @@
+"""OME attributes of an image: axes with their units, levels, channels. And OME-TIFF in many files.
+
+Spec: OME-Zarr 0.5; OME-TIFF 6 (https://ome-model.readthedocs.io); ImageJ and other kinds as tifffile
+      reads their axes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from anychunk import multiscales
+from anychunk.errors import FormatError
+from anychunk.formats.tiff.images import Image
+from anychunk.formats.tiff.stack import AXES, Stack
+from anychunk.index import Json
+
+UNITS = {
+    "µm": "micrometer", "μm": "micrometer", "um": "micrometer", "micron": "micrometer",
+    "microns": "micrometer", "\\u00b5m": "micrometer", "nm": "nanometer", "mm": "millimeter",
+    "cm": "centimeter", "m": "meter", "metre": "meter", "pm": "picometer", "å": "angstrom",
+    "in": "inch", "ft": "foot", "s": "second", "sec": "second", "ms": "millisecond",
+    "µs": "microsecond", "min": "minute", "h": "hour",
+}  # fmt: skip
+KNOWN_UNITS = {*UNITS.values(), "yard", "mile", "day", "kilometer"}
+
+
+def attribute(image: Image, paths: Sequence[str], xml: ElementTree.Element | None) -> Json:
+    """Give the `ome` attribute of an image whose levels are at `paths`."""
+    first = image.levels[0]
+    names = first.dimension_names
+    scales, units = _scales(image)
+    axes = [multiscales.Axis(name=name, unit=units.get(name)) for name in names]
+    levels = multiscales.shrunk_levels(
+        paths, [s.shape for s in image.levels], tuple(scales.get(name, 1.0) for name in names)
+    )
+    found = multiscales.ome(axes, levels, name=image.name or None)
+    channels = _channels(xml, first) if xml is not None else []
+    if channels:
+        found["omero"] = {"channels": channels}
+    return found
+
+
+def _scales(image: Image) -> tuple[dict[str, float], dict[str, str]]:
+    """Give size and unit of a pixel along named axes, as far as the file tells."""
+    try:
+        raw = dict(image.series.coord_scales) if image.series is not None else {}
+        units = dict(image.series.coord_units) if image.series is not None else {}
+    except Exception:  # noqa: BLE001 - whatever tifffile makes of odd metadata, pixels are not touched
+        return {}, {}
+    scales = {
+        AXES[a]: abs(float(v))
+        for a, v in raw.items()
+        if a in AXES and math.isfinite(v) and v != 0
+    }
+    named = {}
+    for letter, unit in units.items():
+        word = UNITS.get(str(unit).strip().lower(), str(unit).strip().lower())
+        if letter in AXES and word in KNOWN_UNITS:
+            named[AXES[letter]] = word
+    return scales, named
+
+
+def parse_xml(text: str | None) -> ElementTree.Element | None:
+    if not text:
+        return None
+    try:
+        return ElementTree.fromstring(text)  # noqa: S314 - expat bounds entities itself
+    except (ElementTree.ParseError, ValueError):
+        return None
+
+
+def children(element: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    """List direct children by name, whatever version of the OME namespace they have."""
+    return [child for child in element if child.tag.rpartition("}")[2] == name]
+
+
+def _channels(pixels: ElementTree.Element, stack: Stack) -> list[Json]:
+    found = []
+    for i, channel in enumerate(children(pixels, "Channel")):
+        entry: dict[str, Json] = {
+            "label": channel.attrib.get("Name") or channel.attrib.get("ID") or f"{i}",
+            "color": _color(channel.attrib.get("Color")),
+            "active": True,
+        }
+        if stack.layout.dtype.kind in "iu":
+            bounds = np.iinfo(stack.layout.dtype)
+            low, high = int(bounds.min), int(bounds.max)
+            entry["window"] = {"min": low, "max": high, "start": low, "end": high}
+        found.append(entry)
+    return found
+
+
+def _color(text: str | None) -> str:
+    """Give OME's signed RGBA number as six hexadecimal digits."""
+    try:
+        number = int(text) & 0xFFFFFFFF if text is not None else 0xFFFFFFFF
+    except ValueError:
+        number = 0xFFFFFFFF
+    return f"{number >> 8:06X}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """Where OME-XML says that a plane is."""
+
+    file: str | None
+    """None: the file that holds the XML."""
+    directory: int
+
+
+def pixels_of(root: ElementTree.Element) -> list[ElementTree.Element]:
+    return [p for image in children(root, "Image") for p in children(image, "Pixels")]
+
+
+def plane_references(
+    pixels: ElementTree.Element, root_uuid: str | None, name: str, where: str
+) -> dict[int, Reference | None]:
+    """Map plane numbers to places; None as a value: all planes from there, as many as the file has."""
+    try:
+        return _plane_references(pixels, root_uuid, name)
+    except (KeyError, ValueError) as e:
+        raise FormatError(f"{where}: OME-XML TiffData does not hold ({e})") from e
+
+
+def _plane_references(
+    pixels: ElementTree.Element, root_uuid: str | None, name: str
+) -> dict[int, Reference | None]:
+    axes = pixels.attrib["DimensionOrder"][::-1][:-2]
+    bands = max([int(c.attrib.get("SamplesPerPixel", 1)) for c in children(pixels, "Channel")] or [1])
+    sizes = [
+        int(pixels.attrib[f"Size{a}"]) // (bands if a == "C" and bands > 1 else 1) for a in axes
+    ]
+    found: dict[int, Reference | None] = {}
+    for data in children(pixels, "TiffData"):
+        first = [int(data.attrib.get(f"First{a}", 0)) for a in axes]
+        start = int(np.ravel_multi_index(first, sizes)) if sizes else 0
+        count = int(data.attrib.get("PlaneCount", data.attrib.get("NumPlanes", 1)))
+        file = None
+        for uuid in children(data, "UUID"):
+            named = uuid.attrib.get("FileName")
+            is_own = (root_uuid is not None and uuid.text == root_uuid) or (
+                root_uuid is None and (named or "").lower() == name.lower()
+            )
+            file = None if is_own else named
+        directory = int(data.attrib.get("IFD", 0))
+        for i in range(min(count, math.prod(sizes) - start)):
+            found[start + i] = Reference(file=file, directory=directory + i)
+    return found

@@ -1,0 +1,70 @@
+"""Copy between arrays whose fastest axes differ, tile by tile, so that cache lines are used whole.
+
+A plain assignment walks one of the two arrays across its memory, a cache line for each element;
+numpy has no remedy. Here a tile that fits the first cache is read along the one and written along
+the other, four times faster for a chunk of 64 x 64 x 64.
+"""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SMALL = 32768
+"""Arrays of up to so many elements are copied plainly: a tile's calls would cost more."""
+TILE_BYTES = 32 << 10
+LINE_BYTES = 64
+
+
+def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
+    """Do `out[...] = array`, for arrays of one shape."""
+    if (
+        array.size <= SMALL
+        or out.shape != array.shape
+        or array.dtype.kind not in "biufc"
+        or (read := fastest(array)) == (written := fastest(out))
+    ):
+        out[...] = array
+        return
+    steps = tile_shape(array.shape, array.dtype.itemsize, read, written)
+    tile = tile_like(array, steps, written)
+    starts = [range(0, n, step) for n, step in zip(array.shape, steps, strict=True)]
+    for start in itertools.product(*starts):
+        place = tuple(slice(i, i + n) for i, n in zip(start, steps, strict=True))
+        piece = array[place]
+        here = tile if piece.shape == tile.shape else tile[tuple(slice(n) for n in piece.shape)]
+        here[...] = piece
+        out[place] = here
+
+
+def fastest(array: npt.NDArray[Any]) -> int:
+    """Give the axis along which the elements lie closest."""
+    axes = [i for i, n in enumerate(array.shape) if n > 1]
+    return min(reversed(axes), key=lambda i: abs(array.strides[i]), default=-1)
+
+
+def tile_shape(shape: tuple[int, ...], itemsize: int, read: int, written: int) -> tuple[int, ...]:
+    """Give a tile that is long along both fast axes and fits the first cache."""
+    side = 128 if itemsize <= 2 else 64
+    steps = [1] * len(shape)
+    steps[read], steps[written] = min(shape[read], side), min(shape[written], side)
+    room = max(1, TILE_BYTES // (steps[read] * steps[written] * itemsize))
+    for axis in sorted(range(len(shape)), key=lambda i: shape[i]):
+        if axis not in (read, written):
+            steps[axis] = min(shape[axis], room)
+            room //= steps[axis]
+    return tuple(steps)
+
+
+def tile_like(array: npt.NDArray[Any], shape: tuple[int, ...], outer: int) -> npt.NDArray[Any]:
+    """Make a tile in the memory order of `array`, but `outer` slowest and a cache line wider.
+
+    Without that line, steps along `outer` would all fall into the same few places of the cache.
+    """
+    order = sorted(range(array.ndim), key=lambda i: (i != outer, -abs(array.strides[i])))
+    row = math.prod(shape[i] for i in order[1:])
+    pitch = row + LINE_BYTES // array.dtype.itemsize
+    rows = np.empty((shape[outer], pitch), array.dtype)[:, :row]
+    return rows.reshape([shape[i] for i in order]).transpose(np.argsort(order))

@@ -1,0 +1,304 @@
+import base64
+import struct
+
+import imagecodecs
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+
+from anychunk.codecs import _openjpeg
+from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.jpeg2000 import NAME, Jpeg2000, place
+from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
+from anychunk.errors import (
+    AnychunkError,
+    ChunkDecodeError,
+    ChunkEncodeError,
+    CodecConfigError,
+    LimitError,
+    UnsupportedError,
+)
+from anychunk.testing.codecs import CodecContract
+from tests.j2k_streams import compress, decompress, field, needs_openjpeg
+
+
+class TestJpeg2000(CodecContract):
+    codecs = (Jpeg2000(),)
+    arrays = (
+        field((40, 30), bands=3),
+        field((21, 34), bands=1, depth=16),
+        field((16, 19), bands=5, depth=12, is_signed=True),
+        field((16, 19), bands=2, depth=7, is_signed=True),
+    )
+    takes_any_shape = False
+
+
+def text(stream: bytes) -> str:
+    return base64.b64encode(read_main_header(stream).data).decode()
+
+
+def chunks(stream: bytes) -> dict[int, np.ndarray]:
+    """Give the bytes of every tile."""
+    body = stream[read_main_header(stream).length : -2]
+    found: dict[int, bytes] = {}
+    for part in tile_parts(body):
+        found[part.tile] = found.get(part.tile, b"") + body[part.offset : part.offset + part.length]
+    return {tile: np.frombuffer(data, np.uint8) for tile, data in found.items()}
+
+
+def decode(codec, data, shape, dtype="uint8", fill=0):
+    spec = ChunkSpec(shape, np.dtype(dtype), fill)
+    return np.asarray(codec.decode_bytes(data, spec)).view(dtype).reshape(shape)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("tile", [64, 96, 100])
+def test_tile_is_padded_to_the_chunk(tile):
+    image = field((150, 130))
+    stream = compress(list(image), "-t", f"{tile},{tile}")
+    codec = Jpeg2000(main_header=text(stream))
+    columns = -(-130 // tile)
+    for number, data in chunks(stream).items():
+        row, column = divmod(number, columns)
+        y, x = row * tile, column * tile
+        piece = image[:, y : y + tile, x : x + tile]
+        expected = np.full((1, tile, tile), 7, np.uint8)
+        expected[:, : piece.shape[1], : piece.shape[2]] = piece
+        found = decode(codec, data, (1, tile, tile), fill=7)
+        np.testing.assert_array_equal(found, expected)
+
+
+@needs_openjpeg
+def test_zarr_v2_filter_gives_the_nominal_tile():
+    image = field((150, 130), bands=3)
+    stream = compress(list(image), "-t", "64,64")
+    codec = numcodecs.get_codec({"id": NAME, "main_header": text(stream), "resolution_level": 0})
+    decoded = codec.decode(chunks(stream)[0].tobytes())
+    np.testing.assert_array_equal(decoded.reshape(3, 64, 64), image[:, :64, :64])
+    assert codec.get_config() == {"id": NAME, "main_header": text(stream), "resolution_level": 0}
+
+
+@needs_openjpeg
+def test_configuration_of_another_writer_decodes():
+    """One tile a chunk and the nominal size, also at a lower resolution: as osml-imagery-io has it."""
+    image = field((256, 192), depth=12)
+    stream = compress(list(image), "-t", "64,64", depth=12)
+    for level in (0, 1, 2):
+        (expected,) = decompress(stream, level=level)
+        size = 64 >> level
+        configuration = {"main_header": text(stream), "resolution_level": level}
+        codec = Jpeg2000.from_dict({"name": NAME, "configuration": configuration})
+        for tile, data in chunks(stream).items():
+            y, x = (n * size for n in divmod(tile, 3))
+            found = decode(codec, data, (1, size, size), "uint16")
+            np.testing.assert_array_equal(found[0], expected[y : y + size, x : x + size])
+
+
+@needs_openjpeg
+def test_several_tiles_fill_a_chunk():
+    image = field((90, 120))
+    stream = compress(list(image), "-t", "30,30", "-n", "3")
+    data = chunks(stream)
+    codec = Jpeg2000(main_header=text(stream))
+    four = np.concatenate([data[n] for n in (5, 1, 0, 4)])
+    np.testing.assert_array_equal(decode(codec, four, (1, 60, 60)), image[:, :60, :60])
+
+
+@needs_openjpeg
+@pytest.mark.parametrize(
+    "tiles", [(0, 1), (0, 1, 4), (0, 2, 4, 6), (1, 2, 5, 6)], ids=["row", "three", "gap", "shifted"]
+)
+def test_tiles_that_do_not_fill_the_chunk(tiles):
+    stream = compress(list(field((90, 120))), "-t", "30,30", "-n", "3")
+    data = chunks(stream)
+    codec = Jpeg2000(main_header=text(stream))
+    with pytest.raises(ChunkDecodeError):
+        decode(codec, np.concatenate([data[n] for n in tiles]), (1, 60, 60))
+
+
+def test_place_of_a_window_between_tiles():
+    """An image that begins inside its first tile: a chunk is cut from the tiles that it touches."""
+    body = struct.pack(">H8IH3B", 0, 1000, 800, 100, 50, 256, 256, 0, 0, 1, 7, 1, 1)
+    siz = read_main_header(
+        b"\xff\x4f\xff\x51" + struct.pack(">H", 41) + body
+        + b"\xff\x52\x00\x0c\x00\x00\x00\x01\x00\x00\x04\x04\x00\x01"
+        + b"\xff\x5c\x00\x04\x40\x40\xff\x90"
+    ).siz  # fmt: skip
+    found = place(siz, 0, {5, 6, 9, 10}, 256, 256)
+    assert (found.window.x0, found.window.x1) == (100 + 256, 100 + 512)
+    assert (found.window.y0, found.window.y1) == (50 + 256, 50 + 512)
+
+
+@needs_openjpeg
+def test_components_of_their_own_kind():
+    """OpenJPEG itself, called where imagecodecs refuses or takes subsampling for colour."""
+    luma = field((64, 48))[0]
+    chroma = field((32, 24), depth=7)[0]
+    stream = compress([luma, chroma, chroma], "-mct", "0", sampling="@1x1:2x2:2x2")
+    found = decode(Jpeg2000(main_header=text(stream)), chunks(stream)[0], (3, 64, 48))
+    np.testing.assert_array_equal(found[0], luma)
+    for band in found[1:]:
+        np.testing.assert_array_equal(band, chroma.repeat(2, 0).repeat(2, 1))
+
+
+@needs_openjpeg
+def test_without_the_library_differing_components_are_refused(monkeypatch):
+    luma = field((64, 48))[0]
+    stream = compress([luma, luma[::2, ::2]], "-mct", "0", sampling="@1x1:2x2")
+    codec = Jpeg2000(main_header=text(stream))
+    _openjpeg.library.cache_clear()
+    monkeypatch.setitem(_openjpeg._FUNCTIONS, "opj_not_there", (None, ()))
+    with pytest.raises(UnsupportedError, match="one depth and sampling"):
+        decode(codec, chunks(stream)[0], (2, 64, 48))
+    monkeypatch.undo()
+    _openjpeg.library.cache_clear()
+    assert decode(codec, chunks(stream)[0], (2, 64, 48)).shape == (2, 64, 48)
+
+
+def test_htj2k_lossless():
+    image = field((200, 170), depth=12)
+    stream = imagecodecs.htj2k_encode(image[0], tile=(64, 64))
+    codec = Jpeg2000(main_header=text(stream))
+    found = decode(codec, chunks(stream)[0], (1, 64, 64), "uint16")
+    np.testing.assert_array_equal(found, image[:, :64, :64])
+
+
+def test_whole_stream_smaller_than_the_chunk():
+    image = field((20, 30), bands=2)
+    stream = np.frombuffer(imagecodecs.jpeg2k_encode(image, level=0, codecformat="J2K", planar=True, reversible=True, mct=False), np.uint8)  # fmt: skip
+    found = decode(Jpeg2000(), stream, (2, 32, 32), fill=9)
+    np.testing.assert_array_equal(found[:, :20, :30], image)
+    assert (found[:, 20:] == 9).all()
+    assert (found[:, :, 30:] == 9).all()
+    for shape in ((2, 16, 30), (1, 20, 30)):
+        with pytest.raises(ChunkDecodeError, match="does not fit"):
+            decode(Jpeg2000(), stream, shape)
+
+
+def test_a_type_that_cannot_hold_the_samples():
+    image = field((20, 30), depth=12)
+    stream = np.frombuffer(Jpeg2000().encode_bytes(image.view(np.uint8).reshape(-1), ChunkSpec(image.shape, image.dtype)), np.uint8)  # fmt: skip
+    with pytest.raises(ChunkDecodeError, match="does not fit the array's uint8"):
+        decode(Jpeg2000(), stream, (1, 20, 30), "uint8")
+    wide = decode(Jpeg2000(), stream, (1, 20, 30), "int32")
+    np.testing.assert_array_equal(wide, image)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        ({"main_header": "!!"}, "no base64"),
+        ({"main_header": 5}, "no string"),
+        ({"main_header": base64.b64encode(b"\xff\x4f").decode()}, "has no SIZ"),
+        ({"resolution_level": -1}, "expected 0 to 32"),
+        ({"resolution_level": True}, "expected 0 to 32"),
+        ({"resolution_level": 1.0}, "expected 0 to 32"),
+        ({"main_headers": None}, "unknown key"),
+    ],
+)
+def test_bad_configuration(configuration, message):
+    with pytest.raises(CodecConfigError, match=message):
+        Jpeg2000.from_dict({"name": NAME, "configuration": configuration})
+
+
+@needs_openjpeg
+def test_level_that_the_stream_has_not():
+    stream = compress(list(field((64, 64))), "-n", "3")
+    Jpeg2000(main_header=text(stream), resolution_level=2)
+    with pytest.raises(CodecConfigError, match="the stream has 2"):
+        Jpeg2000(main_header=text(stream), resolution_level=3)
+
+
+@needs_openjpeg
+def test_tiles_are_not_encoded():
+    stream = compress(list(field((64, 64))))
+    store = {}
+    codec = Jpeg2000(main_header=text(stream))
+    array = zarr.create_array(store, shape=(1, 64, 64), chunks=(1, 64, 64), dtype="uint8", compressors=[codec])  # fmt: skip
+    with pytest.raises(ChunkEncodeError, match="leave out main_header"):
+        array[...] = 1
+
+
+def test_floats_are_not_encoded():
+    array = zarr.create_array({}, shape=(1, 8, 8), chunks=(1, 8, 8), dtype="float32", compressors=[Jpeg2000()])  # fmt: skip
+    with pytest.raises(ChunkEncodeError, match="float32 is not encoded"):
+        array[...] = 1
+
+
+class Damage:
+    """Streams damaged in a way that OpenJPEG alone shows as a picture."""
+
+    @staticmethod
+    def random_payload(data: bytes, rng) -> bytes:
+        start = data.index(b"\xff\x93") + 2
+        return data[:start] + rng.bytes(len(data) - start)
+
+    @staticmethod
+    def cut(data: bytes, rng) -> bytes:
+        start = data.index(b"\xff\x93") + 2
+        shorter = data[: rng.integers(start, len(data))]
+        return shorter[:6] + struct.pack(">I", len(shorter)) + shorter[10:]
+
+    @staticmethod
+    def longer(data: bytes, rng) -> bytes:
+        more = data + rng.bytes(int(rng.integers(1, 40))) + b"\1"
+        return more[:6] + struct.pack(">I", len(more)) + more[10:]
+
+    @staticmethod
+    def no_payload(data: bytes, rng) -> bytes:
+        start = data.index(b"\xff\x93") + 2
+        return data[:6] + struct.pack(">I", start) + data[10:start]
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("kind", ["random_payload", "cut", "longer", "no_payload"])
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-I", "-r", "8"), ("-r", "20,4,1"), ("-c", "[32,32]"), ("-SOP", "-EPH")],
+    ids=["5/3", "9/7", "layers", "precincts", "markers"],
+)
+def test_damage_is_no_picture(kind, level, options):
+    image = field((128, 96), depth=12)
+    stream = compress(list(image), *options, depth=12)
+    (data,) = (d.tobytes() for d in chunks(stream).values())
+    codec = Jpeg2000(main_header=text(stream), resolution_level=level)
+    shape = (1, 128 >> level, 96 >> level)
+    decode(codec, np.frombuffer(data, np.uint8), shape, "uint16")
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        damaged = np.frombuffer(getattr(Damage, kind)(data, rng), np.uint8)
+        with pytest.raises(AnychunkError):
+            decode(codec, damaged, shape, "uint16")
+
+
+@needs_openjpeg
+def test_packets_that_are_missing_at_the_end():
+    """Cut between two packets, a decoder takes the rest for empty: here it is an error."""
+    layers = [compress(list(field((128, 96))), "-r", rates) for rates in ("20,4", "20")]
+    two, one = (chunks(stream)[0].tobytes() for stream in layers)
+    # the first layer of both is the same, so the first stream's packets end where it has none left
+    codec = Jpeg2000(main_header=text(layers[0]))
+    whole = layers[0][: read_main_header(layers[0]).length] + one + b"\xff\xd9"
+    assert imagecodecs.jpeg2k_decode(whole).shape == (128, 96), "OpenJPEG shows a picture"
+    assert len(one) < len(two)
+    with pytest.raises(AnychunkError, match="not there"):
+        decode(codec, np.frombuffer(one, np.uint8), (1, 128, 96))
+
+
+@needs_openjpeg
+def test_a_huge_tile_in_few_bytes():
+    header = bytearray(base64.b64decode(text(compress(list(field((64, 64)))))))
+    struct.pack_into(">8I", header, 8, 60000, 60000, 0, 0, 60000, 60000, 0, 0)
+    codec = Jpeg2000(main_header=base64.b64encode(header).decode())
+    with pytest.raises(LimitError, match="announce"):
+        decode(codec, np.zeros(100, np.uint8), (1, 60000, 60000))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"\xff\x90" + bytes(10), b"\xff\x4f\xff\x51", bytes(64)]
+)
+def test_bytes_that_are_no_stream(data):
+    with pytest.raises(AnychunkError):
+        decode(Jpeg2000(), np.frombuffer(data, np.uint8), (1, 8, 8))

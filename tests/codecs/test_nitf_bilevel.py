@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+
+from anychunk.codecs.nitf_bilevel import NitfBilevel, line_bits
+from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from tests.formats.test_nitf_compressed import fax
+
+RNG = np.random.default_rng(2)
+
+
+def pictures():
+    y, x = np.mgrid[:40, :200]
+    yield ((np.sin(x / 9) + np.cos(y / 7)) > 0).astype("u1")
+    yield RNG.integers(0, 2, (30, 77), "u1")
+    yield np.zeros((5, 3000), "u1")
+    yield np.ones((5, 2623), "u1")
+    yield np.repeat(np.arange(12) % 2, 500).astype("u1").reshape(1, -1).repeat(3, axis=0)
+
+
+def codec(pixels, mode="1D"):
+    return NitfBilevel(block_height=len(pixels), block_width=pixels.shape[1], mode=mode)
+
+
+def decode(made, data):
+    out = made.decode_bytes(np.frombuffer(data, np.uint8), None)
+    return np.frombuffer(out, np.uint8).reshape(made.block_height, made.block_width)
+
+
+@pytest.mark.parametrize("options", [0, 1, 4, 5])
+def test_equals_libtiff(options):
+    for pixels in pictures():
+        data = fax(pixels, options)
+        np.testing.assert_array_equal(
+            decode(codec(pixels, "2D" if options & 1 else "1D"), data), pixels
+        )
+
+
+def with_page_end(data, is_two_dimensional):
+    bits = "".join(f"{byte:08b}" for byte in data).rstrip("0")
+    # zeros at the end may belong to the last code: eleven more than any code can have are safe
+    bits += "0" * 11 + ("000000000001" + "1" * is_two_dimensional) * 6
+    bits += "0" * (-len(bits) % 8)
+    return int(bits, 2).to_bytes(len(bits) // 8, "big")
+
+
+@pytest.mark.parametrize("options", [0, 1])
+def test_page_end(options):
+    pixels = next(pictures())
+    data = with_page_end(fax(pixels, options), bool(options))
+    np.testing.assert_array_equal(decode(codec(pixels, "2D" if options else "1D"), data), pixels)
+
+
+def test_known_lengths():
+    """T.4 tables 2 and 3: white 0 is 8 bits, black 3 is 2, white 1728 is 9 + 8, black 64 is 10 + 10."""
+    lines = {8 + 2: [1] * 3, 9 + 8: [0] * 1728, 8 + 10 + 10: [1] * 64, 12 + 8 + 0: [0] * 2560}
+    for bits, pixels in lines.items():
+        assert line_bits(np.asarray([pixels], "u1")) == [bits]
+
+
+@pytest.mark.parametrize("options", [0, 1])
+def test_cut_streams_are_refused(options):
+    pixels = next(pictures())
+    data = fax(pixels, options)
+    made = codec(pixels, "2D" if options else "1D")
+    for part in (0, 0.2, 0.5, 0.9):
+        with pytest.raises(ChunkDecodeError, match="lines, expected 40"):
+            decode(made, data[: int(len(data) * part)])
+
+
+def test_damaged_lines_are_refused():
+    pixels = next(pictures())
+    data = fax(pixels, 0)
+    made = codec(pixels)
+    damaged = bytearray(data)
+    damaged[100:120] = RNG.bytes(20)
+    with pytest.raises(ChunkDecodeError):
+        decode(made, bytes(damaged))
+
+
+def test_another_height_is_refused():
+    pixels = next(pictures())
+    with pytest.raises(ChunkDecodeError, match="40 lines, expected 41"):
+        decode(NitfBilevel(block_height=41, block_width=200, mode="1D"), fax(pixels, 0))
+
+
+def test_it_is_read_only():
+    with pytest.raises(ChunkEncodeError, match="not written"):
+        codec(np.zeros((2, 8), "u1")).encode_bytes(np.zeros(16, np.uint8), None)
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "3D"}, {"block_width": 0}, {"block_height": 1.5}])
+def test_configuration_is_checked(wrong):
+    with pytest.raises(CodecConfigError):
+        NitfBilevel(**{"block_height": 8, "block_width": 8, "mode": "1D", **wrong})

@@ -1,0 +1,27 @@
+"""GDAL as an outside reader."""
+
+import warnings
+
+import rasterio
+import rasterio.shutil
+from rasterio.errors import NotGeoreferencedWarning
+
+
+def gdal_read(path):
+    """Read every band of a file with GDAL."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with rasterio.open(path) as opened:
+            return opened.read()
+
+
+def gdal_write(path, array, **options):
+    """Write an array (band, y, x) with GDAL, by way of a TIFF, because some drivers only copy."""
+    bands, rows, columns = array.shape
+    profile = {"count": bands, "height": rows, "width": columns, "dtype": array.dtype.name}
+    plain = path.with_name("plain.tif")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with rasterio.open(plain, "w", driver="GTiff", **profile) as opened:
+            opened.write(array)
+        rasterio.shutil.copy(plain, path, **options)

@@ -1,0 +1,442 @@
+import struct
+import time
+
+import imagecodecs
+import numpy as np
+import pytest
+
+import anychunk
+from anychunk import limits
+from anychunk.codestream.jpeg2000 import read_main_header
+from anychunk.errors import AnychunkError, FormatError, LimitError, TruncatedError, UnsupportedError
+from anychunk.testing.formats import FormatContract
+from tests.corpus import needs_corpus, samples, sha256
+from tests.j2k_streams import compress, decompress, field, interleaved, needs_openjpeg
+
+IMAGE = field((701, 653), depth=12)
+RGB = field((300, 260), bands=3)
+
+
+def box(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + len(body), kind) + body
+
+
+def jp2(stream: bytes, *boxes: bytes, inside: bytes = b"") -> bytes:
+    siz = read_main_header(stream).siz
+    ihdr = struct.pack(
+        ">IIHBBBB", siz.image.height, siz.image.width, len(siz.components), 7, 7, 0, 0
+    )
+    colr = box(b"colr", b"\1\0\0\0\0\0\x11")
+    return (
+        b"\0\0\0\x0cjP  \r\n\x87\n"
+        + box(b"ftyp", b"jp2 \0\0\0\0jp2 ")
+        + box(b"jp2h", box(b"ihdr", ihdr) + colr + inside)
+        + b"".join(boxes)
+        + box(b"jp2c", stream)
+    )
+
+
+def opened(path, data: bytes):
+    path.write_bytes(data)
+    return anychunk.open(path)
+
+
+def assert_levels(group, stream: bytes, *, tolerance: int = 0) -> None:
+    """Every level equals what opj_decompress gives for the whole stream."""
+    levels = sorted(int(name) for name in group["0"].array_keys())
+    assert levels == list(range(read_main_header(stream).levels + 1))
+    for level in levels:
+        expected = np.stack(decompress(stream, level=level))
+        found = group[f"0/{level}"][...]
+        assert found.shape == expected.shape
+        assert found.dtype == expected.dtype
+        difference = np.abs(found.astype(np.int64) - expected)
+        assert difference.max() <= tolerance, f"level {level}"
+
+
+@needs_openjpeg
+class TestJpeg2000(FormatContract):
+    def samples(self, folder):
+        made = {
+            "a.j2k": compress(list(RGB[:, :90, :70]), "-t", "32,32", "-n", "3"),
+            "b.jp2": jp2(compress(list(RGB[:, :64, :50]), "-r", "10,1", "-TP", "R")),
+            "c.jph": jp2(imagecodecs.htj2k_encode(RGB[0, :64, :50], tile=(32, 32))),
+        }
+        for name, data in made.items():
+            file = folder / name
+            file.write_bytes(data)
+            bands, height, width = {"a.j2k": (3, 90, 70), "b.jp2": (3, 64, 50), "c.jph": (1, 64, 50)}[name]  # fmt: skip
+            yield file, {"0/0": RGB[:bands, :height, :width]}
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("tile", [(64, 64), (192, 192), (256, 256), (301, 203), (320, 320), (500, 500), (640, 640), (1000, 1000)])  # fmt: skip
+@pytest.mark.parametrize("options", [(), ("-I", "-r", "10")], ids=["5/3", "9/7"])
+def test_tile_sizes(tmp_path, tile, options):
+    stream = compress(list(IMAGE), "-t", f"{tile[0]},{tile[1]}", *options, depth=12)
+    group = opened(tmp_path / "a.j2k", stream)
+    assert group["0/0"].chunks == (1, min(tile[1], 701), min(tile[0], 653))
+    if not options:
+        np.testing.assert_array_equal(group["0/0"][...], IMAGE)
+    assert_levels(group, stream, tolerance=1 if options else 0)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("tile", ["128,128", "301,203"])
+@pytest.mark.parametrize(
+    ("image", "grid"), [("37,21", "0,0"), ("37,21", "37,21"), ("100,3", "0,0"), ("37,21", "11,5")]
+)
+def test_offsets(tmp_path, tile, image, grid):
+    stream = compress(list(IMAGE), "-t", tile, "-d", image, "-T", grid, depth=12)
+    group = opened(tmp_path / "a.j2k", stream)
+    np.testing.assert_array_equal(group["0/0"][...], IMAGE)
+    np.testing.assert_array_equal(group["0/0"][0, 250:390, 100:600:7], IMAGE[0, 250:390, 100:600:7])
+    assert_levels(group, stream)
+    origin = [int(n) for n in image.split(",")]
+    for level in group["0"].attrs["ome"]["multiscales"][0]["datasets"]:
+        step = 2 ** int(level["path"])
+        *_, shift = level["coordinateTransformations"]
+        moved = shift.get("translation", [0, 0, 0])
+        assert moved[1:] == [-origin[1] % step, -origin[0] % step]
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("progression", ["LRCP", "RLCP", "RPCL", "PCRL", "CPRL"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-r", "20,5,1", "-c", "[64,64],[32,32]", "-t", "100,100"),
+        ("-TP", "R", "-SOP", "-EPH", "-TLM", "-PLT", "-t", "128,96"),
+        ("-TP", "C", "-t", "128,96"),
+        ("-I", "-r", "30,10", "-t", "111,77"),
+    ],
+    ids=["layers+precincts", "parts+markers", "parts", "9/7"],
+)
+def test_progressions(tmp_path, progression, options):
+    stream = compress(list(RGB), "-p", progression, *options)
+    group = opened(tmp_path / "a.j2k", stream)
+    assert group["0"].attrs["j2k"]["progression"] == progression
+    if "-I" not in options:
+        np.testing.assert_array_equal(group["0/0"][...], RGB)
+    assert_levels(group, stream, tolerance=1 if "-I" in options else 0)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("options", [("-TP", "R"), ("-TP", "R", "-p", "RPCL"), ("-TP", "C", "-p", "CPRL")])  # fmt: skip
+def test_interleaved_tile_parts(tmp_path, options):
+    stream = interleaved(compress(list(RGB), "-t", "128,96", *options))
+    np.testing.assert_array_equal(np.stack(decompress(stream)), RGB)
+    group = opened(tmp_path / "a.j2k", stream)
+    np.testing.assert_array_equal(group["0/0"][...], RGB)
+    assert group.store.index["0/0"].chunks.parts is not None
+    assert_levels(group, stream)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize(
+    "changes",
+    ["T1=0,0,1,3,3,RLCP/T1=3,0,1,6,3,CPRL", "T1=0,0,1,6,1,LRCP/T1=0,1,1,6,3,PCRL"],
+)
+def test_progression_changes(tmp_path, changes):
+    stream = compress(list(RGB), "-POC", changes)
+    group = opened(tmp_path / "a.j2k", stream)
+    np.testing.assert_array_equal(group["0/0"][...], RGB)
+    assert_levels(group, stream)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("mode", [1, 2, 4, 8, 16, 32, 5, 63])
+def test_block_styles(tmp_path, mode):
+    stream = compress(list(RGB), "-M", str(mode), "-r", "20,5,1", "-t", "128,128")
+    np.testing.assert_array_equal(opened(tmp_path / "a.j2k", stream)["0/0"][...], RGB)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("depth", range(1, 17))
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_depths(tmp_path, depth, is_signed):
+    if is_signed and depth == 1:
+        pytest.skip("opj_compress reads no signed samples of one bit")
+    image = field((130, 97), depth=depth, is_signed=is_signed)
+    stream = compress(list(image), "-t", "64,50", "-n", "4", depth=depth)
+    group = opened(tmp_path / "a.j2k", stream)
+    assert group["0/0"].dtype == image.dtype
+    np.testing.assert_array_equal(group["0/0"][...], image)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("tile", ["64,64", "48,50", "1000,1000"])
+@pytest.mark.parametrize(("dx", "dy"), [(2, 2), (2, 1)])
+def test_subsampled_components_are_brought_to_the_full_grid(tmp_path, tile, dx, dy):
+    luma, chroma = field((130, 98))[0], field((130 // dy, 98 // dx), depth=7)[0]
+    sampling = f"@1x1:{dx}x{dy}:{dx}x{dy}"
+    stream = compress([luma, chroma, chroma], "-mct", "0", "-n", "3", "-t", tile, sampling=sampling)
+    found = opened(tmp_path / "a.j2k", stream)["0/0"][...]
+    np.testing.assert_array_equal(found[0], luma)
+    for band in found[1:]:
+        np.testing.assert_array_equal(band, chroma.repeat(dy, 0).repeat(dx, 1))
+
+
+@needs_openjpeg
+def test_all_components_subsampled_alike(tmp_path):
+    image = field((130, 98))[0]
+    stream = compress([image], "-t", "64,64", "-n", "3", sampling="@2x2", size=(260, 196))
+    np.testing.assert_array_equal(opened(tmp_path / "a.j2k", stream)["0/0"][0], image)
+
+
+@pytest.mark.parametrize("tile", [(64, 64), (100, 52), (1000, 1000)])
+@pytest.mark.parametrize("options", [{"tlm": True}, {"tilepart": 1}, {}])
+def test_htj2k(tmp_path, tile, options):
+    image = field((200, 170), bands=3)
+    stream = imagecodecs.htj2k_encode(np.moveaxis(image, 0, -1), tile=tile, **options)
+    group = opened(tmp_path / "a.jhc", stream)
+    assert group["0"].attrs["j2k"]["is_ht"]
+    np.testing.assert_array_equal(group["0/0"][...], image)
+    lower = imagecodecs.jpeg2k_decode(stream, planar=True, skipres=1)
+    np.testing.assert_array_equal(group["0/1"][...], lower)
+
+
+def test_htj2k_irreversible_does_not_wrap(tmp_path):
+    """imagecodecs' OpenJPH casts without clipping, so what is brighter than white becomes black."""
+    image = np.zeros((64, 64), np.uint8)
+    image[16:48, 16:48] = 255
+    stream = imagecodecs.htj2k_encode(image, level=0.02, reversible=False)
+    found = opened(tmp_path / "a.jhc", stream)["0/0"][0]
+    assert np.abs(found.astype(int) - image).max() < 60
+
+
+EXCEPTIONS = {
+    "float32_ieee754_split_reversible.jp2": "GDAL clips components of 1, 8 and 23 bits to bytes",
+    "security_line_decode_dfs_vert.j2k": "decomposition styles of part 2 (DFS) are refused",
+    "security_marker_com_underflow.j2k": "a marker segment shorter than its own length",
+    "00r0_gray_l.jp2": "damaged: 251 bytes follow the packets that its header announces",
+    "oj36.j2k": "its only reading takes three subsampled components for YCbCr and makes them RGB",
+    "simple_dec_rev53_64x64_tiles_yuv.jph": "likewise",
+    "simple_dec_rev53_64x64_yuv.jph": "likewise",
+    "simple_enc_rev53_64x64_yuv.j2c": "likewise",
+}
+"""Files of the corpus that do not equal a reading, and why."""
+
+
+def name(sample) -> str:
+    return sample.file.name
+
+
+@needs_corpus
+@pytest.mark.parametrize("sample", [s for s in samples("jpeg2000/") if name(s) not in EXCEPTIONS], ids=name)  # fmt: skip
+def test_corpus(sample):
+    group = anychunk.open(sample.file)
+    readings = sample.readings()
+    full = group["0/0"][...]
+    equal = [reader for reader, reading in readings.items() if equals(full, reading)]
+    assert equal, "no reader agrees"
+    half = readings.get("glymur[::2,::2]")
+    has_offset = group["0"].attrs["j2k"]["image"]["x0"] > 0  # glymur begins elsewhere there
+    if half is not None and "glymur[:]" in equal and not has_offset:
+        assert equals(group["0/1"][...], half)
+    if not name(sample).startswith("simple_dec_irv97"):  # they take seconds a level
+        for level in group["0"].array_keys():
+            assert group[f"0/{level}"][...].size
+
+
+def equals(found: np.ndarray, reading) -> bool:
+    expected, shape, dtype = reading
+    shaped = found[0] if len(shape) == 2 else found
+    if len(shape) == 3 and found.shape != shape:
+        shaped = np.moveaxis(found, 0, -1)
+    return shaped.shape == shape and str(found.dtype) == dtype and sha256(shaped) == expected
+
+
+@needs_corpus
+@needs_openjpeg
+@pytest.mark.parametrize("file", ["float32_ieee754_split_reversible.jp2", "simple_dec_rev53_64x64_yuv.jph", "simple_enc_rev53_64x64_yuv.j2c", "simple_dec_rev53_64x64_tiles_yuv.jph"])  # fmt: skip
+def test_corpus_components_as_stored(file):
+    """Where readers convert, the first component is still that of opj_decompress' own decoder."""
+    (sample,) = (s for s in samples("jpeg2000/") if name(s) == file)
+    group = anychunk.open(sample.file)
+    full = group["0/0"][...]
+    data = sample.file.read_bytes()
+    stream = data[data.index(b"\xff\x4f\xff\x51") :]
+    assert full.shape[0] == len(read_main_header(stream).siz.components)
+    if "yuv" in file:
+        # the same pictures as a tiled and an untiled stream
+        (twin,) = (s for s in samples("jpeg2000/") if name(s) == "simple_enc_rev53_64x64_yuv.j2c")
+        np.testing.assert_array_equal(full, anychunk.open_array(twin.file)[...])
+        rgb = ycc_to_rgb(full)
+        expected = imagecodecs.jpeg2k_decode(stream, planar=True)
+        assert np.abs(rgb - expected).max() <= 1
+    else:
+        assert (full.min(), full.max()) >= (-(2**22), 0)
+        assert set(np.unique(full[0])) <= {0, 1}
+
+
+def ycc_to_rgb(image: np.ndarray) -> np.ndarray:
+    """T.871, as OpenJPEG's tools do."""
+    y, cb, cr = image.astype(float)
+    cb, cr = cb - 128, cr - 128
+    rgb = np.stack([y + 1.402 * cr, y - 0.344 * cb - 0.714 * cr, y + 1.772 * cb])
+    return np.clip(rgb.astype(int), 0, 255)
+
+
+@needs_corpus
+@pytest.mark.parametrize("file", ["00r0_gray_l.jp2", "security_line_decode_dfs_vert.j2k", "security_marker_com_underflow.j2k"])  # fmt: skip
+def test_corpus_refused(file):
+    (sample,) = (s for s in samples("jpeg2000/") if name(s) == file)
+    with pytest.raises(AnychunkError):
+        anychunk.open_array(sample.file)[...]
+
+
+@needs_corpus
+@pytest.mark.parametrize("sample", samples("malformed/jpeg2000/"), ids=name)
+def test_malformed(sample):
+    start = time.monotonic()
+    with pytest.raises(AnychunkError):
+        anychunk.open_array(sample.file)[...]
+    assert time.monotonic() - start < 5
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("file", "code", "transform"),
+    [
+        ("byte_tile_2048.jp2", "EPSG:26711", [60.0, 0.0, 440720.0, 0.0, -60.0, 3751320.0]),
+        ("byte_point.jp2", "EPSG:32611", [60.0, 0.0, 440690.0, 0.0, -60.0, 3751350.0]),
+        (
+            "rgbwcmyk01_YeGeo_kakadu.jp2",
+            "EPSG:26918",
+            [240.0, 0.0, 270000.0, 0.0, -240.0, 4336500.0],
+        ),  # fmt: skip
+    ],
+)
+def test_geojp2(file, code, transform):
+    """Values of rasterio."""
+    (sample,) = (s for s in samples("jpeg2000/") if name(s) == file)
+    attributes = anychunk.open(sample.file)["0"].attrs
+    assert attributes["proj:code"] == code
+    assert attributes["spatial:transform"] == transform
+
+
+GML = """<gml:RectifiedGrid dimension="2"><gml:origin><gml:Point srsName="urn:ogc:def:crs:EPSG::{code}">
+<gml:pos>{origin}</gml:pos></gml:Point></gml:origin>
+<gml:offsetVector>{column}</gml:offsetVector><gml:offsetVector>{row}</gml:offsetVector></gml:RectifiedGrid>"""
+
+
+@needs_openjpeg
+@pytest.mark.parametrize(
+    ("code", "origin", "column", "row", "transform"),
+    [
+        ("26711", "440750 3751290", "60 0", "0 -60", [60.0, 0.0, 440720.0, 0.0, -60.0, 3751320.0]),
+        ("4326", "39.5 -99.5", "0 1", "-1 0", [1.0, 0.0, -100.0, 0.0, -1.0, 40.0]),
+    ],
+    ids=["east first", "north first"],
+)
+def test_gml(tmp_path, code, origin, column, row, transform):
+    text = GML.format(code=code, origin=origin, column=column, row=row).encode()
+    label = box(b"lbl ", b"gml.root-instance")
+    data = jp2(compress(list(RGB)), box(b"asoc", label + box(b"xml ", text)))
+    attributes = opened(tmp_path / "a.jp2", data)["0"].attrs
+    assert attributes["proj:code"] == f"EPSG:{code}"
+    assert attributes["spatial:transform"] == transform
+
+
+@needs_openjpeg
+def test_palette_stays_indices(tmp_path):
+    indices = field((64, 50), depth=2)
+    table = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [9, 9, 9]]
+    pclr = struct.pack(">HB3B", 4, 3, 7, 7, 7) + bytes(sum(table, []))
+    cmap = b"".join(struct.pack(">HBB", 0, 1, n) for n in range(3))
+    data = jp2(compress(list(indices), depth=2), inside=box(b"pclr", pclr) + box(b"cmap", cmap))
+    group = opened(tmp_path / "a.jp2", data)
+    np.testing.assert_array_equal(group["0/0"][...], indices)
+    assert list(group["0"].array_keys()) == ["0"], "a mean of indices is no index"
+    assert group["0"].attrs["j2k"]["palette"] == {"depths": [8, 8, 8], "entries": table}
+    mapping = [{"component": 0, "column": n} for n in range(3)]
+    assert group["0"].attrs["j2k"]["mapping"] == mapping
+    rgb = imagecodecs.jpeg2k_decode(data)
+    np.testing.assert_array_equal(np.array(table)[indices[0]], rgb)
+
+
+@needs_openjpeg
+def test_several_codestreams(tmp_path):
+    first, second = compress(list(RGB), "-t", "64,64"), compress(list(IMAGE), depth=12)
+    group = opened(tmp_path / "a.jpx", jp2(first) + box(b"jp2c", second))
+    np.testing.assert_array_equal(group["0/0"][...], RGB)
+    np.testing.assert_array_equal(group["1/0"][...], IMAGE)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("length", [0, 1, 2**31])
+def test_length_of_the_codestream_box(tmp_path, length):
+    """To the end of the file; of 64 bits; beyond the file, while the stream itself is whole."""
+    stream = compress(list(RGB))
+    start = jp2(stream)[: -len(stream) - 8]
+    head = struct.pack(">I4s", length, b"jp2c")
+    if length == 1:
+        head += struct.pack(">Q", len(stream) + 16)
+    np.testing.assert_array_equal(
+        opened(tmp_path / "a.jp2", start + head + stream)["0/0"][...], RGB
+    )
+
+
+@needs_openjpeg
+def test_fragment_tables_are_refused(tmp_path):
+    data = jp2(compress(list(RGB)), box(b"ftbl", box(b"flst", bytes(16))))
+    with pytest.raises(UnsupportedError, match="fragment table"):
+        opened(tmp_path / "a.jpx", data)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize(
+    ("offset", "kind", "value", "error"),
+    [
+        (24, ">I", 0, FormatError),  # XTsiz = 0
+        (40, ">H", 65535, FormatError),  # components
+        (8, ">I", 2**32 - 1, FormatError),  # wide: more tiles than have numbers
+        (8, ">I", 2**19, TruncatedError),  # wide: tiles that are not there
+        (8, ">I", 0, FormatError),
+        (32, ">I", 2**31, FormatError),  # tiles begin behind the image
+        (44, ">B", 0, FormatError),  # XRsiz
+        (42, ">B", 37, UnsupportedError),  # 38 bits
+    ],
+)
+def test_bad_size(tmp_path, offset, kind, value, error):
+    stream = bytearray(compress(list(RGB), "-t", "100,100"))
+    struct.pack_into(kind, stream, offset, value)
+    start = time.monotonic()
+    with pytest.raises(error):
+        opened(tmp_path / "a.j2k", bytes(stream))["0/0"][...]
+    assert time.monotonic() - start < 5
+
+
+@needs_openjpeg
+def test_one_tile_of_2_to_the_32(tmp_path):
+    stream = bytearray(compress(list(RGB)))
+    struct.pack_into(">I", stream, 8, 2**32 - 1)
+    struct.pack_into(">I", stream, 24, 2**32 - 1)
+    with pytest.raises(LimitError, match="over the limit|announce"):
+        opened(tmp_path / "a.j2k", bytes(stream))
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("length", [13, 2**31, 0])
+def test_tile_part_length(tmp_path, length):
+    stream = bytearray(compress(list(RGB), "-t", "100,100"))
+    struct.pack_into(">I", stream, read_main_header(bytes(stream)).length + 6, length)
+    with pytest.raises(AnychunkError):
+        opened(tmp_path / "a.j2k", bytes(stream))["0/0"][...]
+
+
+def test_samples_of_no_format(tmp_path):
+    for data in (b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51", jp2_header_only()):
+        with pytest.raises(AnychunkError):
+            opened(tmp_path / "a.jp2", data)
+
+
+def jp2_header_only() -> bytes:
+    return b"\0\0\0\x0cjP  \r\n\x87\n" + box(b"jp2h", box(b"ihdr", bytes(14)))
+
+
+@needs_openjpeg
+def test_a_chunk_over_the_limit(tmp_path):
+    with limits.override(chunk_bytes=1000), pytest.raises(LimitError, match="over the limit"):
+        opened(tmp_path / "a.j2k", compress(list(RGB)))
