@@ -7,6 +7,7 @@ from anychunk.api import describe, disable, enable, index, open, open_array, wri
 from anychunk.conversion import convert
 from anychunk.errors import AnychunkError
 from anychunk.index import ArrayIndex, GroupIndex
+from anychunk.verification import verify
 
 __all__ = [
     "AnychunkError",
@@ -20,6 +21,7 @@ __all__ = [
     "index",
     "open",
     "open_array",
+    "verify",
     "write",
 ]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from anychunk.cli import codecs, convert, formats, info
+from anychunk.cli import codecs, convert, formats, info, thumb, verify
 from anychunk.errors import AnychunkError
 
 app = typer.Typer(
@@ -14,7 +14,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (info.info, convert.convert, formats.formats, codecs.codecs):
+for _command in (
+    info.info,
+    convert.convert,
+    verify.verify,
+    thumb.thumb,
+    formats.formats,
+    codecs.codecs,
+):
     app.command()(_command)
 
 

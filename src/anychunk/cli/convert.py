@@ -1,23 +1,13 @@
 """`anychunk convert`: to Zarr v3, N5 or JNRRD."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 from anychunk.cli.info import size
+from anychunk.cli.progress import shown
 from anychunk.conversion import convert as run
 from anychunk.conversion.presets import PRESETS
 from anychunk.errors import UnsupportedError
@@ -63,7 +53,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     if len(paths) < 2:
         raise typer.BadParameter("give a source and a target")
     try:
-        with shown() as progress:
+        with shown("converting", in_bytes=True) as progress:
             done = run(
                 paths[:-1],
                 paths[-1],
@@ -113,22 +103,3 @@ def pair(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-@contextmanager
-def shown() -> Iterator[Callable[[int, int], None] | None]:
-    """Show progress with rate and time left where a person looks on."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("converting", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

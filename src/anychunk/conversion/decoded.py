@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.codecs import BytesCodec, TransposeCodec
-from zarr.core.metadata import ArrayV3Metadata
 
 from anychunk.codecs.window import Window
 from anychunk.index import Shape
@@ -32,7 +31,7 @@ class Decoded:
         self.chunk = tuple(array.chunks)
         self._nbytes = math.prod(self.chunk) * array.dtype.itemsize
         is_cut = any(r < min(c, n) for r, c, n in zip(region, self.chunk, array.shape, strict=True))
-        codecs = cast("ArrayV3Metadata", array.metadata).codecs
+        codecs = cast("Any", array.metadata).codecs  # an index is Zarr v3
         self.is_kept = is_cut and not all(isinstance(codec, PLAIN) for codec in codecs)
         self._kept: OrderedDict[Shape, Array] = OrderedDict()
         self._locks: dict[Shape, threading.Lock] = {}

@@ -213,8 +213,8 @@ def pyramid(
 ) -> list[Shape]:
     """Give the ratio of each further level to the one before it.
 
-    Axes in space are halved, but not those along which elements are clearly longer already: so
-    that elements come nearer to cubes, and thin stacks keep their slices.
+    Axes in space are halved; z only while its elements are not clearly longer than the others:
+    so that elements come nearer to cubes, and thin stacks keep their slices.
     """
     axes = presets.growing_axes(names)
     ratios: list[Shape] = []
@@ -227,7 +227,8 @@ def pyramid(
             break
         least = min(abs(size[i]) for i in long)
         ratio = tuple(
-            2 if i in long and abs(size[i]) <= least * ROOT_TWO else 1 for i in range(len(shape))
+            2 if i in long and (names[i] != "z" or abs(size[i]) <= least * ROOT_TWO) else 1
+            for i in range(len(shape))
         )
         ratios.append(ratio)
         shape = tuple(max(1, n // r) for n, r in zip(shape, ratio, strict=True))
