@@ -4,7 +4,7 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Buffer, Iterator
+from collections.abc import Buffer, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -38,34 +38,38 @@ def create(url: str) -> Iterator[BinaryIO]:
         raise
 
 
-def put(url: str, data: Buffer, *, storage: Storage | None = None) -> None:
-    """Write one whole object."""
+def put(url: str, *pieces: Buffer, storage: Storage | None = None) -> None:
+    """Write one whole object, of one or several pieces."""
     if is_remote(url):
-        _put_remote(url, data, storage)
+        _put_remote(url, b"".join(bytes(piece) for piece in pieces), storage)
     else:
-        _put_local(Path(local_path(url)), data)
+        _put_local(local_path(url), pieces)
 
 
-def _put_remote(url: str, data: Buffer, storage: Storage | None) -> None:
+def _put_remote(url: str, data: bytes, storage: Storage | None) -> None:
     import obstore
 
     store, path = object_store(url, storage)
     try:
-        obstore.put(store, path, bytes(data))
+        obstore.put(store, path, data)
     except (obstore.exceptions.BaseError, OSError) as e:
         raise SourceError(f"{url}: {first_line(e)}") from e
 
 
-def _put_local(path: Path, data: Buffer) -> None:
+def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
     # no fsync: chunks are many, and a torn one is impossible, since it is renamed when complete
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}.part")  # noqa: PTH118
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(data)
-        aside.replace(path)
+        handle = _open_aside(aside, folder)
+        try:
+            _write_all(handle, [memoryview(piece).cast("B") for piece in pieces])
+        finally:
+            os.close(handle)
+        os.replace(aside, path)  # noqa: PTH105 - once a chunk
     except OSError as e:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            os.unlink(aside)  # noqa: PTH108
         raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
@@ -83,6 +87,29 @@ def remove(url: str, *, storage: Storage | None = None) -> None:
         return
     except (obstore.exceptions.BaseError, OSError) as e:
         raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def _open_aside(aside: str, folder: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    try:
+        return os.open(aside, flags, 0o666)
+    except FileNotFoundError:
+        try:
+            os.mkdir(folder)  # noqa: PTH102 - mostly only the last folder is missing
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        return os.open(aside, flags, 0o666)
+
+
+def _write_all(handle: int, pieces: list[memoryview]) -> None:
+    while pieces:
+        written = os.writev(handle, pieces)
+        while pieces and written >= len(pieces[0]):
+            written -= len(pieces.pop(0))
+        if pieces:
+            pieces[0] = pieces[0][written:]
 
 
 def _umask() -> int:

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
+from zarr.codecs.numcodecs import BZ2
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
 from zarr.core.dtype import parse_dtype
 
-from anychunk import strides
+from anychunk import memory, strides
 from anychunk.codecs import codec_class, from_json, streams
 from anychunk.codecs._base import (
     ArrayToArray,
@@ -45,6 +46,7 @@ STREAMS: dict[type[Codec], streams.Decode] = {
     ZstdCodec: streams.decode_zstd,
     GzipCodec: streams.decode_gzip,
     BloscCodec: streams.decode_blosc,
+    BZ2: streams.decode_bzip2,
 }
 
 
@@ -88,6 +90,7 @@ class Decoder:
             else:
                 is_innermost = codec is filters[0][0]
                 self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
+        self._whole = whole_step(pairs)
 
     @property
     def is_view(self) -> bool:
@@ -96,13 +99,29 @@ class Decoder:
 
     def __call__(self, data: Bytes1D, scratch: Bytes1D | None = None) -> Array:
         """Decode one chunk; the array may live in `data` or `scratch`, so copy before reuse."""
-        for step in self._bytes_steps:
-            data = step(data, scratch)
-        assert self._to_array is not None
-        array = self._to_array(data, scratch)
+        if self._whole is not None:
+            array = self._whole(data, scratch)
+        else:
+            for step in self._bytes_steps:
+                data = step(data, scratch)
+            assert self._to_array is not None
+            array = self._to_array(data, scratch)
         for transform in self._array_steps:
             array = transform(array)
         return array
+
+
+def whole_step(
+    pairs: Sequence[tuple[Codec, ArraySpec]],
+) -> Callable[[Bytes1D, Bytes1D | None], Array] | None:
+    """Decode `bytes` and the codec behind it as one, where that codec knows a shorter way."""
+    last = [codec for codec, _ in pairs if not isinstance(codec, ArrayArrayCodec)]
+    if len(last) != 2 or not isinstance(last[0], BytesCodec):
+        return None
+    decode, spec = getattr(last[1], "decode_view", None), chunk_spec(pairs[-1][1])
+    if decode is None or (spec.dtype.itemsize > 1 and last[0].endian != "little"):
+        return None
+    return lambda data, scratch: decode(data, spec, scratch)
 
 
 def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> BytesStep:
@@ -227,9 +246,9 @@ def serialize(array: Array, endian: str | None) -> Bytes1D:
     dtype = array.dtype if endian is None else array.dtype.newbyteorder(cast("Any", endian))
     if array.dtype == dtype and array.flags.c_contiguous:
         return as_bytes(array.reshape(-1))
-    out = np.empty(array.shape, dtype)
-    strides.assign(out, array)
-    return as_bytes(out)
+    stored = memory.aligned(array.size * dtype.itemsize)
+    strides.assign(stored.view(dtype).reshape(array.shape), array)
+    return stored
 
 
 def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:

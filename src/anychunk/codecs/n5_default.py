@@ -66,9 +66,13 @@ class N5Default(Wrapping):
         """Give the shape that no block may pass."""
         return spec.shape
 
+    def encode_block(self, array: npt.NDArray[Any], spec: ChunkSpec) -> tuple[bytes, Bytes1D]:
+        """Give the header and the payload of a block."""
+        return write_header(array.shape), self.encode_inner(array, spec)
+
     def encode_chunk(self, array: npt.NDArray[Any], spec: ChunkSpec) -> BytesLike:
-        header = np.frombuffer(write_header(array.shape), np.uint8)
-        return np.concatenate([header, self.encode_inner(array, spec)])
+        header, payload = self.encode_block(array, spec)
+        return np.concatenate([np.frombuffer(header, np.uint8), payload])
 
     def decode_chunk(
         self, data: Bytes1D, spec: ChunkSpec, scratch: Bytes1D | None = None

@@ -253,7 +253,7 @@ def write_blocks(samples: Samples, target: Target) -> None:
             part = piece[place]
             if not target.is_cropped:
                 part = fit(part, target.block, 0)
-            data = codec.encode_chunk(part, ChunkSpec(part.shape, samples.dtype))
-            sink.put(target.url(coords), data, storage=target.folder.storage)
+            block = codec.encode_block(part, ChunkSpec(part.shape, samples.dtype))
+            sink.put(target.url(coords), *block, storage=target.folder.storage)
 
     in_threads(write_region, len(regions))
