@@ -120,6 +120,7 @@ class FileSource:
             self._pin = _file_pin(os.fstat(file.fileno()))
             # an empty file cannot be mapped
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+        self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 
     def pin(self) -> Pin:
@@ -135,6 +136,11 @@ class FileSource:
     def read(self, offset: int, length: int) -> Bytes1D:
         _check_range(self, offset, length)
         return self._view[offset : offset + length]
+
+    def release(self) -> None:
+        """Hand back pages that were read: they count as this process' memory. Views stay valid."""
+        if isinstance(self._mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
 @contextmanager
@@ -445,6 +451,12 @@ class Sources:
             # what was mapped is the file as it was
             self._open.pop(url, None)
             report_change(url, change, self.on_change)
+
+    def release(self) -> None:
+        """Hand back the pages of every local file that is open."""
+        for source in list(self._open.values()):
+            if isinstance(source, FileSource):
+                source.release()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": {}}
