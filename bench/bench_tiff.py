@@ -40,7 +40,8 @@ def field(size: int, kind: str) -> np.ndarray:
     """Give a smooth field with noise: compressible as measurements are."""
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
     smooth = np.sin(7 * x) * np.cos(5 * y) + 0.3 * np.sin(31 * x * y)
-    noise = np.random.default_rng(1).normal(0, 0.002, (size, size)).astype(np.float32)
+    sigma = 0.1 if kind == "rgb" else 0.002
+    noise = np.random.default_rng(1).normal(0, sigma, (size, size)).astype(np.float32)
     values = smooth + noise
     if kind == "float32":
         return values

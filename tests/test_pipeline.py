@@ -379,3 +379,13 @@ def test_group_of_arrays(tmp_path):
     np.testing.assert_array_equal(group["c"][3], VALUES[3])
     assert sorted(group.array_keys()) == ["c"]
     assert sorted(group.group_keys()) == ["a"]
+
+
+def test_import_alone_changes_nothing():
+    """For our data types zarr imports us in processes that never asked for our pipeline."""
+    code = (
+        "import zarr; before = zarr.config.get('codec_pipeline.path');"
+        "zarr.create_array({}, shape=(2,), chunks=(2,), dtype='u1'); import anychunk;"
+        "assert zarr.config.get('codec_pipeline.path') == before"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

@@ -21,6 +21,7 @@ from anychunk.source import (
     MemorySource,
     ObjectSource,
     Sources,
+    buffered,
     memory_store,
     open_source,
     read_object,
@@ -254,3 +255,15 @@ class TestResolve:
         assert resolve(str(tmp_path), "s3://b/k", allow=["s3://b/"]) == "s3://b/k"
         with pytest.raises(FormatError):
             resolve(str(tmp_path), "s3://c/k", allow=["s3://b/"])
+
+
+def test_blocks_take_the_head_from_the_first_request(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    with serve(tmp_path) as served:
+        source = open_source(f"{served.url}/a")
+        blocks = buffered(source)
+        blocks.read(0, 1000)
+        blocks.read(5000, 20_000)
+        assert len(served.requests) == 1
+        blocks.read(30_000, 10_000)
+        assert len(served.requests) == 2

@@ -1,7 +1,6 @@
 """Any tiled array file is a Zarr v3 store, in place."""
 
 from anychunk import codecs as _codecs
-from anychunk import pipeline as _pipeline
 from anychunk._version import __version__
 from anychunk.api import describe, disable, enable, index, open, open_array, write  # noqa: A004
 from anychunk.errors import AnychunkError
@@ -21,6 +20,6 @@ __all__ = [
     "write",
 ]
 
-# an array of ours may come here pickled, on a worker that never calls `open`
-_pipeline.install()
+# so that zarr reads arrays whose codecs only we have; the pipeline is put in place by the first
+# `open`, because zarr imports this package for its data types in processes that never asked for it
 _codecs.register_unclaimed()

@@ -97,7 +97,7 @@ def _parsed(
     inspect.signature(parse).bind(source, **options)  # a wrong option is the caller's: TypeError
     try:
         return parse(source, **options)
-    except (AnychunkError, FileNotFoundError, MemoryError):
+    except (AnychunkError, FileNotFoundError, MemoryError, Warning):
         raise
     except Exception as e:
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
@@ -189,7 +189,12 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     Further options are the format's own.
     """
     url = str(url)
-    module = formats.writer(url) if format is None else formats.by_name(format)
+    # what names no format is an option of the one that the url tells: JNRRD has one of that name
+    is_option = format is not None and format not in formats.table()
+    if is_option:
+        options = {**options, "format": format}
+    named = format is not None and not is_option
+    module = formats.by_name(str(format)) if named else formats.writer(url)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} is not written here")
     module.write(array, url, **options)

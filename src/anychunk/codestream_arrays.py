@@ -131,8 +131,9 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
                 # the same bytes serve every level: one table for all
                 plain[y.count, x.count] = chunks
         codec = Jpeg2000(main_header=text if found else None, resolution_level=level)
+        shape = (image.height, image.width)
         arrays.append(
-            _array(header.siz, (image.height, image.width), chunk, codec, chunks, fill_value)
+            _array(header.siz, codec, chunks, shape=shape, chunk=chunk, fill_value=fill_value)
         )
         limits.check_chunk(
             math.prod(arrays[-1].chunk_shape) * header.siz.dtype.itemsize,
@@ -144,10 +145,11 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
 
 def _array(
     siz: Siz,
-    shape: tuple[int, int],
-    chunk: tuple[int, int],
     codec: Jpeg2000,
     chunks: ByteRanges,
+    *,
+    shape: tuple[int, int],
+    chunk: tuple[int, int],
     fill_value: int,
 ) -> ArrayIndex:
     bands = len(siz.components)

@@ -50,3 +50,7 @@ class SourceChangedError(AnychunkError, OSError):
 
 class MissingDependencyError(AnychunkError, ImportError):
     """An optional package is absent."""
+
+
+class FormatWarning(UserWarning):
+    """A file is opened although it breaks a rule that does not touch its samples."""

@@ -121,25 +121,34 @@ class Objects(_ByValue):
     base: str
     """The url of the folder that holds them, without a slash at its end."""
     pattern: str
-    """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …"""
+    """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …
+
+    `{0:03}` has at least three digits."""
     grid: Shape
     is_sparse: bool = True
     """Whether a missing object is an absent chunk; otherwise it is an error."""
+    fronts: tuple[bytes, ...] = ()
+    """Inline bytes that chunks begin with, as in `ByteRanges`."""
+    front_ids: Ids | None = None
 
     def name(self, coords: Shape) -> str:
         # our own substitution: str.format would let an untrusted pattern reach into objects
-        return "".join([p if isinstance(p, str) else str(coords[p]) for p in self._pieces])
+        return "".join(
+            [p if isinstance(p, str) else str(coords[p[0]]).zfill(p[1]) for p in self._pieces]
+        )
 
     @cached_property
-    def _pieces(self) -> tuple[str | int, ...]:
-        """The pattern as text and axes in turn."""
-        pieces = re.split(r"\{(\d+)\}", self.pattern)
-        axes = [int(piece) for piece in pieces[1::2]]
+    def _pieces(self) -> tuple[str | tuple[int, int], ...]:
+        """The pattern as text and (axis, width) in turn."""
+        pieces = re.split(r"\{(\d+)(?::0(\d{1,2}))?\}", self.pattern)
+        axes = [int(piece) for piece in pieces[1::3]]
         if any(axis >= len(self.grid) for axis in axes):
             raise FormatError(f"index: the pattern {self.pattern!r} names an axis that is none")
-        found: list[str | int] = list(pieces)
-        found[1::2] = axes
-        return tuple(found)
+        widths = [int(piece or 0) for piece in pieces[2::3]]
+        found: list[str | tuple[int, int]] = []
+        for text, place in zip(pieces[::3], zip(axes, widths, strict=True), strict=False):
+            found += [text, place]
+        return (*found, pieces[-1])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -25,6 +25,8 @@ class Limits:
     """Decoded chunks up to this size are not held against `expansion`."""
     chunks: int = 1 << 28
     """How many chunks one array may have."""
+    computed_bytes: int = 128 * MIB
+    """How many bytes of computed chunks one store keeps."""
     concurrency: int = 16
     """How many requests to one remote store are under way at once."""
     coalesce_gap: int = 128 * KIB

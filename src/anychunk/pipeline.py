@@ -144,6 +144,11 @@ class IndexPipeline(CodecPipeline):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_decoder": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # an array of ours came here pickled, to a worker that may never call `open`
+        install()
+        self.__dict__.update(state)
+
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
         raise NotImplementedError("IndexPipeline is made for a store; zarr asks the Dispatcher")

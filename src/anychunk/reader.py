@@ -26,6 +26,7 @@ from anychunk.source import (
     Sources,
     is_remote,
     local_path,
+    open_source,
     read_object,
 )
 
@@ -75,7 +76,9 @@ class ChunkReader:
         if isinstance(self.chunks, Objects):
             return f"{place}, {self.chunks.name(self.coords(number))}"
         offset, length = self._first_range(number)
-        return place if length == WHOLE else f"{place}, bytes {offset}..{offset + length}"
+        if length == WHOLE:
+            return f"{place}, {self.ranges(number)[0][0]}"
+        return f"{place}, bytes {offset}..{offset + length}"
 
     def _first_range(self, number: int) -> tuple[int, int]:
         if isinstance(self.chunks, Objects):
@@ -127,7 +130,9 @@ class ChunkReader:
                 data = buffer.read(path)
                 if data is None:
                     self._check_sparse(chunks, path)
-                yield data
+                    yield None
+                else:
+                    yield join(self._front(number), [data])
 
     def _most_stored(self) -> int:
         """How long one chunk may be: no compression doubles its size, and types have 16 bytes."""
@@ -171,7 +176,7 @@ class ChunkReader:
 
     def _front(self, number: int) -> bytes:
         chunks = self.chunks
-        if isinstance(chunks, Objects) or not chunks.fronts:
+        if not chunks.fronts:
             return b""
         return chunks.fronts[0 if chunks.front_ids is None else int(chunks.front_ids.flat[number])]
 
@@ -180,12 +185,25 @@ class ChunkReader:
             return None
         pieces = []
         for url, offset, length in self.ranges(number):
-            source = self.sources.verify(url)
             try:
-                pieces.append(source.read(offset, source.size() if length < 0 else length))
-            except TruncatedError as e:
+                pieces.append(
+                    self._whole(url)
+                    if length < 0
+                    else self.sources.verify(url).read(offset, length)
+                )
+            except (TruncatedError, FileNotFoundError) as e:
                 raise TruncatedError(f"{self.describe(number)}: {e}") from e
         return join(self._front(number), pieces)
+
+    def _whole(self, url: str) -> Bytes1D:
+        """Read an object that is one chunk; it is not kept open, for there may be very many."""
+        if url in self.sources.pins:
+            source = self.sources.verify(url)
+            return source.read(0, source.size())
+        data = read_object(url, storage=self.sources.storage)
+        if data is None:
+            raise FileNotFoundError(f"{url}: no such file or object")
+        return data
 
     def _object_url(self, chunks: Objects, number: int) -> str:
         return f"{chunks.base}/{chunks.name(self.coords(number))}"
@@ -195,7 +213,8 @@ class ChunkReader:
         data = read_object(url, storage=self.sources.storage)
         if data is None:
             self._check_sparse(chunks, url)
-        return data
+            return None
+        return join(self._front(number), [data])
 
     def _check_sparse(self, chunks: Objects, url: str) -> None:
         """Raise where a missing object is a defect, not an absent chunk."""
@@ -212,7 +231,7 @@ class ChunkReader:
                 total += length
                 continue
             try:
-                total += self.sources.open(url).size()
+                total += open_source(url, storage=self.sources.storage).size()
             except FileNotFoundError:
                 if not isinstance(self.chunks, Objects):
                     raise

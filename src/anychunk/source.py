@@ -46,6 +46,11 @@ class Source(Protocol):
     @property
     def url(self) -> str: ...
     @property
+    def storage(self) -> Storage | None:
+        """The options that its store was opened with, for objects that it names."""
+        ...
+
+    @property
     def is_local(self) -> bool:
         """Whether reading is a slice of memory."""
         ...
@@ -73,6 +78,7 @@ class MemorySource:
     """Bytes at hand."""
 
     is_local = True
+    storage: Storage | None = None
 
     def __init__(self, data: bytes | Bytes1D, url: str = "memory") -> None:
         self.url = url
@@ -95,6 +101,7 @@ class FileSource:
     """A local file, mapped into memory: reading is a slice."""
 
     is_local = True
+    storage: Storage | None = None
 
     def __init__(self, path: str) -> None:
         self.url = path
@@ -141,6 +148,7 @@ class ObjectSource:
 
     def __init__(self, url: str, *, storage: Storage | None = None, pin: Pin | None = None) -> None:
         self.url = url
+        self.storage = storage
         self._store, self._path = object_store(url, storage)
         self._lock = threading.Lock()
         self._pin = pin
@@ -167,6 +175,11 @@ class ObjectSource:
                 if meta["size"]:
                     raise
                 return _object_pin(meta), np.empty(0, np.uint8)
+
+    @property
+    def head_length(self) -> int:
+        """How many bytes from the start are at hand."""
+        return len(self._head)
 
     def pin(self) -> Pin:
         return self._first()
@@ -315,7 +328,7 @@ def read_object(url: str, *, storage: Storage | None = None) -> Bytes1D | None:
     """Read a whole object, or give None where there is none: chunks that are one object each."""
     if is_remote(url):
         return _read_remote_object(url, storage)
-    return ObjectBuffer().read(local_path(url))
+    return ObjectBuffer(limits.get().chunk_bytes).read(local_path(url))
 
 
 class ObjectBuffer:
@@ -371,14 +384,14 @@ class Sources:
     """Open sources by url, each held against its pin before the first byte is read."""
 
     def __init__(self, pins: Mapping[str, Pin], *, storage: Storage | None = None) -> None:
-        self._pins = pins
+        self.pins = pins
         self.storage = storage
         self._open: dict[str, Source] = {}
 
     def open(self, url: str) -> Source:
         source = self._open.get(url)
         if source is None:
-            pin = self._pins.get(url)
+            pin = self.pins.get(url)
             if is_remote(url):
                 # with a pin no request is spent here: every answer is held against it
                 source = ObjectSource(url, storage=self.storage, pin=pin)
@@ -403,7 +416,7 @@ class Sources:
             raise SourceChangedError(f"{url}: {change}; index it again")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_pins": self._pins, "storage": self.storage, "_open": {}}
+        return {"pins": self.pins, "storage": self.storage, "_open": {}}
 
 
 class Blocks:
@@ -415,6 +428,7 @@ class Blocks:
         self._source, self._block, self._most = source, block, most
         self._cache: dict[int, Bytes1D] = {}
         self.url = source.url
+        self.storage = source.storage
 
     def pin(self) -> Pin:
         return self._source.pin()
@@ -427,6 +441,8 @@ class Blocks:
 
     def read(self, offset: int, length: int) -> Bytes1D:
         _check_range(self, offset, length)
+        if isinstance(self._source, ObjectSource) and offset + length <= self._source.head_length:
+            return self._source.read(offset, length)  # no request: it came with the first
         first, last = offset // self._block, -(-(offset + length) // self._block)
         missing = [i for i in range(first, last) if i not in self._cache]
         for start, stop in _runs(missing):
@@ -516,26 +532,32 @@ class Folder:
 def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     """Give the url of `reference` as named by a file in the folder `base`; it may not leave it.
 
-    `allow` lists url prefixes that it may lead to as well.
+    `allow` lists folders, as paths or urls, that it may lead to as well.
     """
-    if is_remote(reference) or reference.startswith(("file:", "/", "\\")):
-        if any(reference.startswith(prefix) for prefix in allow):
-            return reference
-        raise FormatError(
-            f"{base}: the reference {reference!r} leaves the folder of the file that names it; "
-            "allow it explicitly to follow it"
-        )
-    joined = posixpath.normpath(posixpath.join("/", reference.replace("\\", "/")))
-    parts = reference.replace("\\", "/").split("/")
-    url = f"{base.rstrip('/')}{joined}"
-    if ".." in parts or "\0" in reference or not _is_inside(base, url):
-        if any(url.startswith(prefix) for prefix in allow):
-            return url
+    name = reference.replace("\\", "/")
+    is_absolute = is_remote(name) or name.startswith(("file:", "/"))
+    url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
+    leaves = is_absolute or ".." in name.split("/") or not _is_inside(base, url)
+    if "\0" in name or (leaves and not any(_is_below(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leaves the folder of the file that names it; "
             "allow it explicitly to follow it"
         )
     return url
+
+
+def _normal(url: str) -> str:
+    """Take `.` and `..` out of a path or of a url's path."""
+    if not is_remote(url):
+        return posixpath.normpath(local_path(url))
+    scheme, _, rest = url.partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}{posixpath.normpath(f'/{path}')}"
+
+
+def _is_below(folder: str, url: str) -> bool:
+    root = _normal(folder).rstrip("/")
+    return url == root or url.startswith(f"{root}/")
 
 
 def _is_inside(base: str, url: str) -> bool:

@@ -5,8 +5,11 @@ know is absent; a chunk that cannot be read raises, because zarr shows fill valu
 """
 
 import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Self, cast
 
 from zarr.abc.store import (
@@ -18,7 +21,10 @@ from zarr.abc.store import (
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from anychunk.errors import AnychunkError
+from anychunk import limits
+from anychunk.codecs._base import as_bytes
+from anychunk.computed import Region, compute_chunk
+from anychunk.errors import AnychunkError, FormatError
 from anychunk.index import ArrayIndex, Computed, GroupIndex, Node, find
 from anychunk.reader import ChunkReader, located
 from anychunk.source import Bytes1D, Sources, Storage
@@ -48,6 +54,7 @@ class IndexStore(Store):
         pins = index.pins if isinstance(index, GroupIndex) else {}
         self.sources = Sources(pins, storage=storage)
         self._readers: dict[str, ChunkReader | None] = {}
+        self._computed = ComputedChunks()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IndexStore) and self.index == other.index
@@ -90,8 +97,8 @@ class IndexStore(Store):
         node = find(self.index, path)
         return None if node is None else json.dumps(node.metadata()).encode()
 
-    def _chunk(self, key: str) -> tuple[ChunkReader, int] | None:
-        """Find the array and the number of the chunk that `key` names."""
+    def _find_chunk(self, key: str) -> tuple[str, ArrayIndex, tuple[int, ...]] | None:
+        """Give the array, its path and the grid coordinates of the chunk that `key` names."""
         path, found, rest = f"/{key}".rpartition("/c/")
         if not found:
             # an array without axes has one chunk, `c`
@@ -103,21 +110,35 @@ class IndexStore(Store):
         if not isinstance(node, ArrayIndex):
             return None
         coords = parse_coords(rest, node.grid)
-        reader = self.chunk_reader(path) if coords is not None else None
-        return None if reader is None or coords is None else (reader, reader.number(coords))
+        return None if coords is None else (path, node, coords)
 
     def _bytes(self, key: str) -> Bytes1D | bytes | None:
         if key.endswith(METADATA):
             return self._metadata(key)
-        chunk = self._chunk(key)
+        chunk = self._find_chunk(key)
         if chunk is None:
             return None
-        reader, number = chunk
+        path, node, coords = chunk
+        reader = self.chunk_reader(path)
+        if reader is None:
+            return self._computed.get(key, lambda: self._compute(path, node, coords))
+        number = reader.number(coords)
         reader.verify()
         try:
             return reader.read(number)
         except AnychunkError as e:
             raise located(e, reader.describe(number)) from e
+
+    def _compute(self, path: str, node: ArrayIndex, coords: tuple[int, ...]) -> Bytes1D:
+        chunks = cast("Computed", node.chunks)
+        reader = self.chunk_reader(chunks.source)
+        if reader is None:
+            raise FormatError(
+                f"{self.where(path)}: its chunks are computed from {chunks.source!r}, "
+                "where no stored array is"
+            )
+        reader.verify()
+        return as_bytes(compute_chunk(node, coords, Region(reader)))
 
     def get_sync(
         self,
@@ -156,8 +177,14 @@ class IndexStore(Store):
         if key.endswith(METADATA):
             data = self._metadata(key)
             return None if data is None else len(data)
-        chunk = self._chunk(key)
-        return None if chunk is None else chunk[0].size(chunk[1])
+        chunk = self._find_chunk(key)
+        if chunk is None:
+            return None
+        reader = self.chunk_reader(chunk[0])
+        if reader is None:
+            computed = self._bytes(key)
+            return None if computed is None else len(computed)
+        return reader.size(reader.number(chunk[2]))
 
     async def exists(self, key: str) -> bool:
         return self._size(key) is not None
@@ -219,15 +246,39 @@ class IndexStore(Store):
 
     def _chunk_keys(self, node: ArrayIndex, path: str) -> Iterator[str]:
         reader = self.chunk_reader(path)
-        count = 1
-        for size in node.grid:
-            count *= size
         start = f"{path}/c" if path else "c"
-        if reader is None:
-            return
-        for number in range(count):
-            if reader.size(number) is not None:
-                yield "/".join([start, *map(str, reader.coords(number))])
+        for number, coords in enumerate(itertools.product(*map(range, node.grid))):
+            if reader is None or reader.size(number) is not None:
+                yield "/".join([start, *map(str, coords)])
+
+
+class ComputedChunks:
+    """The chunks computed last, within a bound."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Bytes1D] = OrderedDict()
+        self._nbytes = 0
+
+    def __reduce__(self) -> tuple[type["ComputedChunks"], tuple[()]]:
+        # a copy elsewhere computes its own
+        return type(self), ()
+
+    def get(self, key: str, compute: Callable[[], Bytes1D]) -> Bytes1D:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        # outside the lock: two threads may compute the same chunk, which is rare and harmless
+        made = compute()
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = made
+                self._nbytes += len(made)
+            while self._nbytes > limits.get().computed_bytes and self._kept:
+                self._nbytes -= len(self._kept.popitem(last=False)[1])
+        return made
 
 
 def parse_coords(text: str, grid: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -25,6 +25,8 @@ def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
         or out.shape != array.shape
         or array.dtype.kind not in "biufc"
         or (read := fastest(array)) == (written := fastest(out))
+        # few bands of a pixel side by side: walking over them still uses most of a cache line
+        or abs(array.strides[written]) <= LINE_BYTES
     ):
         out[...] = array
         return

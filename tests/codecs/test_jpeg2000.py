@@ -246,7 +246,7 @@ class Damage:
         return more[:6] + struct.pack(">I", len(more)) + more[10:]
 
     @staticmethod
-    def no_payload(data: bytes, rng) -> bytes:
+    def no_payload(data: bytes, _rng) -> bytes:
         start = data.index(b"\xff\x93") + 2
         return data[:6] + struct.pack(">I", start) + data[10:start]
 

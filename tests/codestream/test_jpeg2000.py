@@ -7,7 +7,7 @@ from anychunk.codestream.jpeg2000 import (
     QCD,
     TLM,
     Component,
-    NeedsMore,
+    NeedsMoreError,
     Rect,
     read_main_header,
     single_tile_header,
@@ -110,8 +110,8 @@ def test_tlm_is_taken_out():
         (header(siz(), COD[:5] + b"\x05" + COD[6:], QUANTIZATION), FormatError, "progression 5"),
         (header(siz(), b"\x12\x34"), FormatError, "not a marker"),
         (header(siz(), b"\xff\x64\x00\x01"), FormatError, "length 1"),
-        (header(siz(), COD, QUANTIZATION)[:-2], NeedsMore, "no SOT"),
-        (header(siz())[:20], NeedsMore, "ends after"),
+        (header(siz(), COD, QUANTIZATION)[:-2], NeedsMoreError, "no SOT"),
+        (header(siz())[:20], NeedsMoreError, "goes on after"),
     ],
 )
 def test_bad_main_header(data, error, message):

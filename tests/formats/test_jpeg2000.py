@@ -197,7 +197,7 @@ def test_htj2k(tmp_path, tile, options):
 
 
 def test_htj2k_irreversible_does_not_wrap(tmp_path):
-    """imagecodecs' OpenJPH casts without clipping, so what is brighter than white becomes black."""
+    """Imagecodecs' OpenJPH casts without clipping, so what is brighter than white becomes black."""
     image = np.zeros((64, 64), np.uint8)
     image[16:48, 16:48] = 255
     stream = imagecodecs.htj2k_encode(image, level=0.02, reversible=False)
@@ -305,7 +305,7 @@ def test_malformed(sample):
             "rgbwcmyk01_YeGeo_kakadu.jp2",
             "EPSG:26918",
             [240.0, 0.0, 270000.0, 0.0, -240.0, 4336500.0],
-        ),  # fmt: skip
+        ),
     ],
 )
 def test_geojp2(file, code, transform):
@@ -343,7 +343,7 @@ def test_gml(tmp_path, code, origin, column, row, transform):
 def test_palette_stays_indices(tmp_path):
     indices = field((64, 50), depth=2)
     table = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [9, 9, 9]]
-    pclr = struct.pack(">HB3B", 4, 3, 7, 7, 7) + bytes(sum(table, []))
+    pclr = struct.pack(">HB3B", 4, 3, 7, 7, 7) + bytes(n for row in table for n in row)
     cmap = b"".join(struct.pack(">HBB", 0, 1, n) for n in range(3))
     data = jp2(compress(list(indices), depth=2), inside=box(b"pclr", pclr) + box(b"cmap", cmap))
     group = opened(tmp_path / "a.jp2", data)

@@ -276,10 +276,12 @@ def test_vector_quantisation(tmp_path):
     np.testing.assert_array_equal(read(tmp_path, image), values)
 
 
-def test_masked_vector_quantisation(tmp_path):
+@pytest.mark.parametrize("late", [b"", b"\0"])
+def test_masked_vector_quantisation(tmp_path, late):
+    """Some CADRG frames have their table of blocks a byte late."""
     tables, values, data = vq_image(2)
     header = vq_header(tables)
-    table = struct.pack(">4I", 0, 0xFFFFFFFF, 6144, 2 * 6144)
+    table = late + struct.pack(">4I", 0, 0xFFFFFFFF, 6144, 2 * 6144)
     mask = struct.pack(">IHHH", 11 + len(table) + len(header), 4, 0, 8) + b"\xd8" + table
     image = Image(values, ic="M4", comrat="0.75", block=(256, 256))
     image.payload = mask + header + data[0] + data[2] + data[3]

@@ -26,5 +26,6 @@ def codecs(as_json: bool = typer.Option(False, "--json", help="Print plain JSON.
         return
     table = Table("codec", "about")
     for row in rows:
-        table.add_row(row["name"], row["about"])
+        # names that are urls would leave no room for the text; --json has them whole
+        table.add_row(row["name"].rsplit("/", 1)[-1], row["about"])
     Console().print(table)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
+from zarr.codecs.numcodecs import BZ2
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
@@ -45,6 +46,7 @@ STREAMS: dict[type[Codec], streams.Decode] = {
     ZstdCodec: streams.decode_zstd,
     GzipCodec: streams.decode_gzip,
     BloscCodec: streams.decode_blosc,
+    BZ2: streams.decode_bzip2,
 }
 
 
@@ -88,6 +90,7 @@ class Decoder:
             else:
                 is_innermost = codec is filters[0][0]
                 self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
+        self._whole = whole_step(pairs)
 
     @property
     def is_view(self) -> bool:
@@ -96,13 +99,29 @@ class Decoder:
 
     def __call__(self, data: Bytes1D, scratch: Bytes1D | None = None) -> Array:
         """Decode one chunk; the array may live in `data` or `scratch`, so copy before reuse."""
-        for step in self._bytes_steps:
-            data = step(data, scratch)
-        assert self._to_array is not None
-        array = self._to_array(data, scratch)
+        if self._whole is not None:
+            array = self._whole(data, scratch)
+        else:
+            for step in self._bytes_steps:
+                data = step(data, scratch)
+            assert self._to_array is not None
+            array = self._to_array(data, scratch)
         for transform in self._array_steps:
             array = transform(array)
         return array
+
+
+def whole_step(
+    pairs: Sequence[tuple[Codec, ArraySpec]],
+) -> Callable[[Bytes1D, Bytes1D | None], Array] | None:
+    """Decode `bytes` and the codec behind it as one, where that codec knows a shorter way."""
+    last = [codec for codec, _ in pairs if not isinstance(codec, ArrayArrayCodec)]
+    if len(last) != 2 or not isinstance(last[0], BytesCodec):
+        return None
+    decode, spec = getattr(last[1], "decode_view", None), chunk_spec(pairs[-1][1])
+    if decode is None or (spec.dtype.itemsize > 1 and last[0].endian != "little"):
+        return None
+    return lambda data, scratch: decode(data, spec, scratch)
 
 
 def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> BytesStep:

@@ -168,6 +168,7 @@ def decode_tile(
     tile: int,
     data: memoryview,
     parts: Sequence[TilePart],
+    *,
     level: int,
     out: Array | None = None,
 ) -> Sequence[Array]:
@@ -292,7 +293,7 @@ class _Canvas:
 def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill: Any) -> None:
     """Decode a chunk of tile-parts into `out`, shaped (bands, y, x)."""
     siz = header.siz
-    view = memoryview(data)  # type: ignore[arg-type]
+    view = memoryview(data)
     tiles = group_parts(tile_parts(view))
     placement = place(siz, level, set(tiles), *out.shape[1:])
     window = placement.window
@@ -303,9 +304,9 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
         [(tile, parts)] = tiles.items()
         rect = siz.tile(tile)
         if rect.scaled(*scale(siz, level)) == window and out.dtype == siz.dtype:
-            planes = decode_tile(header, tile, view, parts, level, out)
-            if planes is not out:
-                for band, plane in zip(out, planes, strict=True):
+            planes = decode_tile(header, tile, view, parts, level=level, out=out)
+            for band, plane in zip(out, planes, strict=True):
+                if not np.may_share_memory(band, plane):
                     band[...] = plane
             return
     canvas = _Canvas(siz, level, window, out[:, : window.height, : window.width])
@@ -313,7 +314,7 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
         rect = siz.tile(tile)
         here = rect.scaled(*scale(siz, level))
         if here.width and here.height:
-            canvas.put(rect, decode_tile(header, tile, view, parts, level))
+            canvas.put(rect, decode_tile(header, tile, view, parts, level=level))
     canvas.finish()
 
 
@@ -333,7 +334,7 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
             f"chunk of {out.shape}"
         )
     check_type(siz, out.dtype)
-    view = memoryview(data)[header.length :]  # type: ignore[arg-type]
+    view = memoryview(data)[header.length :]
     if bytes(view[-2:]) == b"\xff\xd9":
         view = view[:-2]
     tiles = group_parts(tile_parts(view))
@@ -410,7 +411,7 @@ class Jpeg2000(BytesToBytes):
         array = target.view(dtype).reshape(shape)
         if self.main_header is None:
             decode_whole(self.resolution_level, data, array, spec.fill_value)
-            return target  # type: ignore[return-value]
+            return target
         header = self._header
         if len(header.siz.components) != shape[0]:
             raise ChunkDecodeError(
@@ -418,7 +419,7 @@ class Jpeg2000(BytesToBytes):
             )
         check_type(header.siz, dtype)
         decode_tiles(header, self.resolution_level, data, array, spec.fill_value)
-        return target  # type: ignore[return-value]
+        return target
 
     def _unspecified(self, data: Bytes1D) -> ChunkSpec:
         """Zarr v2 tells a filter nothing: the chunk is the nominal tile, or the whole image."""

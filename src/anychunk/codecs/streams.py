@@ -127,33 +127,43 @@ def decode_xz(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D
 def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     """Read one or several LZ4 frames, one after the other."""
     target = _target(nbytes, out)
+    stop, is_skipped = lz4_frame_end(data, 0)
+    if stop == len(data) and not is_skipped and lz4_content_size(data) == nbytes:
+        return _sized(_lz4_frame(data, target), nbytes, "lz4 frame")
     start = filled = 0
     while start < len(data):
-        stop, is_skipped = _lz4_frame_end(data, start)
+        stop, is_skipped = lz4_frame_end(data, start)
         if not is_skipped:
             # one byte more than wanted: the decoder stops silently at the end of its target
-            room = np.empty(nbytes - filled + 1, np.uint8)
-            try:
-                piece = as_bytes(imagecodecs.lz4f_decode(data[start:stop], out=room))
-            except DAMAGED as e:
-                raise ChunkDecodeError(f"lz4 frame: {e}") from e
+            piece = _lz4_frame(data[start:stop], np.empty(nbytes - filled + 1, np.uint8))
             if filled + len(piece) > nbytes:
                 raise ChunkDecodeError(
                     f"lz4 frame: decodes to more than the expected {nbytes} bytes"
                 )
-            if len(piece) == nbytes:
-                target = piece
-            else:
-                target[filled : filled + len(piece)] = piece
+            target[filled : filled + len(piece)] = piece
             filled += len(piece)
         start = stop
     return _sized(target[:filled], nbytes, "lz4 frame")
 
 
+def _lz4_frame(data: Bytes1D, target: Bytes1D) -> Bytes1D:
+    try:
+        return as_bytes(imagecodecs.lz4f_decode(data, out=target))
+    except DAMAGED as e:
+        raise ChunkDecodeError(f"lz4 frame: {e}") from e
+
+
+def lz4_content_size(data: Bytes1D) -> int | None:
+    """Give the decoded size that a frame tells; its own checksum covers it."""
+    head = data[:14].tobytes()
+    has_size = len(head) == 14 and head[:4] == LZ4_FRAME and head[4] & 0x08
+    return int.from_bytes(head[6:14], "little") if has_size else None
+
+
 LZ4_FRAME = b"\x04\x22\x4d\x18"
 
 
-def _lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
+def lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
     """Give where the frame at `start` ends, and whether it is one to skip (LZ4 frame format)."""
     head = data[start : start + 8].tobytes()
     if len(head) == 8 and head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:

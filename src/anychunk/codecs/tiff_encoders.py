@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 type Array = npt.NDArray[Any]
 
-RGB, YCBCR = 2, 6
+COLORS = {2: "RGB", 6: "YCBCR"}
+"""Colour spaces that JPEG is written in, by PhotometricInterpretation."""
 
 
 def _leveled(name: str) -> Callable[[Any, int | None], BytesLike]:
@@ -100,6 +101,6 @@ def _jpeg(tile: "TiffTile", picture: Array) -> BytesLike:
     if tile.jpeg_tables is not None:
         raise UnsupportedError("tiff-tile: JPEG is written with its tables in each chunk only")
     colors: dict[str, Any] = {}
-    if tile.samples_per_pixel == 3 and tile.photometric in (RGB, YCBCR):
-        colors = {"colorspace": RGB, "outcolorspace": tile.photometric}
+    if tile.samples_per_pixel == 3 and tile.photometric in COLORS:
+        colors = {"colorspace": "RGB", "outcolorspace": COLORS[tile.photometric]}
     return imagecodecs.jpeg8_encode(picture, tile.level, **colors)  # type: ignore[no-any-return]

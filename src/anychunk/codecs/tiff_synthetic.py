@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs._base import Bytes1D
-from anychunk.codecs.tiff_decoders import COLORS, YCBCR
+from anychunk.codecs.tiff_decoders import COLORS, RGB, YCBCR
 from anychunk.errors import ChunkDecodeError
 
 if TYPE_CHECKING:
     from anychunk.codecs.tiff_tile import TiffTile
 
 type Array = npt.NDArray[Any]
+JPEGS = (7, 33007, 34892)
 type Tag = tuple[int, str, Sequence[float] | bytes]
 
 SHORT, LONG, RATIONAL, UNDEFINED = "H", "I", "R", "B"
@@ -36,16 +37,17 @@ def synthetic_tiff(tile: "TiffTile", data: Bytes1D, *, rows: int, **changes: Any
 
 def tags_of(
     tile: "TiffTile", *, rows: int, compression: int | None = None, predictor: int | None = None,
-    fill_order: int | None = None,
+    fill_order: int | None = None, photometric: int | None = None,
 ) -> list[Tag]:
     bands = tile.samples_per_pixel
+    photometric = photometric or photometric_of(tile)
     bits = tile.bits if isinstance(tile.bits, tuple) else (tile.bits,) * bands
     tags: list[Tag] = [
         (256, LONG, [tile.tile_width]),
         (257, LONG, [rows]),
         (258, SHORT, bits),
         (259, SHORT, [compression or tile.compression]),
-        (262, SHORT, [tile.photometric if bands > 1 or tile.photometric == 0 else 1]),
+        (262, SHORT, [photometric]),
         (266, SHORT, [fill_order or tile.fill_order]),
         (277, SHORT, [bands]),
         (278, LONG, [rows]),
@@ -53,20 +55,28 @@ def tags_of(
         (317, SHORT, [predictor or tile.predictor]),
         (339, SHORT, [tile.sample_format] * bands),
     ]
-    extra = bands - COLORS.get(tile.photometric, 1)
+    extra = bands - COLORS.get(photometric, 1)
     if extra > 0:
         tags.append((338, SHORT, [0] * extra))
     if tile.compression == 3:
         tags.append((292, LONG, [tile.t4_options]))
     if tile.tables is not None:
         tags.append((347, UNDEFINED, tile.tables))
-    if tile.photometric == YCBCR and bands == 3:
+    if photometric == YCBCR:
         tags.append((530, SHORT, tile.subsampling))
         if tile.ycbcr_coefficients:
             tags.append((529, RATIONAL, tile.ycbcr_coefficients))
         if tile.reference_black_white:
             tags.append((532, RATIONAL, tile.reference_black_white))
     return tags
+
+
+def photometric_of(tile: "TiffTile") -> int:
+    """Give the colours that libtiff should know of: only those that decoding depends on."""
+    if tile.samples_per_pixel == 1:
+        return 0 if tile.photometric == 0 else 1
+    is_color = tile.photometric in (RGB, YCBCR) and tile.compression in JPEGS
+    return tile.photometric if is_color and tile.samples_per_pixel == 3 else 1
 
 
 def build(tags: Sequence[Tag], data: Bytes1D, order: str) -> bytes:
@@ -111,7 +121,7 @@ def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
     for rows in heights:
         try:
             array = imagecodecs.tiff_decode(synthetic_tiff(tile, data, rows=rows))
-        except imagecodecs.TiffError as e:
+        except (imagecodecs.TiffError, ValueError, IndexError) as e:
             if rows == heights[-1]:
                 raise ChunkDecodeError(
                     f"libtiff: {e or 'the strip or tile is damaged'}, compression "
@@ -124,7 +134,9 @@ def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
 
 def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
     """Give RGB of uncompressed YCbCr samples, chroma as often as `tile.subsampling` says."""
-    plain = synthetic_tiff(tile, data, rows=rows, compression=1, predictor=1, fill_order=1)
+    plain = synthetic_tiff(
+        tile, data, rows=rows, compression=1, predictor=1, fill_order=1, photometric=YCBCR
+    )
     try:
         array = imagecodecs.tiff_decode(plain, asrgb=True)
     except imagecodecs.TiffError as e:

@@ -18,6 +18,7 @@ chunks at the lower and right edge, which tell a short chunk from a damaged one.
 import base64
 import binascii
 import math
+import sys
 import threading
 from collections.abc import Buffer as BytesLike
 from collections.abc import Mapping
@@ -32,7 +33,12 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs import tiff_decoders, tiff_encoders, tiff_samples, tiff_synthetic
 from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
-from anychunk.errors import ChunkDecodeError, CodecConfigError, UnsupportedError
+from anychunk.errors import (
+    ChunkDecodeError,
+    ChunkEncodeError,
+    CodecConfigError,
+    UnsupportedError,
+)
 
 type Array = npt.NDArray[Any]
 
@@ -221,23 +227,72 @@ class TiffTile(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
+        out = self._target(data, spec, out)
+        fill = 0 if spec is None else spec.fill_value
+        return self._placed(self._fitted(self._decoded(data, out)), out, fill)
+
+    def decode_view(
+        self, data: Bytes1D, spec: ChunkSpec, out: Bytes1D | None = None
+    ) -> npt.NDArray[Any]:
+        """Decode to an array of the chunk's shape; bands stay interleaved in memory where they are."""
+        out = self._target(data, spec, out)
+        if self._is_simple and self._inflated(data, out):
+            return out.view(self.dtype).reshape(spec.shape)
+        array = self._fitted(self._decoded(data, out))
+        is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
+        if self.samples_per_pixel > 1 and is_whole:
+            deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
+            bands_first = np.moveaxis(deep, -1, 1)
+            if self.tile_depth > 1:
+                return bands_first.reshape(spec.shape, copy=False)
+            return bands_first[(None,) * (len(spec.shape) - 3) + (0,)]
+        placed = self._placed(array, out, spec.fill_value)
+        return placed.view(self.dtype.newbyteorder("<")).reshape(spec.shape)
+
+    @cached_property
+    def _is_simple(self) -> bool:
+        """Whether a whole chunk is decompressed and perhaps summed, and nothing else."""
+        return (
+            self._is_direct
+            and self.compression in tiff_decoders.STREAMS
+            and self.predictor in (1, 2)
+            and self.fill_order == 1
+            and (self.byte_order == sys.byteorder or self.dtype.itemsize == 1)
+            and sys.byteorder == "little"
+            and (self.predictor == 1 or self.dtype.kind in "iuf")
+            and self.backend == "direct"
+        )
+
+    def _inflated(self, data: Bytes1D, out: Bytes1D) -> bool:
+        """Decode a simple chunk in place: no array is made that is not needed. False: it is short."""
+        plain = tiff_decoders.STREAMS[self.compression](data, out)
+        if len(plain) != len(out):
+            return False
+        if plain is not out and plain.ctypes.data != out.ctypes.data:
+            out[:] = plain
+        if self.predictor == 2:
+            words = out.view(f"u{self.dtype.itemsize}").reshape(-1, self.tile_width)
+            imagecodecs.delta_decode(words, axis=-1, out=words)
+        return True
+
+    def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
+        """Check sizes before anything is allocated, and give the buffer to decode into."""
         if spec is not None and spec.nbytes != self.nbytes:
             raise ChunkDecodeError(
                 f"tiff-tile: decodes to {self.nbytes} bytes, the chunk of shape {spec.shape} and "
                 f"type {spec.dtype} has {spec.nbytes}"
             )
         limits.check_chunk(self.nbytes, where="tiff-tile", stored=len(data))
-        if out is None or len(out) != self.nbytes:
-            out = np.empty(self.nbytes, np.uint8)
-        fill = 0 if spec is None else spec.fill_value
+        return out if out is not None and len(out) == self.nbytes else np.empty(self.nbytes, np.uint8)
+
+    def _decoded(self, data: Bytes1D, out: Bytes1D) -> Array:
+        """Decode to (rows, columns, bands); in `out` where that is what `out` holds in the end."""
         if self.backend == "libtiff" or self.compression in LIBTIFF:
-            return self._placed(tiff_synthetic.decode_libtiff(self, data), out, fill)
+            return tiff_synthetic.decode_libtiff(self, data)
         if self.compression == OLD_JPEG:
-            return self._placed(self._decode_old_jpeg(data), out, fill)
+            return self._decode_old_jpeg(data)
         picture = tiff_decoders.PICTURES.get(self.compression)
-        if picture is not None:
-            return self._placed(picture(self, data), out, fill)
-        return self._decode_stream(data, out, fill)
+        return picture(self, data) if picture is not None else self._decode_stream(data, out)
 
     def _decode_old_jpeg(self, data: Bytes1D) -> Array:
         """Decode a stream that the index put a header in front of, as libtiff does: no smoothing."""
@@ -259,7 +314,7 @@ class TiffTile(BytesToBytes):
         )
         return tiff_synthetic.ycbcr_to_rgb(plain, array.reshape(-1), len(array))
 
-    def _decode_stream(self, data: Bytes1D, out: Bytes1D, fill: Any) -> Bytes1D:
+    def _decode_stream(self, data: Bytes1D, out: Bytes1D) -> Array:
         if self.fill_order == 2:
             data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
         wanted = self.stored_bytes(self.tile_height) * self.tile_depth
@@ -273,8 +328,8 @@ class TiffTile(BytesToBytes):
         rows = self.rows_of(len(plain))
         plain = plain[: self.stored_bytes(rows) * self.tile_depth]
         if self.is_subsampled:
-            return self._placed(tiff_synthetic.ycbcr_to_rgb(self, plain, rows), out, fill)
-        return self._placed(self._unpacked(plain, rows * self.tile_depth, out), out, fill)
+            return tiff_synthetic.ycbcr_to_rgb(self, plain, rows)
+        return self._unpacked(plain, rows * self.tile_depth, out)
 
     def _unpacked(self, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
         """Turn decompressed bytes into samples (rows, columns, bands)."""
@@ -301,7 +356,6 @@ class TiffTile(BytesToBytes):
 
     def _placed(self, array: Array, out: Bytes1D, fill: Any) -> Bytes1D:
         """Put samples in their place in `out`; nothing to do where they are there already."""
-        array = self._fitted(array)
         rows, columns, bands = array.shape
         if array.__array_interface__["data"][0] == out.__array_interface__["data"][0]:
             if not array.dtype.isnative:
@@ -353,7 +407,7 @@ class TiffTile(BytesToBytes):
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         if len(data) != self.nbytes:
-            raise ChunkDecodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
+            raise ChunkEncodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
         bands_first = data.view(self.dtype.newbyteorder("<")).reshape(self.shape)
         return tiff_encoders.encode(self, np.moveaxis(bands_first, 1, -1))
 

@@ -15,6 +15,8 @@ SOI, EOI, SOS, DQT, DHT, DAC, DRI, DNL, APP0, APP14, COM = (
 )  # fmt: skip
 FRAMES = frozenset(range(0xC0, 0xD0)) - {DHT, 0xC8, DAC}
 """SOF0 to SOF15."""
+ALONE = frozenset((0x01, *range(0xD0, 0xD8)))
+"""Markers without parameters: TEM, RST0 to RST7."""
 
 type ColorTransform = Literal["none", "ycbcr", "ycck"]
 
@@ -24,7 +26,7 @@ class Frame:
     """T.81 B.2.2."""
 
     process: int
-    """0 baseline, 1 extended, 2 progressive, 3 lossless; 4 more: differential, 8 more: arithmetic."""
+    """0 baseline, 1 extended, 2 progressive, 3 lossless; +4: differential, +8: arithmetic."""
     depth: int
     height: int
     width: int
@@ -80,32 +82,33 @@ def markers(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
     position = 2
     while position + 2 <= len(data):
         if data[position] != 0xFF:
-            raise FormatError(
-                f"JPEG: at byte {position} stands {data[position]:#04x}, not a marker"
-            )
+            raise FormatError(f"JPEG: at byte {position} stands {data[position]:#04x}, no marker")
         marker = data[position + 1]
         if marker == 0xFF:  # T.81 B.1.1.2: fill bytes before a marker
             position += 1
-            continue
-        if marker == EOI:
+        elif marker == EOI:
             yield marker, position, position
             return
-        if marker == 0x01 or 0xD0 <= marker <= 0xD7:
+        elif marker in ALONE:
             position += 2
-            continue
-        if position + 4 > len(data):
-            break
-        length = data[position + 2] << 8 | data[position + 3]
-        end = position + 2 + length
-        if marker == 0 or length < 2:
-            raise FormatError(f"JPEG: marker {marker:#04x} at byte {position} has length {length}")
-        if end > len(data):
-            break
-        yield marker, position + 4, end
-        if marker == SOS:
-            return
-        position = end
+        else:
+            end = _segment_end(data, position)
+            yield marker, position + 4, end
+            if marker == SOS:
+                return
+            position = end
     raise TruncatedError(f"JPEG: the header goes on after {len(data)} bytes")
+
+
+def _segment_end(data: bytes | memoryview, position: int) -> int:
+    length = int.from_bytes(data[position + 2 : position + 4], "big")
+    if position + 4 > len(data) or position + 2 + length > len(data):
+        raise TruncatedError(f"JPEG: the header goes on after {len(data)} bytes")
+    if data[position + 1] == 0 or length < 2:
+        raise FormatError(
+            f"JPEG: marker {data[position + 1]:#04x} at byte {position} has length {length}"
+        )
+    return position + 2 + length
 
 
 def read_header(data: bytes | memoryview) -> JpegHeader:
@@ -143,7 +146,8 @@ def read_frame(marker: int, body: bytes) -> Frame:
     depth, height, width, count = struct.unpack(">BHHB", body[:6])
     if count < 1 or len(body) != 6 + 3 * count or width < 1 or not 2 <= depth <= 16:
         raise FormatError(
-            f"JPEG: SOF of {width} x {height}, {depth} bits, {count} components in {len(body)} bytes"
+            f"JPEG: SOF of {width} x {height}, {depth} bits, {count} components in {len(body)} "
+            "bytes"
         )
     components = tuple(
         (body[i], body[i + 1] >> 4, body[i + 1] & 15) for i in range(6, len(body), 3)

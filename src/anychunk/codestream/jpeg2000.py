@@ -205,7 +205,7 @@ class MainHeader:
         return all(style.transform == 1 for style in self.styles)
 
 
-class NeedsMore(TruncatedError):
+class NeedsMoreError(TruncatedError):
     """The bytes at hand end inside the header; `wanted` are needed to go on."""
 
     def __init__(self, message: str, wanted: int = 0) -> None:
@@ -222,7 +222,7 @@ def segments(data: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[
     position = start
     while True:
         if position + 2 > len(data):
-            raise NeedsMore(
+            raise NeedsMoreError(
                 f"the header has no {name(stop)} within {len(data)} bytes", position + 4
             )
         marker = data[position] << 8 | data[position + 1]
@@ -237,64 +237,51 @@ def segments(data: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[
             position += 2
             continue
         if position + 4 > len(data):
-            raise NeedsMore(f"the header ends inside {name(marker)}", position + 4)
+            raise NeedsMoreError(f"the header ends inside {name(marker)}", position + 4)
         length = data[position + 2] << 8 | data[position + 3]
         if length < 2:
             raise FormatError(f"{name(marker)} at byte {position} has length {length}, at least 2")
         end = position + 2 + length
         if end > len(data):
-            raise NeedsMore(f"{name(marker)} at byte {position} ends after the header", end + 2)
+            raise NeedsMoreError(
+                f"{name(marker)} at byte {position} goes on after them", end + 2
+            )
         yield marker, position + 4, end
         position = end
 
 
 def read_main_header(data: bytes) -> MainHeader:
-    """Parse SOC up to the first SOT; `NeedsMore` where that is not all here."""
+    """Parse SOC up to the first SOT; `NeedsMoreError` where that is not all here."""
     if data[:2] != b"\xff\x4f":
         raise FormatError(
             f"a codestream begins with ff4f, here stands {data[:2].hex() or 'nothing'}"
         )
-    siz: Siz | None = None
-    cod: Cod | None = None
-    cocs: dict[int, Style] = {}
-    tlm: list[tuple[int, bytes]] = []
-    comments: list[str] = []
-    poc = b""
-    markers = set()
-    kept = [data[:2]]
-    length = 0
-    for marker, start, end in segments(data, 2, SOT):
-        body = data[start:end]
-        markers.add(marker)
-        if marker == SOT:
-            length = start
-            continue
-        if siz is None and marker != SIZ:
-            raise FormatError(f"the first marker segment is {name(marker)}, expected SIZ")
-        if marker == SIZ:
-            if siz is not None:
-                raise FormatError("there are two SIZ")
-            siz = read_siz(body)
-        elif marker == COD:
-            cod = read_cod(body)
-        elif marker == COC and siz is not None:
-            component, style = read_coc(body, len(siz.components))
-            cocs[component] = style
-        elif marker == POC:
-            poc += body
-        elif marker == TLM:
-            tlm.append((body[0], body[1:]) if body else (0, b""))
-        elif marker == COM and body[:2] == b"\0\1" and len(comments) < 16:
-            comments.append(body[2:].decode("latin1"))
-        if marker not in (TLM, PLM):
-            kept.append(data[start - 4 : end])
-    if siz is None or cod is None or QCD not in markers:
-        missing = "SIZ" if siz is None else "COD" if cod is None else "QCD"
+    found = [(marker, start, data[start:end]) for marker, start, end in segments(data, 2, SOT)]
+    _, length, _ = found.pop()
+    if found and found[0][0] != SIZ:
+        raise FormatError(f"the first marker segment is {name(found[0][0])}, expected SIZ")
+    bodies: dict[int, list[bytes]] = {}
+    for marker, _, body in found:
+        bodies.setdefault(marker, []).append(body)
+    missing = next((name(marker) for marker in (SIZ, COD, QCD) if marker not in bodies), None)
+    if missing is not None:
         raise FormatError(f"the main header has no {missing}")
+    if len(bodies[SIZ]) > 1:
+        raise FormatError("there are two SIZ")
+    siz = read_siz(bodies[SIZ][0])
+    kept = [data[start - 4 : start + len(body)] for m, start, body in found if m not in (TLM, PLM)]
+    texts = [body[2:] for body in bodies.get(COM, []) if body[:2] == b"\0\1"]
     return MainHeader(
-        data=b"".join(kept), siz=siz, cod=cod, cocs=cocs, markers=frozenset(markers - {SOT}),
-        tlm=tuple(tlm), length=length, comments=tuple(comments), poc=poc,
-    )  # fmt: skip
+        data=b"".join([data[:2], *kept]),
+        siz=siz,
+        cod=read_cod(bodies[COD][-1]),
+        cocs=dict(read_coc(body, len(siz.components)) for body in bodies.get(COC, [])),
+        markers=frozenset(bodies),
+        tlm=tuple((body[0], body[1:]) for body in bodies.get(TLM, []) if body),
+        length=length,
+        comments=tuple(text.decode("latin1") for text in texts[:16]),
+        poc=b"".join(bodies.get(POC, [])),
+    )
 
 
 def read_siz(body: bytes) -> Siz:

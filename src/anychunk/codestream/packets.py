@@ -7,7 +7,7 @@ what is left over it does not look at. Packet headers say how long every code-bl
 is, so a walk over them tells a whole tile from one that was cut or overwritten, without decoding.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -29,6 +29,7 @@ from anychunk.codestream.jpeg2000 import (
 from anychunk.errors import FormatError, TruncatedError
 
 LAZY, TERMINATE_ALL, HT = 0x01, 0x04, 0x40
+LRCP, RLCP, RPCL, PCRL = range(4)
 MAX_PACKETS = 1 << 19
 """Tiles of more are left to the decoder: the walk would take seconds."""
 MAX_PLANES = 80
@@ -39,8 +40,6 @@ MAX_PLANES = 80
 class Band:
     """The code-blocks of one sub-band in one precinct."""
 
-    width: int
-    height: int
     inclusion: "TagTree"
     planes: "TagTree"
     lengths: list[int]
@@ -302,12 +301,11 @@ def resolution_precincts(
     columns, rows = precinct_grid(area, style, resolution)
     is_lowest = resolution == 0
     bands = ((0, 0),) if is_lowest else ((1, 0), (0, 1), (1, 1))
-    across = [
-        _blocks(area.x0, area.x1, shift, odd, columns, ppx, style.xcb, is_lowest) for odd in (0, 1)
-    ]
-    down = [
-        _blocks(area.y0, area.y1, shift, odd, rows, ppy, style.ycb, is_lowest) for odd in (0, 1)
-    ]
+    x_spans = band_spans(area.x0, area.x1, shift, is_lowest=is_lowest)
+    y_spans = band_spans(area.y0, area.y1, shift, is_lowest=is_lowest)
+    x_exponent, y_exponent = (ppx, ppy) if is_lowest else (ppx - 1, ppy - 1)
+    across = [count_blocks(span, columns, x_exponent, style.xcb) for span in x_spans]
+    down = [count_blocks(span, rows, y_exponent, style.ycb) for span in y_spans]
     rect, dx, dy = place
     found = []
     for j, row in enumerate(rows):
@@ -319,23 +317,22 @@ def resolution_precincts(
     return found
 
 
-def _blocks(
-    begin: int,
-    end: int,
-    shift: int,
-    odd: int,
-    precincts: range,
-    exponent: int,
-    block: int,
-    is_lowest: bool,
-) -> list[int]:
-    """How many code-blocks each precinct has along one axis of a sub-band (T.800 B-15, B-20)."""
+def band_spans(
+    begin: int, end: int, shift: int, *, is_lowest: bool
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Give begin and end of the low and the high sub-bands along one axis (T.800 B-15)."""
     if is_lowest:
-        low, high = ceil_shift(begin, shift), ceil_shift(end, shift)
-    else:
-        exponent -= 1
-        half = odd << shift
-        low, high = ceil_shift(begin - half, shift + 1), ceil_shift(end - half, shift + 1)
+        return (span := (ceil_shift(begin, shift), ceil_shift(end, shift))), span
+    half = 1 << shift
+    return (
+        (ceil_shift(begin, shift + 1), ceil_shift(end, shift + 1)),
+        (ceil_shift(begin - half, shift + 1), ceil_shift(end - half, shift + 1)),
+    )
+
+
+def count_blocks(span: tuple[int, int], precincts: range, exponent: int, block: int) -> list[int]:
+    """How many code-blocks each precinct has along one axis of a sub-band (T.800 B.7)."""
+    low, high = span
     block = min(block, exponent)
     counts = []
     for number in precincts:
@@ -349,82 +346,83 @@ def order(
     volume: Volume, precincts: dict[tuple[int, int], list[Precinct]]
 ) -> Iterator[tuple[int, Precinct]]:
     """Yield (layer, precinct) of every packet of a progression (T.800 B.12.1)."""
-    resolutions, components, layers = volume.resolutions, volume.components, range(volume.layers)
-
-    def at(resolution: int, component: int) -> list[Precinct]:
-        return precincts.get((component, resolution), [])
-
-    def by_place(found: list[Precinct]) -> list[Precinct]:
-        # stable: what stands at one place stays in the order in which it was listed
-        return sorted(found, key=lambda p: (p.y, p.x))
-
-    if volume.progression == 0:
-        for layer in layers:
-            for r in resolutions:
-                for c in components:
-                    for precinct in at(r, c):
-                        yield layer, precinct
-    elif volume.progression == 1:
-        for r in resolutions:
-            for layer in layers:
-                for c in components:
-                    for precinct in at(r, c):
-                        yield layer, precinct
-    else:
-        if volume.progression == 2:
-            groups = ([p for c in components for p in at(r, c)] for r in resolutions)
-        elif volume.progression == 3:
-            groups = iter([[p for c in components for r in resolutions for p in at(r, c)]])
+    layers = range(volume.layers)
+    for group in groups(volume, precincts):
+        if volume.progression in (LRCP, RLCP):
+            yield from ((layer, precinct) for layer in layers for precinct in group)
         else:
-            groups = ([p for r in resolutions for p in at(r, c)] for c in components)
-        for group in groups:
-            for precinct in by_place(group):
-                for layer in layers:
-                    yield layer, precinct
+            # stable: what stands at one place stays in the order in which it was listed
+            group.sort(key=lambda precinct: (precinct.y, precinct.x))
+            yield from ((layer, precinct) for precinct in group for layer in layers)
+
+
+def groups(
+    volume: Volume, precincts: dict[tuple[int, int], list[Precinct]]
+) -> list[list[Precinct]]:
+    """Give the precincts of each step of a progression's outermost loop."""
+    resolutions, components = volume.resolutions, volume.components
+
+    def listed(keys: Iterable[tuple[int, int]]) -> list[Precinct]:
+        return [precinct for key in keys for precinct in precincts.get(key, ())]
+
+    if volume.progression == LRCP:
+        return [listed((c, r) for r in resolutions for c in components)]
+    if volume.progression in (RLCP, RPCL):
+        return [listed((c, r) for c in components) for r in resolutions]
+    if volume.progression == PCRL:
+        return [listed((c, r) for c in components for r in resolutions)]
+    return [listed((c, r) for r in resolutions) for c in components]
+
+
+class _Bytes:
+    """Bytes that packets are read from, and how far."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.position = data, 0
+
+    def skip(self, marker: bytes, length: int) -> None:
+        """Step over a marker segment where it stands."""
+        if self.data[self.position : self.position + 2].tobytes() == marker:
+            self.position += length
 
 
 def walk(
     tile: Tile,
     precincts: dict[tuple[int, int], list[Precinct]],
-    body: memoryview,
+    data: memoryview,
     packets: int,
     number: int,
 ) -> None:
     """Read every packet header, and step over what it announces."""
-    position, met = 0, 0
-    headers = None if tile.headers is None else memoryview(tile.headers)
-    header_position = 0
-    end = len(body)
-    for volume in tile.volumes:
-        for layer, precinct in order(volume, precincts):
-            if layer != precinct.layers:
-                continue
-            if tile.cod.has_sop and body[position : position + 2] == b"\xff\x91":
-                position += 6
-            try:
-                if headers is None:
-                    position, length = read_packet(body, position, precinct, layer)
-                    if tile.cod.has_eph and body[position : position + 2] == b"\xff\x92":
-                        position += 2
-                else:
-                    header_position, length = read_packet(headers, header_position, precinct, layer)
-                    if (
-                        tile.cod.has_eph
-                        and headers[header_position : header_position + 2] == b"\xff\x92"
-                    ):
-                        header_position += 2
-            except TruncatedError as e:
-                raise TruncatedError(f"tile {number}, packet {met} of {packets}: {e}") from e
-            position += length
-            if position > end:
-                raise TruncatedError(
-                    f"tile {number}, packet {met} of {packets} has {length} bytes, "
-                    f"{end - position + length} are left"
-                )
-            precinct.layers += 1
-            met += 1
-    if position != end and any(body[position:]):
-        raise FormatError(f"tile {number}: {end - position} bytes follow its {packets} packets")
+    body = _Bytes(data)
+    headers = body if tile.headers is None else _Bytes(memoryview(tile.headers))
+    planned = (packet for volume in tile.volumes for packet in order(volume, precincts))
+    met = 0
+    for layer, precinct in planned:
+        if layer != precinct.layers:
+            continue  # an earlier progression had it
+        try:
+            if tile.cod.has_sop:
+                body.skip(b"\xff\x91", 6)
+            headers.position, length = read_packet(headers.data, headers.position, precinct, layer)
+            if tile.cod.has_eph:
+                headers.skip(b"\xff\x92", 2)
+        except TruncatedError as e:
+            raise TruncatedError(f"tile {number}, packet {met} of {packets}: {e}") from e
+        left = len(data) - body.position
+        if length > left:
+            raise TruncatedError(
+                f"tile {number}, packet {met} of {packets} has {length} bytes, {left} are left"
+            )
+        body.position += length
+        precinct.layers += 1
+        met += 1
+        if precinct.layers == tile.cod.layers:
+            precinct.bands = None  # no packet will ask again
+    if any(data[body.position :]):
+        raise FormatError(
+            f"tile {number}: {len(data) - body.position} bytes follow its {packets} packets"
+        )
 
 
 def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int) -> tuple[int, int]:
@@ -437,34 +435,37 @@ def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int)
     bits.read(1)
     if precinct.bands is None:
         precinct.bands = [
-            Band(w, h, TagTree(w, h), TagTree(w, h), [0] * (w * h), [0] * (w * h))
+            Band(TagTree(w, h), TagTree(w, h), [0] * (w * h), [0] * (w * h))
             for w, h in precinct.blocks
             if w and h
         ]
     total = 0
     for band in precinct.bands:
         lengths, passes = band.lengths, band.passes
-        for block in range(band.width * band.height):
-            if lengths[block]:
-                if not bits.read(1):
-                    continue
-            else:
-                if not band.inclusion.reaches(block, layer + 1, bits):
-                    continue
-                planes = 1
-                while not band.planes.reaches(block, planes, bits):
-                    planes += 1
-                    if planes > MAX_PLANES:
-                        raise TruncatedError(
-                            f"a code-block lacks more than {MAX_PLANES} bit-planes"
-                        )
-                lengths[block] = 3
+        for block in range(len(lengths)):
+            if not is_included(band, block, layer, bits):
+                continue
             count = read_passes(bits)
             while bits.read(1):
                 lengths[block] += 1
             total += read_length(bits, precinct.style, lengths[block], passes[block], count)
             passes[block] += count
     return bits.finish(), total
+
+
+def is_included(band: Band, block: int, layer: int, bits: Bits) -> bool:
+    """Whether a code-block contributes to this packet (T.800 B.10.4, B.10.5)."""
+    if band.lengths[block]:
+        return bool(bits.read(1))
+    if not band.inclusion.reaches(block, layer + 1, bits):
+        return False
+    planes = 1
+    while not band.planes.reaches(block, planes, bits):
+        planes += 1
+        if planes > MAX_PLANES:
+            raise TruncatedError(f"a code-block lacks more than {MAX_PLANES} bit-planes")
+    band.lengths[block] = 3
+    return True
 
 
 def read_passes(bits: Bits) -> int:

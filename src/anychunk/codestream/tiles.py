@@ -16,7 +16,7 @@ from anychunk.codestream.jpeg2000 import (
     SOT,
     SOT_BYTES,
     MainHeader,
-    NeedsMore,
+    NeedsMoreError,
     Siz,
     read_main_header,
 )
@@ -78,7 +78,7 @@ def index_tiles(source: Readable, offset: int, length: int) -> Codestream:
     """
     try:
         return _index_tiles(source, offset, length)
-    except NeedsMore as e:
+    except NeedsMoreError as e:
         raise TruncatedError(f"{source.url} codestream @{offset}: {e}") from e
     except AnychunkError as e:
         raise type(e)(f"{source.url} codestream @{offset}: {e}") from e
@@ -122,7 +122,7 @@ def read_header(source: Readable, offset: int, length: int) -> MainHeader:
         taken = min(wanted, length)
         try:
             return read_main_header(source.read(offset, taken).tobytes())
-        except NeedsMore as e:
+        except NeedsMoreError as e:
             if taken == length:
                 raise
             wanted = max(e.wanted, 16 * wanted)
@@ -185,7 +185,7 @@ def _reader(source: Readable, first: int, end: int) -> Callable[[int], memoryvie
 
 
 def _view(source: Readable, offset: int, length: int) -> memoryview:
-    return memoryview(source.read(offset, length))  # type: ignore[arg-type]
+    return memoryview(source.read(offset, length))
 
 
 class _Ahead:

@@ -34,7 +34,8 @@ def parse(source: Source) -> GroupIndex:
     boxes = scan(source)
     if any(box.type == "ftbl" for box in boxes):
         raise UnsupportedError(
-            f"{source.url}: a JPX fragment table (ftbl) is not followed; opened: codestreams in jp2c"
+            f"{source.url}: a JPX fragment table (ftbl) is not followed; "
+            "opened: codestreams in jp2c"
         )
     streams = [box for box in boxes if box.type == "jp2c"]
     if not streams:

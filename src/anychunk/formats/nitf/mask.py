@@ -31,6 +31,8 @@ class Mask:
     None: there is no table, every block is stored one after the other."""
     pad: Any
     """Value of pixels that are not there, or None."""
+    table: int | None = None
+    """Where the table of offsets is in the file."""
 
     def fill(self, image: Image) -> Any:
         """Give the value of pixels that are not there."""
@@ -66,10 +68,9 @@ def read_mask(source: Source, image: Image) -> Mask:
     pad = pad_value(image, code) if pad_bits else None
     start = segment.offset + data_offset
     at = segment.offset + 10 + pad_bytes
-    offsets = None
-    if block_width:
-        offsets = read_offsets(source, at, block_grid(image), start)
-    return Mask(start, offsets, pad)
+    if not block_width:
+        return Mask(start, None, pad)
+    return Mask(start, read_offsets(source, at, block_grid(image), start), pad, at)
 
 
 def read_offsets(

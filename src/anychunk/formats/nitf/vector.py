@@ -103,12 +103,24 @@ def vq_blocks(
         code = source.read(at + 6, min(pad_bytes, 16)).tobytes()
         pad = int.from_bytes(code, "big") & 0xFF if pad_bits else None
         if width == 4:
-            return read_offsets(source, at + 6 + pad_bytes, grid, start), pad
+            return whole_blocks(source, image, at + 6 + pad_bytes, start), pad
         return start + np.arange(math.prod(grid)).reshape(grid) * nbytes, pad
-    if mask.offsets is not None:
-        return mask.offsets, mask.pad
+    if mask.table is not None:
+        return whole_blocks(source, image, mask.table, mask.start), mask.pad
     begin = mask.start if start is None else start
     return begin + np.arange(math.prod(grid)).reshape(grid) * nbytes, mask.pad
+
+
+def whole_blocks(source: Source, image: Image, at: int, start: int) -> Offsets:
+    """Read a table of offsets, each of which must be a whole number of blocks."""
+    grid = (image.blocks_down, image.blocks_across)
+    nbytes = nitf_vq.code_bytes(image.block_height, image.block_width)
+    # in some CADRG frames the table begins a byte late
+    for shift in (0, 1):
+        offsets = read_offsets(source, at + shift, grid, start)
+        if not ((offsets[offsets >= 0] - start) % nbytes).any():
+            return offsets
+    raise FormatError(f"{image.where}: offsets of blocks are no multiples of {nbytes} bytes")
 
 
 def codebook(source: Source, image: Image, at: int | None) -> Codebook:

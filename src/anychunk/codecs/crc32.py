@@ -1,0 +1,63 @@
+"""`anychunk.crc32`, bytes to bytes: a CRC-32 before the payload, verified when it is decoded.
+
+Spec:     ours. One byte, 1 where a checksum is known and 0 where none is; the CRC-32 of the payload
+          (ISO 3309, as in gzip) as a little-endian uint32; the payload.
+JSON:     {"name": "anychunk.crc32"}
+Lossless: yes; decoding is a slice, without a copy.
+
+It serves files that keep the checksums of their chunks in a table: the index puts each in front of
+its chunk. (Zarr's own `crc32c` is another polynomial, behind the payload.)
+"""
+
+import struct
+import zlib
+from collections.abc import Buffer as BytesLike
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from zarr.core.array_spec import ArraySpec
+
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.errors import ChunkDecodeError
+
+FRONT = struct.Struct("<BI")
+
+
+def front(checksum: int | None) -> bytes:
+    """Make the bytes that stand before a payload; None: its checksum is not known."""
+    return FRONT.pack(0, 0) if checksum is None else FRONT.pack(1, checksum)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crc32(BytesToBytes):
+    """Puts a CRC-32 before the payload and holds the payload against it."""
+
+    name: ClassVar[str] = "anychunk.crc32"
+    is_fixed_size = True
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        return np.concatenate([np.frombuffer(front(zlib.crc32(data)), np.uint8), data])
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        if len(data) < FRONT.size:
+            raise ChunkDecodeError(
+                f"{self.name}: {len(data)} bytes, expected at least {FRONT.size}"
+            )
+        is_known, expected = FRONT.unpack(data[: FRONT.size])
+        payload = data[FRONT.size :]
+        found = zlib.crc32(payload) if is_known else expected
+        if found != expected:
+            raise ChunkDecodeError(
+                f"{self.name}: the stored bytes have the checksum {found:08x}, "
+                f"expected {expected:08x}"
+            )
+        return payload
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        return input_byte_length + FRONT.size
+
+
+Crc32V2 = v2_filter(Crc32)

@@ -1,0 +1,195 @@
+"""`anychunk.leading_stream`, bytes to bytes: a compressed stream at the start of a range.
+
+Spec:     ours. The stored bytes begin with a compressed stream; what follows its end is not looked
+          at. Of the decoded bytes the first `skip` do not belong to the chunk.
+JSON:     {"name": "anychunk.leading_stream", "configuration": {"compression": "gzip", "skip": 16}}
+Lossless: yes; encoding writes a stream with nothing behind it, and `skip` zeros at its start.
+
+It serves files that tell where a stream begins but not where it ends, and files whose payload has a
+header inside the compressed stream.
+"""
+
+import zlib
+from bz2 import BZ2Decompressor
+from collections.abc import Buffer as BytesLike
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from anychunk.codecs import streams
+from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
+from anychunk.errors import ChunkDecodeError, CodecConfigError
+
+BLOCK = 64 << 10
+ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
+
+
+def members(data: Bytes1D, nbytes: int, name: str, make: Callable[[], Any]) -> Bytes1D:
+    """Decode members one after the other until `nbytes` are there, and to the end of the last."""
+    out = np.empty(nbytes, np.uint8)
+    filled = start = 0
+    while filled < nbytes or start == 0:
+        length, start = member(data, start, out[filled:], name, make())
+        filled += length
+    return out
+
+
+def member(data: Bytes1D, start: int, out: Bytes1D, name: str, decoder: Any) -> tuple[int, int]:
+    """Decode one member into the start of `out`; give its decoded length and where it ends."""
+    filled = 0
+    while not decoder.eof:
+        # in blocks: a stream of very many members must not copy what is left of it for each
+        block = data[start : start + BLOCK] if getattr(decoder, "needs_input", True) else data[:0]
+        try:
+            piece = decoder.decompress(block, len(out) - filled + 1)
+        except (zlib.error, OSError, ValueError, EOFError) as e:
+            raise ChunkDecodeError(f"{name}: {e}") from e
+        if filled + len(piece) > len(out):
+            raise ChunkDecodeError(f"{name}: decodes to more bytes than are expected")
+        out[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+        filled += len(piece)
+        unread = len(decoder.unused_data) + len(getattr(decoder, "unconsumed_tail", b""))
+        if not piece and not len(block) and not decoder.eof:
+            raise ChunkDecodeError(f"{name}: ends early, {len(out) - filled} bytes are missing")
+        start += len(block) - unread
+    return filled, start
+
+
+def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
+    """Decode the first member fast, whatever follows it; where there are more, all."""
+    import imagecodecs
+
+    try:
+        first = as_bytes(imagecodecs.gzip_decode(data, out=np.empty(nbytes, np.uint8)))
+    except streams.DAMAGED:
+        first = data[:0]
+    if nbytes and len(first) == nbytes:
+        return first
+    return members(data, nbytes, "gzip", lambda: zlib.decompressobj(wbits=31))
+
+
+def zstd_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
+    """Give where the zstd frame at `start` ends, and whether it is one to skip (RFC 8878)."""
+    head = data[start : start + 18].tobytes()
+    if len(head) >= 8 and head[0] & 0xF0 == 0x50 and head[1:4] == b"\x2a\x4d\x18":
+        stop = start + 8 + int.from_bytes(head[4:8], "little")
+        is_skipped = True
+    elif head[:4] != ZSTD_FRAME or len(head) < 6:
+        raise ChunkDecodeError(f"zstd: begins with {head[:4].hex()}, expected 28b52ffd")
+    else:
+        flags, is_skipped = head[4], False
+        is_single = bool(flags & 0x20)
+        dictionary = (0, 1, 2, 4)[flags & 3]
+        content = (1 if is_single else 0, 2, 4, 8)[flags >> 6]
+        stop = start + 5 + (0 if is_single else 1) + dictionary + content
+        is_last = False
+        while not is_last and stop + 3 <= len(data):
+            block = int.from_bytes(data[stop : stop + 3].tobytes(), "little")
+            is_last = bool(block & 1)
+            stop += 3 + (1 if (block >> 1) & 3 == 1 else block >> 3)
+        stop += 4 if flags & 0x04 else 0
+        if not is_last:
+            stop = len(data) + 1
+    if stop > len(data):
+        raise ChunkDecodeError(f"zstd: ends after {len(data) - start} bytes, before its end")
+    return stop, is_skipped
+
+
+def frames(
+    data: Bytes1D,
+    nbytes: int,
+    frame_end: Callable[[Bytes1D, int], tuple[int, bool]],
+    decode: streams.Decode,
+    sizes: Callable[[Bytes1D, int], Bytes1D],
+) -> Bytes1D:
+    """Decode as many whole frames as it takes to get `nbytes`."""
+    stop = 0
+    first = True
+    have = np.empty(0, np.uint8)
+    while first or len(have) < nbytes:
+        start = stop
+        stop, is_skipped = frame_end(data, start)
+        if is_skipped:
+            continue
+        if first and stop == len(data):
+            return decode(data, nbytes, None)
+        piece = sizes(data[start:stop], nbytes - len(have))
+        have = piece if first else np.concatenate([have, piece])
+        first = False
+    return have
+
+
+def _zstd_piece(frame: Bytes1D, most: int) -> Bytes1D:
+    import imagecodecs
+
+    try:
+        return as_bytes(imagecodecs.zstd_decode(frame, out=np.empty(most, np.uint8)))
+    except streams.DAMAGED as e:
+        raise ChunkDecodeError(f"zstd: {e}, expected at most {most} decoded bytes") from e
+
+
+def _lz4_piece(frame: Bytes1D, most: int) -> Bytes1D:
+    import imagecodecs
+
+    try:
+        # one byte more than wanted: the decoder stops silently at the end of its target
+        piece = as_bytes(imagecodecs.lz4f_decode(frame, out=np.empty(most + 1, np.uint8)))
+    except streams.DAMAGED as e:
+        raise ChunkDecodeError(f"lz4 frame: {e}") from e
+    if len(piece) > most:
+        raise ChunkDecodeError(f"lz4 frame: decodes to more than the expected {most} bytes")
+    return piece
+
+
+def decode(compression: str, data: Bytes1D, nbytes: int) -> Bytes1D:
+    """Decode the stream at the start of `data` to exactly `nbytes`, whatever follows it."""
+    match compression:
+        case "raw":
+            if len(data) < nbytes:
+                raise ChunkDecodeError(f"raw: {len(data)} bytes, expected at least {nbytes}")
+            return data[:nbytes]
+        case "gzip":
+            return gzip(data, nbytes)
+        case "bzip2":
+            return members(data, nbytes, "bzip2", BZ2Decompressor)
+        case "zstd":
+            return frames(data, nbytes, zstd_frame_end, streams.decode_zstd, _zstd_piece)
+        case _:
+            return frames(data, nbytes, streams.lz4_frame_end, streams.decode_lz4_frame, _lz4_piece)
+
+
+NAMES = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeadingStream(BytesToBytes):
+    """Decodes the stream at the start of a range, and takes `skip` bytes off what it decodes to."""
+
+    name: ClassVar[str] = "anychunk.leading_stream"
+    is_fixed_size = False
+
+    compression: str
+    skip: int = 0
+    """How many decoded bytes stand before the chunk's own."""
+
+    def __post_init__(self) -> None:
+        if self.compression not in NAMES:
+            raise CodecConfigError(
+                f"{self.name}: compression {self.compression!r}, known: {' '.join(NAMES)}"
+            )
+        if isinstance(self.skip, bool) or not isinstance(self.skip, int) or self.skip < 0:
+            raise CodecConfigError(f"{self.name}: skip is {self.skip!r}, expected a count")
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        if self.skip:
+            data = np.concatenate([np.zeros(self.skip, np.uint8), data])
+        return streams.ENCODE[NAMES[self.compression]](data, None)
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        if spec is None:
+            raise ChunkDecodeError(f"{self.name}: is for Zarr v3, which tells the size of a chunk")
+        return decode(self.compression, data, spec.nbytes + self.skip)[self.skip :]

@@ -1,0 +1,168 @@
+"""The header of a file that is written: which lines, in which order, of which length.
+
+Spec: DECISIONS G, "header contains its own length": data starts at a multiple of 1024, and spaces
+at the end of the last line of the header fill what is left.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk.errors import FormatError
+from anychunk.formats.jnrrd.header import Line, make_line, rewrite
+from anychunk.formats.jnrrd.layout import Layout
+from anychunk.formats.jnrrd.plan import Plan
+from anychunk.formats.jnrrd.tiling import KNOWN_URI, URI
+
+type Json = Any
+
+ALIGNMENT = 1024
+REPLACED = (
+    *("encoding", "endian", "block_size", "data_file", "data_files", "data_file_pattern"),
+    *("line_skip", "byte_skip"),
+)
+LONGEST_FLOAT = -1.7976931348623157e308
+
+
+class Written:
+    """Where every tile was written to."""
+
+    def __init__(self, tiles: int, *, has_metadata: bool) -> None:
+        self.offsets: npt.NDArray[np.uint64] = np.zeros(tiles, np.uint64)
+        self.sizes = np.zeros(tiles, np.uint64)
+        self.metadata: list[Json] | None = [None] * tiles if has_metadata else None
+
+    def add(self, place: int, offset: int, size: int, metadata: Json) -> None:
+        self.offsets[place], self.sizes[place] = offset, size
+        if self.metadata is not None:
+            self.metadata[place] = metadata
+
+    def size_of(self, place: int) -> int:
+        return int(self.sizes[place])
+
+    def is_contiguous(self) -> bool:
+        return bool((self.offsets[:-1] + self.sizes[:-1] == self.offsets[1:]).all())
+
+
+def needs_sizes(plan: Plan) -> bool:
+    """Whether the size of a tile does not follow from the other fields."""
+    tiling = plan.tiling
+    return tiling.compression != "raw" or tiling.edge_handling == "variable" or any(tiling.overlap)
+
+
+def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line]:
+    """Make the whole header; the longest table comes last."""
+    prefix, extensions = declared(plan.lines)
+    volume = plan.volume
+    fields = dict(plan.fields)
+    tables: dict[str, Json] = {}
+    if written.metadata is not None:
+        tables["metadata"] = written.metadata
+    if quality is not None:
+        tables["level_quality"] = quality
+    if plan.tiling.storage == "internal":
+        fields["format"] = "contiguous" if written.is_contiguous() else "chunked"
+        if plan.tiling.levels > 1:
+            tables["level_offsets"] = level_offsets(plan, written)
+        if needs_sizes(plan):
+            tables["size_table"] = written.sizes.tolist()
+        tables["offset_table"] = written.offsets.tolist()
+    changes: dict[str, Json] = {
+        "jnrrd": "0004",
+        "type": volume.type,
+        "dimension": len(volume.sizes),
+        "sizes": list(volume.sizes),
+        **({"endian": volume.endian} if volume.itemsize > 1 else {}),
+        "encoding": "raw",
+        "extensions": extensions,
+    }
+    # the magic must be the first line, whatever is kept
+    kept = [make_line("jnrrd", "0004"), *(x for x in plan.lines if x.key != "jnrrd")]
+    ordered = rewrite(
+        merged_extensions(kept), changes, drop=(f"{prefix}:", *(set(REPLACED) - changes.keys()))
+    )
+    return ordered + [make_line(f"{prefix}:{k}", v) for k, v in {**fields, **tables}.items()]
+
+
+def merged_extensions(kept: list[Line]) -> list[Line]:
+    """Keep the first line that declares extensions: the new one holds them all."""
+    found = [x for x in kept if x.key == "extensions"]
+    return [x for x in kept if x.key != "extensions" or x is found[0]]
+
+
+def declared(kept: tuple[Line, ...]) -> tuple[str, dict[str, str]]:
+    """Choose the prefix of the tiling extension; other extensions stay declared."""
+    found: dict[str, str] = {}
+    for line in kept:
+        if line.key == "extensions" and isinstance(line.value, dict):
+            found |= line.value
+    ours = [p for p, uri in found.items() if isinstance(uri, str) and KNOWN_URI.fullmatch(uri)]
+    prefix = ours[0] if ours else "tile" if "tile" not in found else "tiling"
+    return prefix, {**{p: u for p, u in found.items() if p not in ours}, prefix: URI}
+
+
+def level_offsets(plan: Plan, written: Written) -> list[int]:
+    """Tell where each level begins; virtual levels have 0."""
+    found, before = [0] * plan.tiling.levels, 0
+    for layout in plan.layouts:
+        found[layout.level.number] = int(written.offsets[before : before + layout.tiles].min())
+        before += layout.tiles
+    return found
+
+
+def encoded(made: list[Line]) -> bytes:
+    return "".join(f"{line.text}\n" for line in made).encode()
+
+
+def room(plan: Plan) -> int:
+    """How many bytes the header takes, at the most; where the size of tiles is known, exactly."""
+    tile_bytes = [_bound(plan, layout) for layout in plan.layouts]
+    counts = [layout.tiles for layout in plan.layouts]
+    is_known = plan.tiling.compression == "raw" and plan.tiling.edge_handling == "pad"
+    stand_in = Written(plan.tiles, has_metadata=plan.tile_metadata)
+    stand_in.sizes[:] = np.repeat(np.array(tile_bytes, np.uint64), counts)
+    if stand_in.metadata is not None:
+        stand_in.metadata = [longest_entry(plan)] * plan.tiles
+    quality = [{"psnr": LONGEST_FLOAT, "rmse": LONGEST_FLOAT}] * plan.tiling.levels
+    start = 0
+    while True:
+        ends = np.cumsum(stand_in.sizes, dtype=np.uint64) + np.uint64(start)
+        # tiles may come in any order: unless their sizes are known, any offset may be the last
+        stand_in.offsets = ends - stand_in.sizes if is_known else np.full_like(ends, ends[-1])
+        length = len(encoded(lines(plan, stand_in, quality if plan.quality else None))) + 1
+        length += len("contiguous")  # the word may turn out to be that one
+        needed = -(-length // ALIGNMENT) * ALIGNMENT
+        if needed <= start:
+            return start
+        start = needed
+
+
+def _bound(plan: Plan, layout: Layout) -> int:
+    overlap = dict(zip(plan.tiling.dimensions, plan.tiling.overlap, strict=True))
+    tile = math.prod(t + 2 * overlap.get(a, 0) for a, t in enumerate(layout.level.tile))
+    nbytes = tile * plan.volume.itemsize
+    # no compression makes data longer than this
+    return nbytes if plan.tiling.compression == "raw" else nbytes + nbytes // 8 + 1024
+
+
+def longest_entry(plan: Plan) -> Json:
+    entry: dict[str, Json] = {"checksum": "0" * 8, "checksum_algorithm": "crc32"}
+    kind = plan.volume.dtype.kind
+    if kind in "iu":
+        bounds = np.iinfo(plan.volume.dtype)
+        longest = max(bounds.min, bounds.max, key=lambda n: len(str(n)))
+        return {"min": longest, "max": longest, **entry}
+    return entry if kind == "c" else {"min": LONGEST_FLOAT, "max": LONGEST_FLOAT, **entry}
+
+
+def text(plan: Plan, written: Written, *, quality: list[Json] | None, length: int | None) -> bytes:
+    """Give the header and its blank line, of `length` bytes where data follows."""
+    made = encoded(lines(plan, written, quality))
+    if length is None:
+        return made + b"\n"
+    spaces = length - len(made) - 1
+    if spaces < 0:
+        raise FormatError(f"jnrrd: a header of {len(made)} bytes in a room of {length}")
+    return made[:-1] + b" " * spaces + b"\n\n"

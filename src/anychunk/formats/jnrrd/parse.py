@@ -1,0 +1,164 @@
+"""From a header to an index: one image group, one array a level."""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+
+from anychunk.errors import FormatError, FormatWarning, UnsupportedError
+from anychunk.formats.jnrrd import axes, untiled
+from anychunk.formats.jnrrd.files import References, folder_of
+from anychunk.formats.jnrrd.header import Header, read_header, without_nan
+from anychunk.formats.jnrrd.tiled import (
+    Tiled,
+    array_indexes,
+    check_sizes,
+    check_tables,
+    choose_layouts,
+    first_error,
+)
+from anychunk.formats.jnrrd.tiling import (
+    LONG,
+    Finding,
+    Level,
+    levels_of,
+    read_tiling,
+    tiling_prefix,
+)
+from anychunk.formats.jnrrd.volume import Volume, read_volume
+from anychunk.index import ArrayIndex, GroupIndex, Json
+from anychunk.pin import Pin
+from anychunk.source import Source
+
+VERSIONS = ("0004",)
+MOST_SHOWN = 256
+"""How many entries of a table are shown as attributes."""
+
+
+def parse(source: Source, *, allow: Iterable[str] = ()) -> GroupIndex:
+    """Index a JNRRD file. `allow` lists folders outside its own where its tiles may lie."""
+    header = open_header(source)
+    prefix = tiling_prefix(header)
+    if prefix is None:
+        return untiled_index(header.fields, header.end, source, key="jnrrd", allow=allow)
+    return tiled_index(header, open_tiled(header, source, allow=allow), source, allow=allow)
+
+
+def open_header(source: Source) -> Header:
+    """Read a header of a version that is opened."""
+    header = read_header(source)
+    version = header.fields["jnrrd"]
+    if version not in VERSIONS:
+        raise UnsupportedError(
+            f"{source.url}: jnrrd version {str(version)[:40]!r}; opened: {' '.join(VERSIONS)}"
+        )
+    return header
+
+
+def open_tiled(header: Header, source: Source, *, allow: Iterable[str] = ()) -> Tiled:
+    """Read what the header says of tiles; raise what is wrong with it."""
+    prefix = tiling_prefix(header)
+    if prefix is None:
+        raise FormatError(f"{source.url}: the volume is not tiled")
+    tiled, findings = read_tiled(header, prefix, source, allow=allow)
+    report(findings, source.url)
+    if tiled is None:  # `report` raises where that is so
+        raise FormatError(f"{source.url}: no tiles")
+    return tiled
+
+
+def tiled_index(
+    header: Header, tiled: Tiled, source: Source, *, allow: Iterable[str] = ()
+) -> GroupIndex:
+    """Index a tiled volume."""
+    names = dimension_names(header.fields, tiled.volume)
+    labels = axes.per_axis(header.fields, "labels", len(tiled.volume.sizes))
+    arrays = array_indexes(
+        tiled, source, references(tiled.tiling.base_dir, source, allow), names, labels
+    )
+    long = {f"{tiling_prefix(header)}:{name}" for name in LONG}
+    shown = {
+        key: value
+        for key, value in header.fields.items()
+        if key not in long or len(value) <= MOST_SHOWN
+    }
+    return image_group(shown, tiled.volume, tiled.levels, arrays, key="jnrrd", pins={})
+
+
+def references(base_dir: str | None, source: Source, allow: Iterable[str]) -> References:
+    return References(folder_of(source.url), base_dir or "", tuple(allow))
+
+
+def report(findings: Sequence[Finding], url: str) -> None:
+    """Raise the first error, and warn of what does not touch samples."""
+    worst = first_error(findings)
+    if worst is not None:
+        raise FormatError(f"{url}: {worst}")
+    for finding in findings:
+        warnings.warn(f"{url}: {finding}", FormatWarning, stacklevel=4)
+
+
+def read_tiled(
+    header: Header, prefix: str, source: Source, *, allow: Iterable[str] = ()
+) -> tuple[Tiled | None, tuple[Finding, ...]]:
+    """Read and check everything that the header says of tiles."""
+    volume = read_volume(header.fields, source.url, is_tiled=True)
+    tiling, findings = read_tiling(header.of_prefix(prefix), volume)
+    if tiling is None:
+        return None, findings
+    levels = levels_of(tiling, volume)
+    check_sizes(tiling, levels, volume, source.url)
+    layouts = choose_layouts(
+        tiling, levels, volume, source, references(tiling.base_dir, source, allow)
+    )
+    if isinstance(layouts, Finding):
+        return None, (*findings, layouts)
+    tiled = Tiled(
+        url=source.url,
+        end=header.end,
+        volume=volume,
+        tiling=tiling,
+        levels=levels,
+        layouts=layouts,
+    )
+    return tiled, (*findings, *check_tables(tiled, source.size()))
+
+
+def dimension_names(fields: Mapping[str, Json], volume: Volume) -> tuple[str, ...]:
+    names = axes.names(fields, len(volume.sizes))
+    return (*names[::-1], *("byte" for _ in volume.trailing))
+
+
+def untiled_index(
+    fields: Mapping[str, Json], end: int, source: Source, *, key: str, allow: Iterable[str] = ()
+) -> GroupIndex:
+    """Index a volume without tiles; NRRD files come here too."""
+    volume = read_volume(fields, source.url)
+    data = untiled.read_data(fields, source.url, end, references(None, source, allow))
+    names = dimension_names(fields, volume)
+    array, pins = untiled.array_index(volume, data, source, names)
+    level = Level(
+        number=0,
+        sizes=volume.sizes,
+        tile=volume.sizes,
+        scale=(1,) * len(volume.sizes),
+        is_stored=True,
+    )
+    return image_group(fields, volume, (level,), {"0": array}, key=key, pins=pins)
+
+
+def image_group(
+    fields: Mapping[str, Json],
+    volume: Volume,
+    levels: Sequence[Level],
+    arrays: dict[str, ArrayIndex],
+    *,
+    key: str,
+    pins: dict[str, Pin],
+) -> GroupIndex:
+    """Put the levels of one image into a group with its metadata."""
+    ndim = len(volume.sizes)
+    attributes = {
+        "ome": axes.ome(fields, ndim, levels, trailing=len(volume.trailing)),
+        key: without_nan(dict(fields), infinities=True),
+    }
+    image = GroupIndex(members=arrays, attributes=attributes)
+    return GroupIndex(members={"0": image}, pins=pins)

@@ -1,0 +1,313 @@
+"""The fields of the tiling extension, checked and as plain data, in the order of the file.
+
+Spec: JNRRD Tiling Extension 1.0.0 sections 4 to 7 and 12; DECISIONS G.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk.errors import FormatError
+from anychunk.formats.jnrrd.header import Header
+from anychunk.formats.jnrrd.volume import Volume
+
+type Json = Any
+type Shape = tuple[int, ...]
+type Table = npt.NDArray[np.uint64]
+type Severity = Literal["error", "warning"]
+
+URI = "https://jnrrd.org/extensions/tile/v1.0.0"
+KNOWN_URI = re.compile(r"https?://jnrrd\.org/extensions/tile/v1\.\d+\.\d+/?")
+ANY_URI = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?")
+TABLES = ("offset_table", "size_table", "compression_levels")
+PLAIN = (
+    *("storage", "format", "pattern", "base_dir", "edge_handling", "padding_value"),
+    *("compression", "downsample_method"),
+)
+LONG = (*TABLES, "files", "metadata")
+"""Fields with an entry a tile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something wrong with a file."""
+
+    severity: Severity
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def error(field: str, message: str) -> Finding:
+    return Finding(severity="error", field=f"tile:{field}", message=message)
+
+
+def warning(field: str, message: str) -> Finding:
+    return Finding(severity="warning", field=f"tile:{field}", message=message)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tiling:
+    """Every field of the extension. Sequences of sizes follow `dimensions`."""
+
+    dimensions: Shape
+    sizes: Shape
+    storage: Literal["internal", "external"]
+    format: Literal["contiguous", "chunked"] | None = None
+    offset_table: Table | None = None
+    size_table: Table | None = None
+    pattern: str | None = None
+    files: tuple[Mapping[str, Json], ...] | None = None
+    base_dir: str | None = None
+    edge_handling: Literal["pad", "variable"] = "pad"
+    padding_value: float | None = 0
+    overlap: Shape = ()
+    compression: Literal["raw", "gzip", "bzip2", "zstd", "lz4"] = "raw"
+    compression_levels: Table | None = None
+    levels: int = 1
+    level_scales: tuple[Shape, ...] = ()
+    level_offsets: tuple[int, ...] | None = None
+    downsample_method: str = "average"
+    level_tile_sizes: tuple[Shape, ...] = ()
+    levels_stored: Shape = (0,)
+    levels_virtual: Shape = ()
+    level_quality: tuple[Mapping[str, Json], ...] | None = None
+    metadata: tuple[Mapping[str, Json], ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """One resolution: sizes of the file's axes."""
+
+    number: int
+    sizes: Shape
+    tile: Shape
+    """Of every axis; those that are not tiled are whole."""
+    scale: Shape
+    """Of every axis."""
+    is_stored: bool
+
+
+def levels_of(tiling: Tiling, volume: Volume) -> tuple[Level, ...]:
+    """Give every level: DECISIONS G, "levels"."""
+    found = []
+    for number in range(tiling.levels):
+        scale, tile, sizes = [1] * len(volume.sizes), list(volume.sizes), list(volume.sizes)
+        for position, axis in enumerate(tiling.dimensions):
+            scale[axis] = tiling.level_scales[number][position]
+            sizes[axis] = max(1, volume.sizes[axis] // scale[axis])
+            tile[axis] = tiling.level_tile_sizes[number][position]
+        found.append(
+            Level(
+                number=number,
+                sizes=tuple(sizes),
+                tile=tuple(tile),
+                scale=tuple(scale),
+                is_stored=number in tiling.levels_stored,
+            )
+        )
+    return tuple(found)
+
+
+def tiling_prefix(header: Header) -> str | None:
+    """Find the extension by its URI, whatever its prefix; None where the file is not tiled."""
+    declared = header.extensions
+    ours = [prefix for prefix, uri in declared.items() if KNOWN_URI.fullmatch(uri)]
+    other = [uri for uri in declared.values() if ANY_URI.fullmatch(uri) and not ours]
+    if other:
+        raise FormatError(f"{header.url}: the tiling extension is {other[0]}; opened: {URI}")
+    if len(ours) > 1:
+        raise FormatError(f"{header.url}: the tiling extension has the prefixes {' '.join(ours)}")
+    if not ours:
+        if "tile" not in declared and "tile:enabled" in header.fields:
+            raise FormatError(
+                f"{header.url}: it has tile: fields, but declares no extension with that prefix; "
+                f'add {{"extensions": {{"tile": "{URI}"}}}}'
+            )
+        return None
+    fields = header.of_prefix(ours[0])
+    return ours[0] if fields and fields.get("enabled") is not False else None
+
+
+@cache
+def schema() -> dict[str, Json]:
+    """Read the JSON schema of section 12, corrected."""
+    text = resources.files(__package__).joinpath("schema.json").read_text("utf-8")
+    return cast("dict[str, Json]", json.loads(text))
+
+
+def read_tiling(
+    fields: Mapping[str, Json], volume: Volume
+) -> tuple[Tiling | None, tuple[Finding, ...]]:
+    """Check the fields; give them as data where no finding is an error."""
+    completed = complete(fields)
+    findings: list[Finding] = []
+    for check in (check_required, check_schema, check_shapes, check_levels):
+        findings += check(completed, volume)
+        if any(f.severity == "error" for f in findings):
+            return None, tuple(findings)
+    tables: dict[str, Table | None] = {}
+    for name in TABLES:
+        table = read_table(completed.get(name), name)
+        if isinstance(table, Finding):
+            return None, (*findings, table)
+        tables[name] = table
+    return make_tiling(completed, tables), tuple(findings)
+
+
+def complete(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Fill in what a file may leave out without leaving anything open."""
+    made = dict(fields)
+    scales = made.get("level_scales")
+    if "levels" not in made and isinstance(scales, list):
+        made["levels"] = len(scales)
+    if made.get("levels") == 1 and "level_scales" not in made:
+        made["level_scales"] = [1]
+    levels = made.get("levels", 1)
+    if isinstance(levels, int) and isinstance(scales, list) and len(scales) == levels:
+        for given, other in (
+            ("levels_stored", "levels_virtual"),
+            ("levels_virtual", "levels_stored"),
+        ):
+            if isinstance(made.get(given), list) and other not in made:
+                made[other] = [n for n in range(levels) if n not in made[given]]
+    return made
+
+
+def check_required(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
+    for name in ("enabled", "dimensions", "sizes", "storage"):
+        if name not in fields:
+            yield error(name, "is required and missing")
+    match fields.get("storage"):
+        case "internal" if "offset_table" not in fields:
+            yield error("offset_table", "is required for internal tiles and missing")
+        case "internal" if volume.encoding != "raw":
+            # DECISIONS G, "encoding": it says nothing when tiled, so it must not say otherwise
+            yield error("storage", f"internal tiles with encoding {volume.encoding!r}, not 'raw'")
+        case "external" if ("pattern" in fields) == ("files" in fields):
+            both = "both are given" if "pattern" in fields else "neither is given"
+            yield error("pattern", f"external tiles need either pattern or files; {both}")
+
+
+def check_schema(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
+    """Hold the fields against the schema; of long tables only the first entries, for speed."""
+    import jsonschema  # slow to import
+
+    short = {
+        name: value[:16] if name in LONG and isinstance(value, list) else value
+        for name, value in fields.items()
+    }
+    for found in jsonschema.Draft7Validator(schema()).iter_errors(short):
+        place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in found.absolute_path)
+        message = found.message if len(found.message) < 200 else f"{found.message[:200]}…"
+        yield error(place.lstrip(".") or "fields", message)
+
+
+def check_shapes(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
+    dimensions = fields["dimensions"]
+    ndim, count = len(volume.sizes), len(dimensions)
+    if len(set(dimensions)) != count or max(dimensions) >= ndim:
+        yield error("dimensions", f"{dimensions} are not different axes of {ndim}")
+    for name in ("sizes", "overlap"):
+        if name in fields and len(fields[name]) != count:
+            yield error(name, f"has {len(fields[name])} entries, expected {count} as dimensions")
+    for name in ("files", "metadata"):
+        if not all(isinstance(entry, dict) for entry in fields.get(name, ())):
+            yield error(name, "has an entry that is no object")
+
+
+def check_levels(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
+    levels, count = fields.get("levels", 1), len(fields["dimensions"])
+    scales = fields.get("level_scales", [1])
+    if len(scales) != levels:
+        yield error("level_scales", f"has {len(scales)} entries, expected {levels} as levels")
+        return
+    for number, scale in enumerate(scales):
+        if isinstance(scale, list) and len(scale) != count:
+            yield error("level_scales", f"level {number} has {len(scale)} scales for {count} axes")
+            return
+    spread = [spread_scale(scale, count) for scale in scales]
+    if spread[0] != (1,) * count:
+        yield error("level_scales", f"level 0 has scale {scales[0]}, expected 1: it is the data")
+    for number, (finer, coarser) in enumerate(itertools.pairwise(spread), 1):
+        if any(c < f for f, c in zip(finer, coarser, strict=True)):
+            yield warning("level_scales", f"level {number} is finer than the level before it")
+    yield from check_tile_sizes(fields, levels, count)
+    yield from check_stored(fields, levels)
+    for name in ("level_offsets", "level_quality"):
+        if name in fields and len(fields[name]) != levels:
+            yield warning(name, f"has {len(fields[name])} entries for {levels} levels")
+
+
+def check_tile_sizes(fields: Mapping[str, Json], levels: int, count: int) -> Iterator[Finding]:
+    tiles = fields.get("level_tile_sizes")
+    if tiles is None:
+        return
+    if len(tiles) != levels or any(len(tile) != count for tile in tiles):
+        yield error("level_tile_sizes", f"is not {levels} levels of {count} sizes")
+    elif list(tiles[0]) != list(fields["sizes"]):
+        yield error(
+            "level_tile_sizes", f"level 0 has {tiles[0]}, but tile:sizes is {fields['sizes']}"
+        )
+
+
+def check_stored(fields: Mapping[str, Json], levels: int) -> Iterator[Finding]:
+    stored = fields.get("levels_stored", list(range(levels)))
+    virtual = fields.get("levels_virtual", [])
+    if sorted(stored + virtual) != list(range(levels)):
+        yield error(
+            "levels_stored",
+            f"{stored} and levels_virtual {virtual} are not each of the {levels} levels once",
+        )
+    elif 0 in virtual:
+        yield error("levels_virtual", "level 0 is the data and must be stored")
+
+
+def spread_scale(scale: int | list[int], count: int) -> Shape:
+    return tuple(scale) if isinstance(scale, list) else (scale,) * count
+
+
+def read_table(values: Json, name: str) -> Table | Finding | None:
+    """Turn a table into an array; every entry must be an integer that is not negative."""
+    if values is None:
+        return None
+    if set(map(type, values)) - {int}:
+        bad = next(i for i, v in enumerate(values) if type(v) is not int)
+        return error(name, f"entry {bad} is {str(values[bad])[:40]}, expected an integer")
+    try:
+        return np.array(values, np.uint64)
+    except OverflowError:
+        bad = next(i for i, v in enumerate(values) if not 0 <= v < 1 << 64)
+        return error(name, f"entry {bad} is {str(values[bad])[:40]}, which no file can have")
+
+
+def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Table | None]) -> Tiling:
+    levels, count = fields.get("levels", 1), len(fields["dimensions"])
+    scales = [spread_scale(s, count) for s in fields.get("level_scales", [1])]
+    tiles = fields.get("level_tile_sizes") or [fields["sizes"]] * levels
+    given: dict[str, Any] = {name: fields[name] for name in PLAIN if name in fields}
+    given |= tables
+    for name in ("files", "metadata", "level_quality", "level_offsets"):
+        if name in fields:
+            given[name] = tuple(fields[name])
+    return Tiling(
+        dimensions=tuple(fields["dimensions"]),
+        sizes=tuple(fields["sizes"]),
+        overlap=tuple(fields.get("overlap") or (0,) * count),
+        levels=levels,
+        level_scales=tuple(scales),
+        level_tile_sizes=tuple(tuple(tile) for tile in tiles),
+        levels_stored=tuple(sorted(fields.get("levels_stored", range(levels)))),
+        levels_virtual=tuple(sorted(fields.get("levels_virtual", ()))),
+        **given,
+    )

@@ -1,0 +1,314 @@
+"""Volumes without tiles: raw samples as chunks along the slow axes, other encodings as one chunk.
+
+Spec: JNRRD 1.0.0 sections 3.5, 3.6 and 6; NRRD format, "Data file" and "line skip"; DECISIONS F.4.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anychunk import limits
+from anychunk.codecs.window import front
+from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, window_codec
+from anychunk.formats.jnrrd.files import References
+from anychunk.formats.jnrrd.volume import Volume
+from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Json, grid_shape
+from anychunk.pin import Pin
+from anychunk.source import Source, open_source
+
+type Shape = tuple[int, ...]
+
+CHUNK_BYTES = 4 * limits.MIB
+"""About how long a chunk of raw samples is made: the file has none of its own."""
+MOST_FILES = 1 << 20
+MOST_OPENED = 512
+"""How many data files are looked into while the index is made."""
+NUMBER = re.compile(r"%(0?)(\d{0,2})d")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Where the samples are, and what stands before them."""
+
+    urls: tuple[str, ...]
+    is_attached: bool
+    start: int
+    """Where the data of an attached header begins."""
+    line_skip: int
+    byte_skip: int
+
+
+def read_data(fields: Mapping[str, Json], url: str, end: int, references: References) -> Data:
+    """Read the fields that say where the samples are."""
+    names = data_names(fields, url)
+    return Data(
+        urls=(url,) if names is None else tuple(references.url(name) for name in names),
+        is_attached=names is None,
+        start=end if names is None else 0,
+        line_skip=_skip(fields, "line_skip", 0, url),
+        byte_skip=_skip(fields, "byte_skip", -1, url),
+    )
+
+
+def _skip(fields: Mapping[str, Json], key: str, least: int, url: str) -> int:
+    value = fields.get(key)
+    if value is None:
+        return 0
+    if type(value) is not int or not least <= value < 1 << 62:
+        raise FormatError(f"{url}: {key} is {str(value)[:40]}, expected a count of bytes or lines")
+    return value
+
+
+def data_names(fields: Mapping[str, Json], url: str) -> list[str] | None:
+    """List the data files; None where the data follows the header."""
+    given = [k for k in ("data_file", "data_files", "data_file_pattern") if fields.get(k)]
+    if len(given) > 1:
+        raise FormatError(f"{url}: {given[0]} and {given[1]} exclude each other")
+    if not given:
+        return None
+    value = fields[given[0]]
+    if given[0] == "data_file_pattern":
+        return expand_pattern(value, url)
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) for name in names):
+        raise FormatError(f"{url}: {given[0]} is {str(value)[:60]}, expected names")
+    return names
+
+
+def expand_pattern(value: Json, url: str) -> list[str]:
+    """Number the files of {"format": "slice%03d.raw", "min": 1, "max": 100, "step": 1}."""
+    if isinstance(value, str):
+        value = _pattern_of_text(value)
+    if not isinstance(value, dict) or not isinstance(value.get("format"), str):
+        raise FormatError(f"{url}: data_file_pattern is {str(value)[:60]}, expected an object")
+    text = value["format"]
+    low: Json = value.get("min")
+    high: Json = value.get("max")
+    step = value.get("step", 1)
+    if not all(type(n) is int for n in (low, high, step)) or step == 0:
+        raise FormatError(f"{url}: data_file_pattern counts from {low} to {high} by {step}")
+    numbers = range(low, high + (1 if step > 0 else -1), step)
+    found = NUMBER.findall(text)
+    if len(found) != 1 or text.count("%") != 1:
+        # only %d: anything else would format what we did not mean to
+        raise FormatError(f"{url}: data_file_pattern {text!r} needs one %d, as in slice%03d.raw")
+    if not 0 < len(numbers) <= MOST_FILES:
+        raise FormatError(f"{url}: data_file_pattern {text!r} names {len(numbers)} files")
+    zero, width = found[0]
+    pad = "0" if zero else " "
+    return [NUMBER.sub(str(n).rjust(int(width or 0), pad), text) for n in numbers]
+
+
+def _pattern_of_text(text: str) -> Json:
+    """Read NRRD's way of saying it: format, min, max, step and perhaps the dimension of a file."""
+    parts = text.split()
+    if len(parts) not in (3, 4, 5) or not all(re.fullmatch(r"-?\d{1,9}", p) for p in parts[1:]):
+        return None
+    numbers = [int(p) for p in parts[1:]]
+    return {
+        "format": parts[0],
+        "min": numbers[0],
+        "max": numbers[1],
+        "step": numbers[2] if len(numbers) > 2 else 1,
+    }
+
+
+def array_index(
+    volume: Volume, data: Data, source: Source, names: tuple[str, ...]
+) -> tuple[ArrayIndex, dict[str, Pin]]:
+    """Index the samples; also give the pins of data files that were looked into."""
+    shape = (*volume.sizes[::-1], *volume.trailing)
+    pins: dict[str, Pin] = {}
+    if len(data.urls) > 1:
+        chunk, codecs, chunks = several_files(volume, data, shape, source, pins)
+    elif volume.encoding == "raw":
+        chunk, codecs, chunks = raw_file(volume, data, shape, _open(data, 0, source, pins))
+    else:
+        chunk, codecs, chunks = whole_stream(volume, data, shape, _open(data, 0, source, pins))
+    array = ArrayIndex(
+        shape=shape,
+        chunk_shape=chunk,
+        data_type=volume.data_type,
+        codecs=codecs,
+        chunks=chunks,
+        fill_value=fill_json(0, volume.dtype),
+        dimension_names=names,
+    )
+    return array, pins
+
+
+def _open(data: Data, number: int, source: Source, pins: dict[str, Pin]) -> Source:
+    if data.is_attached:
+        return source
+    opened = open_source(data.urls[number], storage=source.storage)
+    pins[opened.url] = opened.pin()
+    return opened
+
+
+def data_start(data: Data, opened: Source, nbytes: int | None) -> int:
+    """Find where the samples begin; `nbytes` of raw samples, None where they are encoded."""
+    size = opened.size()
+    if data.byte_skip < 0:
+        if nbytes is None:
+            raise FormatError(f"{opened.url}: byte_skip -1 is for raw samples only")
+        if nbytes > size - data.start:
+            raise TruncatedError(f"{opened.url}: {size} bytes, expected {nbytes} at its end")
+        return size - nbytes
+    start = skip_lines(opened, data.start, data.line_skip)
+    return start + (0 if nbytes is None else data.byte_skip)
+
+
+def skip_lines(opened: Source, start: int, lines: int) -> int:
+    """Find where the line after `lines` others begins."""
+    size = opened.size()
+    step = 64 * limits.KIB
+    while lines:
+        if start >= size:
+            raise TruncatedError(f"{opened.url}: ends {lines} lines before the samples")
+        block = opened.read(start, min(step, size - start))
+        ends = np.flatnonzero(block == 10)[:lines]
+        lines -= len(ends)
+        start += int(ends[-1]) + 1 if len(ends) and not lines else len(block)
+    return start
+
+
+def chunk_of(shape: Shape, itemsize: int) -> Shape:
+    """Cut the slowest axes so that a chunk is contiguous and about `CHUNK_BYTES` long."""
+    chunk = list(shape)
+    for axis, size in enumerate(shape):
+        inner = math.prod(shape[axis + 1 :]) * itemsize
+        if inner * size <= CHUNK_BYTES:
+            break
+        most = max(1, CHUNK_BYTES // inner)
+        # preferably a divisor, so that every chunk is full
+        chunk[axis] = next((n for n in range(most, most // 4, -1) if size % n == 0), most)
+        if most > 1:
+            break
+    return tuple(chunk)
+
+
+def raw_file(
+    volume: Volume, data: Data, shape: Shape, opened: Source
+) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
+    """Cut raw samples into chunks, without copying them."""
+    start = data_start(data, opened, volume.nbytes)
+    if start + volume.nbytes > opened.size():
+        raise TruncatedError(
+            f"{opened.url}: sizes {list(volume.sizes)} of {volume.type} need {volume.nbytes} bytes "
+            f"from {start} on, the file has {opened.size()}"
+        )
+    chunk = chunk_of(shape, volume.dtype.itemsize)
+    grid = grid_shape(shape, chunk)
+    offsets = np.array(start, np.uint64)
+    lengths = np.array(volume.dtype.itemsize, np.uint64)
+    for axis, (size, step) in enumerate(zip(shape, chunk, strict=True)):
+        inner = math.prod(shape[axis + 1 :]) * volume.dtype.itemsize
+        at = np.arange(0, size, step, dtype=np.uint64)
+        offsets = np.add.outer(offsets, at * np.uint64(inner))
+        lengths = np.multiply.outer(lengths, np.minimum(np.uint64(step), np.uint64(size) - at))
+    codecs: tuple[Json, ...] = (bytes_codec(volume),)
+    short = [a for a, (size, step) in enumerate(zip(shape, chunk, strict=True)) if size % step]
+    fronts: dict[str, Any] = {}
+    if short:
+        axis = short[0]
+        rest = (*chunk[:axis], shape[axis] % chunk[axis], *chunk[axis + 1 :])
+        is_last = np.zeros(grid, np.uint8)
+        is_last[(slice(None),) * axis + (slice(-1, None),)] = 1
+        fronts = {"fronts": (front(chunk), front(rest)), "front_ids": is_last}
+        codecs = (window_codec(codecs),)
+    return chunk, codecs, ByteRanges(offsets=offsets, lengths=lengths, urls=(opened.url,), **fronts)
+
+
+def whole_stream(
+    volume: Volume, data: Data, shape: Shape, opened: Source
+) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
+    """Show an encoded volume as one chunk, decoded when it is first read."""
+    start = data_start(data, opened, None)
+    length = opened.size() - start
+    if length <= 0:
+        raise TruncatedError(f"{opened.url}: {opened.size()} bytes, samples expected from {start}")
+    limits.check_chunk(volume.nbytes, where=opened.url, stored=length)
+    one = (1,) * len(shape)
+    chunks = ByteRanges(
+        offsets=np.full(one, start, np.uint64),
+        lengths=np.full(one, length, np.uint64),
+        urls=(opened.url,),
+    )
+    return shape, stream_codecs(volume, data.byte_skip, opened.url), chunks
+
+
+def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
+    """Give the codecs of a whole stream whose first `skip` decoded bytes are not samples."""
+    if volume.encoding in ("ascii", "hex"):
+        if skip:
+            raise UnsupportedError(f"{url}: byte_skip {skip} with encoding {volume.encoding}")
+        configuration = {"style": volume.encoding, "endian": volume.endian}
+        return ({"name": "anychunk.text", "configuration": configuration},)
+    return (bytes_codec(volume), *compressor(volume.encoding, is_exact=not skip, skip=skip))
+
+
+def several_files(
+    volume: Volume, data: Data, shape: Shape, source: Source, pins: dict[str, Pin]
+) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
+    """Show each data file as one chunk: they cut the slowest axes evenly."""
+    chunk = slab(shape, len(data.urls), len(volume.trailing), source.url)
+    nbytes = math.prod(chunk) * volume.dtype.itemsize
+    limits.check_chunk(nbytes, where=source.url)
+    grid = grid_shape(shape, chunk)
+    ids = np.arange(len(data.urls), dtype=np.uint32).reshape(grid)
+    if not data.line_skip and data.byte_skip >= 0:
+        offsets, lengths = np.zeros(grid, np.uint64), np.full(grid, WHOLE, np.uint64)
+        codecs: tuple[Json, ...] = (
+            stream_codecs(volume, 0, source.url)
+            if volume.encoding in ("ascii", "hex")
+            else (
+                bytes_codec(volume),
+                *compressor(volume.encoding, is_exact=False, skip=data.byte_skip),
+            )
+        )
+        return (
+            chunk,
+            codecs,
+            ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids),
+        )
+    if len(data.urls) > MOST_OPENED:
+        raise UnsupportedError(
+            f"{source.url}: line_skip or byte_skip -1 in {len(data.urls)} data files; "
+            f"opened: up to {MOST_OPENED}"
+        )
+    is_raw = volume.encoding == "raw"
+    starts, ends = [], []
+    for number in range(len(data.urls)):
+        opened = _open(data, number, source, pins)
+        starts.append(data_start(data, opened, nbytes if is_raw else None))
+        ends.append(starts[-1] + nbytes if is_raw else opened.size())
+        if ends[-1] > opened.size() or starts[-1] >= ends[-1]:
+            raise TruncatedError(f"{opened.url}: {opened.size()} bytes, expected {ends[-1]}")
+    offsets = np.array(starts, np.uint64).reshape(grid)
+    lengths = np.array(ends, np.uint64).reshape(grid) - offsets
+    skip = 0 if is_raw else max(data.byte_skip, 0)
+    codecs = (bytes_codec(volume),) if is_raw else stream_codecs(volume, skip, source.url)
+    return chunk, codecs, ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids)
+
+
+def slab(shape: Shape, files: int, trailing: int, url: str) -> Shape:
+    """Give the shape of what each of `files` holds."""
+    chunk, left = list(shape), files
+    for axis, size in enumerate(shape[: len(shape) - trailing]):
+        if left == 1:
+            break
+        if size % left == 0:
+            chunk[axis], left = size // left, 1
+        elif left % size == 0:
+            chunk[axis], left = 1, left // size
+        else:
+            break
+    if left != 1:
+        sizes = list(shape[: len(shape) - trailing][::-1])
+        raise FormatError(f"{url}: {files} data files do not cut sizes {sizes} evenly")
+    return tuple(chunk)

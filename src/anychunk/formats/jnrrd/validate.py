@@ -1,0 +1,112 @@
+"""Everything that is wrong with a JNRRD file: fields, tables, and every tile's bytes."""
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from anychunk.computed import Region
+from anychunk.errors import AnychunkError, FormatWarning
+from anychunk.formats.jnrrd.header import Header
+from anychunk.formats.jnrrd.parse import open_header, read_tiled, tiled_index, untiled_index
+from anychunk.formats.jnrrd.tiled import Tiled, first_error
+from anychunk.formats.jnrrd.tiling import Finding, tiling_prefix, warning
+from anychunk.index import ArrayIndex, Computed, GroupIndex
+from anychunk.reader import ChunkReader
+from anychunk.source import Source, Sources, Storage, buffered, open_source
+
+
+def validate(
+    url: str | Path, *, storage: Storage | None = None, allow: Iterable[str] = ()
+) -> list[Finding]:
+    """Check a file as thoroughly as it can be: schema, semantics, every tile's extent and checksum.
+
+    An empty list means that nothing is wrong. A file that cannot be read at all raises OSError.
+    """
+    source = open_source(str(url), storage=storage)
+    found: list[Finding] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FormatWarning)
+        try:
+            found += _findings(source, storage, tuple(allow))
+        except AnychunkError as e:
+            found.append(_of_message("error", str(e), source.url))
+    for entry in caught:
+        if issubclass(entry.category, FormatWarning):
+            found.append(_of_message("warning", str(entry.message), source.url))
+    unique = dict.fromkeys(found)
+    return sorted(unique, key=lambda finding: finding.severity)
+
+
+def _of_message(severity: str, message: str, url: str) -> Finding:
+    text = message.removeprefix(url).removeprefix(": ").strip()
+    field, _, rest = text.partition(": ")
+    if rest and " " not in field:
+        return Finding(severity=severity, field=field, message=rest)  # type: ignore[arg-type]
+    return Finding(severity=severity, field="file", message=text)  # type: ignore[arg-type]
+
+
+def _findings(source: Source, storage: Storage | None, allow: tuple[str, ...]) -> Iterator[Finding]:
+    near = buffered(source)
+    header = open_header(near)
+    prefix = tiling_prefix(header)
+    if prefix is None:
+        root = untiled_index(header.fields, header.end, near, key="jnrrd", allow=allow)
+        yield from check_chunks(root, source, storage)
+        return
+    tiled, findings = read_tiled(header, prefix, near, allow=allow)
+    yield from findings
+    if tiled is None or first_error(findings) is not None:
+        return
+    yield from check_format(tiled)
+    yield from check_encoding(header)
+    root = tiled_index(header, tiled, near, allow=allow)
+    yield from check_chunks(root, source, storage)
+
+
+def check_format(tiled: Tiled) -> Iterator[Finding]:
+    """Compare `tile:format` with where the tiles are."""
+    tiling = tiled.tiling
+    if tiling.storage == "external" or tiling.format is None:
+        return
+    offsets = cast("np.ndarray[tuple[int], np.dtype[np.uint64]]", tiling.offset_table)
+    sizes = tiling.size_table
+    if sizes is None and tiling.compression == "raw":
+        sizes = tiled.tile_bytes()
+    if sizes is None:
+        is_tight = bool((np.diff(offsets.astype(np.int64)) > 0).all())
+    else:
+        is_tight = bool((offsets[:-1] + sizes[:-1] == offsets[1:]).all())
+    if is_tight != (tiling.format == "contiguous"):
+        actual = "in index order without gaps" if is_tight else "in another order or with gaps"
+        yield warning("format", f"is {tiling.format!r}, but the tiles are {actual}")
+
+
+def check_encoding(header: Header) -> Iterator[Finding]:
+    if "encoding" not in header.fields:
+        yield Finding(
+            severity="warning", field="encoding", message="is required by JNRRD and missing"
+        )
+
+
+def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> Iterator[Finding]:
+    """Read and decode every stored chunk."""
+    sources = Sources({source.url: source.pin(), **root.pins}, storage=storage)
+    for path, array in root.arrays():
+        if isinstance(array.chunks, Computed):
+            continue
+        reader = ChunkReader(array, sources, where=path)
+        region = Region(reader)
+        yield from _bad_chunks(region, array)
+
+
+def _bad_chunks(region: Region, array: ArrayIndex) -> Iterator[Finding]:
+    for number in range(math.prod(array.grid)):
+        try:
+            region.chunk(number)
+        except (AnychunkError, FileNotFoundError) as e:
+            field = "tile:metadata" if "checksum" in str(e) else "tile"
+            yield Finding(severity="error", field=field, message=str(e))

@@ -1,0 +1,152 @@
+"""What both JNRRD and NRRD say about the samples: type, sizes, byte order, encoding.
+
+Spec: JNRRD 1.0.0 section 3; NRRD format, "Basic field specifications"; DECISIONS F.2 to F.4.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from anychunk.errors import FormatError, FormatWarning, UnsupportedError
+
+type Json = Any
+type Shape = tuple[int, ...]
+type Endian = Literal["little", "big"]
+
+TYPES = (
+    *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "block"),
+)
+C_NAMES = {
+    "int8": "signed char|int8_t",
+    "uint8": "uchar|unsigned char|uint8_t",
+    "int16": "short|short int|signed short|signed short int|int16_t",
+    "uint16": "ushort|unsigned short|unsigned short int|uint16_t",
+    "int32": "int|signed int|int32_t",
+    "uint32": "uint|unsigned int|uint32_t",
+    "int64": "longlong|long long|long long int|signed long long|signed long long int|int64_t",
+    "uint64": "ulonglong|unsigned long long|unsigned long long int|uint64_t",
+    "float16": "half",
+    "float32": "float",
+    "float64": "double",
+}
+ALIASES = {alias: name for name, text in C_NAMES.items() for alias in text.split("|")}
+ENCODINGS = ("raw", "ascii", "hex", "gzip", "bzip2", "zstd", "lz4")
+ENCODING_ALIASES = {"txt": "ascii", "text": "ascii", "gz": "gzip", "bz2": "bzip2"}
+MOST_AXES = 16
+"""As many as NRRD has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Volume:
+    """The samples, in the order of the file: axis 0 is the fastest."""
+
+    type: str
+    sizes: Shape
+    endian: Endian
+    encoding: str
+    block_size: int = 1
+    """Bytes of an opaque sample."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of one sample; opaque ones are shown as bytes along a further axis."""
+        if self.type == "bfloat16":
+            import ml_dtypes
+
+            return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
+        return np.dtype("uint8" if self.type == "block" else self.type)
+
+    @property
+    def data_type(self) -> str:
+        return "uint8" if self.type == "block" else self.type
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a sample."""
+        return self.block_size if self.type == "block" else self.dtype.itemsize
+
+    @property
+    def trailing(self) -> Shape:
+        """The axis of bytes that opaque samples have in the Zarr view."""
+        return (self.block_size,) if self.type == "block" else ()
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.sizes) * self.itemsize
+
+
+def read_volume(fields: Mapping[str, Json], url: str, *, is_tiled: bool = False) -> Volume:
+    """Check and read the fields that every file has."""
+    kind = read_type(require(fields, "type", url), url)
+    sizes = read_sizes(fields, url)
+    block = fields.get("block_size", 1)
+    if kind == "block" and not is_count(fields.get("block_size")):
+        raise FormatError(f"{url}: type block with block_size {fields.get('block_size')!r}")
+    encoding = fields.get("encoding", "raw") if is_tiled else require(fields, "encoding", url)
+    return Volume(
+        type=kind,
+        sizes=sizes,
+        endian=read_endian(fields, kind, encoding, url),
+        encoding=read_encoding(encoding, url),
+        block_size=block if kind == "block" else 1,
+    )
+
+
+def require(fields: Mapping[str, Json], key: str, url: str) -> Json:
+    if fields.get(key) is None:
+        raise FormatError(f"{url}: the required field {key!r} is missing")
+    return fields[key]
+
+
+def is_count(value: Json, *, least: int = 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def read_type(value: Json, url: str) -> str:
+    name = " ".join(value.replace("_", " ").split()) if isinstance(value, str) else ""
+    found = ALIASES.get(name) or ALIASES.get(str(value))
+    if found is None and value not in TYPES:
+        raise UnsupportedError(f"{url}: type {value!r}; opened: {' '.join(TYPES)}")
+    return found or cast("str", value)
+
+
+def read_sizes(fields: Mapping[str, Json], url: str) -> Shape:
+    sizes = require(fields, "sizes", url)
+    dimension = require(fields, "dimension", url)
+    if not isinstance(sizes, list) or not sizes or not all(is_count(n) for n in sizes):
+        raise FormatError(f"{url}: sizes is {str(sizes)[:80]}, expected counts of at least 1")
+    if dimension != len(sizes) or isinstance(dimension, bool):
+        raise FormatError(f"{url}: dimension is {dimension!r}, but sizes has {len(sizes)} entries")
+    if len(sizes) > MOST_AXES:
+        raise UnsupportedError(f"{url}: {len(sizes)} axes; opened: up to {MOST_AXES}")
+    if math.prod(sizes) >= 1 << 62:
+        raise FormatError(f"{url}: sizes {sizes} hold more samples than can be counted")
+    return tuple(sizes)
+
+
+def read_endian(fields: Mapping[str, Json], kind: str, encoding: Json, url: str) -> Endian:
+    endian = fields.get("endian")
+    if endian in ("little", "big"):
+        return cast("Endian", endian)
+    if endian is not None:
+        raise FormatError(f"{url}: endian is {endian!r}, expected 'little' or 'big'")
+    is_plain = kind in ("int8", "uint8", "block") or encoding in ("ascii", "txt", "text")
+    if not is_plain:
+        warnings.warn(
+            f"{url}: no endian for {kind} samples; they are read as little-endian",
+            FormatWarning,
+            stacklevel=2,
+        )
+    return "little"
+
+
+def read_encoding(value: Json, url: str) -> str:
+    name = ENCODING_ALIASES.get(value, value) if isinstance(value, str) else None
+    if name not in ENCODINGS:
+        raise UnsupportedError(f"{url}: encoding {value!r}; opened: {' '.join(ENCODINGS)}")
+    return str(name)

@@ -1,0 +1,255 @@
+"""TIFF files of a dozen projects, each page against tifffile, or against rasterio where it fails."""
+
+import logging
+import math
+import warnings
+
+import numpy as np
+import pytest
+import tifffile
+
+import anychunk
+from anychunk.index import ArrayIndex
+from anychunk.testing.formats import FormatContract
+from tests.corpus import needs_corpus, samples, sha256
+
+CORPUS = [s for s in (*samples("tiff/"), *samples("ome-tiff/"))]
+
+NOT_LIKE_TIFFFILE = {
+    "lerc_float64_with_mask.tif": "pixels that LERC masks are NaN, as libtiff shows them",
+    "int24.tif": "tifffile knows no signed integers of 24 bits; as rasterio",
+}
+NO_READER = {"uint33.tif": "no reader opens 33 bits"}
+LACKS_COMPANIONS = {
+    "multifile-Z1.ome.tiff",
+    "TSeries-camp-005_Cycle00001_Ch1_000001.ome.tif",
+}
+"""Parts of sets whose other files are not in the corpus: only their own planes can be read."""
+PAGES_NOT_COMPARED = {
+    "test_ifd_loop_subifd.tif": "its directories run in a circle, which tifffile follows for ever",
+    "second_image_width_above_32bit.tif": "its second image is larger than the file",
+    **NOT_LIKE_TIFFFILE,
+}
+MOST_PLANES = 40
+
+
+def expected_of(page, array):
+    """Turn tifffile's (separate, depth, y, x, contiguous) into (depth, band, y, x)."""
+    planes, depth, height, width, samples_ = page.shaped
+    moved = np.moveaxis(array.reshape(page.shaped), (0, 1, 4), (1, 0, 2))
+    found = moved.reshape(depth, planes * samples_, height, width)
+    return found if depth > 1 else found[0]
+
+
+def first_page(path):
+    array = anychunk.open_array(path)
+    names = array.metadata.dimension_names
+    keep = 4 if array.ndim > 3 and names[-4] == "z" and tifffile_depth(path) > 1 else 3
+    return array[(0,) * (array.ndim - keep)]
+
+
+def tifffile_depth(path):
+    with tifffile.TiffFile(path) as tif:
+        return tif.pages[0].imagedepth
+
+
+@needs_corpus
+@pytest.mark.parametrize("sample", CORPUS, ids=lambda s: s.path)
+def test_first_page_is_what_the_index_says(sample):
+    readings = sample.readings()
+    found = first_page(sample.file)
+    hashes = {sha256(found), sha256(np.moveaxis(found, -3, -1))}
+    if sample.file.name in NO_READER:
+        assert found.shape[-2:] == (1, 1)
+        return
+    theirs = readings.get("tifffile pages[0]")
+    if theirs is None or sample.file.name in NOT_LIKE_TIFFFILE:
+        assert readings["rasterio.read()"][0] in hashes
+    else:
+        assert theirs[0] in hashes
+
+
+@needs_corpus
+@pytest.mark.parametrize("sample", CORPUS, ids=lambda s: s.path)
+def test_every_page_is_there(sample):
+    """Each page that tifffile decodes is a plane of one of our arrays."""
+    if sample.file.name in PAGES_NOT_COMPARED | dict.fromkeys(LACKS_COMPANIONS):
+        pytest.skip(PAGES_NOT_COMPARED.get(sample.file.name, "its companions are not in the corpus"))
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)
+    planes = {}
+    opened = anychunk.open(sample.file)
+    for path, array in opened.store.index.arrays():
+        if math.prod(array.shape) > 1 << 26:
+            continue
+        data = opened[path][...]
+        for depth in (3, 4):
+            if data.ndim >= depth and data.size:
+                for plane in data.reshape(-1, *data.shape[-depth:])[:200]:
+                    planes.setdefault((plane.shape, plane.dtype.name), set()).add(sha256(plane))
+    compared = 0
+    with tifffile.TiffFile(sample.file) as tif:
+        for page in tif.pages[:MOST_PLANES]:
+            try:
+                array = page.asarray()
+            except Exception:
+                continue  # tifffile cannot: the index names another reader for the first page
+            if array.size:
+                expected = expected_of(page.keyframe, array)
+                assert sha256(expected) in planes[expected.shape, expected.dtype.name], page.index
+                compared += 1
+    assert compared or "tifffile FAILS" in sample.oracle or "(0,0)" in sample.oracle
+
+
+@needs_corpus
+@pytest.mark.parametrize("sample", samples("malformed/tiff"), ids=lambda s: s.path)
+@pytest.mark.timeout(5)
+def test_malformed(sample):
+    """An index or an error of ours; then pixels, or an error of ours."""
+    try:
+        opened = anychunk.open(sample.file)
+    except anychunk.AnychunkError as e:
+        assert str(sample.file) in str(e)
+        return
+    for path, array in opened.store.index.arrays():
+        assert isinstance(array, ArrayIndex)
+        window = tuple(slice(0, min(n, 300)) for n in array.shape)
+        try:
+            data = opened[path][window]
+        except anychunk.AnychunkError:
+            continue
+        assert data.shape == tuple(min(n, 300) for n in array.shape)
+
+
+SMALL = np.random.default_rng(0).integers(0, 4000, (70, 90)).astype("uint16")
+
+
+class TestTiff(FormatContract):
+    prefixes = 25
+
+    def samples(self, folder):
+        rgb = np.stack([SMALL % 256, SMALL % 7, SMALL % 31], -1).astype("uint8")
+        stack = np.stack([SMALL, SMALL + 1, SMALL * 2])
+        yield self.written(folder / "a.tif", SMALL, tile=(32, 32), compression="zlib", predictor=2)
+        yield self.written(folder / "b.tif", SMALL, rowsperstrip=9, compression="lzw")
+        yield self.written(folder / "c.tif", SMALL, byteorder=">", bigtiff=True)
+        yield self.written(folder / "d.tif", rgb, compression="zstd", tile=(16, 16))
+        path, _ = self.written(folder / "e.tif", stack, metadata={"axes": "ZYX"}, ome=True)
+        yield path, {"0/0": stack[:, None]}
+
+    @staticmethod
+    def written(path, array, **options):
+        tifffile.imwrite(path, array, **options)
+        bands_first = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]
+        return path, {"0/0": bands_first}
+
+
+@pytest.mark.parametrize("byteorder", "<>")
+@pytest.mark.parametrize("bits", [1, 2, 4, 8, 12, 16, 32])
+@pytest.mark.parametrize("planar", ["contig", "separate"])
+def test_bits_and_bands(tmp_path, byteorder, bits, planar):
+    dtype = "bool" if bits == 1 else "uint8" if bits <= 8 else "uint16" if bits <= 16 else "uint32"
+    array = np.random.default_rng(bits).integers(0, 2 ** min(bits, 30), (3, 21, 35)).astype(dtype)
+    data = array if planar == "separate" else np.moveaxis(array, 0, -1)
+    options = {} if dtype == "bool" else {"bitspersample": bits}
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, data, byteorder=byteorder, planarconfig=planar, photometric="rgb",
+                     rowsperstrip=8, **options)  # fmt: skip
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], array)
+
+
+def test_absent_tiles_are_fill_and_unreadable_ones_are_not(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, SMALL, tile=(32, 32), compression="zlib",
+                     extratags=[(42113, "s", 0, "7", True)])  # fmt: skip
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tags = tif.pages[0].tags
+        offsets, counts = list(tags[324].value), list(tags[325].value)
+        offsets[0], counts[0], offsets[1] = 0, 0, 10**6
+        tags[324].overwrite(offsets)
+        tags[325].overwrite(counts)
+    array = anychunk.open_array(path)
+    assert (array[0, :32, :32] == 7).all()
+    with pytest.raises(anychunk.AnychunkError, match="ends after"):
+        array[0, :32, 32:64]
+    np.testing.assert_array_equal(array[0, 32:, :], SMALL[32:])
+
+
+def test_table_shorter_than_the_grid_is_not_fill(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, SMALL, tile=(32, 32), compression="zlib")
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages[0].tags[257].overwrite(170)
+    array = anychunk.open_array(path)
+    assert array.shape == (1, 170, 90)
+    np.testing.assert_array_equal(array[0, :64], SMALL[:64])
+    with pytest.raises(anychunk.AnychunkError):
+        array[0, 140:]
+
+
+def test_levels_and_masks(tmp_path):
+    path = tmp_path / "a.tif"
+    mask = SMALL > 10
+    with tifffile.TiffWriter(path) as tif:
+        tif.write(SMALL, tile=(16, 16), metadata=None)
+        tif.write(mask, subfiletype=4, metadata=None)
+        tif.write(SMALL[::2, ::2], subfiletype=1, metadata=None)
+        tif.write(mask[::2, ::2], subfiletype=5, metadata=None)
+        tif.write(SMALL[::5, ::5], subfiletype=1, metadata=None)
+    group = anychunk.open(path)
+    assert sorted(group) == ["0"]
+    image = group["0"]
+    assert sorted(image) == ["0", "1", "2", "mask", "mask_1"]
+    np.testing.assert_array_equal(image["1"][0], SMALL[::2, ::2])
+    np.testing.assert_array_equal(image["2"][0], SMALL[::5, ::5])
+    np.testing.assert_array_equal(image["mask"][0], mask)
+    np.testing.assert_array_equal(image["mask_1"][0], mask[::2, ::2])
+    datasets = image.attrs["ome"]["multiscales"][0]["datasets"]
+    assert [d["path"] for d in datasets] == ["0", "1", "2"]
+    assert datasets[1]["coordinateTransformations"][0]["scale"][1:] == [2.0, 2.0]
+
+
+def test_subifds_are_levels(tmp_path):
+    path = tmp_path / "a.ome.tif"
+    big = np.random.default_rng(0).integers(0, 255, (2, 128, 128)).astype("uint8")
+    with tifffile.TiffWriter(path, ome=True) as tif:
+        tif.write(big, subifds=1, tile=(32, 32), metadata={"axes": "CYX"})
+        tif.write(big[:, ::2, ::2], subfiletype=1, tile=(32, 32))
+    image = anychunk.open(path)["0"]
+    assert image["0"].metadata.dimension_names == ("c", "band", "y", "x")
+    np.testing.assert_array_equal(image["0"][:, 0], big)
+    np.testing.assert_array_equal(image["1"][:, 0], big[:, ::2, ::2])
+
+
+def test_stack_of_one_directory(tmp_path):
+    """ImageJ writes one directory for many planes that lie one after the other."""
+    path = tmp_path / "a.tif"
+    stack = np.random.default_rng(0).integers(0, 999, (3, 4, 2, 30, 20)).astype("uint16")
+    tifffile.imwrite(path, stack, imagej=True, metadata={"axes": "TZCYX"})
+    array = anychunk.open_array(path)
+    assert array.metadata.dimension_names == ("t", "z", "c", "band", "y", "x")
+    np.testing.assert_array_equal(array[...][:, :, :, 0], stack)
+
+
+def test_many_pages_open_without_reading_each(tmp_path):
+    path = tmp_path / "a.tif"
+    stack = np.zeros((20_000, 4, 4), "uint8")
+    stack[:, 1, 2] = np.arange(20_000) % 251
+    tifffile.imwrite(path, stack, metadata={"axes": "TYX"}, contiguous=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        array = anychunk.open_array(path)
+    assert array.shape == (20_000, 1, 4, 4)
+    np.testing.assert_array_equal(array[17_000:17_010, 0], stack[17_000:17_010])
+
+
+def test_one_bad_page_among_good_ones_is_named(tmp_path):
+    path = tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as tif:
+        tif.write(SMALL, metadata=None)
+        tif.write(SMALL[:10, :10].astype("uint8"), metadata=None)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages[1].tags[259].overwrite(34676)
+    group = anychunk.open(path)
+    assert sorted(group) == ["0"]
+    assert "page 1" in group.attrs["tiff"]["refused"][0]
+    assert "34676" in group.attrs["tiff"]["refused"][0]
