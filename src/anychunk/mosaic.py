@@ -155,7 +155,7 @@ def _joined(
     name: str,
 ) -> ArrayIndex:
     path = f"{name}/{key}"
-    check_alike(path, arrays, but=-1)
+    codecs = check_alike(path, arrays, but=-1)
     first = next(iter(arrays.values()))
     factors = [_factor(_array(p.image, "0", name), arrays[u], u) for u, p in placed.items()]
     if len(set(factors)) > 1:
@@ -177,7 +177,7 @@ def _joined(
                     f"combine: {url} {path}: ends at {end}, inside a chunk of {chunk}, and "
                     "others go on behind it"
                 )
-    made = replace(first, shape=shape, chunks=_empty(shape, first))
+    made = replace(first, shape=shape, codecs=codecs, chunks=_empty(shape, first))
     owners, numbers = _owners(arrays, starts, made.grid, overlap, path)
     tables = [a.chunks for a in arrays.values() if isinstance(a.chunks, ByteRanges)]
     return replace(made, chunks=gather(tables, owners, numbers))
