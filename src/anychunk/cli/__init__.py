@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from anychunk.cli import codecs, convert, formats, info, thumb, verify
+from anychunk.cli import codecs, convert, formats, index, info, thumb, verify
 from anychunk.errors import AnychunkError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 for _command in (
     info.info,
+    index.index,
     convert.convert,
     verify.verify,
     thumb.thumb,

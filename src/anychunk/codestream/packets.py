@@ -14,6 +14,7 @@ from functools import lru_cache
 from anychunk.codestream.jpeg2000 import (
     COC,
     COD,
+    EXTENSIONS,
     POC,
     PPT,
     SOD,
@@ -22,11 +23,12 @@ from anychunk.codestream.jpeg2000 import (
     Rect,
     Style,
     TilePart,
+    name,
     read_coc,
     read_cod,
     segments,
 )
-from anychunk.errors import FormatError, TruncatedError
+from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 
 LAZY, TERMINATE_ALL, HT = 0x01, 0x04, 0x40
 LRCP, RLCP, RPCL, PCRL = range(4)
@@ -200,6 +202,8 @@ def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -
                 packed.append((part.number, body[0] if body else 0, body[1:]))
             elif marker == SOD:
                 bodies.append(view[start + 2 :])
+            elif marker in EXTENSIONS:
+                raise UnsupportedError(f"JPEG 2000 part 2 extension {name(marker)} is not decoded")
     cocs.update(tile_cocs)
     styles = tuple(cocs.get(i, cod.style) for i in range(count))
     if any(style.is_ht and cod.layers > 1 for style in styles):
