@@ -116,29 +116,35 @@ def shrink(
     size: int,
     step: int,
 ) -> Array:
-    """Read strip by strip, and give the means of square windows."""
+    """Read strip by strip, and give the means of windows that cover the plane."""
     y, x = axes
-    height, width = shape
-    ratio = max(1, math.ceil(max(height, width) / size))
-    step = max(ratio, step // ratio * ratio)
+    rows, columns = (borders(n, size / max(*shape, 1)) for n in shape)
     strips = []
-    for start in range(0, height, step):
-        strip = read({y: slice(start, min(start + step, height)), x: slice(0, width)})
-        strips.append(means(strip, ratio))
+    first = 0
+    while first < len(rows) - 1:
+        last = max(first + 1, int(np.searchsorted(rows, rows[first] + step, "right")) - 1)
+        strip = read({y: slice(int(rows[first]), int(rows[last])), x: slice(0, shape[1])})
+        strips.append(means(strip, rows[first : last + 1] - rows[first], columns))
+        first = last
     return np.concatenate(strips, axis=1)
 
 
-def means(data: Array, ratio: int) -> Array:
-    """Give the means of windows of the last two axes, those at the end as large as they are."""
-    values = np.abs(data) if data.dtype.kind == "c" else data
-    if ratio == 1:
-        return values.astype(np.float64)
-    wide = values.astype(np.float64)
-    for axis in (1, 2):
-        starts = np.arange(0, wide.shape[axis], ratio)
-        counts = np.diff([*starts, wide.shape[axis]])
-        shape = [-1 if i == axis else 1 for i in range(3)]
-        wide = np.add.reduceat(wide, starts, axis=axis) / counts.reshape(shape)
+def borders(length: int, scale: float) -> npt.NDArray[np.int64]:
+    """Cut an axis into windows, as many as there are pixels to show."""
+    count = max(1, min(length, round(length * scale)))
+    return np.arange(count + 1, dtype=np.int64) * length // count
+
+
+def means(
+    data: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
+) -> Array:
+    """Give the means of the windows between borders of the last two axes."""
+    wide = (np.abs(data) if data.dtype.kind == "c" else data).astype(np.float64)
+    for axis, edges in ((1, rows), (2, columns)):
+        if len(edges) - 1 < wide.shape[axis]:
+            shape = [-1 if i == axis else 1 for i in range(3)]
+            counts = (edges[1:] - edges[:-1]).reshape(shape)
+            wide = np.add.reduceat(wide, edges[:-1], axis=axis) / counts
     return wide
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import zarr
 
 from anychunk import api, readers
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.images import images
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, Shape, walk
 from anychunk.limits import MIB
@@ -271,31 +271,42 @@ def compare(
     for number, image in enumerate(images(node)):
         array = api.open_path(node, image.levels[0], storage=storage)
         where = f"{report.source} {image.levels[0]}"
-        pieces = reader(str(source), number, image, tuple(array.shape))
-        if pieces is None:
-            report.add("info", where, f"{against} does not show this image")
+        try:
+            pieces = reader(str(source), number, image, tuple(array.shape))
+            if pieces is None:
+                report.add("info", where, f"{against} does not show this image")
+                continue
+            problem = compare_pieces(array, pieces, against, tolerance)
+        except MissingDependencyError:
+            raise
+        except Exception as e:  # noqa: BLE001 - another's reader fails in its own ways: it is told
+            report.add("warning", where, f"{against} does not read it: {type(e).__name__}: {e}")
             continue
         known += 1
-        differ, largest, first = 0, 0.0, None
-        for box, theirs in pieces:
-            ours = np.asarray(array[box])
-            if theirs.shape != ours.shape:
-                report.add("error", where, f"shape {ours.shape}, {against} has {theirs.shape}")
-                break
-            wrong, gap = difference(ours, theirs, tolerance)
-            largest = max(largest, gap)
-            if wrong.any() and first is None:
-                place = np.argwhere(wrong)[0]
-                first = tuple(int(s.start + p) for s, p in zip(box, place, strict=True))
-            differ += int(wrong.sum())
-        if differ:
-            report.add(
-                "error",
-                where,
-                f"{differ} values differ from {against}, first at {first}, most by {largest:g}",
-            )
+        if problem is not None:
+            report.add("error", where, problem)
     if not known:
         report.add("warning", report.source, f"{against} could compare nothing of it")
+
+
+def compare_pieces(
+    array: zarr.Array[Any], pieces: readers.Pieces, against: str, tolerance: float
+) -> str | None:
+    """Say how an array differs from another reader's pieces; None where it does not."""
+    differ, largest, first = 0, 0.0, None
+    for box, theirs in pieces:
+        ours = np.asarray(array[box])
+        if theirs.shape != ours.shape:
+            return f"shape {ours.shape}, {against} has {theirs.shape}"
+        wrong, gap = difference(ours, theirs, tolerance)
+        largest = max(largest, gap)
+        if wrong.any() and first is None:
+            place = np.argwhere(wrong)[0]
+            first = tuple(int(s.start + p) for s, p in zip(box, place, strict=True))
+        differ += int(wrong.sum())
+    if not differ:
+        return None
+    return f"{differ} values differ from {against}, first at {first}, most by {largest:g}"
 
 
 def difference(

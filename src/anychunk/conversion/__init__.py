@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from anychunk import api, formats, sink
 from anychunk import images as im
 from anychunk.conversion.journal import Journal
@@ -152,6 +154,8 @@ def write_other(
 ) -> Report:
     """Write through a format's own writer: all images of a hierarchy, or one of a file."""
     found = list(im.images(node))
+    if not found:
+        raise FormatError("convert: the source holds no array")
     if image is not None:
         found = [im.chosen(found, image)]
     writer = formats.writer(url) if format is None else formats.by_name(format)
@@ -167,17 +171,48 @@ def write_other(
     for one in found:
         array = api.open_path(node, one.levels[0], storage=storage)
         place = f"{url}/{one.path}" if len(found) > 1 else url
-        writer.write(array, place, **axis_options(writer, one), **options)
+        given = AsNumbers(array) if array.dtype.kind == "b" else array
+        writer.write(given, place, **{**described(writer, one), **options})
         nbytes += array.nbytes
     return Report(target=url, arrays=len(found), nbytes=nbytes)
 
 
-def axis_options(writer: Any, image: Image) -> dict[str, Any]:
-    """Tell N5, whose first axis is the fastest, that ours is the slowest."""
-    if not isinstance(writer, formats.FolderFormat):
-        return {}
-    is_reversed = image.names[:1] == ("x",)
-    return {"axes": "n5" if is_reversed else "reversed"}
+def described(writer: Any, image: Image) -> dict[str, Any]:
+    name = next((n for n, module in formats.table().items() if module is writer), "")
+    return DESCRIBED[name](image) if name in DESCRIBED else {}
+
+
+class AsNumbers:
+    """An array of truth values as zeros and ones, for formats that know numbers only."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.ndim = array, array.shape, array.ndim
+        self.dtype = np.dtype(np.uint8)
+
+    def __getitem__(self, box: Any) -> Any:
+        return np.asarray(self.array[box]).astype(np.uint8)
+
+
+def n5_options(image: Image) -> dict[str, Any]:
+    """Tell N5, whose first axis is the fastest, that ours is the slowest; and element sizes."""
+    found: dict[str, Any] = {"axes": "n5" if image.names[:1] == ("x",) else "reversed"}
+    units = {axis["name"]: axis.get("unit") for axis in image.axes}
+    if "x" in units and any(n != 1 for n in image.scale):
+        found |= {"resolution": image.scale, "unit": units["x"]}
+    return found
+
+
+def jnrrd_options(image: Image) -> dict[str, Any]:
+    """Name the axes in the header, fastest first, with element sizes where they are known."""
+    header: dict[str, Json] = {"labels": list(image.names)[::-1]}
+    if any(n != 1 for n in image.scale):
+        header["spacings"] = [float(n) for n in image.scale][::-1]
+        header["units"] = [axis.get("unit", "") for axis in image.axes][::-1]
+    return {"header": header}
+
+
+DESCRIBED = {"n5": n5_options, "jnrrd": jnrrd_options}
+"""How formats are told what is known of the axes."""
 
 
 class Place:

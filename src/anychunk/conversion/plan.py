@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from zarr.core.dtype import parse_dtype
 
+from anychunk import georeference, multiscales
 from anychunk import images as im
-from anychunk import multiscales
 from anychunk.conversion import presets
 from anychunk.downsample import BY_WINDOW
 from anychunk.errors import FormatError, UnsupportedError
@@ -285,7 +285,9 @@ class Recipe:
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(outer)}},
             "codecs": list(self.codecs(array.data_type, inner, outer, itemsize)),
             "dimension_names": list(self.names),
-            "attributes": dict(array.attributes) if source is not None else {},
+            "attributes": dict(array.attributes)
+            if source is not None
+            else smaller_ground(array.attributes, self.names, full, here),
         }
         return Level(
             path=im.join(self.path, name),
@@ -331,6 +333,32 @@ class Recipe:
         if found not in BY_WINDOW:
             raise UnsupportedError(f"convert: method {found!r}; known: {' '.join(BY_WINDOW)}")
         return found
+
+
+def smaller_ground(
+    attributes: dict[str, Json], names: Sequence[str], full: Shape, here: Shape
+) -> dict[str, Json]:
+    """Give the georeference of a level by that of the first: windows of whole pixels each."""
+    transform = attributes.get("spatial:transform")
+    if not isinstance(transform, list) or len(transform) != 6 or not {"y", "x"} <= set(names):
+        return {}
+    down, across = (_power(full[i], here[i]) for i in (names.index("y"), names.index("x")))
+    a, b, c, d, e, f = transform
+    shape = (here[names.index("y")], here[names.index("x")])
+    return georeference.attributes(
+        shape=shape,
+        transform=georeference.rescaled((a, b, c, d, e, f), across, down),
+        code=attributes.get("proj:code"),
+        projjson=attributes.get("proj:projjson"),
+    )
+
+
+def _power(full: int, here: int) -> int:
+    """Give by how much an axis was halved again and again, each time without its rest."""
+    ratio = 1
+    while full > here:
+        full, ratio = max(1, full // 2), ratio * 2
+    return ratio
 
 
 def region_shape(
