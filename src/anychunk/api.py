@@ -61,7 +61,11 @@ def index(
         if combine is None:
             raise ValueError("several files: say combine='stack', 'concat', 'mosaic' or 'group'")
         files = index_files(
-            expand(url, storage), client=client, failures=failures, format=format, storage=storage,
+            expand(url, storage),
+            client=client,
+            failures=failures,
+            format=format,
+            storage=storage,
             **options,
         )
         return combine_files(files, combine, along=along, overlap=overlap)
@@ -224,10 +228,16 @@ def open_array(
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
     path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
-    return open_path(node, path, storage=storage)
+    return open_path(node, path, storage=storage, on_change=on_change)
 
 
-def open_path(node: Node, path: str, *, storage: Storage | None = None) -> zarr.Array[Any]:
+def open_path(
+    node: Node,
+    path: str,
+    *,
+    storage: Storage | None = None,
+    on_change: OnChange = "error",
+) -> zarr.Array[Any]:
     """Open the array at `path` of an index."""
     found = find(node, path)
     if not isinstance(found, ArrayIndex):
