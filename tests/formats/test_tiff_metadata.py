@@ -16,7 +16,9 @@ from anychunk import georeference
 from tests.corpus import needs_corpus, samples
 
 GEO = [s for s in samples("tiff/") if "geotiff" in s.properties]
-OTHER_CODES = {"ca_nrc_NAD83v70VG.tif": "GDAL gives the code of the CRS with heights, 8254 for 8255"}
+OTHER_CODES = {
+    "ca_nrc_NAD83v70VG.tif": "GDAL gives the code of the CRS with heights, 8254 for 8255"
+}
 SMALL = np.arange(60, dtype="uint8").reshape(6, 10)
 
 

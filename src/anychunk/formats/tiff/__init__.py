@@ -1,12 +1,12 @@
 """TIFF, BigTIFF, COG, OME-TIFF and their kin: every series an image, every pixel as stored.
 
 Spec:    TIFF 6.0, BigTIFF, GeoTIFF 1.1, OME-TIFF 6; structure as tifffile finds it.
-Axes:    (band, y, x); pages of a series stacked in front, (t, c, z, band, y, x) as its kind names them.
-Opened:  both byte orders; strips and tiles; bands together or apart; 1 to 64 bits, floats of 16, 24, 32,
-         64, complex; predictors; every compression that imagecodecs decodes; overviews and SubIFDs
-         as levels; masks; sparse files; OME-TIFF in many files of one folder.
-Refused: bands of different type; subsampled YCbCr in separate planes; compressions that nothing here
-         decodes (the message names page and compression).
+Axes:    (band, y, x); pages of a series stacked in front, as its kind names them: (t, c, z, …).
+Opened:  both byte orders; strips and tiles; bands together or apart; 1 to 64 bits, floats of 16,
+         24, 32, 64, complex; predictors; every compression that imagecodecs decodes; overviews
+         and SubIFDs as levels; masks; sparse files; OME-TIFF in many files of one folder.
+Refused: bands of different type; subsampled YCbCr in separate planes; compressions that nothing
+         here decodes (the message names page and compression).
 """
 
 from typing import Any
@@ -48,9 +48,7 @@ def parse(source: Source) -> GroupIndex:
                 refusals.append(e)
         if not members:
             raise refusals[0]
-        return GroupIndex(
-            members=members, attributes=file_attributes(tif, refusals), pins=pins
-        )
+        return GroupIndex(members=members, attributes=file_attributes(tif, refusals), pins=pins)
 
 
 def check_chain(tif: tifffile.TiffFile, source: Source) -> None:
@@ -58,7 +56,7 @@ def check_chain(tif: tifffile.TiffFile, source: Source) -> None:
     pages = tif.pages
     if not pages._indexed:  # noqa: SLF001 - where tifffile did not need the chain, neither do we
         return
-    following = _number(tif, source, int(pages.next_page_offset), tif.tiff.offsetsize)
+    following = _number(tif, source, int(pages.next_page_offset or 0), tif.tiff.offsetsize)
     if following == 0:
         return
     count = None if following is None else _number(tif, source, following, tif.tiff.tagnosize)
@@ -99,16 +97,24 @@ def image_index(image: Image, sources: list[Source], xml: Any) -> GroupIndex:
     for number, stack in enumerate(image.levels):
         shape = (stack.layout.height, stack.layout.width)
         geo = metadata.geo_attributes(page, shape, size)
-        members[str(number)] = _array(stack, sources, geo, metadata.fill_value(page, stack.layout.dtype))
+        members[str(number)] = _array(
+            stack, sources, geo, metadata.fill_value(page, stack.layout.dtype)
+        )
     paths = list(members)
     for stack in image.masks:
         number = next(i for i, s in enumerate(image.levels) if s.layout.width == stack.layout.width)
         name = f"mask_{number}" if number else "mask"
         if name not in members:
-            members[name] = _array(stack, sources, {}, metadata.fill_value(page, stack.layout.dtype))
+            members[name] = _array(
+                stack, sources, {}, metadata.fill_value(page, stack.layout.dtype)
+            )
     attributes: dict[str, Json] = {
         "ome": ome.attribute(image, paths, xml),
-        "tiff": {"kind": image.kind, "pages": _page_numbers(full), **metadata.page_attributes(page)},
+        "tiff": {
+            "kind": image.kind,
+            "pages": _page_numbers(full),
+            **metadata.page_attributes(page),
+        },
         **metadata.geo_attributes(page, size),
     }
     if image.masks:

@@ -1,7 +1,7 @@
 """OME-TIFF in several files: the planes that the OME-XML says lie in a companion file.
 
 A companion is looked for in the folder of the file that names it, and never outside. Where one is
-missing the file opens all the same; its planes are not absent, and reading them says what is missing.
+missing the file opens all the same; its planes are not absent, and reading them says what lacks.
 """
 
 from contextlib import ExitStack
@@ -39,9 +39,7 @@ def with_companions(
     return sources, {s.url: s.pin() for s in there}
 
 
-def _filled(
-    stack: Stack, places: dict[int, ome.Reference | None], files: "_Files"
-) -> Stack:
+def _filled(stack: Stack, places: dict[int, ome.Reference], files: "_Files") -> Stack:
     planes = list(stack.planes)
     for i, plane in enumerate(planes):
         place = places.get(i)

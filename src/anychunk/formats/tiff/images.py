@@ -1,7 +1,7 @@
 """The images of a TIFF file: series as tifffile finds them, levels and masks gathered."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import tifffile
 
@@ -36,7 +36,8 @@ def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[A
         except Refusal as e:
             refused.append(e)
     if not found and not refused:
-        found = [Image(levels=[page_stack(page, where)]) for page in tif.pages if page.tags]
+        pages = [page.aspage() for page in tif.pages]
+        found = [Image(levels=[page_stack(page, where)]) for page in pages if page.tags]
     return gather(found), refused
 
 
@@ -45,10 +46,14 @@ def _images(series: Any, where: str) -> list[Image]:
     first = levels[0]
     if first.layout.compression == OLD_JPEG and len(first.planes) > 1:
         # each page brings tables of its own
-        singles = [p for p in first.planes if p is not None]
+        singles = [p for p in first.planes if p is not None and p.page is not None]
         return [
             Image(
-                levels=[replace(first, planes=[p], axes=(), sizes=(), keyframe=p.page.aspage())],
+                levels=[
+                    replace(
+                        first, planes=[p], axes=(), sizes=(), keyframe=cast("Any", p.page).aspage()
+                    )
+                ],
                 series=series,
                 kind=series.kind,
             )
@@ -113,9 +118,12 @@ def _is_proportional(small: Stack, full: Stack) -> bool:
     a, b = small.layout, full.layout
     if not a.width or not a.height:
         return False
-    factors = [(b.width / (a.width + d), b.height / (a.height + e)) for d in (-0.999, 0, 0.999)
-               for e in (-0.999, 0, 0.999) if a.width + d > 0 and a.height + e > 0]
+    factors = [
+        (b.width / (a.width + d), b.height / (a.height + e))
+        for d in (-0.999, 0, 0.999)
+        for e in (-0.999, 0, 0.999)
+        if a.width + d > 0 and a.height + e > 0
+    ]
     low_x, high_x = min(f[0] for f in factors), max(f[0] for f in factors)
     low_y, high_y = min(f[1] for f in factors), max(f[1] for f in factors)
     return low_x <= high_y and low_y <= high_x
-

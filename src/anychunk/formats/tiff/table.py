@@ -1,6 +1,7 @@
 """Where the strips and tiles of pages are: offsets and lengths, as arrays.
 
-A page whose tables are shorter than its grid still opens: what has no entry is unreadable, not absent.
+A page whose tables are shorter than its grid still opens: what has no entry is unreadable, and not
+absent.
 """
 
 import math
@@ -102,9 +103,7 @@ def _exact(lengths: Table, layout: Layout, *, is_single: bool) -> Table:
     return np.minimum(lengths, expected)
 
 
-def recut(
-    layout: Layout, offsets: Table, lengths: Table, size: int
-) -> tuple[Layout, Table, Table]:
+def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[Layout, Table, Table]:
     """Cut rows that lie one after the other anew, into chunks that are all of one length.
 
     Tables are (pages, *file_grid). Given back as they are where strips are compressed, have gaps
