@@ -605,7 +605,8 @@ def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     name = reference.replace("\\", "/")
     is_absolute = is_remote(name) or name.startswith(("file:", "/"))
     url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
-    leaves = is_absolute or ".." in name.split("/") or not _is_inside(base, url)
+    is_outside = "\0" in name or is_absolute or ".." in name.split("/")
+    leaves = is_outside or not _is_inside(base, url)
     if "\0" in name or (leaves and not any(_is_below(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leaves the folder of the file that names it; "
