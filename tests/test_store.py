@@ -22,7 +22,7 @@ from zarr.testing.store import StoreTests
 
 import anychunk
 from anychunk.errors import TruncatedError
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, find
+from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, find
 from anychunk.store import IndexStore
 
 
@@ -339,3 +339,25 @@ def test_same_through_any_pipeline(tmp_path):
             array = zarr.open_array(store, path="0/0", mode="r")
             assert type(array.async_array.codec_pipeline).__name__ == path
             np.testing.assert_array_equal(array[...], values)
+
+
+def test_chunks_held_by_the_index_itself(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"\1\2")
+    chunks = ByteRanges(
+        offsets=np.array([0, 1, 0], np.uint64),
+        lengths=np.array([2, 2, 0], np.uint64),
+        urls=(str(tmp_path / "a.bin"), INLINE),
+        url_ids=np.array([0, 1, 1], np.uint8),
+        inline=b"\0\7\x08",
+    )
+    array = ArrayIndex(
+        shape=(6,),
+        chunk_shape=(2,),
+        data_type="uint8",
+        codecs=({"name": "bytes"},),
+        chunks=chunks,
+        fill_value=9,
+        dimension_names=("x",),
+    )
+    opened = anychunk.open(GroupIndex(members={"a": array}))
+    np.testing.assert_array_equal(opened["a"][...], [1, 2, 7, 8, 9, 9])

@@ -2,21 +2,39 @@
 
 from anychunk import codecs as _codecs
 from anychunk._version import __version__
-from anychunk.api import describe, disable, enable, index, open, open_array, write  # noqa: A004
+from anychunk.api import (
+    VirtualParser,
+    append,
+    describe,
+    disable,
+    enable,
+    from_virtualizarr,
+    index,
+    open,  # noqa: A004
+    open_array,
+    write,
+)
+from anychunk.conversion import convert
 from anychunk.errors import AnychunkError
 from anychunk.index import ArrayIndex, GroupIndex
+from anychunk.verification import verify
 
 __all__ = [
     "AnychunkError",
     "ArrayIndex",
     "GroupIndex",
+    "VirtualParser",
     "__version__",
+    "append",
+    "convert",
     "describe",
     "disable",
     "enable",
+    "from_virtualizarr",
     "index",
     "open",
     "open_array",
+    "verify",
     "write",
 ]
 

@@ -1,9 +1,11 @@
 """The public functions: url in, zarr out."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import zarr
@@ -11,27 +13,58 @@ from zarr.core.array import AsyncArray
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
-from anychunk import codecs, formats, pipeline
+from anychunk import codecs, export, formats, pipeline
 from anychunk._version import __version__
 from anychunk.array import Array
-from anychunk.errors import AnychunkError, FormatError
+from anychunk.batch import Failures, FilesError, expand, is_pattern, outcomes
+from anychunk.combine import How, Overlap
+from anychunk.combine import axis_of, group_names
+from anychunk.combine import combine as combine_files
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.export import icechunk
+from anychunk.export.places import absolute
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
-from anychunk.source import Folder, Source, Storage, buffered, is_remote, local_path, open_source
+from anychunk.source import (
+    Folder,
+    OnChange,
+    Source,
+    Storage,
+    buffered,
+    is_remote,
+    local_path,
+    open_source,
+)
 from anychunk.store import IndexStore
 
 
 def index(
-    url: str | Path,
+    url: str | Path | Sequence[str | Path],
     *,
     format: str | None = None,
     storage: Storage | None = None,
+    combine: How | None = None,
+    along: str | int | None = None,
+    overlap: Overlap = "error",
+    client: Any = None,
+    failures: Failures | None = None,
     **options: Any,
 ) -> GroupIndex | ArrayIndex:
-    """Read the structure of a file, never its samples.
+    """Read the structure of a file, or open a saved index; never samples.
 
     `format` names a format instead of looking at the content. `storage` is handed to obstore.
+    Several urls, or a pattern, become one index: `combine` says how, `along` which axis, `client`
+    is a Dask cluster to parse on, and files that fail are left out where `failures` is a dictionary
+    to note them in. A saved index refers to its own folder and to what `allow=[…]` lists.
     Further options are the format's own.
     """
+    if not isinstance(url, str | Path) or combine is not None or is_pattern(str(url)):
+        if combine is None:
+            raise ValueError("several files: say combine='stack', 'concat', 'mosaic' or 'group'")
+        files = index_files(
+            expand(url, storage), client=client, failures=failures, format=format, storage=storage,
+            **options,
+        )
+        return combine_files(files, combine, along=along, overlap=overlap)
     url = str(url)
     if _is_folder(url, format):
         return _index_folder(Folder(url, storage=storage), format, options)
@@ -46,7 +79,32 @@ def index(
     return _index_object(source, head, format, options)
 
 
+def index_files(
+    urls: Sequence[str],
+    *,
+    client: Any = None,
+    failures: Failures | None = None,
+    progress: Callable[[], object] | None = None,
+    **options: Any,
+) -> dict[str, Node]:
+    """Index many files, on threads or a Dask cluster; give those that could be, in order."""
+    found: dict[str, Node] = {}
+    failed: Failures = {} if failures is None else failures
+    for url, outcome in outcomes(partial(index, **options), urls, client):
+        if isinstance(outcome, AnychunkError):
+            failed[url] = str(outcome)
+        else:
+            found[url] = outcome
+        if progress is not None:
+            progress()
+    if failed and (failures is None or not found):
+        raise FilesError(failed, len(urls))
+    return {url: found[url] for url in urls if url in found}
+
+
 def _is_folder(url: str, format: str | None) -> bool:
+    if format in export.FORMS:
+        return format != "kerchunk"
     if not is_remote(url):
         return Path(local_path(url)).is_dir()
     if url.endswith("/"):
@@ -59,9 +117,15 @@ def _is_folder(url: str, format: str | None) -> bool:
 
 def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:
     if name is None:
-        name, module = formats.sniff_folder(folder)
-    else:
-        module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
+        try:
+            name, _ = formats.sniff_folder(folder)
+        except UnsupportedError:
+            name = export.sniff_folder(folder)
+            if name is None:
+                raise
+    if name in export.FORMS:
+        return export.load_folder(folder, name, **options)
+    module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
     parsed = _parsed(module.parse_folder, folder, options, where=folder.path)
     return _with_root(parsed, {"format": name, "source": folder.path, "version": __version__}, {})
 
@@ -70,9 +134,15 @@ def _index_object(
     source: Source, head: bytes, name: str | None, options: Mapping[str, Any]
 ) -> Node:
     if name is None:
-        name, module = formats.sniff(head, source.url)
-    else:
-        module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
+        try:
+            name, _ = formats.sniff(head, source.url)
+        except UnsupportedError:
+            if not export.sniff(head):
+                raise
+            name = "kerchunk"
+    if name in export.FORMS:
+        return export.load(source, **options)
+    module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
     parsed = _parsed(module.parse, buffered(source), options, where=source.url)
     pin = source.pin()
     about = {"format": name, "source": source.url, "size": pin.size, "version": __version__}
@@ -111,25 +181,33 @@ def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node
 
 
 def open(  # noqa: A001 - the public name is anychunk.open
-    url: str | Path | Node, *, storage: Storage | None = None, **options: Any
+    url: str | Path | Node | Sequence[str | Path],
+    *,
+    storage: Storage | None = None,
+    on_change: OnChange = "error",
+    **options: Any,
 ) -> zarr.Group | zarr.Array[Any]:
     """Open a file, or an index, as a read-only Zarr hierarchy.
 
-    Gives a group, or an array where the url is itself one array. Options are those of `index`.
+    Gives a group, or an array where the url is itself one array. A source that is no longer the
+    one that was indexed is an error, or with `on_change="warn"` a warning. Further options are
+    those of `index`.
     """
     node = (
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
     if isinstance(node, ArrayIndex):
-        return open_array(node, storage=storage)
-    store = _store(node, storage)
+        return open_array(node, storage=storage, on_change=on_change)
+    store = _store(node, storage, on_change)
     return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
 
 
-def _store(node: Node, storage: Storage | None) -> IndexStore:
+def _store(node: Node, storage: Storage | None, on_change: OnChange) -> IndexStore:
+    if on_change not in ("error", "warn"):
+        raise ValueError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
     pipeline.install()
     codecs.register_unclaimed()
-    return IndexStore(node, storage=storage)
+    return IndexStore(node, storage=storage, on_change=on_change)
 
 
 def open_array(
@@ -138,6 +216,7 @@ def open_array(
     image: int | str = 0,
     level: int | str = 0,
     storage: Storage | None = None,
+    on_change: OnChange = "error",
     **options: Any,
 ) -> zarr.Array[Any]:
     """Open one array of a file: by default the first image at full resolution."""
@@ -145,12 +224,17 @@ def open_array(
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
     path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    return open_path(node, path, storage=storage)
+
+
+def open_path(node: Node, path: str, *, storage: Storage | None = None) -> zarr.Array[Any]:
+    """Open the array at `path` of an index."""
     found = find(node, path)
     if not isinstance(found, ArrayIndex):
         known = [name for name, member in walk(node) if isinstance(member, ArrayIndex)]
         raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
     # straight from the index: zarr would ask the store for it, by way of its event loop
-    place = StorePath(_store(node, storage), path)
+    place = StorePath(_store(node, storage, on_change), path)
     return Array(AsyncArray(ArrayV3Metadata.from_dict(found.metadata()), place))
 
 
@@ -198,6 +282,87 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} is not written here")
     module.write(array, url, **options)
+
+
+def append(
+    urls: str | Path | Iterable[str | Path],
+    target: str | Path,
+    *,
+    combine: How = "group",
+    along: str | int | None = None,
+    batch: int = 100,
+    client: Any = None,
+    failures: Failures | None = None,
+    progress: Callable[[], object] | None = None,
+    storage: Storage | None = None,
+    copy: Literal["never", "needed"] = "never",
+    **options: Any,
+) -> int:
+    """Add files to an Icechunk repository, one commit a batch; give how many were added.
+
+    Files that the repository refers to already are passed over: after a crash, which leaves the
+    last commit, the same call goes on where it stopped. `combine` is group, stack or concat.
+    """
+    if combine == "mosaic":
+        raise ValueError("append: a mosaic is one piece; index it whole, and save that")
+    place = str(target)
+    known = icechunk.saved_sources(place, storage=storage)
+    waiting = [url for url in expand(urls, storage) if absolute(url) not in known]
+    names = dict(zip(waiting, group_names(waiting), strict=True)) if waiting else {}
+    added = 0
+    for start in range(0, len(waiting), batch):
+        some = waiting[start : start + batch]
+        files = index_files(
+            some,
+            client=client,
+            failures=failures,
+            progress=progress,
+            storage=storage,
+            **options,
+        )
+        node = combine_files(files, combine, along=along, names=[names[url] for url in files])
+        axis = None if combine == "group" else axis_of(node, combine, along)
+        icechunk.append(node, place, along=axis, copy=copy, storage=storage)
+        added += len(files)
+    return added
+
+
+def from_virtualizarr(found: Any, **options: Any) -> Node:
+    """Give a VirtualiZarr store, group, or virtual dataset as an index."""
+    from anychunk.export import virtualizarr
+
+    return virtualizarr.from_virtualizarr(found, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualParser:
+    """A parser for VirtualiZarr: `open_virtual_dataset(url, registry, parser=VirtualParser())`.
+
+    Gives one array as the variable `name` of the root, or with `tree=True` every array under its
+    own path, as `open_virtual_datatree` takes them.
+    """
+
+    image: int | str = 0
+    level: int | str = 0
+    name: str = "data"
+    tree: bool = False
+    copy: Literal["never", "needed"] = "never"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, url: str, registry: Any) -> Any:
+        """Parse `url`, read by the stores of `registry`, into a `ManifestStore`."""
+        from anychunk.export import virtualizarr
+
+        storage = {"resolve": registry.resolve} if is_remote(url) else None
+        node = index(url, storage=storage, **self.options)
+        if not self.tree:
+            path = "" if isinstance(node, ArrayIndex) else f"{self.image}/{self.level}"
+            node = virtualizarr.single(node, path, self.name)
+        else:
+            node = virtualizarr.apart(node, self.name)
+        return virtualizarr.to_virtualizarr(
+            node, registry=registry, copy=self.copy, storage=storage
+        )
 
 
 _replaced: dict[str, Any] | None = None

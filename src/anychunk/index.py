@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from importlib import import_module
+from os import PathLike
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +26,9 @@ type Ids = npt.NDArray[np.unsignedinteger[Any]]
 
 WHOLE = np.uint64(2**64 - 1)
 """As a length: the chunk is its whole object, however long that is."""
+
+INLINE = ""
+"""As a url: the bytes are held by the index itself."""
 
 
 def _equal(a: object, b: object) -> bool:
@@ -44,6 +49,23 @@ class _ByValue:
             return NotImplemented
         names = [f.name for f in fields(cast("Any", self))]
         return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+
+class _Kept(_ByValue):
+    """What may be kept and shared."""
+
+    def save(self, target: str | PathLike[str], **options: Any) -> None:
+        """Keep this index: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
+
+        Options: `format`, `copy="needed"`, `relative`, `storage`; for JSON `zarr_format=2` and
+        `layout="osml"`. What the form cannot express is refused before anything is written.
+        """
+        # by name: an index stays plain data, importable without what keeps it
+        import_module("anychunk.export").save(self, str(target), **options)
+
+    def to_virtualizarr(self, **options: Any) -> Any:
+        """Give this index as a `virtualizarr.manifests.ManifestStore`."""
+        return import_module("anychunk.export.virtualizarr").to_virtualizarr(self, **options)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,6 +98,8 @@ class ByteRanges(_ByValue):
     """Inline bytes that chunks begin with, telling a codec what only their position reveals."""
     front_ids: Ids | None = None
     """Which front each chunk has; None: all have the first, if there is one."""
+    inline: bytes = b""
+    """What chunks whose url is `INLINE` are ranges of: bytes that were copied into the index."""
 
     def __post_init__(self) -> None:
         grid = self.offsets.shape
@@ -167,7 +191,7 @@ type Chunks = ByteRanges | Objects | Computed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrayIndex(_ByValue):
+class ArrayIndex(_Kept):
     """One Zarr array: its metadata, and where its chunks are."""
 
     shape: Shape
@@ -221,7 +245,7 @@ class ArrayIndex(_ByValue):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GroupIndex(_ByValue):
+class GroupIndex(_Kept):
     """A Zarr group: attributes and members."""
 
     members: "Mapping[str, Node]"

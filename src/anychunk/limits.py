@@ -17,6 +17,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 class Limits:
     header_bytes: int = 64 * MIB
     """The longest header, table or metadata text that a parser reads into memory."""
+    index_bytes: int = 4 * GIB
+    """The longest saved index that is read into memory."""
     chunk_bytes: int = 4 * GIB
     """The largest chunk, decoded."""
     expansion: int = 4096

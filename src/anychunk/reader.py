@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, TruncatedError, UnsupportedError
-from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Objects
+from anychunk.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
 from anychunk.memory import borrowed
 from anychunk.source import (
     Bytes1D,
+    MemorySource,
     ObjectBuffer,
     ObjectSource,
     Source,
@@ -92,7 +93,13 @@ class ChunkReader:
     def verify(self) -> None:
         """Look once a batch whether the one source was changed; of several, each read looks."""
         if isinstance(self.chunks, ByteRanges) and len(self.chunks.urls) == 1:
-            self.sources.verify(self.chunks.urls[0])
+            self._source(self.chunks.urls[0])
+
+    def _source(self, url: str) -> Source:
+        """Open a source of this array, and look whether it is still the one that was indexed."""
+        if url == INLINE and isinstance(self.chunks, ByteRanges):
+            return MemorySource(self.chunks.inline, self.where)
+        return self.sources.verify(url)
 
     def read(self, number: int) -> Stored:
         """Give the stored bytes of one chunk."""
@@ -106,7 +113,7 @@ class ChunkReader:
         offsets = chunks.offsets.reshape(-1)[numbers]
         lengths = chunks.lengths.reshape(-1)[numbers]
         if len(chunks.urls) == 1 and chunks.parts is None and not chunks.fronts:
-            source = self.sources.open(chunks.urls[0])
+            source = self._source(chunks.urls[0])
             if source.is_local and not (lengths == WHOLE).any():
                 return self._slices(source, numbers, offsets, lengths)
         return [self._assemble(chunks, int(n)) for n in numbers]
@@ -189,7 +196,7 @@ class ChunkReader:
                 pieces.append(
                     self._whole(url)
                     if length < 0
-                    else self.sources.verify(url).read(offset, length)
+                    else self._source(url).read(offset, length)
                 )
             except (TruncatedError, FileNotFoundError) as e:
                 raise TruncatedError(f"{self.describe(number)}: {e}") from e
@@ -281,7 +288,7 @@ class ChunkReader:
             if data is None:
                 self._check_sparse(self.chunks, request.url)  # type: ignore[arg-type]
             return data
-        source = self.sources.open(request.url)
+        source = self._source(request.url)
         if isinstance(source, ObjectSource):
             return await source.fetch(request.offset, request.length)
         return await asyncio.to_thread(source.read, request.offset, request.length)

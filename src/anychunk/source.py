@@ -8,12 +8,13 @@ import mmap
 import os
 import posixpath
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -37,7 +38,17 @@ if TYPE_CHECKING:
 
 type Bytes1D = NDArray[np.uint8]
 type Storage = Mapping[str, Any]
-"""Options for obstore's stores, as `obstore.store.from_url` takes them."""
+"""Options for obstore's stores, as `obstore.store.from_url` takes them. Under `resolve` it may hold
+a function that gives the store of a url, and the path there, instead."""
+type OnChange = Literal["error", "warn"]
+"""What to do when a source is no longer the one that was indexed."""
+
+
+def report_change(url: str, change: str, on_change: OnChange) -> None:
+    """Refuse a changed source, or warn of it where the caller wants to read on."""
+    if on_change == "error":
+        raise SourceChangedError(f"{url}: {change}; index it again")
+    warnings.warn(f"{url}: {change}; what is read may be wrong", stacklevel=3)
 
 
 class Source(Protocol):
@@ -109,6 +120,7 @@ class FileSource:
             self._pin = _file_pin(os.fstat(file.fileno()))
             # an empty file cannot be mapped
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+        self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 
     def pin(self) -> Pin:
@@ -124,6 +136,11 @@ class FileSource:
     def read(self, offset: int, length: int) -> Bytes1D:
         _check_range(self, offset, length)
         return self._view[offset : offset + length]
+
+    def release(self) -> None:
+        """Hand back pages that were read: they count as this process' memory. Views stay valid."""
+        if isinstance(self._mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
 @contextmanager
@@ -146,9 +163,17 @@ class ObjectSource:
 
     is_local = False
 
-    def __init__(self, url: str, *, storage: Storage | None = None, pin: Pin | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        storage: Storage | None = None,
+        pin: Pin | None = None,
+        on_change: OnChange = "error",
+    ) -> None:
         self.url = url
         self.storage = storage
+        self._on_change: OnChange = on_change
         self._store, self._path = object_store(url, storage)
         self._lock = threading.Lock()
         self._pin = pin
@@ -218,8 +243,8 @@ class ObjectSource:
         now = _object_pin(got.meta)
         change = self._pin.differs(now) if self._pin else None
         if change:
-            raise SourceChangedError(f"{self.url}: {change}; index it again")
-        if self._pin is None:
+            report_change(self.url, change, self._on_change)
+        if self._pin is None or change:
             self._pin = now
         view = np.frombuffer(data, np.uint8)
         if len(view) != length:
@@ -268,6 +293,8 @@ def local_path(url: str) -> str:
 
 def object_store(url: str, storage: Storage | None = None) -> "tuple[ObjectStore, str]":
     """Split a url into the store of its host or bucket and the path there."""
+    if storage and "resolve" in storage:
+        return cast("tuple[ObjectStore, str]", storage["resolve"](url))
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
     path = unquote(parts.path).lstrip("/")
@@ -383,9 +410,16 @@ def _read_remote_object(url: str, storage: Storage | None) -> Bytes1D | None:
 class Sources:
     """Open sources by url, each held against its pin before the first byte is read."""
 
-    def __init__(self, pins: Mapping[str, Pin], *, storage: Storage | None = None) -> None:
+    def __init__(
+        self,
+        pins: Mapping[str, Pin],
+        *,
+        storage: Storage | None = None,
+        on_change: OnChange = "error",
+    ) -> None:
         self.pins = pins
         self.storage = storage
+        self.on_change: OnChange = on_change
         self._open: dict[str, Source] = {}
 
     def open(self, url: str) -> Source:
@@ -394,7 +428,9 @@ class Sources:
             pin = self.pins.get(url)
             if is_remote(url):
                 # with a pin no request is spent here: every answer is held against it
-                source = ObjectSource(url, storage=self.storage, pin=pin)
+                source = ObjectSource(
+                    url, storage=self.storage, pin=pin, on_change=self.on_change
+                )
             else:
                 source = FileSource(local_path(url))
                 self._check(url, pin, source.pin())
@@ -407,16 +443,23 @@ class Sources:
         source = self.open(url)
         if isinstance(source, FileSource):
             self._check(url, source.pin(), source.refresh())
-        return source
+        return self.open(url)
 
     def _check(self, url: str, pin: Pin | None, now: Pin) -> None:
         change = pin.differs(now) if pin else None
         if change:
+            # what was mapped is the file as it was
             self._open.pop(url, None)
-            raise SourceChangedError(f"{url}: {change}; index it again")
+            report_change(url, change, self.on_change)
+
+    def release(self) -> None:
+        """Hand back the pages of every local file that is open."""
+        for source in list(self._open.values()):
+            if isinstance(source, FileSource):
+                source.release()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"pins": self.pins, "storage": self.storage, "_open": {}}
+        return self.__dict__ | {"_open": {}}
 
 
 class Blocks:
@@ -527,6 +570,31 @@ class Folder:
         folders = [posixpath.basename(str(p).rstrip("/")) for p in found["common_prefixes"]]
         objects = [posixpath.basename(str(o["path"])) for o in found["objects"]]
         return sorted(folders), sorted(objects)
+
+
+def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[str, int]]:
+    """Yield (path below, size) of every object below a folder."""
+    root = url.rstrip("/")
+    if not is_remote(root):
+        yield from _list_files(local_path(root))
+        return
+    import obstore
+
+    if urlsplit(root).scheme in ("http", "https"):
+        raise UnsupportedError(f"{root}: a web server does not list its folders")
+    store, path = object_store(root, storage)
+    start = f"{path}/" if path else ""
+    with _remote_errors(root):
+        for batch in obstore.list(store, path or None):
+            for entry in batch:
+                yield str(entry["path"]).removeprefix(start), entry["size"]
+
+
+def _list_files(root: str) -> Iterator[tuple[str, int]]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - a call an object
+            yield os.path.relpath(path, root), os.stat(path).st_size  # noqa: PTH116
 
 
 def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:

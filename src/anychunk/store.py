@@ -27,7 +27,7 @@ from anychunk.computed import Region, compute_chunk
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.index import ArrayIndex, Computed, GroupIndex, Node, find
 from anychunk.reader import ChunkReader, located
-from anychunk.source import Bytes1D, Sources, Storage
+from anychunk.source import Bytes1D, OnChange, Sources, Storage
 
 METADATA = "zarr.json"
 
@@ -45,6 +45,7 @@ class IndexStore(Store):
         index: Node,
         *,
         storage: Storage | None = None,
+        on_change: OnChange = "error",
         read_only: bool = True,
     ) -> None:
         if not read_only:
@@ -52,7 +53,7 @@ class IndexStore(Store):
         super().__init__(read_only=True)
         self.index = index
         pins = index.pins if isinstance(index, GroupIndex) else {}
-        self.sources = Sources(pins, storage=storage)
+        self.sources = Sources(pins, storage=storage, on_change=on_change)
         self._readers: dict[str, ChunkReader | None] = {}
         self._computed = ComputedChunks()
 
@@ -71,7 +72,12 @@ class IndexStore(Store):
         return self.__dict__ | {"_readers": {}}
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        return type(self)(self.index, storage=self.sources.storage, read_only=read_only)
+        return type(self)(
+            self.index,
+            storage=self.sources.storage,
+            on_change=self.sources.on_change,
+            read_only=read_only,
+        )
 
     def where(self, path: str) -> str:
         """Name a place of this store for messages: the source, then the path."""

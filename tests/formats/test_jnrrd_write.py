@@ -87,6 +87,7 @@ def cases(draw):
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+@example(case=("i1", (2,), {"tile": [4], "overlap": [3], "edge_handling": "variable"}))
 @example(case=("u2", (3, 4), {"tile": [2, 3], "overlap": [9, 9], "edge_handling": "variable"}))
 @example(
     case=(

@@ -13,11 +13,11 @@ from typing import Any
 
 import tifffile
 
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, TruncatedError
 from anychunk.formats.tiff import metadata, ome
 from anychunk.formats.tiff.companions import with_companions
 from anychunk.formats.tiff.handle import tiff_file
-from anychunk.formats.tiff.images import Image, find_images
+from anychunk.formats.tiff.images import Image, Refusal, find_images
 from anychunk.formats.tiff.stack import Stack, stack_index
 from anychunk.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.source import Source
@@ -32,19 +32,19 @@ def sniff(head: bytes) -> bool:
 def parse(source: Source) -> GroupIndex:
     """Read directories, never samples."""
     with tiff_file(source) as tif:
-        images = find_images(tif, source.url)
-        if not images:
+        images, refusals = find_images(tif, source.url)
+        check_chain(tif, source)
+        if not images and not refusals:
             raise FormatError(f"{source.url}: no page of this TIFF holds an image")
         sources, pins = with_companions(tif, images, source)
         root = ome.parse_xml(tif.ome_metadata if tif.is_ome else None)
         pixels = [] if root is None else ome.pixels_of(root)
         members: dict[str, Node] = {}
-        refusals: list[UnsupportedError] = []
         for number, image in enumerate(images):
             try:
                 xml = pixels[number] if number < len(pixels) and image.kind == "ome" else None
                 members[str(number)] = image_index(image, sources, xml)
-            except UnsupportedError as e:
+            except Refusal as e:
                 refusals.append(e)
         if not members:
             raise refusals[0]
@@ -53,7 +53,32 @@ def parse(source: Source) -> GroupIndex:
         )
 
 
-def file_attributes(tif: tifffile.TiffFile, refusals: list[UnsupportedError]) -> dict[str, Json]:
+def check_chain(tif: tifffile.TiffFile, source: Source) -> None:
+    """Refuse a file that was cut before its last directory: what is left may look complete."""
+    pages = tif.pages
+    if not pages._indexed:  # noqa: SLF001 - where tifffile did not need the chain, neither do we
+        return
+    following = _number(tif, source, int(pages.next_page_offset), tif.tiff.offsetsize)
+    if following == 0:
+        return
+    count = None if following is None else _number(tif, source, following, tif.tiff.tagnosize)
+    length = tif.tiff.tagnosize + (count or 0) * tif.tiff.tagsize
+    if following is None or count is None or following + length > source.size():
+        raise TruncatedError(
+            f"{source.url}: a further page should be at {following}, the object ends after "
+            f"{source.size()} bytes"
+        )
+
+
+def _number(tif: tifffile.TiffFile, source: Source, offset: int, width: int) -> int | None:
+    """Read an unsigned number; None where it lies beyond the end."""
+    if offset + width > source.size():
+        return None
+    data = source.read(offset, width).tobytes()
+    return int.from_bytes(data, "big" if tif.byteorder == ">" else "little")
+
+
+def file_attributes(tif: tifffile.TiffFile, refusals: list[AnychunkError]) -> dict[str, Json]:
     about: dict[str, Json] = {
         "byte_order": "big" if tif.byteorder == ">" else "little",
         "is_bigtiff": bool(tif.is_bigtiff),

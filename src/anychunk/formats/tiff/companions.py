@@ -45,8 +45,12 @@ def _filled(
     planes = list(stack.planes)
     for i, plane in enumerate(planes):
         place = places.get(i)
-        if plane is None and place is not None and place.file is not None:
-            planes[i] = files.plane(place.file, place.directory, stack.layout)
+        if plane is None and place is not None:
+            planes[i] = (
+                Plane(page=None)
+                if place.file is None
+                else files.plane(place.file, place.directory, stack.layout)
+            )
     return replace(stack, planes=planes)
 
 

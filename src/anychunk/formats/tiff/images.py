@@ -6,9 +6,11 @@ from typing import Any
 import tifffile
 
 from anychunk.codecs.tiff_tile import OLD_JPEG
-from anychunk.errors import UnsupportedError
+from anychunk.errors import AnychunkError, LimitError, UnsupportedError
 from anychunk.formats.tiff.stack import Stack, page_stack, series_stack
 
+Refusal = (UnsupportedError, LimitError)
+"""What makes one image not open and leaves the others as they are."""
 REDUCED, MASK = 1, 4
 """Bits of NewSubfileType."""
 
@@ -24,12 +26,18 @@ class Image:
     name: str = ""
 
 
-def find_images(tif: tifffile.TiffFile, where: str) -> list[Image]:
-    """List the images of a file. What cannot be opened among several is left to `refused`."""
-    found = [image for series in tif.series(squeeze=False) for image in _images(series, where)]
-    if not found:
+def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[AnychunkError]]:
+    """List the images of a file, and why others are not among them."""
+    found: list[Image] = []
+    refused: list[AnychunkError] = []
+    for series in tif.series(squeeze=False):
+        try:
+            found += _images(series, where)
+        except Refusal as e:
+            refused.append(e)
+    if not found and not refused:
         found = [Image(levels=[page_stack(page, where)]) for page in tif.pages if page.tags]
-    return gather(found)
+    return gather(found), refused
 
 
 def _images(series: Any, where: str) -> list[Image]:
@@ -111,13 +119,3 @@ def _is_proportional(small: Stack, full: Stack) -> bool:
     low_y, high_y = min(f[1] for f in factors), max(f[1] for f in factors)
     return low_x <= high_y and low_y <= high_x
 
-
-def check_openable(image: Image) -> UnsupportedError | None:
-    """Give the reason why an image cannot be opened, if there is one."""
-    try:
-        for stack in (*image.levels, *image.masks):
-            _ = stack.layout.dtype
-            stack.layout.tile()
-    except UnsupportedError as e:
-        return e
-    return None

@@ -45,23 +45,39 @@ def attribute(image: Image, paths: Sequence[str], xml: ElementTree.Element | Non
 
 
 def _scales(image: Image) -> tuple[dict[str, float], dict[str, str]]:
-    """Give size and unit of a pixel along named axes, as far as the file tells."""
-    try:
-        raw = dict(image.series.coord_scales) if image.series is not None else {}
-        units = dict(image.series.coord_units) if image.series is not None else {}
-    except Exception:  # noqa: BLE001 - whatever tifffile makes of odd metadata, pixels are not touched
-        return {}, {}
-    scales = {
-        AXES[a]: abs(float(v))
-        for a, v in raw.items()
-        if a in AXES and math.isfinite(v) and v != 0
-    }
+    """Give size and unit of a pixel along named axes, as far as the file tells.
+
+    From the ends that tifffile notes for each axis: its own `coord_scales` makes every coordinate,
+    however many a damaged file announces.
+    """
+    sizes, units = _resolution(image.levels[0])
+    series = image.series
+    if series is not None:
+        for letter, ends in dict(series._coords).items():  # noqa: SLF001 - see above
+            if letter in AXES and letter in series.axes and isinstance(ends, tuple):
+                count = int(series.shape[series.axes.index(letter)])
+                sizes[letter] = (ends[1] - ends[0]) / max(count, 1)
+                units.pop(letter, None)
+        units |= dict(series._units)  # noqa: SLF001
+    scales = {AXES[a]: abs(float(v)) for a, v in sizes.items() if math.isfinite(v) and v != 0}
     named = {}
     for letter, unit in units.items():
         word = UNITS.get(str(unit).strip().lower(), str(unit).strip().lower())
         if letter in AXES and word in KNOWN_UNITS:
             named[AXES[letter]] = word
     return scales, named
+
+
+def _resolution(stack: Stack) -> tuple[dict[str, float], dict[str, str]]:
+    """Read XResolution, YResolution and ResolutionUnit (TIFF 6.0 section 8)."""
+    tags = stack.keyframe.tags
+    unit = {2: "inch", 3: "centimeter"}.get(int(tags.valueof(296, 2) or 0))
+    sizes: dict[str, float] = {}
+    for letter, code in (("X", 282), ("Y", 283)):
+        value = tags.valueof(code)
+        if unit and isinstance(value, tuple) and len(value) == 2 and value[0] and value[1]:
+            sizes[letter] = value[1] / value[0]
+    return sizes, dict.fromkeys(sizes, unit or "")
 
 
 def parse_xml(text: str | None) -> ElementTree.Element | None:

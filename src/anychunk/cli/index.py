@@ -1,0 +1,109 @@
+"""`anychunk index`: keep an index, of one file or of very many."""
+
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from anychunk import api, export
+from anychunk.batch import Failures, expand
+from anychunk.cli.info import size
+from anychunk.combine import combine as combine_files
+from anychunk.index import Node
+
+HOWS = ("stack", "concat", "mosaic", "group")
+
+
+def index(
+    files: list[str] = typer.Argument(help="Paths, urls, or patterns of them."),
+    output: str = typer.Option(..., "-o", "--output", help="Where to keep the index."),
+    format: str | None = typer.Option(None, "--format", help="kerchunk, parquet or icechunk."),
+    combine: str | None = typer.Option(None, "--combine", help=" ".join(HOWS)),
+    along: str | None = typer.Option(None, "--along", help="The axis to stack on or go on along."),
+    overlap: str = typer.Option("error", "--overlap", help="Of a mosaic: error, first or last."),
+    scheduler: str | None = typer.Option(None, "--scheduler", help="A Dask scheduler to parse on."),
+    keep_going: bool = typer.Option(False, "--keep-going", help="Leave out files that fail."),
+    copy: str = typer.Option("never", "--copy", help="needed: copy in what has no reference."),
+    append: bool = typer.Option(False, "--append", help="Add to an Icechunk repository."),
+    batch: int = typer.Option(100, "--batch", min=1, help="Files a commit, with --append."),
+) -> None:
+    """Index files, and keep the index.
+
+    Example: anychunk index 's3://bucket/scenes/*.tif' -o scenes.icechunk --combine group
+    """
+    kind = export.form_of(output, format)
+    urls = expand(files, None)
+    if combine is None and len(urls) > 1:
+        combine = "group"
+    if combine is not None and combine not in HOWS:
+        raise typer.BadParameter(f"{combine!r}; expected {' '.join(HOWS)}", param_hint="--combine")
+    if append and kind != "icechunk":
+        raise typer.BadParameter("only an Icechunk repository grows", param_hint="--append")
+    failures: Failures = {}
+    settings: dict[str, Any] = {
+        "client": scheduler,
+        "failures": failures if keep_going else None,
+    }
+    with progress(len(urls)) as advance:
+        settings["progress"] = advance
+        if append:
+            how: Any = combine or "group"
+            api.append(
+                urls, output, combine=how, along=along, batch=batch, copy=copy, **settings  # type: ignore[arg-type]
+            )
+            node = api.index(output, format="icechunk", allow=["*"])
+        else:
+            found = api.index_files(urls, **settings)
+            node = _combined(found, combine, along, overlap)
+            export.save(node, output, format=kind, copy=copy)
+    _summary(node, len(urls) - len(failures), failures)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _combined(found: dict[str, Node], how: Any, along: str | None, overlap: Any) -> Node:
+    if how is None:
+        return next(iter(found.values()))
+    return combine_files(found, how, along=along, overlap=overlap)
+
+
+class progress:  # noqa: N801 - used as a function
+    """Show a bar on a terminal; gives what to call when a file is done."""
+
+    def __init__(self, total: int) -> None:
+        self._bar = Progress(
+            TextColumn("indexing"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not Console(stderr=True).is_terminal or total < 2,
+        )
+        self._total = total
+
+    def __enter__(self) -> Any:
+        self._bar.start()
+        task = self._bar.add_task("indexing", total=self._total)
+        return lambda: self._bar.advance(task)
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def _summary(node: Node, files: int, failures: Failures) -> None:
+    arrays = api.describe(node)["arrays"]
+    chunks = 0
+    for array in arrays:
+        count = 1
+        for n in array["grid"]:
+            count *= n
+        chunks += count
+    stored = sum(array["stored_bytes"] or 0 for array in arrays)
+    for message in failures.values():
+        typer.echo(f"left out: {' '.join(message.split())}", err=True)
+    typer.echo(
+        f"{files} files, {len(arrays)} arrays, {chunks} chunks, {size(stored)}, "
+        f"{len(failures)} failures"
+    )
