@@ -232,11 +232,7 @@ def open_array(
 
 
 def open_path(
-    node: Node,
-    path: str,
-    *,
-    storage: Storage | None = None,
-    on_change: OnChange = "error",
+    node: Node, path: str, *, storage: Storage | None = None, on_change: OnChange = "error"
 ) -> zarr.Array[Any]:
     """Open the array at `path` of an index."""
     found = find(node, path)
