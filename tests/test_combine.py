@@ -145,8 +145,11 @@ def test_mosaic(tmp_path):
     cuts = {"nw": (0, 0, 32, 32), "ne": (0, 32, 32, 60), "se": (32, 32, 50, 60)}
     paths = [
         write_geotiff(
-            tmp_path / f"{name}.tif", whole[top:bottom, left:right], 5000 + left * 10,
-            9000 - top * 10, compress="deflate",
+            tmp_path / f"{name}.tif",
+            whole[top:bottom, left:right],
+            5000 + left * 10,
+            9000 - top * 10,
+            compress="deflate",
         )  # fmt: skip
         for name, (top, left, bottom, right) in cuts.items()
     ]
@@ -203,9 +206,15 @@ def test_gather_keeps_parts_fronts_and_inline(tmp_path):
     table = gather([first, second], owners, numbers)
     node = GroupIndex(members={"a": array((24,), (4,), table)})
     found = bytes(anychunk.open(node)["a"][...])
-    assert found == b"!\x14\x15\x16" + bytes([10, 11, 12, 70]) + b"\t" * 4 + b"ABCD" + bytes(
-        [0, 1, 50, 60]
-    ) + b"!BCD"
+    assert (
+        found
+        == b"!\x14\x15\x16"
+        + bytes([10, 11, 12, 70])
+        + b"\t" * 4
+        + b"ABCD"
+        + bytes([0, 1, 50, 60])
+        + b"!BCD"
+    )
 
 
 def test_chunks_that_are_objects_are_refused(tmp_path):

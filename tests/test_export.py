@@ -90,7 +90,9 @@ def test_fsspec_reads_our_json(tmp_path, zarr_format):
     node, truth = plain(tmp_path)
     node.save(tmp_path / "i.json", zarr_format=zarr_format)
     group = zarr.open_group(
-        reference_store(tmp_path / "i.json"), mode="r", zarr_format=zarr_format,
+        reference_store(tmp_path / "i.json"),
+        mode="r",
+        zarr_format=zarr_format,
         use_consolidated=False,
     )
     np.testing.assert_array_equal(group["0/0"][...], truth)
@@ -304,12 +306,26 @@ def test_foreign_reference_json(tmp_path):
     packed = zlib.compress(values.tobytes(order="F"))
     (tmp_path / "d").write_bytes(b"xx" + packed)
     zarray = {
-        "zarr_format": 2, "shape": [2, 3], "chunks": [2, 3], "dtype": ">i2", "order": "F",
-        "compressor": {"id": "zlib", "level": 1}, "filters": None, "fill_value": None,
+        "zarr_format": 2,
+        "shape": [2, 3],
+        "chunks": [2, 3],
+        "dtype": ">i2",
+        "order": "F",
+        "compressor": {"id": "zlib", "level": 1},
+        "filters": None,
+        "fill_value": None,
         "dimension_separator": "/",
     }
-    text = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1", "order": "C",
-            "compressor": None, "filters": None, "fill_value": 0}
+    text = {
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [4],
+        "dtype": "|u1",
+        "order": "C",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+    }
     references = {
         ".zgroup": '{"zarr_format": 2}',
         "a/.zarray": json.dumps(zarray),
@@ -459,7 +475,8 @@ def test_every_format_in_every_form_in_a_fresh_process(tmp_path):
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "jobs.json")],
-        check=True, timeout=100,
+        check=True,
+        timeout=100,
     )
     for (_, _, out), truth in zip(jobs, truths, strict=True):
         with np.load(out) as found:
@@ -484,7 +501,8 @@ def test_portable_codecs_are_read_by_plain_zarr_without_us(tmp_path):
     )
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "i.json")],
-        check=True, timeout=60,
+        check=True,
+        timeout=60,
     )
 
 

@@ -17,8 +17,7 @@ from anychunk import codecs, export, formats, pipeline
 from anychunk._version import __version__
 from anychunk.array import Array
 from anychunk.batch import Failures, FilesError, expand, is_pattern, outcomes
-from anychunk.combine import How, Overlap
-from anychunk.combine import axis_of, group_names
+from anychunk.combine import How, Overlap, axis_of, group_names
 from anychunk.combine import combine as combine_files
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.export import icechunk

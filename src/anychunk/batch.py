@@ -33,7 +33,9 @@ class FilesError(AnychunkError):
         return type(self), (self.failures, len(self.failures))
 
 
-def expand(urls: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], storage: Storage | None) -> list[str]:
+def expand(
+    urls: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], storage: Storage | None
+) -> list[str]:
     """Give every file that urls and patterns of urls name, in order, each once."""
     given = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
     found: dict[str, None] = {}

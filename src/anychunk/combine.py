@@ -212,9 +212,7 @@ def _lift_image(image: dict[str, Json], name: str) -> dict[str, Json]:
         for d in image.get("datasets", [])
     ]
     if "coordinateTransformations" in image:
-        found["coordinateTransformations"] = [
-            lifted(s) for s in image["coordinateTransformations"]
-        ]
+        found["coordinateTransformations"] = [lifted(s) for s in image["coordinateTransformations"]]
     return found
 
 

@@ -171,5 +171,3 @@ def _gather_parts(
         offsets=np.concatenate(offsets)[rows],
         lengths=np.concatenate(lengths)[rows],
     )
-
-

@@ -428,9 +428,7 @@ class Sources:
             pin = self.pins.get(url)
             if is_remote(url):
                 # with a pin no request is spent here: every answer is held against it
-                source = ObjectSource(
-                    url, storage=self.storage, pin=pin, on_change=self.on_change
-                )
+                source = ObjectSource(url, storage=self.storage, pin=pin, on_change=self.on_change)
             else:
                 source = FileSource(local_path(url))
                 self._check(url, pin, source.pin())

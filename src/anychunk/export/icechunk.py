@@ -185,7 +185,10 @@ def _write(
 async def _set_all(store: Any, documents: Mapping[str, Document]) -> None:
     make = default_buffer_prototype().buffer.from_bytes
     await asyncio.gather(
-        *(store.set(key, make(json.dumps(document).encode())) for key, document in documents.items())
+        *(
+            store.set(key, make(json.dumps(document).encode()))
+            for key, document in documents.items()
+        )
     )
 
 
@@ -440,7 +443,9 @@ async def _read_rows(
 ) -> tuple[Rows, list[str]]:
     """Read the references of one array, column by column."""
     grid = grid_shape(fields["shape"], fields["chunk_shape"])
-    strides = np.cumprod([1, *grid[:0:-1]])[::-1].astype(np.int64) if grid else np.zeros(0, np.int64)
+    strides = (
+        np.cumprod([1, *grid[:0:-1]])[::-1].astype(np.int64) if grid else np.zeros(0, np.int64)
+    )
     root = url if is_remote(url) else local_path(url)
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []
