@@ -150,7 +150,7 @@ def test_mosaic(tmp_path):
             5000 + left * 10,
             9000 - top * 10,
             compress="deflate",
-        )  # fmt: skip
+        )
         for name, (top, left, bottom, right) in cuts.items()
     ]
     node = anychunk.index(paths, combine="mosaic")

@@ -26,7 +26,7 @@ from anychunk.export import icechunk as ice
 from anychunk.export.places import Places
 from anychunk.index import ArrayIndex, Computed, GroupIndex, walk
 from tests.corpus import needs_corpus, samples
-from tests.indexes import MADE, PATHS, array, plain, pin_of
+from tests.indexes import MADE, PATHS, array, pin_of, plain
 
 FORMS = ["i.json", "i.parquet", "i.icechunk"]
 
@@ -391,9 +391,11 @@ def test_hostile_json_gives_an_index_or_an_error(tmp_path):
         try:
             opened = anychunk.open(tmp_path / "x.json", format="kerchunk")
             assert isinstance(opened, zarr.Group | zarr.Array)
-        except (AnychunkError, ValueError, KeyError, TypeError) as e:
+        except (UnicodeDecodeError, RecursionError):
+            raise
+        except (AnychunkError, ValueError, KeyError, TypeError):
             # zarr itself judges data types and fill values that it does not know
-            assert not isinstance(e, UnicodeDecodeError | RecursionError)
+            continue
     for bad in (b'{"refs": ' + b"[" * 100_000, b'{"refs": {"a": ' + b'{"a":' * 100_000):
         (tmp_path / "x.json").write_bytes(bad)
         with pytest.raises(FormatError):
@@ -433,7 +435,7 @@ def small_samples():
     found, seen = [], {}
     for sample in samples():
         family = sample.path.split("/")[0]
-        if family in ("malformed",) or seen.get(family, 0) >= 2:
+        if family == "malformed" or seen.get(family, 0) >= 2:
             continue
         if sample.file.is_file() and sample.file.stat().st_size > 300_000:
             continue

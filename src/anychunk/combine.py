@@ -1,4 +1,4 @@
-"""Many files, one index: stacked on a new axis, concatenated, put on one map grid, or group by group.
+"""Many files, one index: stacked on a new axis, concatenated, on one map grid, or group by group.
 
 Only chunk tables are put together; no chunk is read. So chunks must fit: the same type, codecs and
 chunk shape everywhere, and joints only where chunks end. What does not fit is named file by file.
@@ -19,7 +19,7 @@ from anychunk.gather import Files, check_alike, gather, refuse
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 from anychunk.mosaic import Overlap, mosaic
 from anychunk.multiscales import Axis
-from anychunk.pin import Pin
+from anychunk.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
 
 type How = Literal["stack", "concat", "mosaic", "group"]
 

@@ -146,7 +146,7 @@ def _join(
         return None
 
 
-def _joined(
+def _joined(  # noqa: PLR0917 - one caller, which has them all at hand
     key: str,
     full: ArrayIndex,
     placed: Mapping[str, Placed],
@@ -227,7 +227,9 @@ def _owners(
         row, column = (s // c for s, c in zip(starts[url], array.chunk_shape[-2:], strict=True))
         place = (..., slice(row, row + array.grid[-2]), slice(column, column + array.grid[-1]))
         chunks = array.chunks
-        present = chunks.lengths > 0 if isinstance(chunks, ByteRanges) else None
+        present = np.ones(array.grid, np.bool_)
+        if isinstance(chunks, ByteRanges):
+            present = chunks.lengths > 0
         there, taken = owners[place], owners[place] >= 0
         both = taken & present
         if overlap == "error" and both.any():
