@@ -23,6 +23,7 @@ from anychunk.index import (
     Parts,
     grid_shape,
 )
+from anychunk.pin import Pin
 
 type Document = dict[str, Json]
 type Int64 = npt.NDArray[np.int64]
@@ -188,6 +189,9 @@ def with_pins(node: Node, places: Places) -> Node:
     if not isinstance(node, GroupIndex) or not isinstance(about, dict):
         return node
     pins = read_pins(about.get("pins", {}), places)
+    if places.has_moved:
+        # a copy has a time and an etag of its own
+        pins = {url: Pin(size=pin.size) for url, pin in pins.items()}
     rest = {key: value for key, value in about.items() if key not in ("pins", "base")}
     return GroupIndex(
         members=node.members, attributes={**node.attributes, "anychunk": rest}, pins=pins
