@@ -135,9 +135,7 @@ def borders(length: int, scale: float) -> npt.NDArray[np.int64]:
     return np.arange(count + 1, dtype=np.int64) * length // count
 
 
-def means(
-    data: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
-) -> Array:
+def means(data: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Array:
     """Give the means of the windows between borders of the last two axes."""
     wide = (np.abs(data) if data.dtype.kind == "c" else data).astype(np.float64)
     for axis, edges in ((1, rows), (2, columns)):

@@ -50,7 +50,13 @@ def index(
         if append:
             how: Any = combine or "group"
             api.append(
-                urls, output, combine=how, along=along, batch=batch, copy=copy, **settings  # type: ignore[arg-type]
+                urls,
+                output,
+                combine=how,
+                along=along,
+                batch=batch,
+                copy=copy,
+                **settings,  # type: ignore[arg-type]
             )
             node = api.index(output, format="icechunk", allow=["*"])
         else:
