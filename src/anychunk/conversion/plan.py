@@ -35,7 +35,7 @@ class Level:
     source: str | None
     """Path of the array that it is a copy of; None: made from the level before."""
     order: tuple[int, ...]
-    """Axes of the source, in the order of the target."""
+    """Axes of the source, in the order of the target; what is left out has length one."""
     ratio: Shape
     """How many elements of the level before become one, along each axis."""
     shape: Shape
@@ -163,8 +163,8 @@ def root_attributes(source: Node, found: list[Image], *, is_one: bool) -> dict[s
 def image_levels(source: Node, image: Image, path: str, wishes: Wishes) -> list[Level]:
     """Plan the levels of one image."""
     preset = presets.preset(wishes.like)
-    names, order = target_axes(image, wishes)
     first = _array(source, image.levels[0])
+    names, order = target_axes(image, first.shape, wishes)
     wanted = preset.levels if wishes.levels is None else wishes.levels
     if data_kind(first) == "other" and wanted is not None:
         wishes.notes.append(f"{image.path or '/'}: {first.data_type} has no means; no levels made")
@@ -186,7 +186,9 @@ def image_levels(source: Node, image: Image, path: str, wishes: Wishes) -> list[
     return levels
 
 
-def target_axes(image: Image, wishes: Wishes) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def target_axes(
+    image: Image, shape: Shape, wishes: Wishes
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Give the names of the target's axes, and the source's axes in that order."""
     if wishes.axes is not None:
         names = tuple(wishes.axes)
@@ -198,6 +200,9 @@ def target_axes(image: Image, wishes: Wishes) -> tuple[tuple[str, ...], tuple[in
     else:
         names = image.names
     order = im.ome_order(names)
+    if "band" in names and "c" in names and shape[names.index("band")] == 1:
+        # OME-Zarr has one axis of channels; that of the only band says nothing
+        order = tuple(i for i in order if names[i] != "band")
     return tuple(names[i] for i in order), order
 
 
@@ -458,7 +463,7 @@ def copied_scales(
     found = []
     for level, path in zip(levels, image.levels, strict=True):
         name = path.removeprefix(image.path).strip("/")
-        scale, origin = im.transformation(described, name, len(order))
+        scale, origin = im.transformation(described, name, len(image.axes))
         found.append(
             multiscales.Level(
                 path=level.path.rsplit("/", 1)[-1],

@@ -184,10 +184,13 @@ class Workshop:
 
     def read_source(self, level: Level, start: Shape, stop: Shape) -> Array:
         """Read a box in the target's order of axes."""
-        box = [slice(0)] * len(start)
+        source = self.source(level)
+        box = [slice(0, 1)] * source.array.ndim
         for place, axis in enumerate(level.order):
             box[axis] = slice(start[place], stop[place])
-        return self.source(level).read(tuple(box)).transpose(level.order)
+        left_out = [i for i in range(source.array.ndim) if i not in level.order]
+        data = source.read(tuple(box)).transpose(*level.order, *left_out)
+        return data.reshape(data.shape[: len(level.order)])
 
     def read_target(self, level: Level, start: Shape, stop: Shape) -> Array:
         box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
@@ -197,7 +200,7 @@ class Workshop:
         path = level.source or ""
         if path not in self._sources:
             array = api.open_path(self.plan.source, path, storage=self.source_storage)
-            region = [0] * len(level.order)
+            region = [1] * array.ndim
             for place, axis in enumerate(level.order):
                 region[axis] = level.region[place]
             self._sources[path] = Decoded(array, tuple(region))
