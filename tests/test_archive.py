@@ -121,7 +121,6 @@ def test_s3_in_each_form(tmp_path):
         np.testing.assert_array_equal(direct["0/0"][1].reshape(64, 80), VALUES)
 
 
-
 def test_failures_are_reported_file_by_file(tmp_path):
     write_cog(tmp_path / "good.tif", VALUES)
     (tmp_path / "bad.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
@@ -262,5 +261,3 @@ def _wait_for_commits(storage, process, *, at_least):
             break
         time.sleep(0.05)
     return done
-
-

@@ -325,9 +325,7 @@ def _frozen(options: Mapping[str, Any]) -> Frozen:
 
 
 @lru_cache(maxsize=64)
-def _remote_store(
-    root: str, options: Frozen, bounds: limits.Limits
-) -> "ObjectStore":
+def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectStore":
     import obstore
 
     retry = {
