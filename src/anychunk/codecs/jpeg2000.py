@@ -58,6 +58,9 @@ NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 MAX_DEPTH = 31
 """OpenJPEG's samples are 32-bit integers with a sign."""
 
+SUSPICIOUS = 256
+"""Samples a stored byte from which on a tile is checked before it is decoded."""
+
 type Array = npt.NDArray[Any]
 
 
@@ -179,13 +182,16 @@ def decode_tile(
     `out`, shaped (bands, y, x), is filled where the components are all alike.
     """
     siz, rect = header.siz, header.siz.tile(tile)
+    is_checked = rect.width * rect.height > SUSPICIOUS * sum(part.length for part in parts)
+    if is_checked:
+        check_tile(header, tile, data, parts)  # before the decoder allocates anything
     stream = single_tile_stream(header, tile, data, parts)
     try:
         planes = decode_stream(stream, siz, rect, level, out)
     except ChunkDecodeError:
         check_tile(header, tile, data, parts)  # it says better what is wrong, where it finds it
         raise
-    if not is_surely_whole(header, rect, data, parts, stream):
+    if not is_checked and not is_surely_whole(header, rect, data, parts, stream):
         check_tile(header, tile, data, parts)
     return planes
 
