@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.proxy import proxy
+
 KEY, SECRET = "key", "secret"
 
 
@@ -35,13 +37,14 @@ def serve_s3(folder: Path):
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             _wait(port, process)
-            yield {
-                "endpoint": f"http://127.0.0.1:{port}",
-                "region": "us-east-1",
-                "access_key_id": KEY,
-                "secret_access_key": SECRET,
-                "client_options": {"allow_http": True},
-            }
+            with proxy("127.0.0.1", port) as front:
+                yield {
+                    "endpoint": front.url,
+                    "region": "us-east-1",
+                    "access_key_id": KEY,
+                    "secret_access_key": SECRET,
+                    "client_options": {"allow_http": True},
+                }
         finally:
             process.terminate()
             try:

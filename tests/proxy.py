@@ -1,0 +1,92 @@
+"""A proxy on loopback in front of another server: adds latency and faults, and counts requests.
+
+It answers 206 to a range where the server behind it says 200 with a Content-Range, as
+`rclone serve s3` does: object_store takes no other answer.
+"""
+
+import http.client
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+HOP = {"connection", "keep-alive", "transfer-encoding", "date", "server"}
+
+
+@dataclass
+class Proxied:
+    url: str
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+    fail: list[int] = field(default_factory=list)
+    """Statuses to answer the next requests with instead."""
+    drop: int = 0
+    """How many of the next requests to end without an answer."""
+    latency_s: float = 0.0
+
+
+@contextmanager
+def proxy(host: str, port: int):
+    """Stand in front of a server; ends with the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args):
+            pass
+
+        def handle_one(self):
+            found.requests.append((f"{self.command} {self.path}", self.headers.get("Range")))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            time.sleep(found.latency_s)
+            if found.drop:
+                found.drop -= 1
+                self.close_connection = True
+                return
+            if found.fail:
+                self.send_response(found.fail.pop(0))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            connection = http.client.HTTPConnection(host, port, timeout=60)
+            try:
+                # the Host header stays as it was: it is part of the signature
+                connection.putrequest(
+                    self.command, self.path, skip_host=True, skip_accept_encoding=True
+                )
+                for name, value in self.headers.items():
+                    if name.lower() not in ("connection", "keep-alive"):
+                        connection.putheader(name, value)
+                connection.endheaders(body or None)
+                answer = connection.getresponse()
+                data = answer.read()
+            finally:
+                connection.close()
+            status = answer.status
+            if status == 200 and answer.getheader("Content-Range"):
+                status = 206
+            self.send_response(status)
+            has_length = False
+            for name, value in answer.getheaders():
+                if name.lower() not in HOP:
+                    has_length |= name.lower() == "content-length"
+                    self.send_header(name, value)
+            if not has_length:
+                self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    found = Proxied(f"http://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
