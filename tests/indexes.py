@@ -42,9 +42,7 @@ def plain(folder, name="a b.bin"):
         url_ids=np.array([[0, 0], [0, 1]], np.uint8),
     )
     image = GroupIndex(members={"0": array((4, 4), (2, 2), chunks)}, attributes={"kind": "plain"})
-    truth = np.array(
-        [[4, 5, 9, 9], [6, 7, 9, 9], [20, 21, 200, 201], [22, 23, 202, 203]], np.uint8
-    )
+    truth = np.array([[4, 5, 9, 9], [6, 7, 9, 9], [20, 21, 200, 201], [22, 23, 202, 203]], np.uint8)
     pins = {str(a): pin_of(a), str(b): pin_of(b)}
     return GroupIndex(members={"0": image}, attributes={"title": "é"}, pins=pins), truth
 

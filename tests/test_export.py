@@ -26,7 +26,7 @@ from anychunk.export import icechunk as ice
 from anychunk.export.places import Places
 from anychunk.index import ArrayIndex, Computed, GroupIndex, walk
 from tests.corpus import needs_corpus, samples
-from tests.indexes import MADE, PATHS, array, plain, pin_of
+from tests.indexes import MADE, PATHS, array, pin_of, plain
 
 FORMS = ["i.json", "i.parquet", "i.icechunk"]
 
@@ -90,7 +90,9 @@ def test_fsspec_reads_our_json(tmp_path, zarr_format):
     node, truth = plain(tmp_path)
     node.save(tmp_path / "i.json", zarr_format=zarr_format)
     group = zarr.open_group(
-        reference_store(tmp_path / "i.json"), mode="r", zarr_format=zarr_format,
+        reference_store(tmp_path / "i.json"),
+        mode="r",
+        zarr_format=zarr_format,
         use_consolidated=False,
     )
     np.testing.assert_array_equal(group["0/0"][...], truth)
@@ -172,11 +174,11 @@ def test_an_index_moves_with_its_data(tmp_path, form):
     node.save(tmp_path / "old" / form)
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     shutil.rmtree(tmp_path / "old")
-    for name in ("a b.bin", "sub/b.bin"):
-        file = tmp_path / "new" / name
-        pin = node.pins[str(tmp_path / "old" / name)]
-        os.utime(file, ns=(pin.mtime_ns, pin.mtime_ns))
+    os.utime(tmp_path / "new" / "a b.bin", ns=(1, 1))  # a copy has a time of its own
     np.testing.assert_array_equal(anychunk.open(tmp_path / "new" / form)["0/0"][...], truth)
+    (tmp_path / "new" / "a b.bin").write_bytes(b"shorter")
+    with pytest.raises(SourceChangedError, match="size 7, was 40"):
+        anychunk.open(tmp_path / "new" / form)["0/0"][...]
 
 
 def test_relative_needs_the_data_below_the_index(tmp_path):
@@ -304,12 +306,26 @@ def test_foreign_reference_json(tmp_path):
     packed = zlib.compress(values.tobytes(order="F"))
     (tmp_path / "d").write_bytes(b"xx" + packed)
     zarray = {
-        "zarr_format": 2, "shape": [2, 3], "chunks": [2, 3], "dtype": ">i2", "order": "F",
-        "compressor": {"id": "zlib", "level": 1}, "filters": None, "fill_value": None,
+        "zarr_format": 2,
+        "shape": [2, 3],
+        "chunks": [2, 3],
+        "dtype": ">i2",
+        "order": "F",
+        "compressor": {"id": "zlib", "level": 1},
+        "filters": None,
+        "fill_value": None,
         "dimension_separator": "/",
     }
-    text = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1", "order": "C",
-            "compressor": None, "filters": None, "fill_value": 0}
+    text = {
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [4],
+        "dtype": "|u1",
+        "order": "C",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+    }
     references = {
         ".zgroup": '{"zarr_format": 2}',
         "a/.zarray": json.dumps(zarray),
@@ -375,9 +391,11 @@ def test_hostile_json_gives_an_index_or_an_error(tmp_path):
         try:
             opened = anychunk.open(tmp_path / "x.json", format="kerchunk")
             assert isinstance(opened, zarr.Group | zarr.Array)
-        except (AnychunkError, ValueError, KeyError, TypeError) as e:
+        except (UnicodeDecodeError, RecursionError):
+            raise
+        except (AnychunkError, ValueError, KeyError, TypeError):
             # zarr itself judges data types and fill values that it does not know
-            assert not isinstance(e, UnicodeDecodeError | RecursionError)
+            continue
     for bad in (b'{"refs": ' + b"[" * 100_000, b'{"refs": {"a": ' + b'{"a":' * 100_000):
         (tmp_path / "x.json").write_bytes(bad)
         with pytest.raises(FormatError):
@@ -417,7 +435,7 @@ def small_samples():
     found, seen = [], {}
     for sample in samples():
         family = sample.path.split("/")[0]
-        if family in ("malformed",) or seen.get(family, 0) >= 2:
+        if family == "malformed" or seen.get(family, 0) >= 2:
             continue
         if sample.file.is_file() and sample.file.stat().st_size > 300_000:
             continue
@@ -459,7 +477,8 @@ def test_every_format_in_every_form_in_a_fresh_process(tmp_path):
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "jobs.json")],
-        check=True, timeout=100,
+        check=True,
+        timeout=100,
     )
     for (_, _, out), truth in zip(jobs, truths, strict=True):
         with np.load(out) as found:
@@ -484,7 +503,8 @@ def test_portable_codecs_are_read_by_plain_zarr_without_us(tmp_path):
     )
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "i.json")],
-        check=True, timeout=60,
+        check=True,
+        timeout=60,
     )
 
 

@@ -17,13 +17,13 @@ from anychunk import codecs, export, formats, pipeline
 from anychunk._version import __version__
 from anychunk.array import Array
 from anychunk.batch import Failures, FilesError, expand, is_pattern, outcomes
-from anychunk.combine import How, Overlap
-from anychunk.combine import axis_of, group_names
+from anychunk.combine import How, axis_of, group_names
 from anychunk.combine import combine as combine_files
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.export import icechunk
 from anychunk.export.places import absolute
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
+from anychunk.mosaic import Overlap
 from anychunk.source import (
     Folder,
     OnChange,
@@ -61,7 +61,11 @@ def index(
         if combine is None:
             raise ValueError("several files: say combine='stack', 'concat', 'mosaic' or 'group'")
         files = index_files(
-            expand(url, storage), client=client, failures=failures, format=format, storage=storage,
+            expand(url, storage),
+            client=client,
+            failures=failures,
+            format=format,
+            storage=storage,
             **options,
         )
         return combine_files(files, combine, along=along, overlap=overlap)

@@ -33,7 +33,9 @@ class FilesError(AnychunkError):
         return type(self), (self.failures, len(self.failures))
 
 
-def expand(urls: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], storage: Storage | None) -> list[str]:
+def expand(
+    urls: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], storage: Storage | None
+) -> list[str]:
     """Give every file that urls and patterns of urls name, in order, each once."""
     given = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
     found: dict[str, None] = {}
@@ -110,11 +112,11 @@ def _on_dask(parse: Parse, urls: Sequence[str], client: Any) -> Iterator[tuple[s
         raise MissingDependencyError(
             'a Dask cluster needs distributed; install it with: pip install "anychunk[dask]"'
         ) from e
-    opened = distributed.Client(client) if isinstance(client, str) else None
+    opened = distributed.Client(client) if isinstance(client, str) else None  # type: ignore[no-untyped-call]
     cluster = opened or client
     try:
         futures = {cluster.submit(attempt, parse, url, pure=False): url for url in urls}
-        for future, result in distributed.as_completed(
+        for future, result in distributed.as_completed(  # type: ignore[no-untyped-call]
             futures, with_results=True, raise_errors=False
         ):
             url = futures[future]
@@ -123,4 +125,4 @@ def _on_dask(parse: Parse, urls: Sequence[str], client: Any) -> Iterator[tuple[s
             future.release()
     finally:
         if opened is not None:
-            opened.close()
+            opened.close()  # type: ignore[no-untyped-call]

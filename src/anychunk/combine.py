@@ -1,4 +1,4 @@
-"""Many files, one index: stacked on a new axis, concatenated, put on one map grid, or group by group.
+"""Many files, one index: stacked on a new axis, concatenated, on one map grid, or group by group.
 
 Only chunk tables are put together; no chunk is read. So chunks must fit: the same type, codecs and
 chunk shape everywhere, and joints only where chunks end. What does not fit is named file by file.
@@ -19,7 +19,7 @@ from anychunk.gather import Files, check_alike, gather, refuse
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 from anychunk.mosaic import Overlap, mosaic
 from anychunk.multiscales import Axis
-from anychunk.pin import Pin
+from anychunk.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
 
 type How = Literal["stack", "concat", "mosaic", "group"]
 
@@ -118,7 +118,7 @@ def _same_trees(
 
 def stack(path: str, arrays: Mapping[str, ArrayIndex], name: str) -> ArrayIndex:
     """Put arrays on a new first axis, a chunk long each."""
-    check_alike(path, arrays)
+    codecs = check_alike(path, arrays)
     first = next(iter(arrays.values()))
     if name in first.dimension_names:
         raise FormatError(f"combine: {path} has an axis {name!r} already; give another along=")
@@ -131,7 +131,7 @@ def stack(path: str, arrays: Mapping[str, ArrayIndex], name: str) -> ArrayIndex:
         first,
         shape=(len(arrays), *first.shape),
         chunk_shape=(1, *first.chunk_shape),
-        codecs=lift(first.codecs, path),
+        codecs=lift(codecs, path),
         dimension_names=(name, *first.dimension_names),
         chunks=gather(lifted, owners, numbers),
     )
@@ -212,9 +212,7 @@ def _lift_image(image: dict[str, Json], name: str) -> dict[str, Json]:
         for d in image.get("datasets", [])
     ]
     if "coordinateTransformations" in image:
-        found["coordinateTransformations"] = [
-            lifted(s) for s in image["coordinateTransformations"]
-        ]
+        found["coordinateTransformations"] = [lifted(s) for s in image["coordinateTransformations"]]
     return found
 
 
@@ -241,7 +239,7 @@ def concat(path: str, arrays: Mapping[str, ArrayIndex], along: str | int) -> Arr
     """Put arrays one behind the other along an axis that they have."""
     first = next(iter(arrays.values()))
     axis = axis_number(first, along, path)
-    check_alike(path, arrays, but=axis)
+    codecs = check_alike(path, arrays, but=axis)
     chunk = first.chunk_shape[axis]
     refuse(
         [
@@ -259,7 +257,8 @@ def concat(path: str, arrays: Mapping[str, ArrayIndex], along: str | int) -> Arr
     shape = list(first.shape)
     shape[axis] = sum(array.shape[axis] for array in arrays.values())
     tables = [a.chunks for a in arrays.values() if isinstance(a.chunks, ByteRanges)]
-    return replace(first, shape=tuple(shape), chunks=gather(tables, owners, numbers))
+    chunks = gather(tables, owners, numbers)
+    return replace(first, shape=tuple(shape), codecs=codecs, chunks=chunks)
 
 
 def _unplaced(group: GroupIndex, along: str | int) -> GroupIndex:

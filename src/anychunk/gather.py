@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Parts
+from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Parts
 
 type Files = Mapping[str, GroupIndex]
 type Numbers = npt.NDArray[np.int64]
@@ -19,12 +19,61 @@ def refuse(wrong: Sequence[str]) -> None:
         raise FormatError(f"combine: {'; '.join(wrong[:20])}{more}")
 
 
-def check_alike(path: str, arrays: Mapping[str, ArrayIndex], *, but: int | None = None) -> None:
-    """Name every file whose array is of another kind than the first; shapes too, but axis `but`."""
+EDGES = {"last_height": "tile_height", "last_width": "tile_width"}
+"""What codecs say of chunks at the edge of their own file, and what it is of a whole chunk."""
+
+
+def _edges(codec: Json) -> dict[str, Json]:
+    """Give what a codec says of chunks at the edge that are not whole."""
+    configuration = codec.get("configuration") or {} if isinstance(codec, dict) else {}
+    return {
+        key: configuration[key]
+        for key, whole in EDGES.items()
+        if configuration.get(key) not in (None, configuration.get(whole))
+    }
+
+
+def _without_edges(codec: Json) -> Json:
+    if not isinstance(codec, dict) or not EDGES.keys() & (codec.get("configuration") or {}).keys():
+        return codec
+    kept = {k: v for k, v in codec["configuration"].items() if k not in EDGES}
+    return {**codec, "configuration": kept}
+
+
+def common_codecs(chains: Sequence[Sequence[Json]]) -> tuple[Json, ...] | None:
+    """Give codecs that serve all of several arrays; None where there are none.
+
+    Where files end, some in the middle of a chunk, is the one thing that they may differ in.
+    """
+    first = chains[0]
+    found = []
+    for i, codec in enumerate(first):
+        edges: dict[str, Json] = {}
+        for chain in chains:
+            if len(chain) != len(first) or _without_edges(chain[i]) != _without_edges(codec):
+                return None
+            for key, value in _edges(chain[i]).items():
+                if edges.setdefault(key, value) != value:
+                    return None
+        if edges:
+            codec = {**codec, "configuration": {**codec["configuration"], **edges}}  # noqa: PLW2901
+        found.append(codec)
+    return tuple(found)
+
+
+def check_alike(
+    path: str, arrays: Mapping[str, ArrayIndex], *, but: int | None = None
+) -> tuple[Json, ...]:
+    """Name every file whose array is of another kind than the first; shapes too, but axis `but`.
+
+    Gives the codecs that serve all.
+    """
     first_url, first = next(iter(arrays.items()))
     wrong = []
+    codecs = common_codecs([array.codecs for array in arrays.values()])
+    names = ["data_type", "fill_value", "chunk_shape", "dimension_names"]
     for url, array in arrays.items():
-        for name in ("data_type", "codecs", "fill_value", "chunk_shape", "dimension_names"):
+        for name in names if codecs is not None else [*names, "codecs"]:
             here, there = getattr(array, name), getattr(first, name)
             if here != there and not (here != here and there != there):  # noqa: PLR0124 - NaN
                 wrong.append(f"{url} {path}: {name} {here}, that of {first_url} is {there}")
@@ -37,6 +86,7 @@ def check_alike(path: str, arrays: Mapping[str, ArrayIndex], *, but: int | None 
                 "not byte ranges; combine it with combine='group'"
             )
     refuse(wrong)
+    return codecs or first.codecs
 
 
 def gather(tables: Sequence[ByteRanges], owners: Numbers, numbers: Numbers) -> ByteRanges:
@@ -121,5 +171,3 @@ def _gather_parts(
         offsets=np.concatenate(offsets)[rows],
         lengths=np.concatenate(lengths)[rows],
     )
-
-

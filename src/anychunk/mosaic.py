@@ -146,7 +146,7 @@ def _join(
         return None
 
 
-def _joined(
+def _joined(  # noqa: PLR0917 - one caller, which has them all at hand
     key: str,
     full: ArrayIndex,
     placed: Mapping[str, Placed],
@@ -155,7 +155,7 @@ def _joined(
     name: str,
 ) -> ArrayIndex:
     path = f"{name}/{key}"
-    check_alike(path, arrays, but=-1)
+    codecs = check_alike(path, arrays, but=-1)
     first = next(iter(arrays.values()))
     factors = [_factor(_array(p.image, "0", name), arrays[u], u) for u, p in placed.items()]
     if len(set(factors)) > 1:
@@ -177,7 +177,7 @@ def _joined(
                     f"combine: {url} {path}: ends at {end}, inside a chunk of {chunk}, and "
                     "others go on behind it"
                 )
-    made = replace(first, shape=shape, chunks=_empty(shape, first))
+    made = replace(first, shape=shape, codecs=codecs, chunks=_empty(shape, first))
     owners, numbers = _owners(arrays, starts, made.grid, overlap, path)
     tables = [a.chunks for a in arrays.values() if isinstance(a.chunks, ByteRanges)]
     return replace(made, chunks=gather(tables, owners, numbers))
@@ -227,7 +227,9 @@ def _owners(
         row, column = (s // c for s, c in zip(starts[url], array.chunk_shape[-2:], strict=True))
         place = (..., slice(row, row + array.grid[-2]), slice(column, column + array.grid[-1]))
         chunks = array.chunks
-        present = chunks.lengths > 0 if isinstance(chunks, ByteRanges) else None
+        present = np.ones(array.grid, np.bool_)
+        if isinstance(chunks, ByteRanges):
+            present = chunks.lengths > 0
         there, taken = owners[place], owners[place] >= 0
         both = taken & present
         if overlap == "error" and both.any():

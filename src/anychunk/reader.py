@@ -194,9 +194,7 @@ class ChunkReader:
         for url, offset, length in self.ranges(number):
             try:
                 pieces.append(
-                    self._whole(url)
-                    if length < 0
-                    else self._source(url).read(offset, length)
+                    self._whole(url) if length < 0 else self._source(url).read(offset, length)
                 )
             except (TruncatedError, FileNotFoundError) as e:
                 raise TruncatedError(f"{self.describe(number)}: {e}") from e

@@ -33,7 +33,7 @@ from anychunk.pin import Pin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from obstore import GetResult
+    from obstore import GetOptions, GetResult
     from obstore.store import MemoryStore, ObjectStore
 
 type Bytes1D = NDArray[np.uint8]
@@ -195,11 +195,14 @@ class ObjectSource:
                 )
                 return _object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
             except obstore.exceptions.GenericError:
-                # an empty object has no range to give
+                # an empty object has no range to give; of a small one some servers give it whole
                 meta = obstore.head(self._store, self._path)
-                if meta["size"]:
+                if meta["size"] > limits.get().head_bytes:
                     raise
-                return _object_pin(meta), np.empty(0, np.uint8)
+                if not meta["size"]:
+                    return _object_pin(meta), np.empty(0, np.uint8)
+                got = obstore.get(self._store, self._path)
+                return _object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
 
     @property
     def head_length(self) -> int:
@@ -225,8 +228,13 @@ class ObjectSource:
         if offset + length <= len(self._head) or not length:
             return self._head[offset : offset + length]
         with _remote_errors(self.url):
-            got = obstore.get(self._store, self._path, options={"range": (offset, offset + length)})
+            got = obstore.get(self._store, self._path, options=self._range(offset, length))
             return self._checked(got, got.bytes(), offset, length)
+
+    def _range(self, offset: int, length: int) -> "GetOptions":
+        """Ask for a range; for all there is without one, which some servers do not take."""
+        is_whole = offset == 0 and self._pin is not None and length == self._pin.size
+        return {} if is_whole else {"range": (offset, offset + length)}
 
     async def fetch(self, offset: int, length: int) -> Bytes1D:
         """Read as `read` does, without blocking the event loop."""
@@ -234,7 +242,7 @@ class ObjectSource:
 
         with _remote_errors(self.url):
             got = await obstore.get_async(
-                self._store, self._path, options={"range": (offset, offset + length)}
+                self._store, self._path, options=self._range(offset, length)
             )
             return self._checked(got, await got.bytes_async(), offset, length)
 
@@ -304,14 +312,20 @@ def object_store(url: str, storage: Storage | None = None) -> "tuple[ObjectStore
         raise UnsupportedError(
             f"{url.partition('?')[0]}: urls with a query are not opened; give a plain one"
         )
-    options = tuple(sorted((storage or {}).items()))
-    return _remote_store(root, options, limits.get()), path
+    return _remote_store(root, _frozen(storage or {}), limits.get()), path
+
+
+type Frozen = tuple[tuple[str, Any], ...]
+
+
+def _frozen(options: Mapping[str, Any]) -> Frozen:
+    """Give options as a key: those of the client are a mapping themselves."""
+    pairs = ((k, _frozen(v) if isinstance(v, Mapping) else v) for k, v in options.items())
+    return tuple(sorted(pairs, key=lambda pair: str(pair[0])))
 
 
 @lru_cache(maxsize=64)
-def _remote_store(
-    root: str, options: tuple[tuple[str, Any], ...], bounds: limits.Limits
-) -> "ObjectStore":
+def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectStore":
     import obstore
 
     retry = {
@@ -324,7 +338,7 @@ def _remote_store(
         },
     }
     settings: dict[str, Any] = dict(options)
-    client = {"allow_http": root.startswith("http:"), **settings.pop("client_options", {})}
+    client = {"allow_http": root.startswith("http:"), **dict(settings.pop("client_options", ()))}
     try:
         from_url: Any = obstore.store.from_url  # its overloads are one a kind of store
         return cast(
@@ -428,9 +442,7 @@ class Sources:
             pin = self.pins.get(url)
             if is_remote(url):
                 # with a pin no request is spent here: every answer is held against it
-                source = ObjectSource(
-                    url, storage=self.storage, pin=pin, on_change=self.on_change
-                )
+                source = ObjectSource(url, storage=self.storage, pin=pin, on_change=self.on_change)
             else:
                 source = FileSource(local_path(url))
                 self._check(url, pin, source.pin())
@@ -605,7 +617,8 @@ def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     name = reference.replace("\\", "/")
     is_absolute = is_remote(name) or name.startswith(("file:", "/"))
     url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
-    leaves = is_absolute or ".." in name.split("/") or not _is_inside(base, url)
+    is_outside = "\0" in name or is_absolute or ".." in name.split("/")
+    leaves = is_outside or not _is_inside(base, url)
     if "\0" in name or (leaves and not any(_is_below(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leaves the folder of the file that names it; "

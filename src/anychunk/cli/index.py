@@ -15,8 +15,10 @@ from anychunk.index import Node
 HOWS = ("stack", "concat", "mosaic", "group")
 
 
-def index(
-    files: list[str] = typer.Argument(help="Paths, urls, or patterns of them."),
+def index(  # noqa: PLR0917 - typer reads options from the signature
+    files: list[str] = typer.Argument(  # noqa: B008 - how typer declares an argument
+        help="Paths, urls, or patterns of them."
+    ),
     output: str = typer.Option(..., "-o", "--output", help="Where to keep the index."),
     format: str | None = typer.Option(None, "--format", help="kerchunk, parquet or icechunk."),
     combine: str | None = typer.Option(None, "--combine", help=" ".join(HOWS)),
@@ -49,15 +51,8 @@ def index(
         settings["progress"] = advance
         if append:
             how: Any = combine or "group"
-            api.append(
-                urls,
-                output,
-                combine=how,
-                along=along,
-                batch=batch,
-                copy=copy,
-                **settings,  # type: ignore[arg-type]
-            )
+            given: Any = {"combine": how, "along": along, "batch": batch, "copy": copy}
+            api.append(urls, output, **given, **settings)
             node = api.index(output, format="icechunk", allow=["*"])
         else:
             found = api.index_files(urls, **settings)

@@ -1,7 +1,7 @@
 """Indexes kept and shared: kerchunk JSON and parquet, Icechunk, VirtualiZarr."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from anychunk.errors import UnsupportedError
 from anychunk.export import icechunk, kerchunk, parquet
@@ -38,7 +38,7 @@ def form_of(target: str, format: str | None = None) -> str:
 
 def save(node: Node, target: str, *, format: str | None = None, **options: Any) -> None:
     """Write an index; options are those of the form's own `save`."""
-    FORMS[form_of(target, format)].save(node, target, **options)  # type: ignore[attr-defined]
+    FORMS[form_of(target, format)].save(node, target, **options)
 
 
 def sniff(head: bytes) -> bool:
@@ -54,11 +54,11 @@ def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
 def sniff_folder(folder: Folder) -> str | None:
     """Name the kind of saved index that a folder is, or give None."""
     for name in ("parquet", "icechunk"):
-        if FORMS[name].sniff_folder(folder):  # type: ignore[attr-defined]
+        if FORMS[name].sniff_folder(folder):
             return name
     return None
 
 
 def load_folder(folder: Folder, name: str, *, allow: Iterable[str] = (), **options: Any) -> Node:
     """Read an index that is a folder."""
-    return FORMS[name].load(folder, allow=allow, **options)  # type: ignore[attr-defined, no-any-return]
+    return cast("Node", FORMS[name].load(folder, allow=allow, **options))

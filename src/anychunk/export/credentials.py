@@ -44,7 +44,10 @@ def s3_credentials(storage: Storage | None) -> dict[str, Any]:
     options = {str(k).lower(): v for k, v in (storage or {}).items()}
     if options.get("skip_signature"):
         return {"anonymous": True}
-    found = {name: options.get(next((n for n in names if n in options), "")) for name, names in KEYS.items()}
+    found = {
+        name: options.get(next((n for n in names if n in options), ""))
+        for name, names in KEYS.items()
+    }
     given = {name: value for name, value in found.items() if value}
     return given or {"from_env": True}
 

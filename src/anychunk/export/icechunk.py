@@ -35,7 +35,8 @@ from anychunk.export.rebuild import (
     with_pins,
 )
 from anychunk.export.tables import Copy, Form, Table, tables, used_urls
-from anychunk.index import ArrayIndex, GroupIndex, Node
+from anychunk.gather import common_codecs
+from anychunk.index import ArrayIndex, GroupIndex, Node, grid_shape
 from anychunk.pin import Pin
 from anychunk.source import Folder, Storage, is_remote, local_path
 
@@ -51,7 +52,8 @@ def _icechunk() -> Any:
         import icechunk
     except ImportError as e:
         raise MissingDependencyError(
-            'an Icechunk repository needs icechunk; install it with: pip install "anychunk[icechunk]"'
+            "an Icechunk repository needs icechunk; "
+            'install it with: pip install "anychunk[icechunk]"'
         ) from e
     icechunk.set_logs_filter("error")
     return icechunk
@@ -157,7 +159,7 @@ def _repository(
 def _split(found: Mapping[str, tuple[ArrayIndex, Table]]) -> int:
     """Give how many chunks along each axis share a manifest."""
     axes = max((sum(n > 1 for n in table.grid) for _, table in found.values()), default=1)
-    return max(1, round(MANIFEST_CHUNKS ** (1 / max(axes, 1))))
+    return max(1, round(float(MANIFEST_CHUNKS ** (1 / max(axes, 1)))))
 
 
 def _container(url: str) -> str:
@@ -184,7 +186,10 @@ def _write(
 async def _set_all(store: Any, documents: Mapping[str, Document]) -> None:
     make = default_buffer_prototype().buffer.from_bytes
     await asyncio.gather(
-        *(store.set(key, make(json.dumps(document).encode())) for key, document in documents.items())
+        *(
+            store.set(key, make(json.dumps(document).encode()))
+            for key, document in documents.items()
+        )
     )
 
 
@@ -204,7 +209,7 @@ def _set_chunks(
         sync(_set_copied(store, path, table, shift))
 
 
-def _set_box(
+def _set_box(  # noqa: PLR0917 - one caller, which has them all at hand
     store: Any,
     path: str,
     table: Table,
@@ -314,7 +319,10 @@ def _grown(
 ) -> tuple[Document, tuple[int, ...]]:
     """Give the metadata of a longer array, and where the new chunks begin."""
     new = array.metadata()
-    for name in ("data_type", "codecs", "fill_value", "chunk_grid", "dimension_names"):
+    codecs = common_codecs([there.get("codecs") or (), new["codecs"]])
+    if codecs is None:
+        raise FormatError(f"{where}: codecs {new['codecs']}, there they are {there.get('codecs')}")
+    for name in ("data_type", "fill_value", "chunk_grid", "dimension_names"):
         if there.get(name) != new[name]:
             raise FormatError(f"{where}: {name} is {new[name]}, there it is {there.get(name)}")
     old, add = list(there["shape"]), list(array.shape)
@@ -325,7 +333,7 @@ def _grown(
         raise FormatError(f"{where}: its {old[along]} along axis {along} end inside a chunk")
     shift = tuple(old[along] // chunk if i == along else 0 for i in range(len(old)))
     old[along] += add[along]
-    return {**there, "shape": old}, shift
+    return {**there, "shape": old, "codecs": list(codecs)}, shift
 
 
 def _merged_root(there: Document, new: Document) -> Document:
@@ -435,10 +443,10 @@ async def _read_rows(
     store: Any, path: str, fields: dict[str, Any], url: str, where: str
 ) -> tuple[Rows, list[str]]:
     """Read the references of one array, column by column."""
-    from anychunk.index import grid_shape
-
     grid = grid_shape(fields["shape"], fields["chunk_shape"])
-    strides = np.cumprod([1, *grid[:0:-1]])[::-1].astype(np.int64) if grid else np.zeros(0, np.int64)
+    strides = (
+        np.cumprod([1, *grid[:0:-1]])[::-1].astype(np.int64) if grid else np.zeros(0, np.int64)
+    )
     root = url if is_remote(url) else local_path(url)
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -143,7 +143,7 @@ def osml_layout(node: Node) -> Node:
     return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
-def _write(
+def _write(  # noqa: PLR0917 - one caller, which has them all at hand
     file: BinaryIO | BytesIO,
     documents: Mapping[str, Document],
     found: Mapping[str, tuple[ArrayIndex, Table]],
@@ -294,7 +294,7 @@ def _open(text: str, at: int) -> int:
     return at + 1
 
 
-SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once
+SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def _read_object(

@@ -43,7 +43,7 @@ OURS = "anychunk.json"
 
 def _pyarrow() -> Any:
     try:
-        import pyarrow
+        import pyarrow  # noqa: ICN001 - returned as the module that it is
         import pyarrow.parquet
     except ImportError as e:
         raise MissingDependencyError(

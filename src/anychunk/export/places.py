@@ -57,6 +57,11 @@ class Places:
     templates: Mapping[str, str] = field(default_factory=dict)
     allow: Iterable[str] = ()
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether the index lies elsewhere than where it was saved."""
+        return self.base is not None and self.base.rstrip("/") != folder_of(self.url).rstrip("/")
+
     def resolve(self, reference: str) -> str:
         """Give the url of a reference, or refuse it."""
         folder = folder_of(self.url)

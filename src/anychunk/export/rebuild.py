@@ -23,6 +23,7 @@ from anychunk.index import (
     Parts,
     grid_shape,
 )
+from anychunk.pin import Pin
 
 type Document = dict[str, Json]
 type Int64 = npt.NDArray[np.int64]
@@ -132,10 +133,16 @@ def _parts(found: Mapping[int, list[Range]], count: int) -> Parts | None:
     for number in order:
         counts[number + 1] = len(found[number])
     flat = np.array([part for number in order for part in found[number]], np.uint64)
-    return Parts(starts=np.cumsum(counts), offsets=flat[:, 0].copy(), lengths=flat[:, 1].copy())
+    return Parts(
+        starts=np.cumsum(counts, dtype=np.uint64),
+        offsets=flat[:, 0].copy(),
+        lengths=flat[:, 1].copy(),
+    )
 
 
-def tree(nodes: Mapping[str, ArrayIndex | Document], where: str) -> Node:
+def tree(  # noqa: C901 - three passes over one table, each a few lines
+    nodes: Mapping[str, ArrayIndex | Document], where: str
+) -> Node:
     """Put arrays and group attributes in their places; groups that none names are made."""
     if isinstance(root := nodes.get(""), ArrayIndex):
         return root
@@ -182,6 +189,9 @@ def with_pins(node: Node, places: Places) -> Node:
     if not isinstance(node, GroupIndex) or not isinstance(about, dict):
         return node
     pins = read_pins(about.get("pins", {}), places)
+    if places.has_moved:
+        # a copy has a time and an etag of its own
+        pins = {url: Pin(size=pin.size) for url, pin in pins.items()}
     rest = {key: value for key, value in about.items() if key not in ("pins", "base")}
     return GroupIndex(
         members=node.members, attributes={**node.attributes, "anychunk": rest}, pins=pins

@@ -6,7 +6,7 @@ A form that cannot express how chunks are stored says so by name before anything
 
 import math
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -235,7 +235,7 @@ def _check_copied(found: dict[int, bytes], where: str) -> None:
         )
 
 
-def used_urls(found: dict[str, tuple[ArrayIndex, Table]]) -> Iterator[str]:
+def used_urls(found: Mapping[str, tuple[ArrayIndex, Table]]) -> Iterator[str]:
     """Yield every url that the tables name."""
     for _, table in found.values():
         for url in table.urls:

@@ -5,7 +5,6 @@ Opened:  numeric and boolean types; C and F order; filters and compressors of nu
 Refused: structured, string, date and object types; v3 codecs that have no v2 form.
 """
 
-
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
@@ -90,9 +89,7 @@ def _v2_dtype(data_type: Json, endian: Json, where: str) -> str:
     return dtype.newbyteorder(">" if endian == "big" else "<").str
 
 
-def from_v2(
-    zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str
-) -> dict[str, Any]:
+def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Give shape, chunk shape, type, codecs, fill value, names and attributes, and `separator`."""
     try:
         shape = _sizes(zarray["shape"], where)
@@ -126,7 +123,9 @@ def from_v2(
             *[step for is_array, step in steps if not is_array],
         ),
         "fill_value": _fill(zarray.get("fill_value"), dtype),
-        "dimension_names": tuple(names) if isinstance(names, list) and fits else (None,) * len(shape),
+        "dimension_names": tuple(names)
+        if isinstance(names, list) and fits
+        else (None,) * len(shape),
         "attributes": {key: value for key, value in zattrs.items() if key != DIMENSIONS},
     }
 
@@ -175,5 +174,3 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Json:
     if dtype.kind == "c" and isinstance(value, int | float):
         return [float(value), 0.0]
     return value
-
-

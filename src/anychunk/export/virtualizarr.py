@@ -153,7 +153,9 @@ def _collect(
         for name, variable in found.variables.items():
             data = variable._data if kind == "Dataset" else variable.variable._data  # noqa: SLF001
             if not hasattr(data, "manifest"):
-                raise UnsupportedError(f"{where}: variable {name!r} is loaded, expected a virtual one")
+                raise UnsupportedError(
+                    f"{where}: variable {name!r} is loaded, expected a virtual one"
+                )
             below = f"{path}/{name}" if path else str(name)
             changes = {"dimension_names": variable.dims, "attributes": dict(variable.attrs)}
             nodes[below] = _from_array(data, changes, places, f"{where} {below}")

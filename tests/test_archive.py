@@ -1,0 +1,263 @@
+"""Indexes of remote files, and of many: S3, web servers that fail, a Dask cluster, a crash."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tifffile
+
+import anychunk
+from anychunk import limits
+from anychunk.batch import FilesError, expand
+from anychunk.cli import main
+from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
+from anychunk.export import icechunk as ice
+from tests.s3 import SECRET, needs_s3, serve_s3
+from tests.server import serve
+
+VALUES = np.random.default_rng(3).integers(0, 4000, (64, 80), dtype="uint16")
+COUNT = 1000 if os.environ.get("ANYCHUNK_SLOW") else 40
+"""COGs of the archive; a thousand when ANYCHUNK_SLOW is set."""
+
+
+def write_cog(path, values):
+    tifffile.imwrite(path, values, tile=(16, 16), compression="zlib")
+
+
+@pytest.fixture
+def web(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_cog(tmp_path / "data" / "a.tif", VALUES)
+    with serve(tmp_path) as served:
+        yield served, tmp_path
+
+
+FORMS = ["i.json", "i.parquet", "i.icechunk"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_remote_file_in_each_form(web, form):
+    served, folder = web
+    anychunk.index(f"{served.url}/data/a.tif").save(folder / form)
+    with pytest.raises(FormatError, match="leads outside"):
+        anychunk.open(folder / form)
+    opened = anychunk.open(folder / form, allow=[served.url])
+    served.requests.clear()
+    np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+    assert len(served.requests) <= 2
+    served.fail[:] = [500, 503]
+    np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_faults_are_errors_never_fill(web, form):
+    served, folder = web
+    anychunk.index(f"{served.url}/data/a.tif").save(folder / form)
+    with limits.override(retries=1, retry_s=2):
+        opened = anychunk.open(folder / form, allow=[served.url])
+        served.fail[:] = [500] * 50
+        with pytest.raises(SourceError, match="a.tif"):
+            opened["0/0"][...]
+        served.fail.clear()
+        served.short = True
+        with pytest.raises(AnychunkError, match="a.tif"):
+            opened["0/0"][...]
+        served.short = False
+        np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_changed_remote_file_is_noticed(web, form):
+    served, folder = web
+    anychunk.index(f"{served.url}/data/a.tif").save(folder / form)
+    write_cog(folder / "data" / "a.tif", VALUES[::-1])
+    opened = anychunk.open(folder / form, allow=[served.url])
+    with pytest.raises(SourceChangedError, match="index it again"):
+        opened["0/0"][...]
+
+
+def test_an_index_on_the_web_refers_to_its_own_folder(web):
+    served, folder = web
+    node = anychunk.index(folder / "data" / "a.tif")
+    node.save(folder / "data" / "i.json")
+    text = (folder / "data" / "i.json").read_text()
+    assert "{{base}}/a.tif" in text
+    opened = anychunk.open(f"{served.url}/data/i.json")
+    np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+    with (folder / "data" / "a.tif").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(SourceChangedError, match="size"):
+        anychunk.open(f"{served.url}/data/i.json")["0/0"][...]
+
+
+@needs_s3
+def test_s3_in_each_form(tmp_path):
+    (tmp_path / "bucket" / "scenes").mkdir(parents=True)
+    for name in "ab":
+        write_cog(tmp_path / "bucket" / "scenes" / f"{name}.tif", VALUES)
+    with serve_s3(tmp_path) as storage:
+        pattern = "s3://bucket/scenes/*.tif"
+        assert [u[-5:] for u in expand(pattern, storage)] == ["a.tif", "b.tif"]
+        node = anychunk.index(pattern, combine="stack", storage=storage)
+        for form in FORMS:
+            url = f"s3://bucket/scenes/{form}"
+            node.save(url, storage=storage)
+            opened = anychunk.open(url, storage=storage)
+            found = opened["0/0"][...].reshape(2, 64, 80)
+            np.testing.assert_array_equal(found, np.stack([VALUES, VALUES]))
+        everything = b"".join(
+            p.read_bytes() for p in (tmp_path / "bucket").rglob("*") if p.is_file()
+        )
+        assert SECRET.encode() not in everything.replace(b"secret_access", b"")
+        repository = ice.open_repository("s3://bucket/scenes/i.icechunk", storage=storage)
+        import zarr
+
+        direct = zarr.open_group(repository.readonly_session("main").store, mode="r")
+        np.testing.assert_array_equal(direct["0/0"][1].reshape(64, 80), VALUES)
+
+
+def test_failures_are_reported_file_by_file(tmp_path):
+    write_cog(tmp_path / "good.tif", VALUES)
+    (tmp_path / "bad.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
+    (tmp_path / "worse.tif").write_bytes(b"nothing")
+    with pytest.raises(FilesError) as e:
+        anychunk.index(str(tmp_path / "*.tif"), combine="group")
+    assert set(e.value.failures) == {str(tmp_path / "bad.tif"), str(tmp_path / "worse.tif")}
+    failures = {}
+    node = anychunk.index(str(tmp_path / "*.tif"), combine="group", failures=failures)
+    assert list(node.members) == ["good"]
+    assert set(failures) == set(e.value.failures)
+    with pytest.raises(FileNotFoundError, match="no file is named so"):
+        anychunk.index(str(tmp_path / "*.nothing"), combine="group")
+
+
+def test_command_line(tmp_path, capsys):
+    for name in "ab":
+        write_cog(tmp_path / f"{name}.tif", VALUES)
+    (tmp_path / "c.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
+    pattern = str(tmp_path / "*.tif")
+    with pytest.raises(SystemExit) as e:
+        main(["index", pattern, "-o", str(tmp_path / "i.parquet"), "--keep-going"])
+    assert e.value.code == 1
+    shown = capsys.readouterr()
+    assert "2 files, 2 arrays, 40 chunks" in shown.out
+    assert "1 failures" in shown.out
+    assert "left out: " in shown.err
+    assert set(anychunk.open(tmp_path / "i.parquet").group_keys()) == {"a", "b"}
+    with pytest.raises(SystemExit) as e:
+        main(["index", pattern, "-o", str(tmp_path / "j.json")])
+    assert e.value.code == 2
+    assert "1 of 3 files could not be indexed" in capsys.readouterr().err
+    assert not (tmp_path / "j.json").exists()
+    with pytest.raises(SystemExit) as e:
+        main(["index", str(tmp_path / "a.tif"), "-o", str(tmp_path / "one.json")])
+    assert not e.value.code
+    assert json.loads((tmp_path / "one.json").read_text())["version"] == 1
+    with pytest.raises(SystemExit) as e:
+        main(
+            ["index", str(tmp_path / "a.tif"), str(tmp_path / "b.tif"), "-o",
+             str(tmp_path / "s.icechunk"), "--combine", "stack", "--along", "t", "--append",
+             "--batch", "1"]
+        )  # fmt: skip
+    assert not e.value.code
+    assert anychunk.open(tmp_path / "s.icechunk")["0/0"].shape[0] == 2
+
+
+@pytest.mark.parametrize(("how", "along"), [("stack", None), ("concat", "y"), ("group", None)])
+def test_append_goes_on_where_it_stopped(tmp_path, how, along):
+    paths = []
+    for i in range(5):
+        paths.append(str(tmp_path / f"f{i}.tif"))
+        write_cog(paths[-1], VALUES + i)
+    target = tmp_path / "r.icechunk"
+    assert anychunk.append(paths[:3], target, combine=how, along=along, batch=2) == 3
+    assert anychunk.append(paths, target, combine=how, along=along, batch=2) == 2
+    assert anychunk.append(paths, target, combine=how, along=along) == 0
+    opened = anychunk.open(target)
+    truth = [VALUES + i for i in range(5)]
+    if how == "group":
+        for i in range(5):
+            np.testing.assert_array_equal(opened[f"f{i}/0/0"][...].reshape(64, 80), truth[i])
+    else:
+        joined = np.stack(truth) if how == "stack" else np.concatenate(truth)
+        np.testing.assert_array_equal(opened["0/0"][...].reshape(joined.shape), joined)
+    assert len(anychunk.index(target).pins) == 5
+
+
+def test_append_refuses_what_does_not_go_on(tmp_path):
+    write_cog(tmp_path / "a.tif", VALUES)
+    write_cog(tmp_path / "b.tif", VALUES.astype("uint8"))
+    write_cog(tmp_path / "c.tif", VALUES[:32])
+    target = tmp_path / "r.icechunk"
+    anychunk.append(tmp_path / "a.tif", target, combine="stack")
+    for name, message in (("b.tif", "codecs|data_type"), ("c.tif", "does not go on")):
+        with pytest.raises(FormatError, match=message):
+            anychunk.append(tmp_path / name, target, combine="stack")
+    assert anychunk.open(target)["0/0"].shape[0] == 1
+    with pytest.raises(ValueError, match="a mosaic is one piece"):
+        anychunk.append(tmp_path / "a.tif", target, combine="mosaic")
+
+
+APPEND = """
+import json, sys, distributed, anychunk
+if __name__ == "__main__":
+    storage = json.loads(sys.argv[1])
+    client = distributed.Client(sys.argv[2])
+    anychunk.append("s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
+                    batch=int(sys.argv[3]), client=client, storage=storage)
+"""
+
+
+@needs_s3
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(900)
+def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
+    """COGs over S3 into one Icechunk repository: 40 of them, a thousand with ANYCHUNK_SLOW."""
+    import distributed
+
+    folder = tmp_path / "data" / "cogs"
+    folder.mkdir(parents=True)
+    for i in range(COUNT):
+        write_cog(folder / f"{i:04}.tif", VALUES[:32, :32] + i)
+    batch = COUNT // 8
+    with (
+        serve_s3(tmp_path) as storage,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+    ):
+        command = [sys.executable, "-c", APPEND, json.dumps(storage), cluster.scheduler_address]
+        with subprocess.Popen([*command, str(batch)], start_new_session=True) as process:
+            done = _wait_for_commits(storage, process, at_least=3 * batch)
+            os.killpg(process.pid, signal.SIGKILL)
+        assert batch <= done
+        left = len(ice.saved_sources("s3://data/all.icechunk", storage=storage))
+        assert left % batch == 0  # whole batches only
+        half = anychunk.open("s3://data/all.icechunk", storage=storage)["0/0"]
+        assert half.shape[0] == left
+        with distributed.Client(cluster) as client:
+            added = anychunk.append(
+                "s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
+                batch=batch, client=client, storage=storage,
+            )  # fmt: skip
+        assert added == COUNT - left
+        found = anychunk.open("s3://data/all.icechunk", storage=storage)["0/0"][...]
+    truth = np.stack([VALUES[:32, :32] + i for i in range(COUNT)])
+    np.testing.assert_array_equal(found.reshape(truth.shape), truth)
+
+
+def _wait_for_commits(storage, process, *, at_least):
+    """Give how many files are committed, as soon as they are enough or the process ended."""
+    deadline = time.monotonic() + 400
+    done = 0
+    while time.monotonic() < deadline and process.poll() is None:
+        done = len(ice.saved_sources("s3://data/all.icechunk", storage=storage))
+        if done >= at_least:
+            break
+        time.sleep(0.05)
+    return done

@@ -1,0 +1,231 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import rasterio
+import tifffile
+from rasterio.transform import from_origin
+
+import anychunk
+from anychunk.combine import combine, group_names
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.gather import gather
+from anychunk.index import INLINE, ByteRanges, GroupIndex, Objects, Parts
+from tests.indexes import array, uint64
+
+
+def save_all(folder, values, **options):
+    """Write one tiled TIFF a value; give their paths."""
+    paths = []
+    for i, value in enumerate(values):
+        path = folder / f"{i}.tif"
+        tifffile.imwrite(path, value, tile=(16, 16), **options)
+        paths.append(str(path))
+    return paths
+
+
+RANDOM = np.random.default_rng(5)
+IMAGES = RANDOM.integers(0, 4000, (3, 40, 50), dtype="uint16")
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib", "predictor": True}])
+def test_stack(tmp_path, options):
+    paths = save_all(tmp_path, IMAGES, **options)
+    node = anychunk.index(paths, combine="stack", along="t")
+    level = node["0/0"]
+    assert level.dimension_names[0] == "t"
+    assert level.shape[0] == 3
+    found = anychunk.open(node)["0/0"][...]
+    np.testing.assert_array_equal(found.reshape(IMAGES.shape), IMAGES)
+    assert set(node.pins) == set(paths)
+    assert node.attributes["anychunk"]["files"] == 3
+    axes = node["0"].attributes["ome"]["multiscales"][0]["axes"]
+    assert axes[0] == {"name": "t", "type": "time"}
+    assert len(axes) == len(level.shape)
+
+
+def test_stack_of_cropped_chunks(tmp_path):
+    """Headers in front of chunks get the new axis too."""
+    values = np.arange(2 * 23 * 3, dtype="int32").reshape(2, 23, 3)
+    for i in range(2):
+        np.save(tmp_path / f"{i}.npy", values[i])
+    import anychunk.formats.npy as npy
+
+    whole = npy.array_index(
+        (23, 3), False, np.dtype("int32"), 128, url=str(tmp_path / "0.npy"), chunk_bytes=120
+    )
+    assert whole.chunks.fronts
+    other = npy.array_index(
+        (23, 3), False, np.dtype("int32"), 128, url=str(tmp_path / "1.npy"), chunk_bytes=120
+    )
+    files = {u: GroupIndex(members={"a": a}) for u, a in (("0", whole), ("1", other))}
+    found = anychunk.open(combine(files, "stack"))["a"][...]
+    np.testing.assert_array_equal(found, values)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_stack_of_jpeg2000_and_transposed(tmp_path):
+    values = RANDOM.integers(0, 255, (2, 100, 130), dtype="uint8")
+    for i, value in enumerate(values):
+        with rasterio.open(
+            tmp_path / f"{i}.jp2", "w", driver="JP2OpenJPEG", height=100, width=130, count=1,
+            dtype="uint8", QUALITY=100, REVERSIBLE="YES", BLOCKXSIZE=64, BLOCKYSIZE=64,
+        ) as file:  # fmt: skip
+            file.write(value, 1)
+        np.save(tmp_path / f"{i}.npy", np.asfortranarray(value))
+    for ending in ("jp2", "npy"):
+        node = anychunk.index(str(tmp_path / f"*.{ending}"), combine="stack")
+        found = anychunk.open(node)["0/0"][...]
+        np.testing.assert_array_equal(found.reshape(values.shape), values)
+
+
+@pytest.mark.parametrize("axis", ["y", "x"])
+def test_concat(tmp_path, axis):
+    shapes = [(32, 48), (16, 48), (21, 48)] if axis == "y" else [(32, 48), (32, 16), (32, 11)]
+    values = [RANDOM.integers(0, 255, shape, dtype="uint8") for shape in shapes]
+    paths = save_all(tmp_path, values, compression="zlib")
+    found = anychunk.open(paths, combine="concat", along=axis)["0/0"][...]
+    truth = np.concatenate(values, axis=0 if axis == "y" else 1)
+    np.testing.assert_array_equal(found.reshape(truth.shape), truth)
+
+
+def test_concat_only_where_chunks_end(tmp_path):
+    paths = save_all(tmp_path, [np.zeros((20, 16), "u1"), np.zeros((16, 16), "u1")])
+    with pytest.raises(FormatError, match=r"0.tif 0/0: 20 along 'y' end inside a chunk of 16"):
+        anychunk.index(paths, combine="concat", along="y")
+    with pytest.raises(ValueError, match="needs along="):
+        anychunk.index(paths, combine="concat")
+    with pytest.raises(FormatError, match="has no axis 'q'"):
+        anychunk.index(paths, combine="concat", along="q")
+
+
+def test_mismatches_are_named_file_by_file(tmp_path):
+    paths = save_all(
+        tmp_path, [np.zeros((16, 16), "u1"), np.zeros((16, 16), "u2"), np.zeros((32, 16), "u1")]
+    )
+    with pytest.raises(FormatError) as e:
+        anychunk.index(paths, combine="stack")
+    assert "1.tif 0/0: data_type uint16" in str(e.value)
+    assert "2.tif 0/0: shape" in str(e.value)
+    with pytest.raises(ValueError, match="say combine="):
+        anychunk.index(paths)
+
+
+def test_group(tmp_path):
+    paths = save_all(tmp_path, IMAGES)
+    group = anychunk.open(str(tmp_path / "?.tif"), combine="group")
+    assert sorted(group.group_keys()) == ["0", "1", "2"]
+    for i in range(3):
+        np.testing.assert_array_equal(group[f"{i}/0/0"][...].reshape(40, 50), IMAGES[i])
+    assert group.attrs["anychunk"]["combine"] == "group"
+    assert len(paths) == 3
+
+
+def test_group_names():
+    assert group_names(["a/x.tif", "b/y.tif"]) == ["x", "y"]
+    assert group_names(["a/x.tif", "b/x.tif"]) == ["a_x", "b_x"]
+    assert group_names(["a/x.tif", "a/x.ntf"]) == ["a_x.tif", "a_x.ntf"]
+    with pytest.raises(FormatError, match="given twice"):
+        group_names(["a/x.tif", "a/x.tif"])
+
+
+def write_geotiff(path, values, west, north, size=10.0, **options):
+    profile = {"driver": "GTiff", "tiled": True, "blockxsize": 16, "blockysize": 16, **options}
+    with rasterio.open(
+        path, "w", height=values.shape[0], width=values.shape[1], count=1, dtype=values.dtype,
+        crs="EPSG:32633", transform=from_origin(west, north, size, size), **profile,
+    ) as file:  # fmt: skip
+        file.write(values, 1)
+    return str(path)
+
+
+def test_mosaic(tmp_path):
+    """Four quarters of an image, the last row and column cut, one quarter missing."""
+    whole = RANDOM.integers(1, 255, (50, 60), dtype="uint8")
+    cuts = {"nw": (0, 0, 32, 32), "ne": (0, 32, 32, 60), "se": (32, 32, 50, 60)}
+    paths = [
+        write_geotiff(
+            tmp_path / f"{name}.tif",
+            whole[top:bottom, left:right],
+            5000 + left * 10,
+            9000 - top * 10,
+            compress="deflate",
+        )
+        for name, (top, left, bottom, right) in cuts.items()
+    ]
+    node = anychunk.index(paths, combine="mosaic")
+    truth = whole.copy()
+    truth[32:, :32] = node["0/0"].fill_value
+    np.testing.assert_array_equal(anychunk.open(node)["0/0"][...].reshape(50, 60), truth)
+    attributes = node["0"].attributes
+    assert attributes["spatial:shape"] == [50, 60]
+    assert attributes["spatial:transform"] == [10.0, 0.0, 5000.0, 0.0, -10.0, 9000.0]
+    assert attributes["spatial:bbox"] == [5000.0, 8500.0, 5600.0, 9000.0]
+
+
+def test_mosaic_refuses_what_does_not_fit(tmp_path):
+    values = np.ones((32, 32), "u1")
+    first = write_geotiff(tmp_path / "a.tif", values, 0, 1000)
+    half = write_geotiff(tmp_path / "half.tif", values, 325, 1000)
+    off = write_geotiff(tmp_path / "off.tif", values, 400, 1000)
+    big = write_geotiff(tmp_path / "big.tif", values, 320, 1000, size=20)
+    same = write_geotiff(tmp_path / "same.tif", values * 2, 0, 1000)
+    short = write_geotiff(tmp_path / "short.tif", np.ones((32, 20), "u1"), 0, 1000)
+    beside = write_geotiff(tmp_path / "beside.tif", values, 320, 1000)
+    plain = tmp_path / "plain.tif"
+    tifffile.imwrite(plain, values, tile=(16, 16))
+    for files, message in [
+        ([first, half], "pixels off the grid"),
+        ([first, off], "not a multiple of 16"),
+        ([first, big], "pixels of 20.0"),
+        ([first, same], "covers 4 chunks of .*a.tif"),
+        ([short, beside], "inside a chunk of 16, and others go on behind it"),
+        ([first, plain], "has no georeference"),
+    ]:
+        with pytest.raises(FormatError, match=message):
+            anychunk.index(files, combine="mosaic")
+    for overlap, value in (("first", 1), ("last", 2)):
+        found = anychunk.open([first, same], combine="mosaic", overlap=overlap)["0/0"][...]
+        assert (found == value).all()
+
+
+def test_gather_keeps_parts_fronts_and_inline(tmp_path):
+    """Every kind of chunk of two tables, in a shuffled order, against a plain reading."""
+    (tmp_path / "f").write_bytes(bytes(range(100)))
+    file = str(tmp_path / "f")
+    first = ByteRanges(
+        offsets=uint64([0, 10]), lengths=uint64([2, 3]), urls=(file,),
+        parts=Parts(starts=uint64([0, 2, 3]), offsets=uint64([50, 60, 70]), lengths=uint64([1, 1, 1])),
+    )  # fmt: skip
+    second = ByteRanges(
+        offsets=uint64([0, 1, 20]), lengths=uint64([4, 3, 3]), urls=(INLINE, file),
+        url_ids=np.array([0, 0, 1], np.uint8), inline=b"ABCD", fronts=(b"", b"!"),
+        front_ids=np.array([0, 1, 1], np.uint8),
+    )  # fmt: skip
+    owners, numbers = np.array([1, 0, -1, 1, 0, 1]), np.array([2, 1, 0, 0, 0, 1])
+    table = gather([first, second], owners, numbers)
+    node = GroupIndex(members={"a": array((24,), (4,), table)})
+    found = bytes(anychunk.open(node)["a"][...])
+    assert (
+        found
+        == b"!\x14\x15\x16"
+        + bytes([10, 11, 12, 70])
+        + b"\t" * 4
+        + b"ABCD"
+        + bytes([0, 1, 50, 60])
+        + b"!BCD"
+    )
+
+
+def test_chunks_that_are_objects_are_refused(tmp_path):
+    chunks = Objects(base=str(tmp_path), pattern="{0}", grid=(2,))
+    node = GroupIndex(members={"a": array((4,), (2,), chunks)})
+    with pytest.raises(UnsupportedError, match="combine='group'"):
+        combine({"x": node, "y": node}, "stack")
+    odd = replace(
+        array((4,), (2,), ByteRanges(offsets=uint64([0, 2]), lengths=uint64([2, 2]), urls=("u",))),
+        codecs=({"name": "n5_default", "configuration": {"codecs": [{"name": "bytes"}]}},),
+    )
+    other = GroupIndex(members={"a": odd})
+    with pytest.raises(UnsupportedError, match="does not stand a further axis"):
+        combine({"x": other, "y": other}, "stack")
