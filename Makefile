@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-others lint types layers docs check bench format clean
+.PHONY: setup peers demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -51,6 +51,14 @@ check: lint types layers test test-others docs
 
 bench: setup
 	@$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+# osml-imagery-io wants an older zarr, so an environment of its own, for tests/test_osml.py.
+peers: .venv-osml/ready
+
+.venv-osml/ready: .ci/find-python
+	@"$$(.ci/find-python)" -m venv .venv-osml
+	@.venv-osml/bin/python -m pip install -qq "osml-imagery-io[zarr,virtualizarr]==0.2.2"
+	@touch $@
 
 format: setup
 	@$(BIN)/ruff check --fix --quiet . || true
