@@ -45,6 +45,7 @@ layers: setup
 	@$(BIN)/lint-imports
 
 docs: setup
+	@$(BIN)/python .ci/generate-docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: lint types layers test test-others docs
