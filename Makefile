@@ -1,6 +1,8 @@
 # `make demo` and `make test` each do all the set-up on a fresh machine.
 VENV := .venv
 BIN := $(VENV)/bin
+# two at a time, a file's tests together: they share servers and made files
+PYTEST_FLAGS := --numprocesses 2 --dist loadfile
 PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup peers demo test test-others lint types layers docs check bench format clean
@@ -18,7 +20,7 @@ demo: setup
 	@$(BIN)/python examples/demo.py
 
 test: setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 # The same tests on every other supported interpreter that this machine has.
 test-others: setup
@@ -31,7 +33,7 @@ test-others: setup
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --upgrade pip && \
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev && touch "$$venv/ready" || exit 1; \
 	  fi; \
-	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest || exit 1; \
+	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) || exit 1; \
 	done
 
 lint: setup
