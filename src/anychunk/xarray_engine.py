@@ -51,7 +51,6 @@ class AnychunkEntrypoint(BackendEntrypoint):
     """Opens what anychunk opens."""
 
     description = "TIFF, NITF, JPEG 2000, N5, JNRRD, NPY and other tiled files, in place"
-    url = "https://pypi.org/project/anychunk"
     supports_groups: ClassVar[bool] = True
     open_dataset_parameters = (
         "filename_or_obj",
