@@ -95,3 +95,7 @@ FILES: dict[str, Maker] = {
     "tissue.n5": n5,
     "scan.jnrrd": jnrrd,
 }
+
+if __name__ == "__main__":
+    for _name, _make in FILES.items():
+        print(_name, _make(Path(_name)).shape)

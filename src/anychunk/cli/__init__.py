@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in given
     try:
-        app([a for a in given if a != "--debug"])
+        app([a for a in given if a != "--debug"], prog_name="anychunk")
     except (AnychunkError, OSError, LookupError, ValueError, TypeError, MemoryError) as e:
         if is_debug:
             raise
