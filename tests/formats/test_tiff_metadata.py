@@ -152,7 +152,7 @@ def test_missing_companion_is_named_when_read(two_files, tmp_path):
     (tmp_path / "b.ome.tif").unlink()
     array = anychunk.open_array(path)
     np.testing.assert_array_equal(array[0, 0], expected[0])
-    with pytest.raises(FileNotFoundError, match=r"b\.ome\.tif"):
+    with pytest.raises(anychunk.AnychunkError, match=r"b\.ome\.tif"):
         array[1]
 
 
