@@ -200,8 +200,9 @@ def target_axes(
     else:
         names = image.names
     order = im.ome_order(names)
-    if "band" in names and "c" in names and shape[names.index("band")] == 1:
-        # OME-Zarr has one axis of channels; that of the only band says nothing
+    others = set(names) - {*presets.SPACE, "t", "time", "band"}
+    if "band" in names and others and shape[names.index("band")] == 1:
+        # OME-Zarr has one axis besides time and space; that of the only band says nothing
         order = tuple(i for i in order if names[i] != "band")
     return tuple(names[i] for i in order), order
 
