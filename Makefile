@@ -1,9 +1,11 @@
 # `make demo` and `make test` each do all the set-up on a fresh machine.
 VENV := .venv
 BIN := $(VENV)/bin
+# two at a time, a file's tests together: they share servers and made files
+PYTEST_FLAGS := --numprocesses 2 --dist loadfile
 PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-others lint types layers docs check bench format clean
+.PHONY: setup peers demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -18,7 +20,7 @@ demo: setup
 	@$(BIN)/python examples/demo.py
 
 test: setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 # The same tests on every other supported interpreter that this machine has.
 test-others: setup
@@ -31,7 +33,7 @@ test-others: setup
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --upgrade pip && \
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev && touch "$$venv/ready" || exit 1; \
 	  fi; \
-	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest || exit 1; \
+	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) || exit 1; \
 	done
 
 lint: setup
@@ -45,12 +47,21 @@ layers: setup
 	@$(BIN)/lint-imports
 
 docs: setup
+	@$(BIN)/python .ci/generate-docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: lint types layers test test-others docs
 
 bench: setup
 	@$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+# osml-imagery-io wants an older zarr, so an environment of its own, for tests/test_osml.py.
+peers: .venv-osml/ready
+
+.venv-osml/ready: .ci/find-python
+	@"$$(.ci/find-python)" -m venv .venv-osml
+	@.venv-osml/bin/python -m pip install -qq "osml-imagery-io[zarr,virtualizarr]==0.2.2"
+	@touch $@
 
 format: setup
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -68,15 +68,14 @@ def read_aszarr(path: str) -> Any:
 
 
 def virtual_tiff(path: str) -> Callable[[], Any] | None:
-    """Give a reader through virtual-tiff, or None where it is not there or does not open the file."""
+    """Give a reader through virtual-tiff, or None where it does not run or open the file."""
     try:
         from obspec_utils.registry import ObjectStoreRegistry
         from obstore.store import LocalStore
         from virtual_tiff import VirtualTIFF
-        from virtualizarr.manifests import ManifestStore
 
         registry = ObjectStoreRegistry({"file://": LocalStore()})
-        store: ManifestStore = VirtualTIFF(ifd=0)(f"file://{path}", registry)
+        store = VirtualTIFF(ifd=0)(f"file://{path}", registry)
         group = zarr.open_group(store, mode="r", zarr_format=3)
         array = next(iter(group.arrays()))[1]
         array[:1, :1]

@@ -1,44 +1,92 @@
-"""`make demo`: make a file, open it as Zarr, read a window, and write chunks that are TIFFs."""
+"""`make demo`: a file in each format, opened as Zarr, read, checked, shown, converted."""
 
+import shutil
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 import anychunk
 import chunks_that_are_tiffs
-from anychunk.cli import main as command_line
+from anychunk.images import images
+from anychunk.thumbnail import png, thumbnail
+from demo_files import FILES
+
+SIDE = 256
+"""Of one picture in the sheet."""
 
 
-def smooth_field(shape: tuple[int, ...]) -> np.ndarray:
-    """A smooth volume with noise, as a microscope would give."""
-    z, y, x = np.meshgrid(*(np.linspace(0, 6, n) for n in shape), indexing="ij")
-    noise = np.random.default_rng(0).normal(0, 0.05, shape)
-    return ((np.sin(x) * np.cos(y) + np.sin(z) + 2 + noise) * 10000).astype("uint16")
+def window_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """A window across chunk borders, somewhere in the middle."""
+    return tuple(slice(n // 3, n // 3 + max(1, n // 4)) for n in shape)
+
+
+def check(array: object, data: np.ndarray) -> bool:
+    """Read a window through zarr and compare it with what was written."""
+    values = array  # a zarr.Array; N5 keeps its own order of axes, and stacks theirs
+    shape = values.shape  # type: ignore[attr-defined]
+    window = np.asarray(values[window_of(shape)])  # type: ignore[index]
+    expected = data.T if shape == data.shape[::-1] != data.shape else data
+    return bool(np.array_equal(window, expected.reshape(shape)[window_of(shape)]))
+
+
+def sheet(pictures: list[np.ndarray]) -> np.ndarray:
+    """Put pictures side by side, four in a row."""
+    rows = -(-len(pictures) // 4)
+    out = np.zeros((rows * (SIDE + 8), 4 * (SIDE + 8), 3), np.uint8)
+    for number, picture in enumerate(pictures):
+        colour = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
+        y, x = (number // 4) * (SIDE + 8), (number % 4) * (SIDE + 8)
+        out[y : y + colour.shape[0], x : x + colour.shape[1]] = colour
+    return out
 
 
 def main(folder: Path) -> None:
+    start = time.perf_counter()
     folder.mkdir(exist_ok=True)
-    volume = smooth_field((60, 200, 300))
-    file = folder / "volume.npy"
-    np.save(file, volume)
-    print(f"$ anychunk info {file}")
-    try:
-        command_line(["info", str(file)])
-    except SystemExit as done:
-        if done.code:
-            raise
-    array = anychunk.open_array(file)
-    window = array[10:12, 50:150, 100:200]
-    if not np.array_equal(window, volume[10:12, 50:150, 100:200]):
-        sys.exit("the window is not what was written")
-    print(f"a window of {window.shape} read through zarr equals numpy's\n")
+    table = Table("file", "format", "levels", "shape", "axes", "type", "chunk", "window")
+    pictures, is_good = [], True
+    for name, make in FILES.items():
+        data = make(folder / name)
+        index = anychunk.index(folder / name)
+        image = next(images(index))
+        array = anychunk.open(index)[image.levels[0]]
+        is_right = check(array, data)
+        is_good &= is_right
+        table.add_row(
+            name,
+            str(index.attributes["anychunk"]["format"]),
+            str(len(image.levels)),
+            " x ".join(map(str, array.shape)),
+            " ".join(image.names),
+            str(array.dtype),
+            " x ".join(map(str, array.chunks)),
+            "equal" if is_right else "WRONG",
+        )
+        pictures.append(thumbnail(index, image=image.path, size=SIDE))
+    Console(width=120 if not sys.stdout.isatty() else None).print(table)
+    (folder / "sheet.png").write_bytes(png(sheet(pictures)))
+    print(f"{folder}/sheet.png: a picture of each, in this order\n")
+    done = anychunk.convert(folder / "scene.tif", folder / "scene.zarr", levels=3, verify=True)
+    print(
+        f"{done.target}: OME-Zarr with {done.arrays} levels, every chunk compared with the TIFF\n"
+    )
     chunks_that_are_tiffs.main(folder)
-    print(f"\nTry next: anychunk info {file} --json")
+    if not is_good:
+        sys.exit("a window is not what was written")
+    print(f"\nAll windows are what was written ({time.perf_counter() - start:.0f} s). Try next:")
+    for command in (
+        f"info {folder}/scene.tif --deep",
+        f"thumb {folder}/tissue.n5 --at z=40 -o slice.png",
+        f"convert {folder}/tissue.n5 tissue.zarr --verify",
+        f"verify {folder}/scene.tif --against rasterio",
+    ):
+        print(f"  .venv/bin/anychunk {command}")
 
 
 if __name__ == "__main__":
-    import shutil
-
     shutil.rmtree("demo", ignore_errors=True)
     main(Path("demo"))

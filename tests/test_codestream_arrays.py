@@ -31,11 +31,13 @@ def test_tiles_of_each_chunk():
     found = axis(np.array([0, 156, 412, 668, 900]), 256)
     assert found.first.tolist() == [0, 1, 2, 3]
     assert found.last.tolist() == [1, 2, 3, 3]
-    assert not found.is_plain
-    assert axis(np.array([0, 256, 512, 600]), 256).is_plain
+    assert not found.is_plain(4)
+    assert axis(np.array([0, 256, 512, 600]), 256).is_plain(3)
     # tiles without a sample at this level belong to no chunk
     sparse = axis(np.array([0, 1, 1, 1, 2, 2]), 1)
     assert (sparse.first.tolist(), sparse.last.tolist()) == ([0, 3], [0, 3])
+    assert not sparse.is_plain(5)
+    assert not sparse.is_plain(2)
 
 
 @needs_openjpeg

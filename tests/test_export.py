@@ -1,6 +1,5 @@
 """Save an index in each form, open it again here and elsewhere, and compare."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -389,10 +388,14 @@ def test_hostile_json_gives_an_index_or_an_error(tmp_path):
         for _ in range(random.integers(1, 6)):
             data[random.integers(0, len(data))] = random.integers(0, 256)
         (tmp_path / "x.json").write_bytes(bytes(data))
-        # zarr itself judges data types and fill values that it does not know
-        with contextlib.suppress(AnychunkError, ValueError, KeyError, TypeError):
+        try:
             opened = anychunk.open(tmp_path / "x.json", format="kerchunk")
             assert isinstance(opened, zarr.Group | zarr.Array)
+        except (UnicodeDecodeError, RecursionError):
+            raise
+        except (AnychunkError, ValueError, KeyError, TypeError):
+            # zarr itself judges data types and fill values that it does not know
+            continue
     for bad in (b'{"refs": ' + b"[" * 100_000, b'{"refs": {"a": ' + b'{"a":' * 100_000):
         (tmp_path / "x.json").write_bytes(bad)
         with pytest.raises(FormatError):

@@ -14,8 +14,10 @@ from anychunk.api import (
     open_array,
     write,
 )
+from anychunk.conversion import convert
 from anychunk.errors import AnychunkError
 from anychunk.index import ArrayIndex, GroupIndex
+from anychunk.verification import verify
 
 __all__ = [
     "AnychunkError",
@@ -24,6 +26,7 @@ __all__ = [
     "VirtualParser",
     "__version__",
     "append",
+    "convert",
     "describe",
     "disable",
     "enable",
@@ -31,6 +34,7 @@ __all__ = [
     "index",
     "open",
     "open_array",
+    "verify",
     "write",
 ]
 

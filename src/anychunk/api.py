@@ -228,6 +228,13 @@ def open_array(
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
     path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    return open_path(node, path, storage=storage, on_change=on_change)
+
+
+def open_path(
+    node: Node, path: str, *, storage: Storage | None = None, on_change: OnChange = "error"
+) -> zarr.Array[Any]:
+    """Open the array at `path` of an index."""
     found = find(node, path)
     if not isinstance(found, ArrayIndex):
         known = [name for name, member in walk(node) if isinstance(member, ArrayIndex)]

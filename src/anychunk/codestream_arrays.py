@@ -24,8 +24,9 @@ from anychunk.multiscales import Axis, Level, ome
 type Ints = npt.NDArray[np.int64]
 
 SPANNING_BYTES = 16 * limits.MIB
+"""How large a chunk may become that must touch several tiles: larger ones decode fewer twice."""
 SPANNING_DOUBLINGS = 2
-"""How large a chunk becomes that must touch several tiles: larger ones decode fewer tiles twice."""
+"""How often such a chunk is doubled: four tiles across decode 25 tiles for 16."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,10 @@ class _Axis:
     def count(self) -> int:
         return len(self.first)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether chunk i is tile i."""
-        return bool((self.first == self.last).all())
+    def is_plain(self, tiles: int) -> bool:
+        """Whether each chunk i is tile i alone, of so many tiles."""
+        numbers = np.arange(tiles)
+        return np.array_equal(self.first, numbers) and np.array_equal(self.last, numbers)
 
     def pairs(self) -> tuple[Ints, Ints]:
         """Give chunk and tile of every pair that belongs together, chunks in order."""
@@ -113,7 +114,7 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
     header = stream.header
     check_decodable(header)
     arrays: list[ArrayIndex] = []
-    plain: dict[tuple[int, int], ByteRanges] = {}
+    shared: ByteRanges | None = None
     text = base64.b64encode(header.data).decode()
     for level in range(header.levels + 1):
         image = level_image(header.siz, level)
@@ -126,10 +127,11 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
         else:
             y, x = found
             chunk = (y.chunk, x.chunk)
-            chunks = plain.get((y.count, x.count)) or tile_ranges(stream, y, x, url)
-            if y.is_plain and x.is_plain:
-                # the same bytes serve every level: one table for all
-                plain[y.count, x.count] = chunks
+            if y.is_plain(header.siz.rows) and x.is_plain(header.siz.columns):
+                # the same bytes serve all such levels: one table for them
+                shared = chunks = shared or tile_ranges(stream, y, x, url)
+            else:
+                chunks = tile_ranges(stream, y, x, url)
         codec = Jpeg2000(main_header=text if found else None, resolution_level=level)
         shape = (image.height, image.width)
         arrays.append(

@@ -19,6 +19,7 @@ from anychunk.gather import Files, check_alike, gather, refuse
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 from anychunk.mosaic import Overlap, mosaic
 from anychunk.multiscales import Axis
+from anychunk.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
 
 type How = Literal["stack", "concat", "mosaic", "group"]
 
@@ -70,7 +71,9 @@ def _root(groups: Files, members: Mapping[str, Node], how: str) -> GroupIndex:
     first = next(iter(groups.values())).attributes.get("anychunk") or {}
     about: dict[str, Json] = {"combine": how, "files": len(groups)}
     about |= {key: first[key] for key in ("format", "version") if key in first}
-    pins = {url: pin for group in groups.values() for url, pin in group.pins.items()}
+    pins: dict[str, Pin] = {}
+    for group in groups.values():
+        pins |= group.pins
     return GroupIndex(members=members, attributes={"anychunk": about}, pins=pins)
 
 

@@ -2,8 +2,8 @@
 
 Spec: https://github.com/zarr-conventions/proj and /spatial (v0.1); OGC GeoTIFF 1.1 (19-008r4).
 
-A transform is the six numbers (a, b, c, d, e, f) of x = a·column + b·row + c, y = d·column + e·row + f,
-where (0, 0) is the outer corner of the first pixel.
+A transform is the six numbers (a, b, c, d, e, f) of x = a·column + b·row + c and
+y = d·column + e·row + f, where (0, 0) is the outer corner of the first pixel.
 """
 
 from collections.abc import Mapping, Sequence

@@ -139,19 +139,18 @@ def _join(
             return None
         arrays[url] = found
     try:
-        return _joined(key, full, placed, arrays, overlap=overlap, name=name)
+        return _joined(key, full, placed, arrays, overlap, name)
     except FormatError:
         if key == "0":
             raise
         return None
 
 
-def _joined(
+def _joined(  # noqa: PLR0917 - one caller, which has them all at hand
     key: str,
     full: ArrayIndex,
     placed: Mapping[str, Placed],
     arrays: Mapping[str, ArrayIndex],
-    *,
     overlap: Overlap,
     name: str,
 ) -> ArrayIndex:
@@ -228,9 +227,9 @@ def _owners(
         row, column = (s // c for s, c in zip(starts[url], array.chunk_shape[-2:], strict=True))
         place = (..., slice(row, row + array.grid[-2]), slice(column, column + array.grid[-1]))
         chunks = array.chunks
-        if not isinstance(chunks, ByteRanges):
-            raise TypeError(f"{url} {path}: {type(chunks).__name__}")
-        present = chunks.lengths > 0
+        present = np.ones(array.grid, np.bool_)
+        if isinstance(chunks, ByteRanges):
+            present = chunks.lengths > 0
         there, taken = owners[place], owners[place] >= 0
         both = taken & present
         if overlap == "error" and both.any():

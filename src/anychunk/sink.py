@@ -73,6 +73,22 @@ def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
         raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
+def remove(url: str, *, storage: Storage | None = None) -> None:
+    """Remove one object; one that is gone is no error."""
+    if not is_remote(url):
+        Path(local_path(url)).unlink(missing_ok=True)
+        return
+    import obstore
+
+    store, path = object_store(url, storage)
+    try:
+        obstore.delete(store, path)
+    except FileNotFoundError:
+        return
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
 def _open_aside(aside: str, folder: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     try:

@@ -120,6 +120,7 @@ class FileSource:
             self._pin = _file_pin(os.fstat(file.fileno()))
             # an empty file cannot be mapped
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+        self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 
     def pin(self) -> Pin:
@@ -135,6 +136,11 @@ class FileSource:
     def read(self, offset: int, length: int) -> Bytes1D:
         _check_range(self, offset, length)
         return self._view[offset : offset + length]
+
+    def release(self) -> None:
+        """Hand back pages that were read: they count as this process' memory. Views stay valid."""
+        if isinstance(self._mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
 @contextmanager
@@ -458,6 +464,12 @@ class Sources:
             self._open.pop(url, None)
             report_change(url, change, self.on_change)
 
+    def release(self) -> None:
+        """Hand back the pages of every local file that is open."""
+        for source in list(self._open.values()):
+            if isinstance(source, FileSource):
+                source.release()
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": {}}
 
@@ -605,7 +617,8 @@ def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     name = reference.replace("\\", "/")
     is_absolute = is_remote(name) or name.startswith(("file:", "/"))
     url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
-    leaves = is_absolute or ".." in name.split("/") or not _is_inside(base, url)
+    is_outside = "\0" in name or is_absolute or ".." in name.split("/")
+    leaves = is_outside or not _is_inside(base, url)
     if "\0" in name or (leaves and not any(_is_below(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leaves the folder of the file that names it; "

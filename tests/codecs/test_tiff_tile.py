@@ -151,8 +151,7 @@ def _decoded_or_mapped(tile, stored):
         return decode(tile, stored)
     except AnychunkError:
         raise
-    except Exception as e:
-        assert type(e).__module__.startswith("imagecodecs") or isinstance(e, ValueError)
+    except (ValueError, RuntimeError) as e:  # imagecodecs' own are of these kinds
         raise ChunkDecodeError(str(e)) from e
 
 
@@ -285,10 +284,18 @@ def test_both_backends_agree_on_the_corpus():
         array = index["0/0"]
         assert isinstance(array, ArrayIndex)
         codec = array.codecs[-1]
-        if codec["name"] != TiffTile.name or array.chunks.fronts or sample.file.name in LIBTIFF_DIFFERS:
+        if (
+            codec["name"] != TiffTile.name
+            or array.chunks.fronts
+            or sample.file.name in LIBTIFF_DIFFERS
+        ):
             continue
         direct = TiffTile.from_dict(codec)
-        if direct.compression in LIBTIFF_LACKS or direct.bits in LIBTIFF_LACKS or direct.is_subsampled:
+        if (
+            direct.compression in LIBTIFF_LACKS
+            or direct.bits in LIBTIFF_LACKS
+            or direct.is_subsampled
+        ):
             continue
         if isinstance(direct.bits, tuple) or direct.bits not in (1, 2, 4, 8, 16, 32, 64):
             continue

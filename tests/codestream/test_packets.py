@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
-from anychunk.codestream.packets import MAX_PACKETS, check_tile, tree_paths
+from anychunk.codestream.packet_bits import Bits, tree_paths
+from anychunk.codestream.packets import MAX_PACKETS, check_tile
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
 from anychunk.source import MemorySource
@@ -112,3 +113,16 @@ def test_tag_tree_of_the_standard():
     assert paths[5] == (26, 25, 20, 5)
     assert paths[17] == (26, 25, 23, 17)
     assert tree_paths(1, 1) == (1, ((0,),))
+
+
+def test_bits_after_ff():
+    """T.800 B.10.1: the byte after 0xFF has seven bits, and one follows a last 0xFF."""
+    bits = Bits(b"\xff\x7f\x80\xff\x00", 0)
+    assert bits.read(8) == 0xFF
+    assert bits.read(7) == 0x7F
+    assert bits.read(8) == 0x80
+    assert bits.finish() == 3
+    assert bits.read(4) == 0xF
+    assert bits.finish() == 5
+    with pytest.raises(TruncatedError):
+        bits.read(100)

@@ -83,10 +83,11 @@ def cases(draw):
 
 @given(case=cases())
 @settings(
-    max_examples=120,
+    max_examples=80,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+@example(case=("i1", (2,), {"tile": [4], "overlap": [3], "edge_handling": "variable"}))
 @example(case=("u2", (3, 4), {"tile": [2, 3], "overlap": [9, 9], "edge_handling": "variable"}))
 @example(
     case=(
@@ -398,3 +399,17 @@ def test_parts_of_a_pyramid_are_what_the_whole_gives():
                 np.testing.assert_array_equal(
                     made.read(target.number, (0, 0), target.shape), expected
                 )
+
+
+@pytest.mark.parametrize("endian", ["little", "big"])
+def test_bfloat16(tmp_path, endian):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = (np.arange(60).reshape(3, 4, 5) / 7).astype(ml_dtypes.bfloat16)
+    path = tmp_path / "a.jnrrd"
+    anychunk.write(array, path, tile=(2, 3, 4), levels=2, tile_metadata=True, endian=endian)
+    found = anychunk.open_array(path)[...]
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found.view("u2"), array.view("u2"))
+    mean = anychunk.open_array(path, level=1)[...].astype(float)
+    np.testing.assert_allclose(mean[0, 0, 0], array[:2, :2, :2].astype(float).mean(), rtol=2**-8)
+    assert jnrrd.validate(path) == []

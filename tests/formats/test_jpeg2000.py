@@ -1,4 +1,6 @@
 import struct
+import subprocess
+import sys
 import time
 
 import imagecodecs
@@ -440,3 +442,31 @@ def jp2_header_only() -> bytes:
 def test_a_chunk_over_the_limit(tmp_path):
     with limits.override(chunk_bytes=1000), pytest.raises(LimitError, match="over the limit"):
         opened(tmp_path / "a.j2k", compress(list(RGB)))
+
+
+HUNGRY = """
+import resource, sys, time
+import anychunk
+start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    anychunk.open_array(sys.argv[1])[...]
+    print("a picture")
+except anychunk.AnychunkError:
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(time.monotonic() - start, used - before)
+"""
+
+
+@needs_openjpeg
+def test_a_large_image_in_few_bytes_costs_little(tmp_path):
+    """8000 x 8000 announced for the payload of 64 x 64: found out before anything is allocated."""
+    stream = bytearray(compress(list(RGB[:1, :64, :64])))
+    for place in (8, 24):
+        struct.pack_into(">2I", stream, place, 8000, 8000)
+    file = tmp_path / "a.j2k"
+    file.write_bytes(bytes(stream))
+    command = [sys.executable, "-c", HUNGRY, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    seconds, kibibytes = done.stdout.split()
+    assert float(seconds) < 5
+    assert int(kibibytes) < 256 << 10

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from anychunk.cli import codecs, formats, index, info
+from anychunk.cli import codecs, convert, formats, index, info, thumb, verify
 from anychunk.errors import AnychunkError
 
 app = typer.Typer(
@@ -14,7 +14,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (info.info, index.index, formats.formats, codecs.codecs):
+for _command in (
+    info.info,
+    index.index,
+    convert.convert,
+    verify.verify,
+    thumb.thumb,
+    formats.formats,
+    codecs.codecs,
+):
     app.command()(_command)
 
 
@@ -38,10 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in given
     try:
-        app([a for a in given if a != "--debug"])
-    except (AnychunkError, OSError, KeyError) as e:
+        app([a for a in given if a != "--debug"], prog_name="anychunk")
+    except (AnychunkError, OSError, LookupError, ValueError, TypeError, MemoryError) as e:
         if is_debug:
             raise
         text = e.args[0] if isinstance(e, KeyError) and e.args else e
+        if not isinstance(e, AnychunkError | OSError | KeyError):
+            text = f"{type(e).__name__}: {text}; --debug shows where"
         print(f"anychunk: {' '.join(str(text).split())}", file=sys.stderr)  # noqa: T201
         sys.exit(2)

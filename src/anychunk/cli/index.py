@@ -13,11 +13,12 @@ from anychunk.combine import combine as combine_files
 from anychunk.index import Node
 
 HOWS = ("stack", "concat", "mosaic", "group")
-FILES = typer.Argument(help="Paths, urls, or patterns of them.")
 
 
-def index(  # noqa: PLR0917 - typer takes options so
-    files: list[str] = FILES,
+def index(  # noqa: PLR0917 - typer reads options from the signature
+    files: list[str] = typer.Argument(  # noqa: B008 - how typer declares an argument
+        help="Paths, urls, or patterns of them."
+    ),
     output: str = typer.Option(..., "-o", "--output", help="Where to keep the index."),
     format: str | None = typer.Option(None, "--format", help="kerchunk, parquet or icechunk."),
     combine: str | None = typer.Option(None, "--combine", help=" ".join(HOWS)),
@@ -50,8 +51,8 @@ def index(  # noqa: PLR0917 - typer takes options so
         settings["progress"] = advance
         if append:
             how: Any = combine or "group"
-            kept: Any = copy
-            api.append(urls, output, combine=how, along=along, batch=batch, copy=kept, **settings)
+            given: Any = {"combine": how, "along": along, "batch": batch, "copy": copy}
+            api.append(urls, output, **given, **settings)
             node = api.index(output, format="icechunk", allow=["*"])
         else:
             found = api.index_files(urls, **settings)

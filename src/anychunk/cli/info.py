@@ -1,42 +1,112 @@
 """`anychunk info`: what a file holds."""
 
 import json
+import math
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from anychunk.api import describe
+from anychunk.api import describe, index
+from anychunk.images import Image, images
+from anychunk.index import walk
+
+WIDE = 200
 
 
 def info(
-    file: str = typer.Argument(help="A path or url."),
-    as_json: bool = typer.Option(False, "--json", help="Print plain JSON."),
+    file: Annotated[str, typer.Argument(help="A path or url.")],
+    deep: Annotated[bool, typer.Option("--deep", help="Show the metadata too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
 ) -> None:
     """Show the images, levels and chunks of a file.
 
-    Example: anychunk info scene.npy
+    Example: anychunk info scene.tif --deep
+
+    Example: anychunk info s3://bucket/scene.tif --json
     """
-    found = describe(file)
+    node = index(file)
+    found = describe(node)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    console = Console()
-    console.print(
-        f"{found['source']}: {found['format']}, {size(found.get('size'))}", soft_wrap=True
-    )
-    table = Table("array", "shape", "axes", "type", "chunk", "codecs", "stored")
+    # a table that goes to a file or a pipe is as wide as it needs to be
+    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+    about = [str(found.get("format", "index"))]
+    if found.get("size") is not None:
+        about.append(size(found["size"]))
+    say(console, f"{found.get('source', file)}: {', '.join(about)}")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("array", "shape", "axes", "type", "chunk", "codecs", "stored", "ratio"):
+        table.add_column(column, overflow="fold")
     for array in found["arrays"]:
         table.add_row(
-            array["path"],
+            array["path"] or "/",
             times(array["shape"]),
             " ".join(name or "-" for name in array["axes"]),
             name_of(array["data_type"]),
             times(array["chunk_shape"]),
-            " ".join(name_of(codec).rsplit("/", 1)[-1] for codec in array["codecs"]),
+            " ".join(codec_names(array["codecs"])),
             size(array["stored_bytes"]),
+            ratio(array),
         )
     console.print(table)
+    for image in images(node):
+        for line in geometry(image):
+            say(console, f"{image.path or '/'}: {line}")
+    if deep:
+        for path, member in walk(node):
+            if member.attributes:
+                say(console, f"\n{path or '/'} attributes")
+                say(console, json.dumps(member.attributes, indent=2, ensure_ascii=False))
+
+
+def say(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def codec_names(codecs: list[Any]) -> list[str]:
+    """Give the last part of each name; what is wrapped stands in brackets."""
+    found = []
+    for codec in codecs:
+        inner = codec.get("configuration", {}).get("codecs") if isinstance(codec, dict) else None
+        name = name_of(codec).rsplit("/", 1)[-1]
+        found.append(f"{name}({' '.join(codec_names(inner))})" if inner else name)
+    return found
+
+
+def ratio(array: dict[str, Any]) -> str:
+    """Say how many times smaller an array is stored than it is."""
+    stored, name = array["stored_bytes"], array["data_type"]
+    if not stored or not isinstance(name, str):
+        return "-"
+    try:
+        itemsize = np.dtype(name).itemsize
+    except TypeError:
+        return "-"
+    return f"{math.prod(array['shape']) * itemsize / stored:.1f}"
+
+
+def geometry(image: Image) -> Iterator[str]:
+    """Say where an image lies, and how large its elements are."""
+    attributes = image.attributes
+    code = attributes.get("proj:code") or ("described" if "proj:projjson" in attributes else None)
+    if code or "spatial:transform" in attributes:
+        box = attributes.get("spatial:bbox")
+        extent = f", {' '.join(f'{n:.10g}' for n in box)}" if box else ""
+        yield f"georeference {code or 'without a code'}{extent}"
+    elif any(n != 1 for n in image.scale):
+        sizes = [
+            f"{axis['name']} {scale:.6g} {axis.get('unit', '')}".strip()
+            for axis, scale in zip(image.axes, image.scale, strict=True)
+            if scale != 1 or axis.get("unit")
+        ]
+        yield f"element size {', '.join(sizes)}"
 
 
 def times(shape: list[int]) -> str:

@@ -32,6 +32,7 @@ from anychunk.codestream.jpeg2000 import (
     PLT,
     PPM,
     SOD,
+    SOT_BYTES,
     MainHeader,
     Rect,
     Siz,
@@ -57,6 +58,9 @@ NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 MAX_DEPTH = 31
 """OpenJPEG's samples are 32-bit integers with a sign."""
 
+SUSPICIOUS = 256
+"""Samples a stored byte from which on a tile is checked before it is decoded."""
+
 type Array = npt.NDArray[Any]
 
 
@@ -79,6 +83,7 @@ def level_image(siz: Siz, level: int) -> Rect:
     return siz.image.scaled(*scale(siz, level))
 
 
+@lru_cache(maxsize=256)
 def edges(siz: Siz, level: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Give where tile columns and rows begin and end, in samples of the level, from the image."""
     x_scale, y_scale = scale(siz, level)
@@ -177,13 +182,16 @@ def decode_tile(
     `out`, shaped (bands, y, x), is filled where the components are all alike.
     """
     siz, rect = header.siz, header.siz.tile(tile)
+    is_checked = rect.width * rect.height > SUSPICIOUS * sum(part.length for part in parts)
+    if is_checked:
+        check_tile(header, tile, data, parts)  # before the decoder allocates anything
     stream = single_tile_stream(header, tile, data, parts)
     try:
         planes = decode_stream(stream, siz, rect, level, out)
     except ChunkDecodeError:
         check_tile(header, tile, data, parts)  # it says better what is wrong, where it finds it
         raise
-    if not is_surely_whole(header, rect, data, parts, stream):
+    if not is_checked and not is_surely_whole(header, rect, data, parts, stream):
         check_tile(header, tile, data, parts)
     return planes
 
@@ -200,36 +208,38 @@ def is_surely_whole(
     """
     siz, last = header.siz, parts[-1]
     level = header.levels
-    while level and not (is_simple(siz, rect, level) and _has_samples(siz, rect, level)):
+    while level and not is_simple(siz, rect, level):
         level -= 1
-    own = {marker for part in parts for marker, *_ in segments(data[part.offset :], 12, SOD)}
-    start = max(end for *_, end in segments(data[last.offset :], 12, SOD))
-    is_plain = siz.is_uniform and is_simple(siz, rect, level) and own <= {SOD, PLT, COM}
-    if not is_plain or not decodes(guarded(stream, last), level):
+    payload = 0
+    for part in parts:
+        for marker, start, _ in segments(data[part.offset :], SOT_BYTES, SOD):
+            if marker not in (SOD, PLT, COM):
+                return False
+            payload = part.length - start - 2
+    if not siz.is_uniform or not is_simple(siz, rect, level):
         return False
-    cut = shortened(stream, last, last.length - start - 2)
+    # this also shows that nothing but the missing byte makes the next one fail
+    if not decodes(guarded(stream, last), level):
+        return False
+    cut = shortened(stream, last, payload)
     if cut is None:
         return len(parts) == 1  # nothing but empty packets, and none is missing
     return not decodes(cut, level)
-
-
-def _has_samples(siz: Siz, rect: Rect, level: int) -> bool:
-    shrunk = rect.scaled(*scale(siz, level))
-    return shrunk.width > 0 and shrunk.height > 0
 
 
 def decode_stream(
     stream: bytes | bytearray, siz: Siz, rect: Rect, level: int, out: Array | None = None
 ) -> Sequence[Array]:
     """Decode a stream of this part of the image, and check the shapes that come out."""
+    if siz.is_uniform and is_simple(siz, rect, level):
+        if out is None:
+            here = rect.scaled(1 << level, 1 << level)
+            out = np.empty((len(siz.components), here.height, here.width), siz.dtype)
+        return decode_uniform(stream, level, out)  # type: ignore[return-value]
     rects = [rect.scaled(c.dx << level, c.dy << level) for c in siz.components]
     shapes = [(r.height, r.width) for r in rects]
     if min(min(shape) for shape in shapes) < 1:
         raise UnsupportedError("at this resolution a component has no sample in a tile")
-    if siz.is_uniform and is_simple(siz, rect, level):
-        if out is None:
-            out = np.empty((len(shapes), *shapes[0]), siz.dtype)
-        return decode_uniform(stream, level, out)  # type: ignore[return-value]
     planes = decode_components(stream, level, siz.components)
     for plane, shape in zip(planes, shapes, strict=True):
         if plane.shape != shape:
@@ -239,12 +249,11 @@ def decode_stream(
 
 def is_simple(siz: Siz, rect: Rect, level: int) -> bool:
     """Whether imagecodecs gives the right shape: it takes a level's width for width / 2**level."""
-    step = 1 << level
-    shrunk = rect.scaled(step, step)
+    first, step = siz.components[0], 1 << level
     return (
-        siz.components[0].dx == siz.components[0].dy == 1
-        and shrunk.width == -(-rect.width // step)
-        and shrunk.height == -(-rect.height // step)
+        first.dx == first.dy == 1
+        and -rect.x0 // step - -rect.x1 // step == -(-rect.width // step)
+        and -rect.y0 // step - -rect.y1 // step == -(-rect.height // step)
     )
 
 

@@ -174,15 +174,3 @@ PICTURES: dict[int, Picture] = {
     65001: uneer,
     65002: uneer,
 }
-
-FAX = {2: "RLE", 3: "T.4", 4: "T.6"}
-
-
-def unfax(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
-    """Decode CCITT bi-level data of a known number of rows."""
-    width = tile.tile_width
-    if tile.compression == 2:
-        return imagecodecs.ccittrle_decode(data, rows, width)  # type: ignore[no-any-return]
-    if tile.compression == 3:
-        return imagecodecs.ccittfax3_decode(data, rows, width, t4options=tile.t4_options)  # type: ignore[no-any-return]
-    return imagecodecs.ccittfax4_decode(data, rows, width)  # type: ignore[no-any-return]

@@ -88,7 +88,7 @@ def _stored(tile: "TiffTile", pixels: Array) -> npt.NDArray[np.uint8]:
 
 def _bit_order(tile: "TiffTile", data: BytesLike) -> BytesLike:
     """Turn the bits of each byte round where the file has the lowest first."""
-    return data if tile.fill_order == 1 else imagecodecs.bitorder_encode(bytes(data))  # type: ignore[no-any-return]
+    return data if tile.fill_order == 1 else imagecodecs.bitorder_encode(bytes(data))
 
 
 def _packbits(tile: "TiffTile", pixels: Array) -> bytes:

@@ -8,7 +8,7 @@ Arrays here are (rows, columns, bands), the order in which a strip or tile store
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import imagecodecs
 import numpy as np
@@ -71,12 +71,18 @@ def is_whole(sample_format: int, bits: Bits) -> bool:
 
 
 def unpack(
-    data: npt.NDArray[np.uint8], *, rows: int, columns: int, bands: int,
-    sample_format: int, bits: Bits, is_big: bool,
+    data: npt.NDArray[np.uint8],
+    *,
+    rows: int,
+    columns: int,
+    bands: int,
+    sample_format: int,
+    bits: Bits,
+    is_big: bool,
 ) -> Array:
     """Turn stored bytes into samples of `sample_dtype`; a view where they are whole already."""
     shape = (rows, columns, bands)
-    order = ">" if is_big else "<"
+    order: Literal[">", "<"] = ">" if is_big else "<"
     if isinstance(bits, tuple):
         return _unpack_565(data.view(f"{order}u2")).reshape(shape)
     if is_whole(sample_format, bits):
@@ -125,7 +131,7 @@ def _unpack_565(words: Array) -> Array:
 
 def pack(array: Array, *, sample_format: int, bits: Bits, is_big: bool) -> npt.NDArray[np.uint8]:
     """Turn (rows, columns, bands) into stored bytes."""
-    order = ">" if is_big else "<"
+    order: Literal[">", "<"] = ">" if is_big else "<"
     if isinstance(bits, int) and is_whole(sample_format, bits):
         stored = np.ascontiguousarray(array, array.dtype.newbyteorder(order))
         return stored.reshape(-1).view(np.uint8)
@@ -166,8 +172,14 @@ def unpredict(array: Array, *, predictor: int, bits: int, sample_format: int) ->
 
 
 def unpredict_float(
-    data: npt.NDArray[np.uint8], *, rows: int, columns: int, bands: int, bits: int,
-    predictor: int, out: npt.NDArray[np.uint8] | None = None,
+    data: npt.NDArray[np.uint8],
+    *,
+    rows: int,
+    columns: int,
+    bands: int,
+    bits: int,
+    predictor: int,
+    out: npt.NDArray[np.uint8] | None = None,
 ) -> Array:
     """Undo floating point differencing: bytes differenced, most significant ones first in a row."""
     shape, distance = (rows, columns, bands), FLOAT_DISTANCES[predictor]

@@ -1,7 +1,7 @@
 """One strip or tile as a TIFF file of its own, decoded by libtiff.
 
-Spec: TIFF 6.0 section 2. The file is little more than the tags that the codec's configuration holds,
-      one strip that is the whole image, and the stored bytes; libtiff does the rest.
+Spec: TIFF 6.0 section 2. The file is little more than the tags that the codec's configuration
+      holds, one strip that is the whole image, and the stored bytes; libtiff does the rest.
 """
 
 import struct
@@ -36,8 +36,13 @@ def synthetic_tiff(tile: "TiffTile", data: Bytes1D, *, rows: int, **changes: Any
 
 
 def tags_of(
-    tile: "TiffTile", *, rows: int, compression: int | None = None, predictor: int | None = None,
-    fill_order: int | None = None, photometric: int | None = None,
+    tile: "TiffTile",
+    *,
+    rows: int,
+    compression: int | None = None,
+    predictor: int | None = None,
+    fill_order: int | None = None,
+    photometric: int | None = None,
 ) -> list[Tag]:
     bands = tile.samples_per_pixel
     photometric = photometric or photometric_of(tile)
@@ -97,9 +102,7 @@ def build(tags: Sequence[Tag], data: Bytes1D, order: str) -> bytes:
     for code, value in ((273, start), (279, len(data))):
         entries.append((code, struct.pack(f"{order}HHII", code, 4, 1, value)))
     directory = b"".join(entry for _, entry in sorted(entries))
-    header = struct.pack(
-        f"{order}2sHIH", b"MM" if order == ">" else b"II", 42, 8, count
-    )
+    header = struct.pack(f"{order}2sHIH", b"MM" if order == ">" else b"II", 42, 8, count)
     return b"".join((header, directory, b"\0\0\0\0", bytes(heap), data.tobytes()))
 
 

@@ -10,9 +10,10 @@ JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile",
 Lossless: as the compression is; encoding JPEG, WebP, LERC is lossy unless its level says otherwise.
 
 Keys that other readers of this codec do not know are written only where the bytes need them:
-`byte_order`, `fill_order`, `t4_options`, `subsampling`, `ycbcr_coefficients`, `reference_black_white`,
-`tile_depth`, `eer`, a list as `bits_per_sample`; and `last_height`, `last_width`, the extent of the
-chunks at the lower and right edge, which tell a short chunk from a damaged one.
+`byte_order`, `fill_order`, `t4_options`, `subsampling`, `ycbcr_coefficients`,
+`reference_black_white`, `tile_depth`, `eer`, a list as `bits_per_sample`; and `last_height`,
+`last_width`, the extent of the chunks at the lower and right edge, which tell a short chunk from a
+damaged one.
 """
 
 import base64
@@ -43,8 +44,14 @@ from anychunk.errors import (
 type Array = npt.NDArray[Any]
 
 NONE, FAX_RLE, FAX_T4, FAX_T6, OLD_JPEG = 1, 2, 3, 4, 6
-LIBTIFF = {2: "CCITT RLE", 3: "CCITT T.4", 4: "CCITT T.6", 32766: "NeXT", 32771: "CCITT RLE, words",
-           32809: "ThunderScan"}
+LIBTIFF = {
+    2: "CCITT RLE",
+    3: "CCITT T.4",
+    4: "CCITT T.6",
+    32766: "NeXT",
+    32771: "CCITT RLE, words",
+    32809: "ThunderScan",
+}
 """Compressions that libtiff decodes here: strict about what is missing, or known to it alone."""
 YCBCR = tiff_decoders.YCBCR
 KNOWN = {NONE, OLD_JPEG, *LIBTIFF, *tiff_decoders.STREAMS, *tiff_decoders.PICTURES}
@@ -58,7 +65,7 @@ def scratch(nbytes: int) -> Bytes1D:
     buffer = getattr(_scratch, "buffer", None)
     if buffer is None or len(buffer) < nbytes or len(buffer) > max(4 * nbytes, 1 << 22):
         buffer = _scratch.buffer = np.empty(nbytes, np.uint8)
-    return buffer[:nbytes]  # type: ignore[no-any-return]
+    return buffer[:nbytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +73,7 @@ class TiffTile(BytesToBytes):
     """Decodes what lies between two offsets of a TIFF file, given the tags that describe it."""
 
     name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
-    is_fixed_size: ClassVar[bool] = False
+    is_fixed_size = False
 
     compression: int = 1
     bits_per_sample: int | tuple[int, ...] = 8
@@ -104,9 +111,8 @@ class TiffTile(BytesToBytes):
             value = getattr(self, f.name)
             if isinstance(value, list):
                 object.__setattr__(self, f.name, tuple(value))
-            elif isinstance(f.default, int) and (type(value) is not int or value < 0):
-                if f.name != "bits_per_sample" or not isinstance(value, tuple):
-                    raise CodecConfigError(f"tiff-tile: {f.name} is {value!r}, expected a count")
+            elif isinstance(f.default, int) and not _is_count(f.name, value):
+                raise CodecConfigError(f"tiff-tile: {f.name} is {value!r}, expected a count")
         self._check()
         _ = self.dtype, self.tables
 
@@ -123,8 +129,11 @@ class TiffTile(BytesToBytes):
             ("eer", _counts(self.eer, (0, 3))),
             ("ycbcr_coefficients", _numbers(self.ycbcr_coefficients, (0, 3))),
             ("reference_black_white", _numbers(self.reference_black_white, (0, 6))),
-            ("bits_per_sample", isinstance(self.bits_per_sample, int)
-             or _counts(self.bits_per_sample, (self.samples_per_pixel,))),
+            (
+                "bits_per_sample",
+                isinstance(self.bits_per_sample, int)
+                or _counts(self.bits_per_sample, (self.samples_per_pixel,)),
+            ),
             ("last_height", _is_within(self.last_height, self.tile_height)),
             ("last_width", _is_within(self.last_width, self.tile_width)),
             ("backend", self.backend in ("direct", "libtiff")),
@@ -234,7 +243,7 @@ class TiffTile(BytesToBytes):
     def decode_view(
         self, data: Bytes1D, spec: ChunkSpec, out: Bytes1D | None = None
     ) -> npt.NDArray[Any]:
-        """Decode to an array of the chunk's shape; bands stay interleaved in memory where they are."""
+        """Decode to an array of the chunk's shape; bands may stay interleaved in memory."""
         out = self._target(data, spec, out)
         if self._is_simple and self._inflated(data, out):
             return out.view(self.dtype).reshape(spec.shape)
@@ -264,7 +273,7 @@ class TiffTile(BytesToBytes):
         )
 
     def _inflated(self, data: Bytes1D, out: Bytes1D) -> bool:
-        """Decode a simple chunk in place: no array is made that is not needed. False: it is short."""
+        """Decode a simple chunk in place, as fast as may be. False: it is a short one."""
         plain = tiff_decoders.STREAMS[self.compression](data, out)
         if len(plain) != len(out):
             return False
@@ -283,7 +292,9 @@ class TiffTile(BytesToBytes):
                 f"type {spec.dtype} has {spec.nbytes}"
             )
         limits.check_chunk(self.nbytes, where="tiff-tile", stored=len(data))
-        return out if out is not None and len(out) == self.nbytes else np.empty(self.nbytes, np.uint8)
+        return (
+            out if out is not None and len(out) == self.nbytes else np.empty(self.nbytes, np.uint8)
+        )
 
     def _decoded(self, data: Bytes1D, out: Bytes1D) -> Array:
         """Decode to (rows, columns, bands); in `out` where that is what `out` holds in the end."""
@@ -295,7 +306,7 @@ class TiffTile(BytesToBytes):
         return picture(self, data) if picture is not None else self._decode_stream(data, out)
 
     def _decode_old_jpeg(self, data: Bytes1D) -> Array:
-        """Decode a stream that the index put a header in front of, as libtiff does: no smoothing."""
+        """Decode a stream that has a header of the index in front, as libtiff does: unsmoothed."""
         tail = np.frombuffer(b"\xff\xd9", np.uint8)
         array = imagecodecs.jpeg8_decode(
             np.concatenate([data, tail]),
@@ -306,10 +317,15 @@ class TiffTile(BytesToBytes):
         if self.photometric != YCBCR:
             return array  # type: ignore[no-any-return]
         if array.shape[1:] != (self.tile_width, 3):
-            raise ChunkDecodeError(f"tiff-tile: a JPEG stream of {array.shape} in an old-style strip")
+            raise ChunkDecodeError(
+                f"tiff-tile: a JPEG stream of {array.shape} in an old-style strip"
+            )
         plain = TiffTile(
-            photometric=YCBCR, samples_per_pixel=3, tile_width=self.tile_width,
-            tile_height=len(array), ycbcr_coefficients=self.ycbcr_coefficients,
+            photometric=YCBCR,
+            samples_per_pixel=3,
+            tile_width=self.tile_width,
+            tile_height=len(array),
+            ycbcr_coefficients=self.ycbcr_coefficients,
             reference_black_white=self.reference_black_white,
         )
         return tiff_synthetic.ycbcr_to_rgb(plain, array.reshape(-1), len(array))
@@ -339,12 +355,22 @@ class TiffTile(BytesToBytes):
                     f"tiff-tile: predictor 3 with SampleFormat {self.sample_format} is not opened"
                 )
             return tiff_samples.unpredict_float(
-                plain, rows=rows, columns=self.tile_width, bands=self.samples_per_pixel,
-                bits=self.bits, predictor=self.predictor, out=out if self._is_direct else None,
+                plain,
+                rows=rows,
+                columns=self.tile_width,
+                bands=self.samples_per_pixel,
+                bits=self.bits,
+                predictor=self.predictor,
+                out=out if self._is_direct else None,
             )
         array = tiff_samples.unpack(
-            plain, rows=rows, columns=self.tile_width, bands=self.samples_per_pixel,
-            sample_format=self.sample_format, bits=self.bits, is_big=self.byte_order == "big",
+            plain,
+            rows=rows,
+            columns=self.tile_width,
+            bands=self.samples_per_pixel,
+            sample_format=self.sample_format,
+            bits=self.bits,
+            is_big=self.byte_order == "big",
         )
         if self.predictor == 1:
             return array
@@ -410,6 +436,12 @@ class TiffTile(BytesToBytes):
             raise ChunkEncodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
         bands_first = data.view(self.dtype.newbyteorder("<")).reshape(self.shape)
         return tiff_encoders.encode(self, np.moveaxis(bands_first, 1, -1))
+
+
+def _is_count(name: str, value: object) -> bool:
+    if name == "bits_per_sample" and isinstance(value, tuple):
+        return True
+    return type(value) is int and value >= 0
 
 
 def _counts(value: object, lengths: tuple[int, ...]) -> bool:

@@ -243,9 +243,7 @@ def segments(data: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[
             raise FormatError(f"{name(marker)} at byte {position} has length {length}, at least 2")
         end = position + 2 + length
         if end > len(data):
-            raise NeedsMoreError(
-                f"{name(marker)} at byte {position} ends after the header", end + 2
-            )
+            raise NeedsMoreError(f"{name(marker)} at byte {position} goes on after them", end + 2)
         yield marker, position + 4, end
         position = end
 

@@ -1,7 +1,7 @@
 """Indexes kept and shared: kerchunk JSON and parquet, Icechunk, VirtualiZarr."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from anychunk.errors import UnsupportedError
 from anychunk.export import icechunk, kerchunk, parquet
@@ -61,4 +61,4 @@ def sniff_folder(folder: Folder) -> str | None:
 
 def load_folder(folder: Folder, name: str, *, allow: Iterable[str] = (), **options: Any) -> Node:
     """Read an index that is a folder."""
-    return FORMS[name].load(folder, allow=allow, **options)  # type: ignore[no-any-return]
+    return cast("Node", FORMS[name].load(folder, allow=allow, **options))

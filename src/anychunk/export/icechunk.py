@@ -52,7 +52,8 @@ def _icechunk() -> Any:
         import icechunk
     except ImportError as e:
         raise MissingDependencyError(
-            'Icechunk needs icechunk; install it with: pip install "anychunk[icechunk]"'
+            "an Icechunk repository needs icechunk; "
+            'install it with: pip install "anychunk[icechunk]"'
         ) from e
     icechunk.set_logs_filter("error")
     return icechunk
@@ -158,7 +159,7 @@ def _repository(
 def _split(found: Mapping[str, tuple[ArrayIndex, Table]]) -> int:
     """Give how many chunks along each axis share a manifest."""
     axes = max((sum(n > 1 for n in table.grid) for _, table in found.values()), default=1)
-    return max(1, int(np.round(MANIFEST_CHUNKS ** (1 / max(axes, 1)))))
+    return max(1, round(float(MANIFEST_CHUNKS ** (1 / max(axes, 1)))))
 
 
 def _container(url: str) -> str:
@@ -203,17 +204,16 @@ def _set_chunks(
         cuts = np.flatnonzero(np.diff(ids[order])) + 1
         for numbers in np.split(present[order], cuts):
             url = table.urls[table.url_id(int(numbers[0]))]
-            _set_box(store, path, table, numbers, url=url, pin=pins.get(url), shift=shift)
+            _set_box(store, path, table, numbers, url, pins.get(url), shift)
     if table.copied:
         sync(_set_copied(store, path, table, shift))
 
 
-def _set_box(
+def _set_box(  # noqa: PLR0917 - one caller, which has them all at hand
     store: Any,
     path: str,
     table: Table,
     numbers: Any,
-    *,
     url: str,
     pin: Pin | None,
     shift: tuple[int, ...],

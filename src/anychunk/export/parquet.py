@@ -43,13 +43,13 @@ OURS = "anychunk.json"
 
 def _pyarrow() -> Any:
     try:
-        import pyarrow as pa
+        import pyarrow  # noqa: ICN001 - returned as the module that it is
         import pyarrow.parquet
     except ImportError as e:
         raise MissingDependencyError(
             'kerchunk parquet needs pyarrow; install it with: pip install "anychunk[parquet]"'
         ) from e
-    return pa
+    return pyarrow
 
 
 def save(

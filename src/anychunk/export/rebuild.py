@@ -133,11 +133,14 @@ def _parts(found: Mapping[int, list[Range]], count: int) -> Parts | None:
     for number in order:
         counts[number + 1] = len(found[number])
     flat = np.array([part for number in order for part in found[number]], np.uint64)
-    starts = np.cumsum(counts).astype(np.uint64)
-    return Parts(starts=starts, offsets=flat[:, 0].copy(), lengths=flat[:, 1].copy())
+    return Parts(
+        starts=np.cumsum(counts, dtype=np.uint64),
+        offsets=flat[:, 0].copy(),
+        lengths=flat[:, 1].copy(),
+    )
 
 
-def tree(  # noqa: C901 - one walk over all paths
+def tree(  # noqa: C901 - three passes over one table, each a few lines
     nodes: Mapping[str, ArrayIndex | Document], where: str
 ) -> Node:
     """Put arrays and group attributes in their places; groups that none names are made."""

@@ -47,9 +47,10 @@ class Written:
 
 
 def needs_sizes(plan: Plan) -> bool:
-    """Whether the size of a tile does not follow from the other fields."""
+    """Whether the size of a tile does not follow from `tile:sizes` alone."""
     tiling = plan.tiling
-    return tiling.compression != "raw" or tiling.edge_handling == "variable" or any(tiling.overlap)
+    has_one_size = len(set(tiling.level_tile_sizes)) == 1 and tiling.edge_handling == "pad"
+    return tiling.compression != "raw" or not has_one_size or any(tiling.overlap)
 
 
 def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line]:

@@ -50,6 +50,8 @@ class Axis:
     """One axis: its tiles as stored, and its chunks as windows of them."""
 
     chunk: int
+    low: Ints
+    """Where each tile begins; what it is stored with may lie before the data."""
     stored: Ints
     """Length of each tile as it is stored."""
     tile: Ints
@@ -82,7 +84,7 @@ def axis_layout(
         own = np.minimum(step, high[at] - chunks * step)
     # a single cropped tile may be far smaller than its nominal size
     chunk = step if is_padded else min(step, size)
-    return Axis(chunk=chunk, stored=high - low, tile=at, start=start, length=own)
+    return Axis(chunk=chunk, low=low, stored=high - low, tile=at, start=start, length=own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +110,9 @@ class Layout:
         return tuple(-(-n // c) for n, c in zip(self.level.sizes, self.chunk, strict=True))
 
     def geometry(self) -> tuple[object, ...]:
-        """Compare two readings by what they say of every tile."""
-        if self.axes is None:
-            return (self.chunk, self.counts)
-        return (
-            self.chunk,
-            self.counts,
-            *(tuple(map(bytes, (a.stored, a.tile, a.start, a.length))) for a in self.axes),
-        )
+        """Compare two readings by the extent of every tile: if those agree, so does the volume."""
+        extents = () if self.axes is None else self.axes
+        return (self.counts, *((bytes(axis.low), bytes(axis.stored)) for axis in extents))
 
 
 def spread(values: Shape, dimensions: Shape, ndim: int, other: int) -> Shape:

@@ -1,7 +1,6 @@
 """Where the samples to write come from: a region at a time, always in N5 axis order."""
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from anychunk.codecs._base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default
+from anychunk.downsample import downsample
 from anychunk.index import Shape
 
 type Array = npt.NDArray[Any]
@@ -111,45 +111,8 @@ class Halved:
 
     def read(self, region: Region) -> Array:
         pairs = zip(region, self.factors, strict=True)
-        return mean(
-            self.full.read(tuple(slice(s.start * f, s.stop * f) for s, f in pairs)), self.factors
-        )
-
-
-def mean(array: Array, factors: Shape) -> Array:
-    """Average windows; integers exactly, rounded half to even."""
-    count = math.prod(factors)
-    if count == 1:
-        return array
-    windows = [array[start] for start in _windows(factors)]
-    if array.dtype.kind == "f":
-        total = np.zeros(windows[0].shape, np.float64)
-        for window in windows:
-            total += window
-        return (total / count).astype(array.dtype)
-    if array.itemsize < 8:
-        quotient, rest = np.divmod(total_of(windows), count)
-    else:
-        # halves apart, so that the sum does not wrap; a window has few elements
-        high, rest = np.divmod(total_of([w >> w.dtype.type(32) for w in windows]), count)
-        low = total_of([w & w.dtype.type(0xFFFFFFFF) for w in windows])
-        second, rest = np.divmod((rest << 32) + low, count)
-        quotient = (high << 32) + second
-    up = (2 * rest > count) | ((2 * rest == count) & (quotient & 1 == 1))
-    rounded: Array = quotient + up
-    return rounded.astype(array.dtype)
-
-
-def total_of(windows: list[Array]) -> npt.NDArray[np.int64]:
-    total = np.zeros(windows[0].shape, np.int64)
-    for window in windows:
-        total += window.astype(np.int64)
-    return total
-
-
-def _windows(factors: Shape) -> Iterator[Region]:
-    for start in product(*[range(f) for f in factors]):
-        yield tuple(slice(s, None, f) for s, f in zip(start, factors, strict=True))
+        full = self.full.read(tuple(slice(s.start * f, s.stop * f) for s, f in pairs))
+        return downsample(full, self.factors)
 
 
 def factors_of(shape: Shape) -> Shape:

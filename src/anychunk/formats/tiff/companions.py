@@ -1,7 +1,7 @@
 """OME-TIFF in several files: the planes that the OME-XML says lie in a companion file.
 
 A companion is looked for in the folder of the file that names it, and never outside. Where one is
-missing the file opens all the same; its planes are not absent, and reading them says what is missing.
+missing the file opens all the same; its planes are not absent, and reading them says what lacks.
 """
 
 from contextlib import ExitStack
@@ -39,14 +39,16 @@ def with_companions(
     return sources, {s.url: s.pin() for s in there}
 
 
-def _filled(
-    stack: Stack, places: dict[int, ome.Reference | None], files: "_Files"
-) -> Stack:
+def _filled(stack: Stack, places: dict[int, ome.Reference], files: "_Files") -> Stack:
     planes = list(stack.planes)
     for i, plane in enumerate(planes):
         place = places.get(i)
-        if plane is None and place is not None and place.file is not None:
-            planes[i] = files.plane(place.file, place.directory, stack.layout)
+        if plane is None and place is not None:
+            planes[i] = (
+                Plane(page=None)
+                if place.file is None
+                else files.plane(place.file, place.directory, stack.layout)
+            )
     return replace(stack, planes=planes)
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from posixpath import basename
-from typing import Any
+from typing import IO, Any, cast
 
 import tifffile
 
@@ -24,6 +24,11 @@ class Handle:
         """What the source raised: tifffile takes some of its errors for damage and goes on."""
         self._position = 0
         self._size = source.size()
+
+    def check(self) -> None:
+        """Raise what the source raised."""
+        if self.error is not None:
+            raise self.error
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
@@ -73,15 +78,14 @@ def tiff_file(source: Source, **flags: Any) -> Iterator[tifffile.TiffFile]:
     logger = logging.getLogger("tifffile")
     logger.addFilter(silence)
     try:
-        with tifffile.TiffFile(handle, name=basename(source.url), **flags) as tif:
+        file = cast("IO[bytes]", handle)
+        with tifffile.TiffFile(file, name=basename(source.url), **flags) as tif:
             yield tif
-        if handle.error is not None:
-            raise handle.error
+        handle.check()
     except (AnychunkError, OSError, MemoryError):
         raise
     except Exception as e:
-        if handle.error is not None:
-            raise handle.error from e
+        handle.check()
         raise FormatError(
             f"{source.url}: its TIFF structure does not hold ({type(e).__name__}: {e})"
         ) from e

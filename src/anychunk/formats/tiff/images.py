@@ -1,14 +1,16 @@
 """The images of a TIFF file: series as tifffile finds them, levels and masks gathered."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import tifffile
 
 from anychunk.codecs.tiff_tile import OLD_JPEG
-from anychunk.errors import UnsupportedError
+from anychunk.errors import AnychunkError, LimitError, UnsupportedError
 from anychunk.formats.tiff.stack import Stack, page_stack, series_stack
 
+Refusal = (UnsupportedError, LimitError)
+"""What makes one image not open and leaves the others as they are."""
 REDUCED, MASK = 1, 4
 """Bits of NewSubfileType."""
 
@@ -24,12 +26,19 @@ class Image:
     name: str = ""
 
 
-def find_images(tif: tifffile.TiffFile, where: str) -> list[Image]:
-    """List the images of a file. What cannot be opened among several is left to `refused`."""
-    found = [image for series in tif.series(squeeze=False) for image in _images(series, where)]
-    if not found:
-        found = [Image(levels=[page_stack(page, where)]) for page in tif.pages if page.tags]
-    return gather(found)
+def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[AnychunkError]]:
+    """List the images of a file, and why others are not among them."""
+    found: list[Image] = []
+    refused: list[AnychunkError] = []
+    for series in tif.series(squeeze=False):
+        try:
+            found += _images(series, where)
+        except Refusal as e:
+            refused.append(e)
+    if not found and not refused:
+        pages = [page.aspage() for page in tif.pages]
+        found = [Image(levels=[page_stack(page, where)]) for page in pages if page.tags]
+    return gather(found), refused
 
 
 def _images(series: Any, where: str) -> list[Image]:
@@ -37,10 +46,14 @@ def _images(series: Any, where: str) -> list[Image]:
     first = levels[0]
     if first.layout.compression == OLD_JPEG and len(first.planes) > 1:
         # each page brings tables of its own
-        singles = [p for p in first.planes if p is not None]
+        singles = [p for p in first.planes if p is not None and p.page is not None]
         return [
             Image(
-                levels=[replace(first, planes=[p], axes=(), sizes=(), keyframe=p.page.aspage())],
+                levels=[
+                    replace(
+                        first, planes=[p], axes=(), sizes=(), keyframe=cast("Any", p.page).aspage()
+                    )
+                ],
                 series=series,
                 kind=series.kind,
             )
@@ -105,19 +118,12 @@ def _is_proportional(small: Stack, full: Stack) -> bool:
     a, b = small.layout, full.layout
     if not a.width or not a.height:
         return False
-    factors = [(b.width / (a.width + d), b.height / (a.height + e)) for d in (-0.999, 0, 0.999)
-               for e in (-0.999, 0, 0.999) if a.width + d > 0 and a.height + e > 0]
+    factors = [
+        (b.width / (a.width + d), b.height / (a.height + e))
+        for d in (-0.999, 0, 0.999)
+        for e in (-0.999, 0, 0.999)
+        if a.width + d > 0 and a.height + e > 0
+    ]
     low_x, high_x = min(f[0] for f in factors), max(f[0] for f in factors)
     low_y, high_y = min(f[1] for f in factors), max(f[1] for f in factors)
     return low_x <= high_y and low_y <= high_x
-
-
-def check_openable(image: Image) -> UnsupportedError | None:
-    """Give the reason why an image cannot be opened, if there is one."""
-    try:
-        for stack in (*image.levels, *image.masks):
-            _ = stack.layout.dtype
-            stack.layout.tile()
-    except UnsupportedError as e:
-        return e
-    return None

@@ -91,7 +91,7 @@ class Layout:
 
     @cached_property
     def is_subsampled(self) -> bool:
-        return dict(self.configuration).get("subsampling", (1, 1)) != (1, 1)
+        return bool(dict(self.configuration).get("subsampling", (1, 1)) != (1, 1))
 
     @property
     def row_bytes(self) -> int:
@@ -130,8 +130,10 @@ class Layout:
             raise type(e)(f"{self.where}: {e}") from e
 
     def codecs(self, *, leading: int) -> tuple[Json, ...]:
-        """Give the codecs of an array with `leading` axes before z or band: portable ones if any do."""
-        is_portable = self.is_plain and self.compression in (NONE, ZSTD) and not self.has_short_strip
+        """Give the codecs of an array with `leading` axes in front: portable ones if any do."""
+        is_portable = (
+            self.is_plain and self.compression in (NONE, ZSTD) and not self.has_short_strip
+        )
         if not is_portable:
             little = {"name": "bytes", "configuration": {"endian": "little"}}
             return (little, self.tile().to_dict())
@@ -210,8 +212,7 @@ def _configuration(page: tifffile.TiffPage, compression: int, is_planar: bool) -
         if compression not in PICTURES:
             found |= _ycbcr(page, compression)
     elif page.photometric == YCBCR and is_planar and compression not in PICTURES:
-        if page.subsampling not in (None, (1, 1)):
-            found["subsampling"] = tuple(int(n) for n in page.subsampling)
+        found["subsampling"] = tuple(int(n) for n in page.subsampling or (1, 1))
     return found
 
 

@@ -4,7 +4,7 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import tifffile
@@ -12,8 +12,27 @@ import tifffile
 from anychunk import georeference
 from anychunk.index import Json
 
-TABLES = {273, 279, 288, 289, 324, 325, 330, 34735, 34736, 34737, 347, 519, 520, 521, 50838, 50839,
-          65426, 65432, 42112}
+TABLES = {
+    273,
+    279,
+    288,
+    289,
+    324,
+    325,
+    330,
+    34735,
+    34736,
+    34737,
+    347,
+    519,
+    520,
+    521,
+    50838,
+    50839,
+    65426,
+    65432,
+    42112,
+}
 """Tags that say where things are, or that are given in a better form."""
 MOST = 2048
 """Longer values of a tag are left out: they are data, not description."""
@@ -31,7 +50,7 @@ def tag_attributes(page: tifffile.TiffPage) -> dict[str, Json]:
     return found
 
 
-def as_json(value: Any) -> Json:
+def as_json(value: Any) -> Json:  # noqa: PLR0911 - one line a type
     """Give a value as JSON, or None where it is too long or has no such form."""
     if isinstance(value, enum.Enum):
         return int(value) if isinstance(value, int) else value.name
@@ -128,8 +147,8 @@ def gdal_metadata(page: tifffile.TiffPage) -> dict[str, Json]:
     if not isinstance(text, str):
         return {}
     try:
-        root = ElementTree.fromstring(text.rstrip("\0 \n"))  # noqa: S314 - expat bounds entities itself
-    except ElementTree.ParseError:
+        root = ET.fromstring(text.rstrip("\0 \n"))  # noqa: S314 - expat bounds entities itself
+    except ET.ParseError:
         return {"xml": text}
     found: dict[str, Json] = {}
     for item in root.iter("Item"):

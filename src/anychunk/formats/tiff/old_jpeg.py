@@ -5,9 +5,10 @@ Spec: TIFF 6.0 section 22, as libtiff reads it: each strip is a restart interval
 """
 
 import struct
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import tifffile
 
 from anychunk.codecs.tiff_tile import YCBCR
@@ -16,13 +17,18 @@ from anychunk.formats.tiff.layout import Layout
 from anychunk.formats.tiff.table import Table
 from anychunk.source import Source
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SOI, SOF0, DHT, DQT, SOS = b"\xff\xd8", b"\xff\xc0", b"\xff\xc4", b"\xff\xdb", b"\xff\xda"
 Q_TABLES, DC_TABLES, AC_TABLES = 519, 520, 521
 
 
 def is_whole_stream(source: Source, offsets: Table, lengths: Table) -> bool:
     """Whether the only strip is a JPEG stream as any other."""
-    return offsets.size == 1 and bool(lengths.flat[0]) and _peek(source, int(offsets.flat[0])) == SOI
+    return (
+        offsets.size == 1 and bool(lengths.flat[0]) and _peek(source, int(offsets.flat[0])) == SOI
+    )
 
 
 def _peek(source: Source, offset: int, length: int = 2) -> bytes:
@@ -32,10 +38,12 @@ def _peek(source: Source, offset: int, length: int = 2) -> bytes:
 
 def fronts(
     page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Table
-) -> tuple[tuple[bytes, ...], np.ndarray]:  # type: ignore[type-arg]
+) -> tuple[tuple[bytes, ...], npt.NDArray[np.uint8]]:
     """Give the headers that strips need in front, and which one each has."""
     if layout.is_tiled or layout.is_planar or layout.bands not in (1, 3):
-        raise UnsupportedError(f"{layout.where}: old-style JPEG other than in strips of 1 or 3 bands")
+        raise UnsupportedError(
+            f"{layout.where}: old-style JPEG other than in strips of 1 or 3 bands"
+        )
     tables = _tables(page, layout, source)
     found: dict[bytes, int] = {}
     ids = np.zeros(offsets.shape, np.uint8)
@@ -70,7 +78,9 @@ def _tables(page: tifffile.TiffPage, layout: Layout, source: Source) -> bytes:
         for i, offset in enumerate(_unique(page, code, layout)[0]):
             counts = _exactly(source, offset, 16, layout)
             values = _exactly(source, offset + 16, min(sum(counts), 256), layout)
-            parts.append(DHT + struct.pack(">HB", 19 + len(values), kind << 4 | i) + counts + values)
+            parts.append(
+                DHT + struct.pack(">HB", 19 + len(values), kind << 4 | i) + counts + values
+            )
     return b"".join(parts)
 
 

@@ -1,14 +1,13 @@
 """OME attributes of an image: axes with their units, levels, channels. And OME-TIFF in many files.
 
-Spec: OME-Zarr 0.5; OME-TIFF 6 (https://ome-model.readthedocs.io); ImageJ and other kinds as tifffile
-      reads their axes.
+Spec: OME-Zarr 0.5; OME-TIFF 6 (https://ome-model.readthedocs.io); ImageJ and other kinds as
+      tifffile reads their axes.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 
@@ -28,7 +27,7 @@ UNITS = {
 KNOWN_UNITS = {*UNITS.values(), "yard", "mile", "day", "kilometer"}
 
 
-def attribute(image: Image, paths: Sequence[str], xml: ElementTree.Element | None) -> Json:
+def attribute(image: Image, paths: Sequence[str], xml: ET.Element | None) -> Json:
     """Give the `ome` attribute of an image whose levels are at `paths`."""
     first = image.levels[0]
     names = first.dimension_names
@@ -45,17 +44,21 @@ def attribute(image: Image, paths: Sequence[str], xml: ElementTree.Element | Non
 
 
 def _scales(image: Image) -> tuple[dict[str, float], dict[str, str]]:
-    """Give size and unit of a pixel along named axes, as far as the file tells."""
-    try:
-        raw = dict(image.series.coord_scales) if image.series is not None else {}
-        units = dict(image.series.coord_units) if image.series is not None else {}
-    except Exception:  # noqa: BLE001 - whatever tifffile makes of odd metadata, pixels are not touched
-        return {}, {}
-    scales = {
-        AXES[a]: abs(float(v))
-        for a, v in raw.items()
-        if a in AXES and math.isfinite(v) and v != 0
-    }
+    """Give size and unit of a pixel along named axes, as far as the file tells.
+
+    From the ends that tifffile notes for each axis: its own `coord_scales` makes every coordinate,
+    however many a damaged file announces.
+    """
+    sizes, units = _resolution(image.levels[0])
+    series = image.series
+    if series is not None:
+        for letter, ends in dict(series._coords).items():  # noqa: SLF001 - see above
+            if letter in AXES and letter in series.axes and isinstance(ends, tuple):
+                count = int(series.shape[series.axes.index(letter)])
+                sizes[letter] = (ends[1] - ends[0]) / max(count, 1)
+                units.pop(letter, None)
+        units |= dict(series._units)  # noqa: SLF001
+    scales = {AXES[a]: abs(float(v)) for a, v in sizes.items() if math.isfinite(v) and v != 0}
     named = {}
     for letter, unit in units.items():
         word = UNITS.get(str(unit).strip().lower(), str(unit).strip().lower())
@@ -64,21 +67,33 @@ def _scales(image: Image) -> tuple[dict[str, float], dict[str, str]]:
     return scales, named
 
 
-def parse_xml(text: str | None) -> ElementTree.Element | None:
+def _resolution(stack: Stack) -> tuple[dict[str, float], dict[str, str]]:
+    """Read XResolution, YResolution and ResolutionUnit (TIFF 6.0 section 8)."""
+    tags = stack.keyframe.tags
+    unit = {2: "inch", 3: "centimeter"}.get(int(tags.valueof(296, 2) or 0))
+    sizes: dict[str, float] = {}
+    for letter, code in (("X", 282), ("Y", 283)):
+        value = tags.valueof(code)
+        if unit and isinstance(value, tuple) and len(value) == 2 and value[0] and value[1]:
+            sizes[letter] = value[1] / value[0]
+    return sizes, dict.fromkeys(sizes, unit or "")
+
+
+def parse_xml(text: str | None) -> ET.Element | None:
     if not text:
         return None
     try:
-        return ElementTree.fromstring(text)  # noqa: S314 - expat bounds entities itself
-    except (ElementTree.ParseError, ValueError):
+        return ET.fromstring(text)  # noqa: S314 - expat bounds entities itself
+    except (ET.ParseError, ValueError):
         return None
 
 
-def children(element: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+def children(element: ET.Element, name: str) -> list[ET.Element]:
     """List direct children by name, whatever version of the OME namespace they have."""
     return [child for child in element if child.tag.rpartition("}")[2] == name]
 
 
-def _channels(pixels: ElementTree.Element, stack: Stack) -> list[Json]:
+def _channels(pixels: ET.Element, stack: Stack) -> list[Json]:
     found = []
     for i, channel in enumerate(children(pixels, "Channel")):
         entry: dict[str, Json] = {
@@ -112,29 +127,29 @@ class Reference:
     directory: int
 
 
-def pixels_of(root: ElementTree.Element) -> list[ElementTree.Element]:
+def pixels_of(root: ET.Element) -> list[ET.Element]:
     return [p for image in children(root, "Image") for p in children(image, "Pixels")]
 
 
 def plane_references(
-    pixels: ElementTree.Element, root_uuid: str | None, name: str, where: str
-) -> dict[int, Reference | None]:
-    """Map plane numbers to places; None as a value: all planes from there, as many as the file has."""
+    pixels: ET.Element, root_uuid: str | None, name: str, where: str
+) -> dict[int, Reference]:
+    """Map the numbers of planes to their places."""
     try:
         return _plane_references(pixels, root_uuid, name)
     except (KeyError, ValueError) as e:
         raise FormatError(f"{where}: OME-XML TiffData does not hold ({e})") from e
 
 
-def _plane_references(
-    pixels: ElementTree.Element, root_uuid: str | None, name: str
-) -> dict[int, Reference | None]:
+def _plane_references(pixels: ET.Element, root_uuid: str | None, name: str) -> dict[int, Reference]:
     axes = pixels.attrib["DimensionOrder"][::-1][:-2]
-    bands = max([int(c.attrib.get("SamplesPerPixel", 1)) for c in children(pixels, "Channel")] or [1])
+    bands = max(
+        [int(c.attrib.get("SamplesPerPixel", 1)) for c in children(pixels, "Channel")] or [1]
+    )
     sizes = [
         int(pixels.attrib[f"Size{a}"]) // (bands if a == "C" and bands > 1 else 1) for a in axes
     ]
-    found: dict[int, Reference | None] = {}
+    found: dict[int, Reference] = {}
     for data in children(pixels, "TiffData"):
         first = [int(data.attrib.get(f"First{a}", 0)) for a in axes]
         start = int(np.ravel_multi_index(first, sizes)) if sizes else 0

@@ -1,4 +1,4 @@
-"""Pages of one kind as one n-dimensional array: `(…, band, y, x)` with the series' axes in front."""
+"""Pages of one kind as one array: `(…, band, y, x)` with the axes of the series in front."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import tifffile
 
+from anychunk import limits
 from anychunk.codecs.tiff_tile import OLD_JPEG
 from anychunk.errors import FormatError
 from anychunk.formats.tiff import old_jpeg
 from anychunk.formats.tiff.layout import JPEG, Layout, page_layout
-from anychunk.formats.tiff.table import Page, Table, page_table, recut
+from anychunk.formats.tiff.table import Page, Table, check_count, page_table, recut
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Json, Shape
 from anychunk.source import Source
 
@@ -25,7 +26,7 @@ class Plane:
     """One page of a stack, in one of the files that the stack is made of."""
 
     page: Page | None
-    """None: its file is missing."""
+    """None: it is announced and not there; nor is its file, where that is another one."""
     file: int = 0
 
 
@@ -82,7 +83,9 @@ def leading_axes(
     """Find the axes that the pages are stacked along; those of one element are left out."""
     for cut in range(len(shape) + 1):
         if math.prod(shape[:cut]) == count and math.prod(shape[cut:]) == page_size:
-            kept = [(letter, n) for letter, n in zip(axes[:cut], shape[:cut], strict=True) if n != 1]
+            kept = [
+                (letter, n) for letter, n in zip(axes[:cut], shape[:cut], strict=True) if n != 1
+            ]
             break
     else:
         kept = [("I", count)] if count != 1 else []
@@ -98,7 +101,7 @@ def stack_index(
 ) -> ArrayIndex:
     """Give the array of a stack, whose planes are in `sources`."""
     layout, offsets, lengths = _tables(stack, sources)
-    layout, offsets, lengths = recut(layout, offsets, lengths)
+    layout, offsets, lengths = recut(layout, offsets, lengths, sources[0].size())
     fronts: dict[str, Any] = {}
     if layout.compression == OLD_JPEG:
         layout, fronts = _old_jpeg(stack, layout, sources, offsets, lengths)
@@ -109,15 +112,14 @@ def stack_index(
     ids = [p.file if p is not None else 0 for p in stack.planes]
     if any(ids):
         per_plane = np.array(ids, np.uint8 if max(ids) < 256 else np.uint32)
-        fronts["url_ids"] = np.broadcast_to(
-            per_plane.reshape((-1,) + (1,) * 4), offsets.shape
-        )
+        fronts["url_ids"] = np.broadcast_to(per_plane.reshape((-1,) + (1,) * 4), offsets.shape)
     tables = {"offsets": offsets, "lengths": lengths, **fronts}
     for name in ("offsets", "lengths", "front_ids", "url_ids"):
         if name in tables:
             # from the file's order (band, z) to the array's (z, band)
             tables[name] = np.ascontiguousarray(np.moveaxis(tables[name], 1, 2)).reshape(grid)
     names = stack.dimension_names
+    limits.check_chunk(math.prod(layout.chunk_shape) * layout.dtype.itemsize, where=layout.where)
     chunk = (1,) * len(stack.sizes) + layout.chunk_shape
     return ArrayIndex(
         shape=stack.shape,
@@ -141,18 +143,29 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
     layout = stack.layout
     if stack.run is not None:
         # uncompressed, one page behind the other: strips or tiles as wide as the image are rows
-        layout = replace(layout, is_tiled=False, chunk_width=layout.width, chunk_height=layout.height)
-        grid = (math.prod(stack.sizes), *layout.file_grid)
-        plane = layout.row_bytes * layout.height
-        offsets = np.arange(math.prod(grid), dtype=np.uint64) * np.uint64(plane)
+        layout = replace(
+            layout, is_tiled=False, chunk_width=layout.width, chunk_height=layout.height
+        )
+        count = math.prod(stack.sizes)
+        nbytes = layout.row_bytes * layout.height
+        room = max(0, sources[0].size() - stack.run) // max(nbytes, 1)
+        check_count(layout, pages=count, known=room)
+        grid = (count, *layout.file_grid)
+        offsets = np.arange(math.prod(grid), dtype=np.uint64) * np.uint64(nbytes)
         offsets += np.uint64(stack.run)
-        lengths = np.full(grid, plane, np.uint64)
+        lengths = np.full(grid, nbytes, np.uint64)
         return layout, offsets.reshape(grid), lengths
     sizes = [source.size() for source in sources]
+    known = sum(len(p.page.dataoffsets) for p in stack.planes if p is not None and p.page)
+    check_count(layout, pages=len(stack.planes), known=known)
     shape = (len(stack.planes), *layout.file_grid)
     offsets, lengths = np.zeros(shape, np.uint64), np.zeros(shape, np.uint64)
     for i, plane in enumerate(stack.planes):
         if plane is None:
+            continue
+        if plane.page is None and plane.file == 0:
+            # a page that is announced and not there: reading it says that the file ends before it
+            offsets[i], lengths[i] = sizes[0], 1
             continue
         if plane.page is None:
             lengths[i] = WHOLE  # the url alone is known; no file there is one chunk long

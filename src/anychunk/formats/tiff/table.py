@@ -1,8 +1,10 @@
 """Where the strips and tiles of pages are: offsets and lengths, as arrays.
 
-A page whose tables are shorter than its grid still opens: what has no entry is unreadable, not absent.
+A page whose tables are shorter than its grid still opens: what has no entry is unreadable, and not
+absent.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -18,22 +20,29 @@ from anychunk.formats.tiff.layout import Layout
 type Table = npt.NDArray[np.uint64]
 type Page = tifffile.TiffPage | tifffile.TiffFrame
 
+MANY = 1 << 16
+"""Tables up to this length are made without asking whether the file can fill them."""
 ROWS_BYTES = limits.MIB
 """About how long chunks are made where rows lie one after the other, so that any cut is right."""
 
 
-def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
-    """Give offsets and lengths in the file's order; length 0 where the file has no data."""
-    count = int(np.prod(layout.file_grid))
+def check_count(layout: Layout, *, pages: int, known: int) -> None:
+    """Hold the strips or tiles that are announced against the entries there are, before tables."""
+    count = math.prod(layout.file_grid) * pages
     if count > limits.get().chunks:
         raise LimitError(
             f"{layout.where}: {count} strips or tiles are over the limit of {limits.get().chunks}"
         )
-    offsets = _column(page.dataoffsets, layout)
-    if count > 1 << 20 and len(offsets) < count:
+    if count > MANY and known < count // 2:
         raise FormatError(
-            f"{layout.where}: {count} strips or tiles are announced, the table has {len(offsets)}"
+            f"{layout.where}: {count} strips or tiles are announced, there are {known}"
         )
+
+
+def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
+    """Give offsets and lengths in the file's order; length 0 where the file has no data."""
+    count = math.prod(layout.file_grid)
+    offsets = _column(page.dataoffsets, layout)
     lengths = _lengths(page, layout, offsets, size)
     if len(offsets) == 0 and count:
         raise FormatError(f"{layout.where}: StripOffsets or TileOffsets are missing")
@@ -94,7 +103,7 @@ def _exact(lengths: Table, layout: Layout, *, is_single: bool) -> Table:
     return np.minimum(lengths, expected)
 
 
-def recut(layout: Layout, offsets: Table, lengths: Table) -> tuple[Layout, Table, Table]:
+def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[Layout, Table, Table]:
     """Cut rows that lie one after the other anew, into chunks that are all of one length.
 
     Tables are (pages, *file_grid). Given back as they are where strips are compressed, have gaps
@@ -110,6 +119,8 @@ def recut(layout: Layout, offsets: Table, lengths: Table) -> tuple[Layout, Table
     if not is_whole or rows is None:
         return layout, offsets, lengths
     cut = replace(layout, chunk_height=rows)
+    if math.prod(cut.file_grid) > MANY and int((starts + lengths[..., :1, :]).max()) > size:
+        return layout, offsets, lengths
     steps = np.arange(cut.file_grid[-2], dtype=np.uint64) * np.uint64(rows * layout.row_bytes)
     offsets = starts + steps[:, None]
     return cut, offsets, np.full(offsets.shape, rows * layout.row_bytes, np.uint64)

@@ -1,0 +1,33 @@
+"""A progress bar with rate and time left, where a person looks on."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+
+@contextmanager
+def shown(verb: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Give what to call with (done, total); None where nobody looks on."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    counts = (
+        (DownloadColumn(binary_units=True), TransferSpeedColumn())
+        if in_bytes
+        else (MofNCompleteColumn(),)
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), *counts, TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(verb, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,68 @@
+"""`anychunk verify`: is all of it there and readable, and right."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from anychunk.cli.info import size
+from anychunk.cli.progress import shown
+from anychunk.readers import READERS
+from anychunk.verification import Report
+from anychunk.verification import verify as run
+
+COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
+
+
+def verify(
+    files: Annotated[list[str], typer.Argument(help="Paths or urls of files or indexes.")],
+    against: Annotated[
+        str, typer.Option(help=f"Compare with another reader: {', '.join(READERS)}.")
+    ] = "",
+    tolerance: Annotated[float, typer.Option(help="How far values may differ from it.")] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+) -> None:
+    """Check structure, decode every chunk, and compare with an independent reader if asked.
+
+    Exit code 1: something was found.
+
+    Example: anychunk verify scene.tif --against rasterio
+
+    Example: anychunk verify *.ntf --json
+    """
+    reports = []
+    for file in files:
+        with shown("verifying") as progress:
+            reports.append(
+                run(file, against=against or None, tolerance=tolerance, progress=progress)
+            )
+        if not as_json:
+            show(reports[-1])
+    if as_json:
+        found = [{**asdict(report), "is_good": report.is_good} for report in reports]
+        typer.echo(json.dumps(found if len(found) > 1 else found[0], indent=2))
+    if not all(report.is_good for report in reports):
+        raise typer.Exit(1)
+
+
+def show(report: Report) -> None:
+    console = Console()
+    for finding in report.findings:
+        colour = COLOURS[finding.severity]
+        console.print(
+            f"[{colour}]{finding.severity}[/] {escape(finding.where)}: {escape(finding.what)}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    verdict = "good" if report.is_good else "not good"
+    other = f", compared with {report.compared}" if report.compared else ""
+    console.print(
+        f"{report.source}: {verdict}; {report.arrays} arrays, {report.chunks} chunks "
+        f"({report.absent} absent), {size(report.decoded_bytes)} decoded{other}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )

@@ -1,0 +1,208 @@
+"""How a converted array is cut and compressed: presets, chunk shapes, codecs. Pure."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anychunk.errors import UnsupportedError
+from anychunk.index import Json, Shape
+from anychunk.limits import KIB, MIB
+
+SPACE = ("z", "y", "x")
+FEW_BANDS = 4
+"""Up to so many bands stay together in a chunk: colour is looked at as a whole."""
+PLANE = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    about: str
+    chunk_bytes: int
+    shard_bytes: int
+    """0: no shards."""
+    compression: str
+    levels: int | None
+    """0: as many as make the coarsest fit `SMALL`; None: those that the source has."""
+
+
+PRESETS = {
+    "ome-zarr": Preset(
+        about="for viewers: a pyramid, chunks of 512 KiB, shards of 16 MiB",
+        chunk_bytes=512 * KIB,
+        shard_bytes=16 * MIB,
+        compression="zstd:3",
+        levels=0,
+    ),
+    "cloud": Preset(
+        about="for object stores: a pyramid, chunks of 1 MiB, shards of 32 MiB",
+        chunk_bytes=MIB,
+        shard_bytes=32 * MIB,
+        compression="zstd:5",
+        levels=0,
+    ),
+    "archive": Preset(
+        about="the levels of the source, chunks of 2 MiB with checksums, shards of 32 MiB, small",
+        chunk_bytes=2 * MIB,
+        shard_bytes=32 * MIB,
+        compression="zstd:15+crc32c",
+        levels=None,
+    ),
+}
+SMALL = 512
+"""Pyramids end where no axis in space is longer than this."""
+
+
+def preset(name: str) -> Preset:
+    if name not in PRESETS:
+        raise UnsupportedError(f"convert: no preset {name!r}; there are: {' '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def growing_axes(names: Sequence[str | None]) -> list[int]:
+    """Give the axes along which a chunk is long: those in space, or the last two."""
+    space = [i for i, name in enumerate(names) if name in SPACE]
+    return space or list(range(len(names)))[-2:]
+
+
+def chunk_shape(
+    shape: Shape, names: Sequence[str | None], most: int, stored: Shape | None = None
+) -> Shape:
+    """Give a chunk of up to `most` elements, even along the axes in space.
+
+    Where `stored` chunks are flat along an axis, so is it, until it is `PLANE` long otherwise: a
+    cube would be put together from as many planes, each read again for every cube in it.
+    """
+    axes = growing_axes(names)
+    chunk = [
+        n if 0 < n <= FEW_BANDS and i not in axes and names[i] not in ("t", "time") else 1
+        for i, n in enumerate(shape)
+    ]
+    flat = [i for i in axes if stored is not None and stored[i] == 1]
+    other = [i for i in axes if i not in flat]
+    plane = grow(chunk, tuple(min(n, PLANE) for n in shape), other, most)
+    return grow(list(plane), shape, axes, most)
+
+
+def shard_shape(
+    chunk: Shape,
+    shape: Shape,
+    names: Sequence[str | None],
+    most: int,
+    stored: Shape | None = None,
+) -> Shape:
+    """Give a shard of up to `most` elements: whole chunks, over whole `stored` ones if it can."""
+    axes = growing_axes(names)
+    start = list(chunk)
+    if stored is not None:
+        covered = tuple(min(n, s) for n, s in zip(shape, stored, strict=True))
+        start = list(grow(start, covered, axes, most))
+    return grow(start, shape, axes, most)
+
+
+def grow(start: list[int], shape: Shape, axes: list[int], most: int) -> Shape:
+    """Double the shortest axis, the later of several, while the product stays within `most`."""
+    found = list(start)
+    while math.prod(found) * 2 <= most:
+        open_axes = [i for i in axes if found[i] < shape[i]]
+        if not open_axes:
+            break
+        axis = min(open_axes, key=lambda i: (found[i], -i))
+        found[axis] *= 2
+    return tuple(found)
+
+
+def clipped(chunk: Shape, shape: Shape) -> Shape:
+    """Shorten a chunk that is longer than its array."""
+    return tuple(min(c, max(n, 1)) for c, n in zip(chunk, shape, strict=True))
+
+
+def trailing(given: Sequence[int], ndim: int, what: str) -> Shape:
+    """Read sizes that a user gives for the last axes; axes before them get one."""
+    sizes = tuple(int(n) for n in given)
+    if len(sizes) > ndim or min(sizes, default=1) < 1:
+        raise UnsupportedError(f"convert: {what} {sizes} for an array of {ndim} axes")
+    return (1,) * (ndim - len(sizes)) + sizes
+
+
+def compressors(text: str | Sequence[Json], itemsize: int) -> list[Json]:
+    """Read `zstd:5`, `blosc:9+crc32c` … as bytes -> bytes codecs; a list is JSON already."""
+    if not isinstance(text, str):
+        return list(text)
+    if text.startswith(("[", "{")):
+        return _json_codecs(text)
+    found: list[Json] = []
+    for part in text.split("+"):
+        name, _, level = part.partition(":")
+        if name in ("none", "raw", ""):
+            continue
+        if name not in CODECS or (level and not level.lstrip("-").isdigit()):
+            raise UnsupportedError(
+                f"convert: compression {part!r}; known: {' '.join(CODECS)} none, with :LEVEL, "
+                "joined by +, or a JSON list of codecs"
+            )
+        found.append(CODECS[name](int(level) if level else None, itemsize))
+    return found
+
+
+def _json_codecs(text: str) -> list[Json]:
+    try:
+        found = json.loads(text)
+    except ValueError as e:
+        raise UnsupportedError(f"convert: compression {text!r} is no JSON ({e})") from e
+    return found if isinstance(found, list) else [found]
+
+
+def _zstd(level: int | None, itemsize: int) -> Json:
+    value = 3 if level is None else level
+    return {"name": "zstd", "configuration": {"level": value, "checksum": False}}
+
+
+def _gzip(level: int | None, itemsize: int) -> Json:
+    return {"name": "gzip", "configuration": {"level": 5 if level is None else level}}
+
+
+def _blosc(level: int | None, itemsize: int) -> Json:
+    return {
+        "name": "blosc",
+        "configuration": {
+            "cname": "zstd",
+            "clevel": 5 if level is None else level,
+            "shuffle": "shuffle" if itemsize > 1 else "noshuffle",
+            "typesize": itemsize,
+            "blocksize": 0,
+        },
+    }
+
+
+CODECS: dict[str, Any] = {
+    "zstd": _zstd,
+    "gzip": _gzip,
+    "blosc": _blosc,
+    "crc32c": lambda level, itemsize: {"name": "crc32c"},
+}
+
+
+def chain(
+    data_type: Json, inner: Shape, outer: Shape, compressed: Sequence[Json]
+) -> tuple[Json, ...]:
+    """Give the codecs of an array, in shards where a chunk of the store holds several chunks."""
+    serializer: Json = {"name": "bytes", "configuration": {"endian": "little"}}
+    if data_type == "string":
+        serializer = {"name": "vlen-utf8"}
+    elif data_type in ("bytes", "variable_length_bytes"):
+        serializer = {"name": "vlen-bytes"}
+    codecs = (serializer, *compressed)
+    if inner == outer:
+        return codecs
+    configuration = {
+        "chunk_shape": list(inner),
+        "codecs": list(codecs),
+        "index_codecs": [
+            {"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "crc32c"},
+        ],
+        "index_location": "end",
+    }
+    return ({"name": "sharding_indexed", "configuration": configuration},)

@@ -1,0 +1,187 @@
+"""A small picture of an image: the fitting level, one plane, stretched between percentiles."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+
+from anychunk import api
+from anychunk import images as im
+from anychunk.errors import UnsupportedError
+from anychunk.images import Image
+from anychunk.index import ArrayIndex, Json, Node, find
+
+type Array = npt.NDArray[Any]
+
+STRIP = 8 << 20
+"""About how many elements are read at a time."""
+BANDS = ("band", "c", "channel")
+COLOUR = 3
+
+
+def thumbnail(
+    node: Node,
+    *,
+    image: int | str = 0,
+    size: int = 512,
+    at: Mapping[str, int] | None = None,
+    band: int | None = None,
+    percentiles: tuple[float, float] = (2.0, 98.0),
+) -> npt.NDArray[np.uint8]:
+    """Give (y, x) or (y, x, 3) of at most `size` pixels a side.
+
+    `at` says where along other axes, such as z or t; the middle by default. `band` shows one band
+    in grey; by default the first three are colours where there are three or four.
+    """
+    shown = im.chosen(list(im.images(node)), image)
+    y, x = plane_axes(shown)
+    path = fitting_level(node, shown, (y, x), size)
+    array = api.open_path(node, path)
+    bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
+    picked = pick_bands(array, bands, band)
+    others = [i for i in range(array.ndim) if i not in (y, x, bands)]
+    place = {i: position(shown.names[i], array.shape[i], at or {}) for i in others}
+
+    def read(box: Mapping[int, slice]) -> Array:
+        """Read (band, y, x)."""
+        full = [slice(None)] * array.ndim
+        for axis, value in place.items():
+            full[axis] = slice(value, value + 1)
+        for axis, part in box.items():
+            full[axis] = part
+        if bands is not None:
+            full[bands] = slice(picked[0], picked[-1] + 1)
+        order = [*others, *([] if bands is None else [bands]), y, x]
+        data = np.asarray(array[tuple(full)]).transpose(order)
+        return data.reshape(-1, *data.shape[-2:])
+
+    height, width = array.shape[y], array.shape[x]
+    small = shrink(read, (y, x), (height, width), size, row_step(array, y))
+    missing = find(node, path)
+    nodata = missing.fill_value if isinstance(missing, ArrayIndex) else None
+    return picture(small, percentiles, nodata, colours_of(shown, small))
+
+
+def plane_axes(image: Image) -> tuple[int, int]:
+    """Give the axes of the picture: y and x, or the last two."""
+    names = image.names
+    if "y" in names and "x" in names:
+        return names.index("y"), names.index("x")
+    space = [i for i, name in enumerate(names) if name not in BANDS]
+    if len(space) < 2:
+        raise UnsupportedError(f"thumbnail: axes {' '.join(names)} hold no plane")
+    return space[-2], space[-1]
+
+
+def fitting_level(node: Node, image: Image, axes: tuple[int, int], size: int) -> str:
+    """Give the coarsest level that is still as large as the picture."""
+    best = image.levels[0]
+    for path in image.levels:
+        array = find(node, path)
+        if isinstance(array, ArrayIndex) and max(array.shape[i] for i in axes) >= size:
+            best = path
+    return best
+
+
+def pick_bands(array: zarr.Array[Any], axis: int | None, band: int | None) -> list[int]:
+    count = 1 if axis is None else array.shape[axis]
+    if band is not None:
+        if not 0 <= band < count:
+            raise UnsupportedError(f"thumbnail: band {band}, the image has {count}")
+        return [band]
+    return list(range(COLOUR)) if count in (COLOUR, COLOUR + 1) else [0]
+
+
+def position(name: str, length: int, at: Mapping[str, int]) -> int:
+    value = at.get(name, length // 2)
+    if not 0 <= value < length:
+        raise UnsupportedError(f"thumbnail: {name} {value}, the image has {length}")
+    return value
+
+
+def row_step(array: zarr.Array[Any], y: int) -> int:
+    """How many rows are read at a time: whole chunks, within bounds."""
+    row = max(1, math.prod(array.shape[-2:]) // max(1, array.shape[y])) * COLOUR
+    chunk = array.chunks[y]
+    return max(chunk, STRIP // row // chunk * chunk)
+
+
+def shrink(
+    read: Callable[[Mapping[int, slice]], Array],
+    axes: tuple[int, int],
+    shape: tuple[int, int],
+    size: int,
+    step: int,
+) -> Array:
+    """Read strip by strip, and give the means of windows that cover the plane."""
+    y, x = axes
+    rows, columns = (borders(n, size / max(*shape, 1)) for n in shape)
+    strips = []
+    first = 0
+    while first < len(rows) - 1:
+        last = max(first + 1, int(np.searchsorted(rows, rows[first] + step, "right")) - 1)
+        strip = read({y: slice(int(rows[first]), int(rows[last])), x: slice(0, shape[1])})
+        strips.append(means(strip, rows[first : last + 1] - rows[first], columns))
+        first = last
+    return np.concatenate(strips, axis=1)
+
+
+def borders(length: int, scale: float) -> npt.NDArray[np.int64]:
+    """Cut an axis into windows, as many as there are pixels to show."""
+    count = max(1, min(length, round(length * scale)))
+    return np.arange(count + 1, dtype=np.int64) * length // count
+
+
+def means(data: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Array:
+    """Give the means of the windows between borders of the last two axes."""
+    wide = (np.abs(data) if data.dtype.kind == "c" else data).astype(np.float64)
+    for axis, edges in ((1, rows), (2, columns)):
+        if len(edges) - 1 < wide.shape[axis]:
+            shape = [-1 if i == axis else 1 for i in range(3)]
+            counts = (edges[1:] - edges[:-1]).reshape(shape)
+            wide = np.add.reduceat(wide, edges[:-1], axis=axis) / counts
+    return wide
+
+
+def colours_of(image: Image, data: Array) -> Array | None:
+    """Give the palette of an image whose only band counts colours, as (n, 3)."""
+    for native in image.attributes.values():
+        table = native.get("colormap") if isinstance(native, Mapping) else None
+        if table is None or data.shape[0] != 1:
+            continue
+        colours = np.asarray(table, np.float64)
+        if colours.ndim == 2 and COLOUR in colours.shape:
+            colours = colours.T if colours.shape[0] == COLOUR else colours
+            return colours / (257 if colours.max(initial=0) > 255 else 1)
+    return None
+
+
+def picture(
+    data: Array, percentiles: Sequence[float], nodata: Json, colours: Array | None = None
+) -> npt.NDArray[np.uint8]:
+    """Stretch (band, y, x) to bytes; what is not there is black."""
+    if colours is not None:
+        index = np.clip(np.rint(data[0]), 0, len(colours) - 1).astype(np.int64)
+        found: npt.NDArray[np.uint8] = np.rint(colours[index]).astype(np.uint8)
+        return found
+    is_there = np.isfinite(data)
+    if isinstance(nodata, int | float) and nodata != 0:
+        is_there &= data != nodata
+    if not is_there.any():
+        return np.squeeze(np.zeros((*data.shape[1:], data.shape[0]), np.uint8))
+    low, high = np.percentile(data[is_there], percentiles)
+    if high <= low:
+        low, high = data[is_there].min(), data[is_there].max()
+    scaled = (np.where(is_there, data, low) - low) / ((high - low) or 1.0)
+    pixels = np.rint(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
+    return pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0))
+
+
+def png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    import imagecodecs
+
+    encoded: Any = imagecodecs.png_encode(pixels)
+    return bytes(encoded)

@@ -1,0 +1,282 @@
+"""`xarray.open_dataset(url, engine="anychunk")`: one level of one image, lazily.
+
+The variable has the file's chunks as preferred dask chunks. Coordinates come from the georeference
+(pixel centres) or from physical sizes; the reference system stands in `spatial_ref`, where
+rioxarray looks for it. `open_datatree` gives every image and level.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import zarr
+from xarray import Dataset, DataTree, Variable
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.conventions import decode_cf_variable
+from xarray.core import indexing
+
+from anychunk import api, formats
+from anychunk import images as im
+from anychunk.errors import AnychunkError
+from anychunk.images import Image
+from anychunk.index import Json, Node, find
+from anychunk.source import Folder, Storage, is_remote, local_path
+
+SUFFIXES = [
+    ".tif",
+    ".tiff",
+    ".btf",
+    ".ntf",
+    ".nitf",
+    ".nsf",
+    ".jp2",
+    ".j2k",
+    ".j2c",
+    ".jpx",
+    ".jph",
+    ".jhc",
+    ".n5",
+    ".jnrrd",
+    ".nrrd",
+    ".npy",
+]
+"""By which remote urls are guessed: a guess should cost no request."""
+GRID_MAPPING = "spatial_ref"
+
+
+class AnychunkEntrypoint(BackendEntrypoint):
+    """Opens what anychunk opens."""
+
+    description = "TIFF, NITF, JPEG 2000, N5, JNRRD, NPY and other tiled files, in place"
+    supports_groups: ClassVar[bool] = True
+    open_dataset_parameters = (
+        "filename_or_obj",
+        "drop_variables",
+        "image",
+        "level",
+        "mask_and_scale",
+        "storage",
+        "options",
+    )
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        if not isinstance(filename_or_obj, str | os.PathLike):
+            return False
+        url = str(filename_or_obj)
+        if is_remote(url):
+            return url.lower().rstrip("/").endswith(tuple(SUFFIXES))
+        return is_opened(local_path(url))
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        image: int | str = 0,
+        level: int = 0,
+        mask_and_scale: bool = False,
+        storage: Storage | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Dataset:
+        """Open one level of one image; `mask_and_scale` turns nodata into NaN."""
+        node = api.index(str(filename_or_obj), storage=storage, **(options or {}))
+        chosen = im.chosen(list(im.images(node)), image)
+        if not 0 <= level < len(chosen.levels):
+            raise KeyError(f"no level {level}; image {image} has {len(chosen.levels)}")
+        found = dataset(node, chosen, level, mask_and_scale=mask_and_scale, storage=storage)
+        dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or ()
+        return found.drop_vars(dropped, errors="ignore")
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        mask_and_scale: bool = False,
+        storage: Storage | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> dict[str, Dataset]:
+        """Give every level of every image by its path."""
+        node = api.index(str(filename_or_obj), storage=storage, **(options or {}))
+        dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or ()
+        found = {"/": Dataset(attrs=plain(node.attributes.get("anychunk", {})))}
+        for image in im.images(node):
+            for number, path in enumerate(image.levels):
+                level = dataset(node, image, number, mask_and_scale=mask_and_scale, storage=storage)
+                found[f"/{path}"] = level.drop_vars(dropped, errors="ignore")
+        return found
+
+    def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
+        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+
+
+def is_opened(path: str) -> bool:
+    """Look at the first bytes, or at what lies in a folder."""
+    try:
+        if Path(path).is_dir():
+            formats.sniff_folder(Folder(path))
+        else:
+            with Path(path).open("rb") as file:
+                formats.sniff(file.read(formats.HEAD), path)
+    except (AnychunkError, OSError):
+        return False
+    return True
+
+
+class LazyArray(BackendArray):
+    """Reads what is asked for, when it is."""
+
+    def __init__(self, array: zarr.Array[Any]) -> None:
+        self.array = array
+        self.shape = array.shape
+        self.dtype = array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER, self._read
+        )
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        if all(isinstance(part, int | np.integer | slice) for part in key):
+            return self.array[tuple(p if isinstance(p, slice) else int(p) for p in key)]
+        return self.array.oindex[key]
+
+
+def dataset(
+    node: Node, image: Image, level: int, *, mask_and_scale: bool, storage: Storage | None
+) -> Dataset:
+    """Give one level as a dataset of one variable with its coordinates."""
+    path = image.levels[level]
+    array = api.open_path(node, path, storage=storage)
+    index = find(node, path)
+    own = index.attributes if index is not None else {}
+    geo = own if "spatial:transform" in own else image.attributes if level == 0 else {}
+    names = [axis_name(name) for name in image.names]
+    chunks = dict(zip(names, array.chunks, strict=True))
+    attributes: dict[str, Any] = {}
+    if isinstance(array.fill_value, np.generic) and array.fill_value != 0:
+        attributes["_FillValue"] = array.fill_value
+    units = {axis["name"]: axis.get("unit") for axis in image.axes}
+    coordinates = coordinate_variables(image, array, level, geo, units)
+    encoding = {"preferred_chunks": chunks, "chunks": array.chunks, "source": source_of(node)}
+    crs = reference_system(geo)
+    if crs is not None:
+        coordinates[GRID_MAPPING] = crs
+        encoding["grid_mapping"] = GRID_MAPPING
+    variable = Variable(names, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
+    name = image.path.rsplit("/", 1)[-1] or "image"
+    name = "image" if name.isdigit() else name
+    if mask_and_scale:
+        variable = decode_cf_variable(name, variable, decode_times=False)
+    about = plain(node.attributes.get("anychunk", {}))
+    return Dataset({name: variable}, coordinates, {**about, "path": path})
+
+
+def axis_name(name: str) -> str:
+    return "time" if name == "t" else name
+
+
+def source_of(node: Node) -> str:
+    return str(node.attributes.get("anychunk", {}).get("source", ""))
+
+
+def plain(attributes: Mapping[str, Json]) -> dict[str, Any]:
+    """Keep what every file format can hold as an attribute."""
+    return {k: v for k, v in attributes.items() if isinstance(v, str | int | float)}
+
+
+def coordinate_variables(
+    image: Image,
+    array: zarr.Array[Any],
+    level: int,
+    geo: Mapping[str, Json],
+    units: Mapping[str, str | None],
+) -> dict[str, Variable]:
+    """Give coordinates of every axis of which something is known."""
+    placed = ground(geo)
+    described = im.multiscale(image.attributes)
+    name = image.levels[level].removeprefix(image.path).strip("/")
+    scale, origin = im.transformation(described, name, array.ndim)
+    found: dict[str, Variable] = {}
+    for i, axis in enumerate(image.names):
+        size, unit = array.shape[i], units.get(axis)
+        values: Any
+        if axis in placed:
+            first, step = placed[axis]
+            values = first + step * (np.arange(size) + 0.5)
+        elif axis == "band":
+            values = np.arange(1, size + 1)
+        elif scale[i] != 1 or origin[i] != 0 or unit is not None:
+            values = origin[i] + scale[i] * np.arange(size)
+        else:
+            continue
+        attributes = {"units": unit} if unit is not None else {}
+        found[axis_name(axis)] = Variable((axis_name(axis),), values, attributes)
+    labels = channel_labels(image)
+    for axis in ("c", "channel"):
+        if axis in image.names and len(labels) == array.shape[image.names.index(axis)]:
+            found[axis] = Variable((axis,), np.asarray(labels))
+    return found
+
+
+def channel_labels(image: Image) -> list[str]:
+    """Give the names of channels, where each has one of its own."""
+    ome = image.attributes.get("ome")
+    omero = ome.get("omero", {}) if isinstance(ome, Mapping) else {}
+    labels = [str(c.get("label", "")) for c in omero.get("channels", ()) if isinstance(c, Mapping)]
+    return labels if all(labels) and len(set(labels)) == len(labels) else []
+
+
+def ground(geo: Mapping[str, Json]) -> dict[str, tuple[float, float]]:
+    """Give {axis: (outer edge of the first pixel, step)}; nothing where the grid is turned."""
+    transform = geo.get("spatial:transform")
+    if not isinstance(transform, list) or len(transform) != 6:
+        return {}
+    a, b, c, d, e, f = transform
+    return {} if b or d else {"x": (c, a), "y": (f, e)}
+
+
+def reference_system(geo: Mapping[str, Json]) -> Variable | None:
+    """Give the scalar that holds CRS and transform as CF and rioxarray want them."""
+    attributes: dict[str, Any] = {}
+    text = well_known_text(geo)
+    if text is not None:
+        attributes |= {"crs_wkt": text, "spatial_ref": text}
+    transform = geo.get("spatial:transform")
+    if isinstance(transform, list) and len(transform) == 6:
+        a, b, c, d, e, f = transform
+        attributes["GeoTransform"] = " ".join(repr(float(n)) for n in (c, a, b, f, d, e))
+    return Variable((), np.int64(0), attributes) if attributes else None
+
+
+def well_known_text(geo: Mapping[str, Json]) -> str | None:
+    """Give WKT where a library is here to write it; else the code, which rioxarray reads too."""
+    if isinstance(geo.get("proj:wkt2"), str):
+        return str(geo["proj:wkt2"])
+    code, described = geo.get("proj:code"), geo.get("proj:projjson")
+    given = code if isinstance(code, str) else json.dumps(described) if described else None
+    if given is None:
+        return None
+    for convert in (_by_pyproj, _by_rasterio):
+        try:
+            return convert(given)
+        except ImportError:
+            continue
+        except (ValueError, RuntimeError):
+            continue  # the library does not know it; the code itself still says it
+    return given
+
+
+def _by_pyproj(given: str) -> str:
+    from pyproj import CRS
+
+    return str(CRS.from_user_input(given).to_wkt())
+
+
+def _by_rasterio(given: str) -> str:
+    from rasterio.crs import CRS
+
+    return str(CRS.from_user_input(given).to_wkt())

@@ -1,0 +1,373 @@
+"""Conversion to Zarr, held against numpy, zarr and an independent mean."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import anychunk
+from anychunk.conversion.work import Workshop
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.index import ArrayIndex, ByteRanges, GroupIndex
+from anychunk.multiscales import Axis, Level, ome
+from tests.test_cli import run
+
+
+def volume(shape, dtype="uint16"):
+    rng = np.random.default_rng(1)
+    if np.dtype(dtype).kind == "f":
+        return rng.normal(0, 100, shape).astype(dtype)
+    return rng.integers(0, 200, shape).astype(dtype)
+
+
+@pytest.fixture
+def npy(tmp_path):
+    data = volume((9, 130, 170))
+    np.save(tmp_path / "a.npy", data)
+    return tmp_path / "a.npy", data
+
+
+def halved(array):
+    """The mean of windows of two along every axis, by another way than ours."""
+    windows = [n // 2 * 2 for n in array.shape]
+    cut = array[tuple(slice(n) for n in windows)].astype(np.float64)
+    for axis in range(array.ndim):
+        cut = np.moveaxis(cut, axis, 0)
+        cut = np.moveaxis((cut[0::2] + cut[1::2]) / 2, 0, axis)
+    return np.rint(cut).astype(array.dtype)
+
+
+def image_index(file, shape, dtype, *, axes, scale=None, fill=0, offset=128):
+    """An index of one image whose only chunk is a NPY file's data."""
+    array = ArrayIndex(
+        shape=shape,
+        chunk_shape=shape,
+        data_type=dtype,
+        codecs=({"name": "bytes", "configuration": {"endian": "little"}},),
+        chunks=ByteRanges(
+            offsets=np.full((1,) * len(shape), offset, np.uint64),
+            lengths=np.full(
+                (1,) * len(shape), np.prod(shape) * np.dtype(dtype).itemsize, np.uint64
+            ),
+            urls=(str(file),),
+        ),
+        fill_value=fill,
+        dimension_names=tuple(axes),
+    )
+    named = [Axis(name=a, unit="micrometer" if a in "xyz" else None) for a in axes]
+    levels = [Level(path="0", scale=tuple(scale or (1.0,) * len(shape)))]
+    return GroupIndex(
+        members={
+            "0": GroupIndex(
+                members={"0": array}, attributes={"ome": ome(named, levels, name="cells")}
+            )
+        }
+    )
+
+
+def test_levels_and_metadata(npy, tmp_path):
+    file, data = npy
+    done = anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=3, verify=True)
+    assert done.is_verified
+    assert not done.notes
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
+    level = data
+    for number in range(3):
+        array = group[str(number)]
+        assert array.dtype == data.dtype
+        assert array.metadata.dimension_names == ("z", "y", "x")
+        np.testing.assert_array_equal(array[:], level)
+        level = halved(level)
+    image = group.attrs["ome"]["multiscales"][0]
+    assert [axis["name"] for axis in image["axes"]] == ["z", "y", "x"]
+    transformations = image["datasets"][2]["coordinateTransformations"]
+    assert transformations[0] == {"type": "scale", "scale": [4.0, 4.0, 4.0]}
+    assert transformations[1] == {"type": "translation", "translation": [1.5, 1.5, 1.5]}
+    assert group.attrs["anychunk"]["converted_from"]["format"] == "npy"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chunk": (32, 32), "shard": (64, 96)},
+        {"chunk": (5, 33, 47), "shard": False},
+        {"chunk": (2, 33, 47), "shard": (4, 33, 94), "compression": "blosc:5+crc32c"},
+        {"compression": "none", "like": "archive"},
+        {"compression": "gzip:1", "like": "cloud"},
+        {"compression": [{"name": "zstd", "configuration": {"level": 1, "checksum": True}}]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", [(9, 130, 170), (1, 65, 257), (3, 64, 64)])
+def test_every_way_of_cutting(tmp_path, options, shape, monkeypatch):
+    # small regions, so that levels are assembled from many of them
+    monkeypatch.setattr("anychunk.conversion.plan.REGION_BYTES", 4096)
+    data = volume(shape)
+    np.save(tmp_path / "a.npy", data)
+    anychunk.convert(
+        tmp_path / "a.npy", tmp_path / "b.zarr", axes="zyx", levels=4, verify=True, **options
+    )
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    level = data
+    for number in range(4):
+        array = group[str(number)]
+        np.testing.assert_array_equal(array[:], level)
+        ratio = [2 if n > 1 else 1 for n in level.shape]
+        windows = level[tuple(slice(n // r * r) for n, r in zip(level.shape, ratio, strict=True))]
+        pairs = windows.reshape(
+            [k for n, r in zip(windows.shape, ratio, strict=True) for k in (n // r, r)]
+        )
+        level = np.rint(pairs.mean(axis=(1, 3, 5))).astype(data.dtype)
+    if "chunk" in options:
+        given = options["chunk"]
+        wanted = tuple(min(c, n) for c, n in zip((1, *given)[-3:], shape, strict=True))
+        assert group["0"].chunks == wanted
+    assert (group["0"].shards is None) == (options.get("shard") is False) or "shard" not in options
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float64", "complex64"])
+def test_types(tmp_path, dtype):
+    data = volume((40, 50), "uint8").astype(dtype)
+    np.save(tmp_path / "a.npy", data)
+    anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", axes="yx", levels=2, verify=True)
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    np.testing.assert_array_equal(group["0"][:], data)
+    assert group["1"].shape == (20, 25)
+
+
+def test_axes_come_in_the_order_of_ome(tmp_path):
+    data = volume((20, 30, 4))
+    np.save(tmp_path / "a.npy", data)
+    index = image_index(
+        tmp_path / "a.npy", (20, 30, 4), "uint16", axes="xyz", scale=(0.5, 0.5, 2.0)
+    )
+    anychunk.convert(index, tmp_path / "b.zarr", levels=3, verify=True)
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    np.testing.assert_array_equal(group["0"][:], data.transpose(2, 1, 0))
+    image = group.attrs["ome"]["multiscales"][0]
+    assert image["axes"][0] == {"name": "z", "type": "space", "unit": "micrometer"}
+    assert image["name"] == "cells"
+    scales = [d["coordinateTransformations"][0]["scale"] for d in image["datasets"]]
+    # slices lie far apart: they are halved only when pixels have become as long
+    assert scales == [[2.0, 0.5, 0.5], [2.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
+
+
+def test_nodata_has_no_say_in_means(tmp_path):
+    data = np.array([[10, 20, -9999, -9999], [30, -9999, -9999, -9999]], "int16")
+    np.save(tmp_path / "a.npy", data)
+    index = image_index(tmp_path / "a.npy", (2, 4), "int16", axes="yx", fill=-9999)
+    anychunk.convert(index, tmp_path / "b.zarr", levels=2)
+    assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[20, -9999]]
+
+
+@pytest.mark.parametrize(("method", "expected"), [("max", 7), ("min", 1), ("mode", 1)])
+def test_methods(tmp_path, method, expected):
+    np.save(tmp_path / "a.npy", np.array([[1, 1], [3, 7]], "uint8"))
+    anychunk.convert(
+        tmp_path / "a.npy", tmp_path / "b.zarr", axes="yx", levels=2, method=method, verify=True
+    )
+    assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[expected]]
+
+
+def test_several_files_stand_side_by_side(tmp_path):
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.full((3, 4), ord(name), "uint8"))
+    anychunk.convert([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "c.zarr", axes="yx")
+    group = zarr.open_group(tmp_path / "c.zarr", mode="r")
+    assert group.attrs["ome"]["bioformats2raw.layout"] == 3
+    assert (group["0/0"][0, 0], group["1/0"][0, 0]) == (ord("a"), ord("b"))
+    assert group["1"].attrs["ome"]["multiscales"][0]["datasets"][0]["path"] == "0"
+
+
+def test_unnamed_axes_get_no_ome_attribute(npy, tmp_path):
+    done = anychunk.convert(npy[0], tmp_path / "b.zarr")
+    assert "dim_0" in done.notes[0]
+    assert "ome" not in zarr.open_group(tmp_path / "b.zarr", mode="r").attrs
+
+
+def test_fill_is_not_stored(tmp_path):
+    data = np.zeros((64, 64), "float32")
+    data[40:, :30] = -0.0
+    np.save(tmp_path / "a.npy", data)
+    anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", chunk=(32, 32), shard=False, levels=1)
+    stored = sorted(p.name for p in (tmp_path / "b.zarr/0/c").rglob("*") if p.is_file())
+    assert stored == ["0"]
+    read = zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:]
+    assert np.array_equal(np.signbit(read), np.signbit(data))
+
+
+def test_remote_target(npy):
+    target = "memory://convert-target/deep/b.zarr"
+    anychunk.convert(npy[0], target, axes="zyx", levels=2, verify=True)
+    from zarr.storage import ObjectStore
+
+    from anychunk.source import memory_store
+
+    group = zarr.open_group(
+        ObjectStore(memory_store("convert-target")), path="deep/b.zarr", mode="r"
+    )
+    np.testing.assert_array_equal(group["0"][:], npy[1])
+    keys = [str(o["path"]) for batch in memory_store("convert-target").list() for o in batch]
+    assert not [key for key in keys if "journal" in key]
+    with pytest.raises(FormatError, match="there already"):
+        anychunk.convert(npy[0], target, axes="zyx", levels=3)
+
+
+def test_a_failure_is_taken_up_again(npy, tmp_path, monkeypatch):
+    file, data = npy
+    monkeypatch.setattr("anychunk.conversion.plan.REGION_BYTES", 4096)
+    options = {"axes": "zyx", "levels": 3, "chunk": (32, 32), "shard": False, "workers": 2}
+    real, calls = Workshop.write, []
+
+    def failing(self, task):
+        calls.append(task)
+        if len(calls) == 5:
+            raise AnychunkError("the disk is full")
+        return real(self, task)
+
+    monkeypatch.setattr(Workshop, "write", failing)
+    with pytest.raises(AnychunkError, match="disk is full"):
+        anychunk.convert(file, tmp_path / "b.zarr", **options)
+    assert not (tmp_path / "b.zarr").exists()
+    monkeypatch.setattr(Workshop, "write", real)
+    # what was written and is wrong now is written again
+    written = next(p for p in (tmp_path / ".b.zarr.part/0").rglob("*") if p.is_file())
+    written.write_bytes(b"broken")
+    done = anychunk.convert(file, tmp_path / "b.zarr", verify=True, **options)
+    assert 0 < done.skipped_bytes < done.nbytes
+    np.testing.assert_array_equal(zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:], data)
+    assert not (tmp_path / ".b.zarr.part").exists()
+    again = anychunk.convert(file, tmp_path / "b.zarr", **options)
+    assert again.skipped_bytes == again.nbytes
+
+
+def test_another_source_is_not_mixed_in(npy, tmp_path, monkeypatch):
+    file, _ = npy
+    monkeypatch.setattr(Workshop, "write", lambda self, task: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        anychunk.convert(file, tmp_path / "b.zarr", axes="zyx")
+    monkeypatch.undo()
+    with pytest.raises(FormatError, match="unfinished"):
+        anychunk.convert(file, tmp_path / "b.zarr", axes="tyx")
+    anychunk.convert(file, tmp_path / "b.zarr", axes="tyx", overwrite=True)
+    with pytest.raises(FormatError, match="there already"):
+        anychunk.convert(file, tmp_path / "b.zarr", axes="zyx")
+    anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", overwrite=True)
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    assert group["0"].metadata.dimension_names == ("z", "y", "x")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", "b.zarr"]
+
+
+def test_verify_finds_a_wrong_pixel(npy, tmp_path):
+    file, data = npy
+    anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=2, shard=False)
+    zarr.open_group(tmp_path / "b.zarr", mode="r+")["0"][4, 5, 6] = data[4, 5, 6] + 1
+    with pytest.raises(FormatError, match=r"0 \(4, 5, 6\): \d+ was written, \d+ expected"):
+        anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=2, shard=False, verify=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"like": "fast"}, "no preset 'fast'; there are: ome-zarr"),
+        ({"compression": "zip"}, "compression 'zip'"),
+        ({"compression": "[{"}, "no JSON"),
+        ({"chunk": (1, 1, 1, 1)}, "for an array of 3 axes"),
+        ({"chunk": (64, 64), "shard": (100, 100)}, "no multiple"),
+        ({"axes": "yx"}, "3 axes"),
+        ({"levels": 2, "method": "sharpest"}, "method 'sharpest'"),
+    ],
+)
+def test_wishes_that_cannot_be_met(npy, tmp_path, options, message):
+    with pytest.raises(UnsupportedError, match=message.replace("(", r"\(")):
+        anychunk.convert(npy[0], tmp_path / "b.zarr", **options)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_no_such_image(npy, tmp_path):
+    with pytest.raises(KeyError, match="no image 3; there are 1"):
+        anychunk.convert(npy[0], tmp_path / "b.zarr", image=3)
+
+
+def test_interrupt_leaves_what_the_same_command_finishes(tmp_path):
+    """Ctrl-C in the middle, then the same command again."""
+    data = volume((48, 1024, 1024)) // 64
+    np.save(tmp_path / "a.npy", data)
+    command = [sys.executable, "-m", "anychunk", "convert", "a.npy", "b.zarr"]
+    command += ["--axes", "zyx", "--levels", "3", "--compression", "zstd:2"]
+    running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    journal = tmp_path / ".b.zarr.part/.anychunk/journal"
+    until = time.monotonic() + 60
+    while time.monotonic() < until and running.poll() is None:
+        if journal.exists() and journal.read_text().count("\n") > 2:
+            break
+        time.sleep(0.02)
+    os.kill(running.pid, signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert errors.strip() == "anychunk: interrupted; the same command goes on from here"
+    assert not (tmp_path / "b.zarr").exists()
+    done = subprocess.run(
+        [*command, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True
+    )
+    assert json.loads(done.stdout)["skipped_bytes"] > 0
+    np.testing.assert_array_equal(zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:], data)
+
+
+def test_on_a_dask_cluster(npy, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        anychunk.convert(
+            npy[0],
+            tmp_path / "b.zarr",
+            axes="zyx",
+            levels=2,
+            scheduler=cluster.scheduler_address,
+            verify=True,
+        )
+    np.testing.assert_array_equal(zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:], npy[1])
+
+
+def test_command(capsys, npy, tmp_path):
+    file, _ = npy
+    target = str(tmp_path / "b.zarr")
+    options = ["--axes", "zyx", "--levels", "2", "--chunk", "64x64", "--shard", "none", "--verify"]
+    code, out, err = run(capsys, "convert", str(file), target, *options)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{target}: 2 arrays")
+    assert "verified" in out
+    assert zarr.open_group(target, mode="r")["0"].chunks == (1, 64, 64)
+    code, out, err = run(capsys, "convert", str(file), str(tmp_path / "b.xyz"))
+    assert code == 2
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read there")
+def test_stays_in_memory_bounds(tmp_path):
+    """A file larger than what the process may take."""
+    file = tmp_path / "a.npy"
+    big = np.lib.format.open_memmap(file, mode="w+", dtype="uint16", shape=(300, 1024, 1024))
+    big[:] = volume((1024, 1024))
+    del big
+    script = (
+        "import re, anychunk\n"
+        "from pathlib import Path\n"
+        f"anychunk.convert({str(file)!r}, {str(tmp_path / 'b.zarr')!r}, axes='zyx', levels=3,"
+        " compression='zstd:1')\n"
+        "status = Path('/proc/self/status').read_text()\n"
+        "print(int(re.search(r'VmHWM:\\s+(\\d+)', status)[1]) // 1024)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=True
+    )
+    assert int(done.stdout) < 512, f"{done.stdout} MiB"
+    assert Path(tmp_path / "b.zarr/2/zarr.json").exists()

@@ -1,0 +1,80 @@
+"""Thumbnails: the right plane, the right level, the right grey."""
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+
+import anychunk
+from anychunk.errors import UnsupportedError
+from anychunk.thumbnail import picture, thumbnail
+from tests.test_cli import run
+
+
+def test_ramp_is_stretched(tmp_path):
+    np.save(tmp_path / "a.npy", np.tile(np.arange(1000, dtype="uint16") * 60, (400, 1)))
+    pixels = thumbnail(anychunk.index(tmp_path / "a.npy"), size=100, percentiles=(0, 100))
+    assert pixels.shape == (40, 100)
+    assert pixels.dtype == np.uint8
+    # means of ten columns each, from black to white
+    expected = np.rint(np.linspace(0, 255, 100)).astype(int)
+    assert np.abs(pixels[0].astype(int) - expected).max() <= 1
+    assert (pixels == pixels[0]).all()
+
+
+def test_place_along_other_axes(tmp_path):
+    data = np.zeros((5, 20, 30), "uint8")
+    data[3, :, 15:] = 9
+    np.save(tmp_path / "a.npy", data)
+    index = anychunk.index(tmp_path / "a.npy")
+    assert thumbnail(index).max() == 0
+    assert thumbnail(index, at={"dim_0": 3})[0, -1] == 255
+    with pytest.raises(UnsupportedError, match="dim_0 7, the image has 5"):
+        thumbnail(index, at={"dim_0": 7})
+
+
+def test_colours_and_one_band(tmp_path):
+    data = np.zeros((50, 60, 3), "uint8")
+    data[:25, :, 0], data[25:, :, 2] = 200, 100
+    tifffile.imwrite(tmp_path / "a.tif", data, tile=(32, 32))
+    index = anychunk.index(tmp_path / "a.tif")
+    pixels = thumbnail(index, percentiles=(0, 100))
+    assert pixels.shape == (50, 60, 3)
+    assert pixels[0, 0].tolist() == [255, 0, 0]
+    assert pixels[-1, -1].tolist() == [0, 0, 128]
+    assert thumbnail(index, band=2)[0, 0] == 0
+    with pytest.raises(UnsupportedError, match="band 3, the image has 3"):
+        thumbnail(index, band=3)
+
+
+def test_the_fitting_level_is_read(tmp_path):
+    full, half = np.full((400, 400), 7, "uint8"), np.tile(np.arange(200, dtype="uint8"), (200, 1))
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        file.write(full, tile=(64, 64), subifds=1)
+        file.write(half, tile=(64, 64), subfiletype=1)
+    index = anychunk.index(tmp_path / "a.tif")
+    assert len(set(thumbnail(index, size=150).reshape(-1).tolist())) > 50
+    assert len(set(thumbnail(index, size=300).reshape(-1).tolist())) == 1
+
+
+def test_what_is_not_there_is_black():
+    data = np.array([[[np.nan, 5.0, 10.0, -9999.0]]])
+    assert picture(data, (0, 100), -9999).tolist() == [[0, 0, 255, 0]]
+    assert picture(np.full((1, 2, 2), np.nan), (2, 98), 0).tolist() == [[0, 0], [0, 0]]
+
+
+def test_a_line_is_no_plane(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(10))
+    with pytest.raises(UnsupportedError, match="no plane"):
+        thumbnail(anychunk.index(tmp_path / "a.npy"))
+
+
+def test_command(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.random.default_rng(0).normal(size=(300, 200)))
+    code, out, err = run(capsys, "thumb", "a.npy", "--size", "100")
+    assert (code, out, err) == (0, "a.npy.png: 67 x 100\n", "")
+    assert imagecodecs.png_decode((tmp_path / "a.npy.png").read_bytes()).shape == (100, 67)
+    code, _, err = run(capsys, "thumb", "a.npy", "--at", "z:3")
+    assert code == 2
+    assert err.count("\n") == 1

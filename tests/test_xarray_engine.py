@@ -1,0 +1,165 @@
+"""The xarray engine, held against rioxarray, tifffile and numpy."""
+
+import numpy as np
+import pytest
+import tifffile
+
+xr = pytest.importorskip("xarray")
+rasterio = pytest.importorskip("rasterio")
+
+import anychunk  # noqa: E402
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """A georeferenced image with overviews, by GDAL."""
+    data = np.random.default_rng(0).integers(1, 4000, (3, 300, 400), dtype="int16")
+    file = tmp_path / "scene.tif"
+    transform = rasterio.transform.from_origin(440720.0, 3751320.0, 60.0, 60.0)
+    with rasterio.open(
+        file,
+        "w",
+        driver="GTiff",
+        width=400,
+        height=300,
+        count=3,
+        dtype="int16",
+        crs="EPSG:26711",
+        transform=transform,
+        tiled=True,
+        blockxsize=128,
+        blockysize=128,
+        nodata=-99,
+        compress="deflate",
+    ) as out:
+        out.write(data)
+        out.build_overviews([2], rasterio.enums.Resampling.nearest)
+    return file, data
+
+
+# until rioxarray multiplies transforms by @ (affine 3.1 asks for it)
+@pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
+def test_as_rioxarray_opens_it(scene):
+    rioxarray = pytest.importorskip("rioxarray")
+    file, data = scene
+    ours = xr.open_dataset(file, engine="anychunk", chunks={})
+    theirs = rioxarray.open_rasterio(file)
+    image = ours["image"]
+    assert image.dims == theirs.dims
+    np.testing.assert_array_equal(image.values, data)
+    for axis in ("x", "y", "band"):
+        np.testing.assert_allclose(image[axis], theirs[axis])
+    assert image.rio.crs == theirs.rio.crs
+    assert image.rio.transform() == theirs.rio.transform()
+    assert image.rio.nodata == theirs.rio.nodata
+    assert image.rio.bounds() == theirs.rio.bounds()
+    assert image.rio.reproject("EPSG:4326").shape[0] == 3
+
+
+def test_dask_chunks_are_the_tiles(scene):
+    file, data = scene
+    image = xr.open_dataset(file, engine="anychunk", chunks={})["image"]
+    assert image.chunks == ((3,), (128, 128, 44), (128, 128, 128, 16))
+    np.testing.assert_array_equal(image.mean("band").values, data.mean(axis=0))
+
+
+def test_levels_and_the_tree(scene):
+    file, _ = scene
+    tree = xr.open_datatree(file, engine="anychunk")
+    full, half = tree["/0/0/image"], tree["/0/1/image"]
+    assert (full.shape, half.shape) == ((3, 300, 400), (3, 150, 200))
+    assert float(half.x[0]) == pytest.approx(float(full.x[:2].mean()))
+    assert float(half.y[0]) == pytest.approx(float(full.y[:2].mean()))
+    level = xr.open_dataset(file, engine="anychunk", level=1)["image"]
+    np.testing.assert_array_equal(level.values, half.values)
+    with pytest.raises(KeyError, match="no level 2"):
+        xr.open_dataset(file, engine="anychunk", level=2)
+
+
+def test_engine_is_guessed_by_content(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(6).reshape(2, 3))
+    (tmp_path / "a.npy").rename(tmp_path / "a.data")
+    assert xr.open_dataset(tmp_path / "a.data")["image"].sum() == 15
+    (tmp_path / "b.data").write_text("hello")
+    with pytest.raises(ValueError, match="engine"):
+        xr.open_dataset(tmp_path / "b.data")
+
+
+def test_nothing_is_read_before_it_is_asked_for(scene, monkeypatch):
+    file, data = scene
+    image = xr.open_dataset(file, engine="anychunk")["image"]
+    asked = []
+    real = anychunk.array.Array.__getitem__
+    monkeypatch.setattr(
+        anychunk.array.Array, "__getitem__", lambda s, key: asked.append(key) or real(s, key)
+    )
+    window = image[1, 100:110, 200:205]
+    assert not asked
+    np.testing.assert_array_equal(window.values, data[1, 100:110, 200:205])
+    assert asked == [(1, slice(100, 110, 1), slice(200, 205, 1))]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (0, slice(None, None, -1), slice(10, 300, 7)),
+        ([2, 0], slice(0, 5), [5, 1, 399]),
+        (slice(None), -1, slice(-10, None)),
+        (..., 3),
+    ],
+)
+def test_every_way_of_indexing(scene, key):
+    file, data = scene
+    image = xr.open_dataset(file, engine="anychunk")["image"]
+    expected = xr.DataArray(data, dims=image.dims)[key]
+    np.testing.assert_array_equal(image[key].values, expected.values)
+
+
+def test_mask_and_scale(tmp_path):
+    with rasterio.open(
+        tmp_path / "a.tif",
+        "w",
+        driver="GTiff",
+        width=4,
+        height=2,
+        count=1,
+        dtype="int16",
+        nodata=-1,
+        transform=rasterio.transform.from_origin(0, 2, 1, 1),
+    ) as out:
+        out.write(np.array([[[0, 1, -1, 3], [4, 5, 6, 7]]], "int16"))
+    raw = xr.open_dataset(tmp_path / "a.tif", engine="anychunk")["image"]
+    assert raw.dtype == np.int16
+    masked = xr.open_dataset(tmp_path / "a.tif", engine="anychunk", mask_and_scale=True)["image"]
+    assert masked.dtype.kind == "f"
+    assert int(masked.isnull().sum()) == 1
+
+
+def test_physical_sizes_and_channel_names(tmp_path):
+    data = np.arange(2 * 3 * 20 * 30, dtype="uint16").reshape(3, 2, 20, 30)
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif",
+        data,
+        metadata={
+            "axes": "ZCYX",
+            "PhysicalSizeX": 0.5,
+            "PhysicalSizeXUnit": "µm",
+            "PhysicalSizeY": 0.5,
+            "PhysicalSizeYUnit": "µm",
+            "PhysicalSizeZ": 2.0,
+            "PhysicalSizeZUnit": "µm",
+            "Channel": {"Name": ["DAPI", "GFP"]},
+        },
+    )
+    image = xr.open_dataset(tmp_path / "a.ome.tif", engine="anychunk")["image"].squeeze()
+    np.testing.assert_array_equal(image.transpose("z", "c", "y", "x").values, data)
+    assert image.x.values[:3].tolist() == [0.0, 0.5, 1.0]
+    assert image.z.values.tolist() == [0.0, 2.0, 4.0]
+    assert image.x.attrs["units"] == "micrometer"
+    assert image.c.values.tolist() == ["DAPI", "GFP"]
+
+
+def test_drop_variables(scene):
+    file, _ = scene
+    found = xr.open_dataset(file, engine="anychunk", drop_variables="image")
+    assert "image" not in found
