@@ -44,12 +44,12 @@ def serve(folder: Path):
             file = folder / self.path.lstrip("/")
             if not file.is_file():
                 return self.plain(404)
-            data = file.read_bytes()
-            start, stop, status = 0, len(data), 200
+            size = file.stat().st_size
+            start, stop, status = 0, size, 200
             if wanted := self.headers.get("Range"):
                 first, last = wanted.removeprefix("bytes=").split("-")
-                start, stop, status = int(first), min(int(last) + 1, len(data)), 206
-                if start >= len(data):
+                start, stop, status = int(first), min(int(last) + 1, size), 206
+                if start >= size:
                     return self.plain(416)
             self.send_response(status)
             self.send_header("ETag", f'"{file.stat().st_mtime_ns:x}"')
@@ -57,13 +57,14 @@ def serve(folder: Path):
             self.send_header("Content-Length", str(stop - start))
             self.send_header("Accept-Ranges", "bytes")
             if status == 206:
-                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
+                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
             self.end_headers()
-            if body and served.short:
-                self.wfile.write(data[start : start + (stop - start) // 2])
-                self.close_connection = True
-            elif body:
-                self.wfile.write(data[start:stop])
+            if body:
+                with file.open("rb") as opened:
+                    opened.seek(start)
+                    data = opened.read(stop - start)
+                self.wfile.write(data[: len(data) // 2] if served.short else data)
+                self.close_connection = served.short
             return None
 
         def plain(self, status):

@@ -216,6 +216,24 @@ def test_remote_ranges_are_coalesced(tmp_path):
         assert len(served.requests) == 2
 
 
+def test_rows_of_chunks_are_read_with_the_little_between_them(tmp_path):
+    """Five of eight chunks a row: what lies between two rows is shorter than a row."""
+    values = RNG.integers(0, 255, (64, 64)).astype("uint8")
+    with serve(tmp_path) as served, limits.override(coalesce_gap=0):
+        array = anychunk.open(
+            tiled(values, (8, 8), f"{served.url}/f", (tmp_path / "f").write_bytes)
+        )
+        for window, bound, count in (
+            (np.s_[:, :40], 4 << 20, 1),
+            (np.s_[:, :40], 1000, 4),
+            (np.s_[:, :24], 4 << 20, 8),
+        ):
+            with limits.override(coalesce_join=bound):
+                served.requests.clear()
+                np.testing.assert_array_equal(array[window], values[window])
+                assert len(served.requests) == count
+
+
 @pytest.mark.parametrize("damage", ["500", "short", "gone"])
 def test_remote_failure_is_never_fill(tmp_path, damage):
     with serve(tmp_path) as served, limits.override(retries=1, retry_s=2):

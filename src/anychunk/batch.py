@@ -113,11 +113,11 @@ def _on_dask(parse: Parse, urls: Sequence[str], client: Any) -> Iterator[tuple[s
         raise MissingDependencyError(
             'a Dask cluster needs distributed; install it with: pip install "anychunk[dask]"'
         ) from e
-    opened = distributed.Client(client) if isinstance(client, str) else None  # type: ignore[no-untyped-call]
+    opened = distributed.Client(client) if isinstance(client, str) else None
     cluster = opened or client
     try:
         futures = {cluster.submit(attempt, parse, url, pure=False): url for url in urls}
-        for future, result in distributed.as_completed(  # type: ignore[no-untyped-call]
+        for future, result in distributed.as_completed(
             futures, with_results=True, raise_errors=False
         ):
             url = futures[future]
@@ -126,4 +126,4 @@ def _on_dask(parse: Parse, urls: Sequence[str], client: Any) -> Iterator[tuple[s
             future.release()
     finally:
         if opened is not None:
-            opened.close()  # type: ignore[no-untyped-call]
+            opened.close()

@@ -35,6 +35,9 @@ class Limits:
     """Two remote ranges are read as one when at most this many unwanted bytes lie between them."""
     coalesce_cap: int = 16 * MIB
     """No coalesced remote range is longer than this."""
+    coalesce_join: int = 4 * MIB
+    """Up to this length two remote ranges are read as one as well when what lies between is no
+    longer than either: a row of chunks and the next."""
     head_bytes: int = 32 * KIB
     """How much of a remote object the first request brings."""
     retries: int = 4

@@ -262,7 +262,9 @@ class ChunkReader:
         bounds = limits.get()
         gate = asyncio.Semaphore(bounds.concurrency)
         async with asyncio.TaskGroup() as tasks:
-            for request in coalesce(waiting, gap=bounds.coalesce_gap, cap=bounds.coalesce_cap):
+            requests = coalesce(waiting, gap=bounds.coalesce_gap, cap=bounds.coalesce_cap)
+            most = min(bounds.coalesce_join, bounds.coalesce_cap)
+            for request in joined(requests, most=most):
                 tasks.create_task(self._serve(request, gate, deliver))
 
     async def _serve(
@@ -359,6 +361,25 @@ def coalesce(waiting: Sequence[_Waiting], *, gap: int, cap: int) -> list[Request
                 continue
         requests.append(Request(url, offset, length, [(chunk, part)]))
     return requests
+
+
+def joined(requests: Sequence[Request], *, most: int) -> list[Request]:
+    """Join neighbours that are longer than what lies between them, up to `most` bytes a request."""
+    found: list[Request] = []
+    shortest = 0
+    for request in requests:
+        last = found[-1] if found else None
+        if last is not None and last.url == request.url and min(last.length, request.length) >= 0:
+            hole = request.offset - last.offset - last.length
+            end = max(last.offset + last.length, request.offset + request.length)
+            if hole <= min(shortest, request.length) and end - last.offset <= most:
+                last.length = end - last.offset
+                last.wanted += request.wanted
+                shortest = min(shortest, request.length)
+                continue
+        found.append(request)
+        shortest = request.length
+    return found
 
 
 def located(error: AnychunkError, where: str) -> AnychunkError:
