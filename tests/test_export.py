@@ -518,3 +518,29 @@ def test_pins_are_read_strictly(tmp_path):
     (tmp_path / "i.json").write_text(text.replace('\\"size\\": 40', '\\"size\\": \\"40\\"'))
     with pytest.raises(FormatError, match="is no pin"):
         anychunk.open(tmp_path / "i.json")
+
+
+def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, monkeypatch):
+    import icechunk
+
+    from anychunk.export import transaction
+
+    monkeypatch.setattr(transaction, "PIECE", 1)
+    monkeypatch.setattr(ice, "MANIFEST_CHUNKS", 1)
+    node, truth = plain(tmp_path)
+    target = tmp_path / "i.icechunk"
+    node.save(target)
+    np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
+    before = anychunk.index(target)
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(target)))
+    assert repository.list_branches() == {"main"}
+    monkeypatch.setattr(
+        transaction.Transaction, "commit", lambda self, message: (_ for _ in ()).throw(OSError())
+    )
+    with pytest.raises(OSError):
+        GroupIndex(members={"z": node["0/0"]}).save(target)
+    assert anychunk.index(target) == before  # a crash leaves what was there
+    monkeypatch.undo()
+    monkeypatch.setattr(transaction, "PIECE", 1)
+    GroupIndex(members={"z": node["0/0"]}).save(target)
+    assert list(anychunk.index(target).members) == ["z"]

@@ -35,6 +35,7 @@ from anychunk.export.rebuild import (
     with_pins,
 )
 from anychunk.export.tables import Copy, Form, Table, tables, used_urls
+from anychunk.export.transaction import Transaction
 from anychunk.gather import common_codecs
 from anychunk.index import ArrayIndex, GroupIndex, Node, grid_shape
 from anychunk.pin import Pin
@@ -42,7 +43,7 @@ from anychunk.source import Folder, Storage, is_remote, local_path
 
 FORM = Form(name="Icechunk")
 BRANCH = "main"
-MANIFEST_CHUNKS = 250_000
+MANIFEST_CHUNKS = 120_000
 """Chunks in one manifest: what Icechunk holds in memory at once while it writes."""
 NATIVE, VIRTUAL, KIND_INLINE = 1, 2, 3
 
@@ -73,12 +74,12 @@ def save(
     found = tables(node, FORM, copy=copy, storage=storage)
     with _errors(ice, target):
         repository = _repository(ice, target, found, storage)
-        session = repository.writable_session(BRANCH)
-        if not sync(session.store.is_empty("")):
-            session.store.sync_clear()
+        work = Transaction(repository, BRANCH, _count(found))
+        if not sync(work.store.is_empty("")):
+            work.store.sync_clear()
         base = None if relative is False else folder_of(target)
-        _write(session.store, node, found, base)
-        return str(session.commit(message or f"Index {len(found)} arrays"))
+        _write(work, node, found, base)
+        return work.commit(message or f"Index {len(found)} arrays")
 
 
 def append(
@@ -98,12 +99,17 @@ def append(
     found = tables(node, FORM, copy=copy, storage=storage)
     with _errors(ice, target):
         repository = _repository(ice, target, found, storage)
-        session = repository.writable_session(BRANCH)
-        if sync(session.store.is_empty("")):
-            _write(session.store, node, found, folder_of(target))
+        work = Transaction(repository, BRANCH, _count(found))
+        if sync(work.store.is_empty("")):
+            _write(work, node, found, folder_of(target))
         else:
-            _grow(session.store, node, found, along, target)
-        return str(session.commit(message or f"Add {len(node.pins)} files"))
+            _grow(work, node, found, along, target)
+        return work.commit(message or f"Add {len(node.pins)} files")
+
+
+def _count(found: Mapping[str, tuple[ArrayIndex, Table]]) -> int:
+    """How many references there are."""
+    return sum(len(table.present) for _, table in found.values())
 
 
 def _errors(ice: Any, where: str) -> Any:
@@ -140,7 +146,9 @@ def _repository(
         split = ice.ManifestSplittingConfig.from_dict(
             {
                 ice.ManifestSplitCondition.AnyArray(): {
-                    ice.ManifestSplitDimCondition.Any(): _split(found)
+                    ice.ManifestSplitDimCondition.Any(): per_manifest(
+                        t.grid for _, t in found.values()
+                    )
                 }
             }
         )
@@ -156,9 +164,9 @@ def _repository(
     return repository
 
 
-def _split(found: Mapping[str, tuple[ArrayIndex, Table]]) -> int:
+def per_manifest(grids: Iterable[tuple[int, ...]]) -> int:
     """Give how many chunks along each axis share a manifest."""
-    axes = max((sum(n > 1 for n in table.grid) for _, table in found.values()), default=1)
+    axes = max((sum(n > 1 for n in grid) for grid in grids), default=1)
     return max(1, round(float(MANIFEST_CHUNKS ** (1 / max(axes, 1)))))
 
 
@@ -171,16 +179,16 @@ def _container(url: str) -> str:
 
 
 def _write(
-    store: Any,
+    work: Transaction,
     node: Node,
     found: Mapping[str, tuple[ArrayIndex, Table]],
     base: str | None,
 ) -> None:
     write = {url: absolute(url) for url in used_urls(found)}
-    sync(_set_all(store, metadata(node, write, base, 3)))
+    sync(_set_all(work.store, metadata(node, write, base, 3)))
     pins = node.pins if isinstance(node, GroupIndex) else {}
     for path, (_, table) in found.items():
-        _set_chunks(store, path, table, pins, (0,) * len(table.grid))
+        _set_chunks(work, path, table, pins, (0,) * len(table.grid))
 
 
 async def _set_all(store: Any, documents: Mapping[str, Document]) -> None:
@@ -194,7 +202,7 @@ async def _set_all(store: Any, documents: Mapping[str, Document]) -> None:
 
 
 def _set_chunks(
-    store: Any, path: str, table: Table, pins: Mapping[str, Pin], shift: tuple[int, ...]
+    work: Transaction, path: str, table: Table, pins: Mapping[str, Pin], shift: tuple[int, ...]
 ) -> None:
     """Refer to the chunks of an array, all of one source in one call."""
     present = table.present
@@ -204,13 +212,13 @@ def _set_chunks(
         cuts = np.flatnonzero(np.diff(ids[order])) + 1
         for numbers in np.split(present[order], cuts):
             url = table.urls[table.url_id(int(numbers[0]))]
-            _set_box(store, path, table, numbers, url, pins.get(url), shift)
+            _set_box(work, path, table, numbers, url, pins.get(url), shift)
     if table.copied:
-        sync(_set_copied(store, path, table, shift))
+        sync(_set_copied(work.store, path, table, shift))
 
 
 def _set_box(  # noqa: PLR0917 - one caller, which has them all at hand
-    store: Any,
+    work: Transaction,
     path: str,
     table: Table,
     numbers: Any,
@@ -238,16 +246,16 @@ def _set_box(  # noqa: PLR0917 - one caller, which has them all at hand
             locations[i] = location
     if not table.grid:
         key = f"{path}/c" if path else "c"
-        store.set_virtual_ref(
+        work.store.set_virtual_ref(
             key, location, offset=int(offsets[0]), length=int(lengths[0]), checksum=_checksum(pin)
         )
         return
-    # in a few calls, for Icechunk makes an object a chunk of what it is handed
+    # some whole manifests at a time: one that two pieces share would be written twice
     place = tuple(a + b for a, b in zip(starts, shift, strict=True))
-    rows = max(1, MANIFEST_CHUNKS // max(1, math.prod(box[1:])))
+    rows = per_manifest([grid])
     for row in range(0, box[0], rows):
         some = slice(row * math.prod(box[1:]), min(row + rows, box[0]) * math.prod(box[1:]))
-        failed = store.set_virtual_refs_arr(
+        failed = work.store.set_virtual_refs_arr(
             path or "/",
             (min(rows, box[0] - row), *box[1:]),
             locations[some],
@@ -259,6 +267,7 @@ def _set_box(  # noqa: PLR0917 - one caller, which has them all at hand
         )
         if failed:
             raise SourceError(f"{url}: Icechunk took no reference for chunk {failed[0]}")
+        work.took(some.stop - some.start)
 
 
 def _checksum(pin: Pin | None) -> str | datetime | None:
@@ -282,14 +291,14 @@ async def _set_copied(store: Any, path: str, table: Table, shift: tuple[int, ...
 
 
 def _grow(
-    store: Any,
+    work: Transaction,
     node: GroupIndex,
     found: Mapping[str, tuple[ArrayIndex, Table]],
     along: int | None,
     target: str,
 ) -> None:
     """Add to a repository that holds something already."""
-    there = sync(_read_documents(store))
+    there = sync(_read_documents(work.store))
     write = {url: absolute(url) for url in used_urls(found)}
     documents = metadata(node, write, None, 3)
     shifts: dict[str, tuple[int, ...]] = {}
@@ -309,9 +318,9 @@ def _grow(
     if along is not None:
         # groups stay as they were: what the first batch said of them holds
         kept = {k: d for k, d in kept.items() if d["node_type"] == "array" or k == "zarr.json"}
-    sync(_set_all(store, kept))
+    sync(_set_all(work.store, kept))
     for path, (_, table) in found.items():
-        _set_chunks(store, path, table, node.pins, shifts[path])
+        _set_chunks(work, path, table, node.pins, shifts[path])
 
 
 def _grown(
@@ -379,7 +388,9 @@ def load(
 
 
 def _read_store(ice: Any, url: str, storage: Storage | None, branch: str, tag: str | None) -> Any:
-    repository = ice.Repository.open(repository_storage(ice, url, storage))
+    # each manifest is read once: a cache of them would only hold memory
+    config = ice.RepositoryConfig(caching=ice.CachingConfig(num_chunk_refs=0))
+    repository = ice.Repository.open(repository_storage(ice, url, storage), config=config)
     session = repository.readonly_session(tag=tag) if tag else repository.readonly_session(branch)
     return session.store
 
@@ -451,7 +462,7 @@ async def _read_rows(
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []
     inline: dict[int, bytes] = {}
-    batches = store.array_chunk_iterator(path or "/", MANIFEST_CHUNKS // 4)
+    batches = store.array_chunk_iterator(path or "/", 1 << 16)
     async for coords, kinds, paths, starts, sizes, data in batches:
         here = coords.reshape(len(kinds), -1)[:, : len(grid)].astype(np.int64) @ strides
         inside = (coords.reshape(len(kinds), -1)[:, : len(grid)] < np.array(grid)).all(axis=1)
