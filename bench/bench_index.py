@@ -59,7 +59,8 @@ def saved(quick: bool) -> list[Row]:
         found = []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as folder:
-                code = f"from bench.bench_index import *; save_and_reopen({folder!r}, {form!r}, {side})"
+                call = f"save_and_reopen({folder!r}, {form!r}, {side})"
+                code = f"from bench.bench_index import save_and_reopen; {call}"
                 done = subprocess.run(
                     [sys.executable, "-c", code], check=True, capture_output=True, text=True
                 )

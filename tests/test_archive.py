@@ -261,3 +261,20 @@ def _wait_for_commits(storage, process, *, at_least):
             break
         time.sleep(0.05)
     return done
+
+
+def test_virtual_parser_reads_by_the_stores_of_the_registry(web):
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import HTTPStore
+    from virtualizarr import open_virtual_dataset
+
+    served, _ = web
+    store = HTTPStore.from_url(served.url, client_options={"allow_http": True})
+    registry = ObjectStoreRegistry({served.url: store})
+    dataset = open_virtual_dataset(
+        f"{served.url}/data/a.tif",
+        registry=registry,
+        parser=anychunk.VirtualParser(),
+        loadable_variables=["data"],
+    )
+    np.testing.assert_array_equal(dataset["data"].to_numpy().reshape(64, 80), VALUES)
