@@ -298,7 +298,7 @@ def test_no_such_image(npy, tmp_path):
 
 def test_interrupt_leaves_what_the_same_command_finishes(tmp_path):
     """Ctrl-C in the middle, then the same command again."""
-    data = volume((48, 1024, 1024)) // 64
+    data = volume((32, 1024, 1024)) // 64
     np.save(tmp_path / "a.npy", data)
     command = [sys.executable, "-m", "anychunk", "convert", "a.npy", "b.zarr"]
     command += ["--axes", "zyx", "--levels", "3", "--compression", "zstd:2"]

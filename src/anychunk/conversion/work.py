@@ -5,7 +5,7 @@ import math
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -273,10 +273,20 @@ class Encoder:
             config=ArrayConfig.from_dict({"order": "C", "write_empty_chunks": False}),
             prototype=default_buffer_prototype(),
         )
+        self.full = replace(
+            self.spec, config=ArrayConfig.from_dict({"order": "C", "write_empty_chunks": True})
+        )
+        shard = level.metadata["codecs"][0].get("configuration", {})
+        self.inner = tuple(shard.get("chunk_shape", level.outer))
         try:
             self.transform = ChunkTransform(codecs=evolve_codecs(metadata.codecs, self.spec))
         except TypeError as e:
             raise ChunkEncodeError(f"convert: {e}") from e
+
+    def may_hold_fill(self, part: Array) -> bool:
+        """Whether a chunk in there may be fill alone: only then is all of it looked at."""
+        first = part[tuple(slice(None, None, n) for n in self.inner)]
+        return bool(same(first, np.asarray(self.fill, part.dtype)).any())
 
     def boxes(self, coords: Shape) -> Iterator[tuple[str, tuple[slice, ...]]]:
         """Yield key and place in the region of every object of a region."""
@@ -307,10 +317,11 @@ class Encoder:
             whole[tuple(slice(n) for n in part.shape)] = part
             part = whole
         buffer = self.spec.prototype.nd_buffer.from_numpy_array(np.ascontiguousarray(part))
-        if buffer.all_equal(self.fill):
+        spec = self.spec if self.may_hold_fill(part) else self.full
+        if spec is self.spec and buffer.all_equal(self.fill):
             return None
         try:
-            stored = self.transform.encode_chunk(buffer, self.spec)
+            stored = self.transform.encode_chunk(buffer, spec)
         except AnychunkError:
             raise
         except (ValueError, TypeError, RuntimeError) as e:
