@@ -75,7 +75,14 @@ class _Batch:
     """One selection: the chunks it touches, and where each goes."""
 
     def __init__(
-        self, places: Places, spec: ArraySpec, out: Any, drop_axes: tuple[int, ...], decode: Decoder
+        self,
+        places: Places,
+        spec: ArraySpec,
+        out: Any,
+        decode: Decoder,
+        *,
+        drop_axes: tuple[int, ...] = (),
+        is_plain: bool = False,
     ) -> None:
         self.places, self.drop_axes, self.decode = places, drop_axes, decode
         self.wrap: Callable[[Any], Any] = lambda value: value
@@ -87,6 +94,9 @@ class _Batch:
             else:
                 self.wrap = spec.prototype.nd_buffer.from_numpy_array
         self.out = out
+        self.shape = spec.shape
+        self.is_plain = is_plain
+        """Whether `places` are slices, and `out` an array of the type that is decoded."""
         self.fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
         self.missing: list[int] = []
         """Positions of chunks that the file declares absent."""
@@ -104,22 +114,25 @@ class _Batch:
                 if stored is None:
                     self.out[target] = self.fill
                     self.missing.append(position)
-                else:
-                    array = self.decoded(stored, scratch, name, position)
-                    self.place(target, array[source])
+                    continue
+                try:
+                    self.take(stored, scratch if len(scratch) else None, source, target)
+                except AnychunkError as e:
+                    raise located(e, name(position)) from e
+                except (MemoryError, KeyboardInterrupt):
+                    raise
+                except Exception as e:
+                    raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
 
-    def decoded(
-        self, stored: Bytes1D, scratch: Bytes1D, name: Callable[[int], str], position: int
-    ) -> npt.NDArray[Any]:
-        """Decode one chunk; what goes wrong says which."""
-        try:
-            return self.decode(stored, scratch if len(scratch) else None)
-        except AnychunkError as e:
-            raise located(e, name(position)) from e
-        except (MemoryError, KeyboardInterrupt):
-            raise
-        except Exception as e:
-            raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
+    def take(
+        self, stored: Bytes1D, scratch: Bytes1D | None, source: Selector, target: Selector
+    ) -> None:
+        """Decode one chunk, straight to where it is wanted if it is wanted whole."""
+        if self.is_plain:
+            place = self.out[target]
+            if place.shape == self.shape and self.decode.into(stored, scratch, place):
+                return
+        self.place(target, self.decode(stored, scratch)[source])
 
     def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
         """Put a decoded piece where it belongs."""
@@ -212,7 +225,7 @@ class IndexPipeline(CodecPipeline):
         def places(positions: Iterable[int]) -> Iterator[tuple[Selector, Selector]]:
             return ((items[position][2], items[position][3]) for position in positions)
 
-        batch = _Batch(places, spec, out, drop_axes, self._decoder_for(spec))
+        batch = _Batch(places, spec, out, self._decoder_for(spec), drop_axes=drop_axes)
         path, numbers = chunk_numbers([item[0].path for item in items], self._store, spec)
         reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
         if reader is None:
@@ -235,7 +248,7 @@ class IndexPipeline(CodecPipeline):
         self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
     ) -> None:
         """Read chunks of a local array, without zarr's event loop."""
-        batch = _Batch(plan.places, spec, out, (), self._decoder_for(spec))
+        batch = _Batch(plan.places, spec, out, self._decoder_for(spec), is_plain=True)
         self._read_local(batch, reader, plan.numbers(reader.index.grid))
 
     @staticmethod
