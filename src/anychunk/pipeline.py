@@ -226,7 +226,7 @@ class IndexPipeline(CodecPipeline):
 
     def _decoder_for(self, spec: ArraySpec) -> Decoder:
         made = self._decoder
-        if made is None or made[0] != spec:
+        if made is None or (made[0] is not spec and made[0] != spec):
             made = self._decoder = (spec, Decoder(self._codecs, spec))
         return made[1]
 
@@ -265,22 +265,18 @@ class IndexPipeline(CodecPipeline):
     ) -> None:
         """Read chunks of a local array, without zarr's event loop."""
         decode = self._decoder_for(spec)
-        numbers = plan.numbers(reader.index.grid)
-        batch = _Batch(plan.places, spec, out, decode, is_plain=True)
+        numbers = plan.numbers(reader.grid)
+        keys: Sequence[Hashable] = ()
         wanted = len(plan) * decode.nbytes
-        token = reader.token()
-        if (
-            token is not None
-            and not decode.is_view
-            and 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2
-        ):
-            keys = [(token, reader.where, number) for number in numbers.tolist()]
-            batch.recent = keys
-            if all(key in RECENT for key in keys):
-                # nothing to decode: not worth another thread
-                batch.scatter(range(len(keys)), reader.stream(numbers), str)
-                return
-        self._read_local(batch, reader, numbers)
+        if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
+            token = reader.token()
+            if token is not None:
+                keys = [(token, reader.where, int(number)) for number in numbers]
+                if recall(keys, plan, out):
+                    return
+        batch = _Batch(plan.places, spec, out, decode, is_plain=True)
+        batch.recent = keys
+        self._read_local(batch, reader, np.asarray(numbers))
 
     @staticmethod
     def _read_local(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
@@ -321,6 +317,19 @@ class IndexPipeline(CodecPipeline):
                 batch.scatter(range(position, position + 1), [stored], name)
 
         await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+
+
+def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
+    """Read from chunks that were kept. False: not all were, and nothing was done."""
+    found = []
+    for key in keys:
+        array = RECENT.get(key)
+        if array is None:
+            return False
+        found.append(array)
+    for array, (source, target) in zip(found, plan.places(range(len(found))), strict=True):
+        out[target] = array[source]
+    return True
 
 
 def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:

@@ -53,6 +53,7 @@ class ChunkReader:
         if not isinstance(index.chunks, ByteRanges | Objects):
             raise UnsupportedError(f"{where}: its chunks are computed, not stored")
         self.index = index
+        self.grid = index.grid
         self.chunks = index.chunks
         self.sources = sources
         self.where = where
@@ -61,13 +62,13 @@ class ChunkReader:
 
     def number(self, coords: tuple[int, ...]) -> int:
         number = 0
-        for coord, size in zip(coords, self.index.grid, strict=True):
+        for coord, size in zip(coords, self.grid, strict=True):
             number = number * size + coord
         return number
 
     def coords(self, number: int) -> tuple[int, ...]:
         found = []
-        for size in reversed(self.index.grid):
+        for size in reversed(self.grid):
             number, coord = divmod(number, size)
             found.append(coord)
         return tuple(found[::-1])
