@@ -48,16 +48,28 @@ def zarr_n5(path):
     return zarr.open_array(store, mode="r")
 
 
+OPENED = {}
+"""Remote files stay open: what is measured of them is a window."""
+
+
 def async_geotiff(path):
     import asyncio
-    from pathlib import Path
 
     from async_geotiff import GeoTIFF, Window
-    from obstore.store import LocalStore
+    from obstore.store import HTTPStore, LocalStore
+
+    folder, _, name = path.rpartition("/")
+    is_remote = path.startswith("http")
+    loop = OPENED.setdefault("loop", asyncio.new_event_loop())
 
     async def read(window):
-        file = Path(path)
-        opened = await GeoTIFF.open(file.name, store=LocalStore(str(file.parent)))
+        opened = OPENED.get(path)
+        if opened is None:
+            options = {"client_options": {"allow_http": True}}
+            store = HTTPStore.from_url(folder, **options) if is_remote else LocalStore(folder)
+            opened = await GeoTIFF.open(name, store=store)
+            if is_remote:
+                OPENED[path] = opened
         if window is None:
             return (await opened.read()).data
         (top, bottom), (left, right) = window
@@ -67,8 +79,8 @@ def async_geotiff(path):
     class Reader:
         def __getitem__(self, where):
             found = where if isinstance(where, tuple) else (where,)
-            window = [(s.start, s.stop) for s in found if isinstance(s, slice) and s.stop]
-            return asyncio.run(read(window or None))
+            window = [(s.start, s.stop) for s in found if isinstance(s, slice)]
+            return loop.run_until_complete(read(window or None))
 
     return Reader()
 
