@@ -34,11 +34,11 @@ from anychunk.formats.jnrrd.layout import (
     tile_counts,
     tile_numbers,
 )
-from anychunk.formats.jnrrd.pattern import Pattern, check_tells_apart, parse_pattern
+from anychunk.formats.jnrrd.pattern import LEVEL, Pattern, check_tells_apart, parse_pattern
 from anychunk.formats.jnrrd.tiling import Finding, Level, Tiling, error, warning
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.index import ArrayIndex, ByteRanges, Computed, Json, Objects
-from anychunk.source import Source, read_object
+from anychunk.source import Source, open_source, read_object
 
 type Shape = tuple[int, ...]
 type Numbers = npt.NDArray[np.uint64]
@@ -144,6 +144,10 @@ def fits(
     references: References,
 ) -> bool:
     """Whether tiles of this layout have the sizes that the file has."""
+    if tiling.storage == "external" and tiling.files is None:
+        pattern = parse_pattern(cast("str", tiling.pattern), tiling.dimensions)
+        if not _is_just(pattern, layouts, tiling, source, references):
+            return False
     size = np.uint64(volume.itemsize)
     voxels = [np.broadcast_to(stored_voxels(x, tiling.dimensions), x.tiles) for x in layouts]
     expected = np.concatenate(voxels).astype(np.uint64) * size
@@ -164,6 +168,44 @@ def fits(
     is_tight = tiling.format == "contiguous"
     matches = room == expected[order] if is_tight else room >= expected[order]
     return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
+
+
+def _is_just(
+    pattern: Pattern,
+    layouts: Sequence[Layout],
+    tiling: Tiling,
+    source: Source,
+    references: References,
+) -> bool:
+    """Whether the last tile of each level is there, and none behind it: a pattern counts none."""
+
+    def is_there(name: str) -> bool:
+        try:
+            open_source(references.url(name), storage=source.storage).size()
+        except FileNotFoundError:
+            return False
+        return True
+
+    before = 0
+    for layout in layouts:
+        grid = dimension_counts(layout, tiling.dimensions)
+        last, total, level = [n - 1 for n in grid], math.prod(grid), layout.level.number
+        behind = {
+            pattern.name(
+                [n if i == axis else last[i] for i, n in enumerate(grid)],
+                level=level,
+                number=total - 1,
+                before=before,
+            )
+            for axis in range(len(grid))
+        }
+        if LEVEL in pattern.positions or layout is layouts[-1]:
+            behind.add(pattern.name(last, level=level, number=total, before=before))
+        name = pattern.name(last, level=level, number=total - 1, before=before)
+        if not is_there(name) or any(is_there(other) for other in behind - {name}):
+            return False
+        before += total
+    return True
 
 
 def first_tile(tiling: Tiling, source: Source, references: References) -> npt.NDArray[np.uint8]:
