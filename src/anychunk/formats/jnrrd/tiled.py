@@ -122,6 +122,8 @@ def choose_layouts(
         return error(field, _wrong_count(tiling, stored, entries))
     if len(found) > 1:
         fitting = [x for x in found.values() if fits(x, tiling, volume, source, references)]
+        if len(fitting) > 1:
+            fitting = [x for x in fitting if _is_all(x, tiling, source, references)] or fitting
         if len(fitting) != 1:
             how = "several ways to overlap fit" if fitting else "no way to overlap fits"
             return error("overlap", f"{list(tiling.overlap)}: {how} the number and size of tiles")
@@ -144,10 +146,6 @@ def fits(
     references: References,
 ) -> bool:
     """Whether tiles of this layout have the sizes that the file has."""
-    if tiling.storage == "external" and tiling.files is None:
-        pattern = parse_pattern(cast("str", tiling.pattern), tiling.dimensions)
-        if not _is_just(pattern, layouts, tiling, source, references):
-            return False
     size = np.uint64(volume.itemsize)
     voxels = [np.broadcast_to(stored_voxels(x, tiling.dimensions), x.tiles) for x in layouts]
     expected = np.concatenate(voxels).astype(np.uint64) * size
@@ -170,14 +168,16 @@ def fits(
     return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
 
 
-def _is_just(
-    pattern: Pattern,
-    layouts: Sequence[Layout],
-    tiling: Tiling,
-    source: Source,
-    references: References,
+def _is_all(
+    layouts: Sequence[Layout], tiling: Tiling, source: Source, references: References
 ) -> bool:
-    """Whether the last tile of each level is there, and none behind it: a pattern counts none."""
+    """Whether the last tile of each level is there, and none behind it.
+
+    A pattern counts no tiles, but the files that it names do.
+    """
+    if tiling.pattern is None or tiling.files is not None:
+        return True
+    pattern = parse_pattern(tiling.pattern, tiling.dimensions)
 
     def is_there(name: str) -> bool:
         try:
