@@ -30,16 +30,18 @@ def thumbnail(
     at: Mapping[str, int] | None = None,
     band: int | None = None,
     percentiles: tuple[float, float] = (2.0, 98.0),
+    open_path: Callable[[str], Any] | None = None,
 ) -> npt.NDArray[np.uint8]:
     """Give (y, x) or (y, x, 3) of at most `size` pixels a side.
 
     `at` says where along other axes, such as z or t; the middle by default. `band` shows one band
-    in grey; by default the first three are colours where there are three or four.
+    in grey; by default the first three are colours where there are three or four. `open_path` gives
+    the array at a path where it is not to be read straight from the file.
     """
     shown = im.chosen(list(im.images(node)), image)
     y, x = plane_axes(shown)
     path = fitting_level(node, shown, (y, x), size)
-    array = api.open_path(node, path)
+    array = api.open_path(node, path) if open_path is None else open_path(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     picked = pick_bands(array, bands, band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
@@ -183,5 +185,6 @@ def picture(
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
     import imagecodecs
 
-    encoded: Any = imagecodecs.png_encode(pixels)
+    # the encoder takes rows one after the other; a file whose x comes before y gives them otherwise
+    encoded: Any = imagecodecs.png_encode(np.ascontiguousarray(pixels))
     return bytes(encoded)

@@ -1,0 +1,197 @@
+"""The bytes of one chunk of the hierarchy that a file is served as."""
+
+import itertools
+import math
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from anychunk import codecs
+from anychunk import downsample as ds
+from anychunk.codecs.chain import Encoder
+from anychunk.computed import array_spec
+from anychunk.errors import FormatError
+from anychunk.index import ArrayIndex, Computed, Node, Shape, find
+from anychunk.server.cache import Bounded
+from anychunk.server.pixels import Decoded, Pixels, Stamp
+from anychunk.store import IndexStore
+
+type Array = npt.NDArray[Any]
+
+MANY = 64
+"""Of so many files a cached chunk is held against each; of more it is made anew in time."""
+STALE_S = 5.0
+
+_tokens = itertools.count(10**9)
+
+
+@dataclass(frozen=True)
+class Body:
+    """What is sent, and the tag that tells it from any other version."""
+
+    data: bytes | memoryview
+    etag: str
+
+    @classmethod
+    def of(cls, data: bytes | memoryview) -> "Body":
+        return cls(data, f'"{xxhash.xxh3_64_hexdigest(data)}"')
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+class Chunks:
+    """Makes chunks of one hierarchy as it is served."""
+
+    def __init__(self, tree: Node, store: IndexStore, *, decoded: Decoded) -> None:
+        self.tree, self.store = tree, store
+        self._decoded = decoded
+        self.token = next(_tokens)
+        self._pixels: dict[str, Pixels] = {}
+        self._encoders: dict[str, Encoder] = {}
+        self._lock = threading.Lock()
+        self.encoded: Bounded[tuple[Stamp, Body]] = Bounded(decoded.most // 8)
+
+    def array(self, path: str) -> ArrayIndex | None:
+        found = find(self.tree, path)
+        return found if isinstance(found, ArrayIndex) else None
+
+    def pixels(self, path: str) -> Pixels:
+        """Give the reader of an array of the file."""
+        with self._lock:
+            found = self._pixels.get(path)
+            if found is None:
+                own = find(self.store.index, path)
+                if not isinstance(own, ArrayIndex):
+                    raise FormatError(f"{self.store.where(path)}: no array is there any more")
+                found = self._pixels[path] = Pixels(self.store, path, own, self._decoded)
+            return found
+
+    def cached(self, path: str, array: ArrayIndex, coords: Shape) -> Body | None:
+        """Give a chunk that was made before, if the file is still the same."""
+        found = self.encoded.get((path, coords))
+        if found is None:
+            return None
+        return found[1] if found[0] == self._stamps(array, path, coords) else None
+
+    def body(self, path: str, array: ArrayIndex, coords: Shape) -> Body | None:
+        """Make a chunk; None: it is absent, and reads as fill."""
+        chunks = cast("Computed", array.chunks)
+        stamps = self._stamps(array, path, coords)
+        if chunks.method == "pass":
+            stored = self.pixels(chunks.source).stored(coords)
+            return None if stored is None else Body.of(memoryview(stored))
+        pixels = self._chunk(path, array, coords)
+        if pixels is None:
+            return None
+        body = Body.of(memoryview(self._encoder(path, array)(padded(pixels, array))))
+        self.encoded.put((path, coords), (stamps, body), len(body))
+        return body
+
+    def _stamps(self, array: ArrayIndex, path: str, coords: Shape) -> Stamp:
+        """Give what changes when the file does; a file that is pinned raises instead."""
+        chunks = cast("Computed", array.chunks)
+        start, stop = box(array, coords)
+        scale = [1] * len(start)
+        while chunks.method == "shrink":
+            scale = [s * r for s, r in zip(scale, chunks.configuration["ratio"], strict=True)]
+            chunks = cast("Computed", cast("ArrayIndex", self.array(chunks.source)).chunks)
+        pixels = self.pixels(chunks.source)
+        pixels.check()
+        shape = pixels.index.shape
+        low = tuple(a * s for a, s in zip(start, scale, strict=True))
+        high = tuple(min(b * s, n) for b, s, n in zip(stop, scale, shape, strict=True))
+        count = math.prod(
+            -(-(b - a) // n) for a, b, n in zip(low, high, pixels.index.chunk_shape, strict=True)
+        )
+        if count > MANY and pixels.is_mutable:
+            return (int(time.monotonic() / STALE_S),)
+        return pixels.stamps(low, high)
+
+    def _chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
+        chunks = cast("Computed", array.chunks)
+        start, stop = box(array, coords)
+        if chunks.method != "shrink":
+            return self.pixels(chunks.source).read(start, stop)
+        ratio = tuple(chunks.configuration["ratio"])
+        low = tuple(a * r for a, r in zip(start, ratio, strict=True))
+        high = tuple(b * r for b, r in zip(stop, ratio, strict=True))
+        below = self.read(chunks.source, low, high)
+        return None if below is None else ds.by_window(below, ratio, chunks.configuration["method"])
+
+    def read(self, path: str, start: Shape, stop: Shape) -> Array | None:
+        """Read a box of an array as it is served; None: all of it is absent."""
+        array = self.array(path)
+        if array is None:
+            raise FormatError(f"{self.store.where(path)}: no array is there")
+        chunks = cast("Computed", array.chunks)
+        if chunks.method != "shrink":
+            return self.pixels(chunks.source).read(start, stop)
+        return self._read_computed(path, array, start, stop)
+
+    def _read_computed(
+        self, path: str, array: ArrayIndex, start: Shape, stop: Shape
+    ) -> Array | None:
+        out: Array | None = None
+        absent: list[tuple[slice, ...]] = []
+        ranges = [
+            range(a // n, -(-b // n))
+            for a, b, n in zip(start, stop, array.chunk_shape, strict=True)
+        ]
+        for coords in itertools.product(*ranges):
+            first, last = box(array, coords)
+            low, high = tuple(map(max, start, first)), tuple(map(min, stop, last))
+            target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))
+            chunk = self._kept_chunk(path, array, coords)
+            if chunk is None:
+                absent.append(target)
+                continue
+            if out is None:
+                out = np.empty([b - a for a, b in zip(start, stop, strict=True)], chunk.dtype)
+            source = tuple(slice(p - o, q - o) for p, q, o in zip(low, high, first, strict=True))
+            out[target] = chunk[source]
+        if out is not None:
+            for place in absent:
+                out[place] = array_spec(array).fill_value
+        return out
+
+    def _kept_chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
+        """Give a computed chunk that others are computed from."""
+        key, now = (self.token, path, coords), self._stamps(array, path, coords)
+        found = self._decoded.small.get(key)
+        if found is not None and found[0] == now:
+            return found[1]
+        made = self._chunk(path, array, coords)
+        if made is not None:
+            self._decoded.small.put(key, (now, made), made.nbytes)
+        return made
+
+    def _encoder(self, path: str, array: ArrayIndex) -> Encoder:
+        found = self._encoders.get(path)
+        if found is None:
+            chain = [codecs.from_json(codec) for codec in array.codecs]
+            found = self._encoders[path] = Encoder(chain, array_spec(array))
+        return found
+
+
+def box(array: ArrayIndex, coords: Shape) -> tuple[Shape, Shape]:
+    """Give where a chunk begins and ends inside its array."""
+    start = tuple(c * n for c, n in zip(coords, array.chunk_shape, strict=True))
+    stop = tuple(
+        min(a + n, size) for a, n, size in zip(start, array.chunk_shape, array.shape, strict=True)
+    )
+    return start, stop
+
+
+def padded(pixels: Array, array: ArrayIndex) -> Array:
+    """Fill a chunk at the edge of its array up."""
+    if pixels.shape == array.chunk_shape:
+        return pixels
+    out = np.full(array.chunk_shape, array_spec(array).fill_value, pixels.dtype)
+    out[tuple(slice(n) for n in pixels.shape)] = pixels
+    return out
