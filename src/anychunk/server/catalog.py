@@ -1,6 +1,7 @@
 """What is served, under which names. Files are opened when they are first asked for."""
 
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -64,6 +65,7 @@ class Entry:
             folder = place.rstrip("/").rpartition("/")[0]
             if folder:
                 text = text.replace(f"{folder}/", "")
+        text = re.sub(r"(?<![\w/:.])/(?:[^\s/:'\"]+/)+", "", text)
         return " ".join(text.split())
 
 

@@ -18,7 +18,7 @@ from anychunk.computed import array_spec
 from anychunk.errors import FormatError
 from anychunk.index import ArrayIndex, Computed, Node, Shape, find
 from anychunk.server.cache import Bounded
-from anychunk.server.pixels import Decoded, Pixels, Stamp
+from anychunk.server.pixels import Decoded, Pixels, Stamp, placed, touched
 from anychunk.store import IndexStore
 
 type Array = npt.NDArray[Any]
@@ -84,7 +84,7 @@ class Chunks:
         chunks = cast("Computed", array.chunks)
         stamps = self._stamps(array, path, coords)
         if chunks.method == "pass":
-            stored = self.pixels(chunks.source).stored(coords)
+            stored = self.pixels(chunks.source).passed(coords)
             return None if stored is None else Body.of(memoryview(stored))
         pixels = self._chunk(path, array, coords)
         if pixels is None:
@@ -139,25 +139,18 @@ class Chunks:
     ) -> Array | None:
         out: Array | None = None
         absent: list[tuple[slice, ...]] = []
-        ranges = [
-            range(a // n, -(-b // n))
-            for a, b, n in zip(start, stop, array.chunk_shape, strict=True)
-        ]
-        for coords in itertools.product(*ranges):
-            first, last = box(array, coords)
-            low, high = tuple(map(max, start, first)), tuple(map(min, stop, last))
-            target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))
+        for coords in touched(start, stop, array.chunk_shape):
+            place = placed(coords, start, stop, array)
             chunk = self._kept_chunk(path, array, coords)
             if chunk is None:
-                absent.append(target)
+                absent.append(place.target)
                 continue
             if out is None:
                 out = np.empty([b - a for a, b in zip(start, stop, strict=True)], chunk.dtype)
-            source = tuple(slice(p - o, q - o) for p, q, o in zip(low, high, first, strict=True))
-            out[target] = chunk[source]
+            out[place.target] = chunk[place.source]
         if out is not None:
-            for place in absent:
-                out[place] = array_spec(array).fill_value
+            for target in absent:
+                out[target] = array_spec(array).fill_value
         return out
 
     def _kept_chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
