@@ -189,5 +189,5 @@ def png(pixels: npt.NDArray[np.uint8]) -> bytes:
     import imagecodecs
 
     # the encoder takes rows one after the other; a file whose x comes before y gives them otherwise
-    encoded: Any = imagecodecs.png_encode(np.ascontiguousarray(pixels))
+    encoded: Any = imagecodecs.png_encode(pixels.copy(order="C"))
     return bytes(encoded)

@@ -74,7 +74,7 @@ class Catalog:
 
     def __init__(self, arguments: Sequence[str], *, decoded: Decoded) -> None:
         self._arguments = tuple(arguments)
-        self._decoded = decoded
+        self.decoded = decoded
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._open: OrderedDict[str, Opened] = OrderedDict()
@@ -146,8 +146,8 @@ class Catalog:
         return Opened(
             index=index,
             store=store,
-            zstd=Chunks(trees["zstd"], store, decoded=self._decoded),
-            plain=Chunks(trees["none"], store, decoded=self._decoded),
+            zstd=Chunks(trees["zstd"], store, decoded=self.decoded),
+            plain=Chunks(trees["none"], store, decoded=self.decoded),
         )
 
 

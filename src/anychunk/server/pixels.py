@@ -5,6 +5,7 @@ import tempfile
 import threading
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -172,9 +173,12 @@ class Pixels:
         return len(list(itertools.islice(self._coords(start, stop), 2))) > 1
 
     def _read_by_zarr(self, start: Shape, stop: Shape) -> Array:
-        array = api.open_path(self.store.index, self.path)
         box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
-        return np.asarray(array[box])
+        return np.asarray(self._remote[box])
+
+    @cached_property
+    def _remote(self) -> Any:
+        return api.open_path(self.store.index, self.path)
 
     def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_kept: bool) -> Array | None:
         """Give one chunk, good until the next is asked for; None where it is absent."""
@@ -230,6 +234,16 @@ class Pixels:
             return f"{self.store.where(self.path)} chunk {coords}"
         return self.reader.describe(self.reader.number(coords))
 
+    def _check_size(self, number: int, reader: ChunkReader) -> None:
+        """Refuse a chunk that is stored in far more bytes than it can have."""
+        chunks = reader.chunks
+        if isinstance(chunks, ByteRanges):
+            length = sum(length for _, _, length in reader.ranges(number))
+            if length > max(LARGE, 2 * self._decode.nbytes):
+                raise LimitError(
+                    f"{length} stored bytes for a chunk of {self._decode.nbytes} decoded ones"
+                )
+
     def passed(self, coords: Shape) -> Bytes1D | None:
         """Give the stored bytes of a chunk to be sent as they are, checked where that is easy."""
         stored = self.stored(coords)
@@ -243,8 +257,10 @@ class Pixels:
     def stored(self, coords: Shape) -> Bytes1D | None:
         """Give the stored bytes of a chunk."""
         if self.reader is not None:
+            number = self.reader.number(coords)
             try:
-                return self.reader.read(self.reader.number(coords))
+                self._check_size(number, self.reader)
+                return self.reader.read(number)
             except AnychunkError as e:
                 raise located(e, self._where(coords)) from e
         key = "/".join([*([self.path] if self.path else []), "c", *map(str, coords)])
