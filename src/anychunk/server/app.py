@@ -58,19 +58,23 @@ class Server:
 def segments_of(request: Request) -> list[str] | None:
     """Split the path below the route, each segment unescaped for itself; None: it is no name."""
     raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
-    below = 3 if raw.startswith(b"/api/") else 2
+    parts = raw.split(b"/")[3 if raw.startswith(b"/api/") else 2 :]
     try:
-        parts = [unquote_to_bytes(part).decode() for part in raw.split(b"/")[below:]]
+        names = [unquote_to_bytes(part).decode() for part in parts]
     except UnicodeDecodeError:
         return None
-    while parts and not parts[-1]:
-        parts.pop()
-    names = [name for part in parts for name in part.split("/")]
-    if len(names) > MOST_SEGMENTS or any(
-        name in ("", ".", "..") or "\0" in name or "\\" in name for name in names
-    ):
+    while names and not names[-1]:
+        names.pop()
+    if len(names) > MOST_SEGMENTS or not all(is_name(name) for name in names):
         return None
-    return parts
+    return names
+
+
+def is_name(text: str) -> bool:
+    """Whether a segment may be (part of) a name; one may hold slashes, escaped."""
+    if "/" in text:
+        return all(map(is_name, text.split("/")))
+    return text not in ("", ".", "..") and "\0" not in text and "\\" not in text
 
 
 def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -127,7 +131,7 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     if found is None:
         return missing(request)
     entry, key = found
-    if request.query_params.get("compression") == "none":
+    if request.scope["query_string"] and request.query_params.get("compression") == "none":
         compression = "none"
     opened = await server.opened(entry, request)
     chunks = opened.chunks(compression)
@@ -291,12 +295,12 @@ def plain_list(server: Server, request: Request) -> Response:
 def application(catalog: Catalog, jobs: Jobs) -> Starlette:
     """Make the app."""
     routes = [
+        Route("/zarr/{rest:path}", endpoint(zarr)),
         Route("/api/files", endpoint(files)),
         Route("/api/files/{rest:path}", endpoint(one_file)),
         Route("/api/info/{rest:path}", endpoint(info)),
         Route("/api/grid/{rest:path}", endpoint(grid)),
         Route("/api/chunk/{rest:path}", endpoint(chunk)),
-        Route("/zarr/{rest:path}", endpoint(zarr)),
         Route("/zarr-raw/{rest:path}", endpoint(partial(zarr, compression="none"))),
         Route("/raw/{rest:path}", endpoint(raw)),
         Route("/thumb/{rest:path}", endpoint(thumb)),

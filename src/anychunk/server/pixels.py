@@ -19,7 +19,7 @@ from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Node, Objects, Sh
 from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, located
 from anychunk.server.cache import Bounded
-from anychunk.server.sources import ReadSources, stamp
+from anychunk.server.sources import ReadFile, ReadSources, stamp
 from anychunk.source import Bytes1D, is_remote, local_path
 from anychunk.store import IndexStore
 
@@ -28,6 +28,8 @@ type Stamp = tuple[Any, ...]
 
 _tokens = itertools.count()
 
+MOST_NOW = limits.MIB
+"""Chunks up to this length are read at once where the system has them in memory."""
 LARGE = 32 * limits.MIB
 """Decoded chunks from this size on are kept in a file, and are decoded one at a time."""
 DISK = 4 * limits.GIB
@@ -244,10 +246,26 @@ class Pixels:
                     f"{length} stored bytes for a chunk of {self._decode.nbytes} decoded ones"
                 )
 
+    def passed_now(self, coords: Shape) -> Bytes1D | None:
+        """Give the stored bytes of a chunk if nothing has to be waited for; else None."""
+        chunks, reader = self.index.chunks, self.reader
+        if reader is None or not isinstance(chunks, ByteRanges) or chunks.parts is not None:
+            return None
+        number = reader.number(coords)
+        ((url, offset, length),) = reader.ranges(number)
+        source = self.store.sources.open(url) if url else None
+        if length <= 0 or length > MOST_NOW or not isinstance(source, ReadFile):
+            return None
+        stored = source.read_now(offset, length)
+        return None if stored is None else self._checked(stored, coords)
+
     def passed(self, coords: Shape) -> Bytes1D | None:
         """Give the stored bytes of a chunk to be sent as they are, checked where that is easy."""
         stored = self.stored(coords)
-        if stored is not None and self._decode.is_view and len(stored) != self._decode.nbytes:
+        return None if stored is None else self._checked(stored, coords)
+
+    def _checked(self, stored: Bytes1D, coords: Shape) -> Bytes1D:
+        if self._decode.is_view and len(stored) != self._decode.nbytes:
             raise ChunkDecodeError(
                 f"{self._where(coords)}: {len(stored)} bytes are stored, "
                 f"expected {self._decode.nbytes}"
