@@ -332,8 +332,11 @@ def transformed(path: str, scale: Sequence[float], translation: Sequence[float])
 class Members(Mapping[str, Node]):
     """The members of a group as they are served, each made when it is asked for."""
 
-    def __init__(self, group: GroupIndex, path: str, compression: Compression) -> None:
-        self._group, self._path, self._compression = group, path, compression
+    def __init__(
+        self, group: GroupIndex, path: str, compression: Compression, levels: frozenset[str]
+    ) -> None:
+        self._group, self._path = group, path
+        self._compression, self._levels = compression, levels
         self._made: dict[str, Node] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -346,7 +349,12 @@ class Members(Mapping[str, Node]):
         made = self._made.get(name)
         if made is None:
             member = self._group.members[name]
-            made = served(member, compression=self._compression, path=join(self._path, name))
+            made = served(
+                member,
+                compression=self._compression,
+                path=join(self._path, name),
+                levels=self._levels,
+            )
             self._made[name] = made
         return made
 
@@ -376,7 +384,7 @@ def served(
             }
             made = replace(made, members={**made.members, **below})
         return made
-    return GroupIndex(members=Members(node, path, compression), attributes=node.attributes)
+    return GroupIndex(members=Members(node, path, compression, levels), attributes=node.attributes)
 
 
 def readable_images(node: Node, most: int) -> tuple[list[Image], str | None]:
