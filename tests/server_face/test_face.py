@@ -502,3 +502,94 @@ def test_tags_match_weakly():
     assert matches("*", '"a"')
     assert not matches('"b"', '"a"')
     assert not matches(None, '"a"')
+
+
+def test_a_changed_part_of_a_mosaic_is_noticed(client_of, tmp_path):
+    parts = []
+    for number in range(3):
+        parts.append(str(tmp_path / f"part{number}.tif"))
+        data = np.full((300, 300), number + 1, "uint8")
+        tifffile.imwrite(parts[-1], data, tile=(128, 128), compression="zlib")
+    anychunk.index(parts, combine="stack").save(tmp_path / "all.json")
+    client = client_of(tmp_path / "all.json")
+    meta = client.get("/zarr-raw/all.json/0/0/zarr.json").json()
+    assert meta["shape"][0] == 3
+    urls = [f"/zarr-raw/all.json/0/0/c/{n}/0/0/0" for n in range(3)]
+    assert [client.get(url).content[0] for url in urls] == [1, 2, 3]
+    tifffile.imwrite(parts[1], np.full((300, 300), 9, "uint8"), tile=(128, 128))
+    assert [client.get(url).status_code for url in urls] == [200, 409, 200]
+
+
+@pytest.mark.parametrize(
+    "ome",
+    [
+        {"multiscales": [{"datasets": [3, None, {"path": "0", "coordinateTransformations": [7]}]}]},
+        {"multiscales": [{"axes": [{"name": "y"}], "datasets": [{"path": "0"}]}]},
+        {"multiscales": [{"datasets": [{"path": "0", "coordinateTransformations": 5}]}]},
+        {
+            "multiscales": [
+                {
+                    "axes": [{"name": "y"}, {"name": "x"}],
+                    "datasets": [
+                        {
+                            "path": "0",
+                            "coordinateTransformations": [{"type": "scale", "scale": ["a", {}]}],
+                        }
+                    ],
+                }
+            ]
+        },
+        {"multiscales": "no"},
+        {"multiscales": [[]]},
+        7,
+    ],
+)
+def test_attributes_that_lie(client_of, tmp_path, ome):
+    path = tmp_path / "v.n5"
+    anychunk.write(np.zeros((700, 700), "uint8"), str(path / "image" / "0"), block=(256, 256))
+    (path / "attributes.json").write_text(json.dumps({"n5": "4.0.0"}))
+    (path / "image" / "attributes.json").write_text(json.dumps({"ome": ome}))
+    client = client_of(path)
+    (record,) = client.get("/api/files").json()["files"]
+    if record["error"] is None:
+        assert client.get("/zarr/v.n5/zarr.json").status_code == 200
+    else:
+        assert client.get("/zarr/v.n5/image/zarr.json").status_code == 415
+
+
+def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
+    """Levels that take long to compute have threads of their own, and end when nobody waits."""
+    import threading
+
+    from anychunk.server import chunks, wanted
+
+    client = client_of(scene[0])
+    assert client.get("/zarr/scene.tif/0/zarr.json").status_code == 200
+    hold, ended = threading.Event(), []
+    shrink = chunks.ds.by_window
+
+    def slowly(*arguments):
+        while not hold.wait(0.01):
+            try:
+                wanted.check()
+            except wanted.Dropped:
+                ended.append(1)
+                raise
+        return shrink(*arguments)
+
+    monkeypatch.setattr(chunks.ds, "by_window", slowly)
+    answers = []
+    ask = [
+        threading.Thread(
+            target=lambda n=n: answers.append(client.get(f"/zarr/scene.tif/0/1/c/0/{n}/0"))
+        )
+        for n in range(2)
+    ]
+    for thread in ask:
+        thread.start()
+    assert client.get("/zarr/scene.tif/0/0/c/0/0/0").status_code == 200
+    hold.set()
+    for thread in ask:
+        thread.join()
+    assert [a.status_code for a in answers] == [200, 200]
+    assert ended == []

@@ -52,7 +52,7 @@ class Server:
         if found is not None:
             return found
         work = partial(self.catalog.opened, entry)
-        return await self.jobs.run(("open", entry.name), work, request)
+        return await self.jobs.run(("open", entry.name), work, request, is_slow=True)
 
 
 def segments_of(request: Request) -> list[str] | None:
@@ -108,7 +108,9 @@ def missing(request: Request) -> Response:
 
 async def files(server: Server, request: Request) -> Response:
     """List every file."""
-    found = await server.jobs.run("files", partial(listing.files, server.catalog), request)
+    found = await server.jobs.run(
+        "files", partial(listing.files, server.catalog), request, is_slow=True
+    )
     return plain(request, {"files": found})
 
 
@@ -118,7 +120,9 @@ async def one_file(server: Server, request: Request) -> Response:
     if found is None or found[1]:
         return missing(request)
     work = partial(listing.file_record, server.catalog, found[0])
-    return plain(request, await server.jobs.run(("file", found[0].name), work, request))
+    return plain(
+        request, await server.jobs.run(("file", found[0].name), work, request, is_slow=True)
+    )
 
 
 def plain(request: Request, value: Any) -> Response:
@@ -152,7 +156,9 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     body = chunks.cached(path, array, coords)
     if body is None:
         job = (entry.name, compression, key)
-        body = await server.jobs.run(job, partial(chunks.body, path, array, coords), request)
+        work = partial(chunks.body, path, array, coords)
+        is_slow = chunks.is_computed(array)
+        body = await server.jobs.run(job, work, request, is_slow=is_slow)
     if body is None:
         return failure(404, f"{key}: the file has no such chunk; it reads as fill")
     return answer(request, body)
@@ -173,7 +179,9 @@ async def metadata(server: Server, request: Request, chunks: Chunks, path: str) 
     key = ("metadata", chunks.token, path)
     body = server.small.get(key)
     if body is None:
-        data = await server.jobs.run(key, partial(listing.metadata, chunks.tree, path), request)
+        data = await server.jobs.run(
+            key, partial(listing.metadata, chunks.tree, path), request, is_slow=True
+        )
         if data is None:
             return missing(request)
         body = Held.of(data)
@@ -221,7 +229,9 @@ async def info(server: Server, request: Request) -> Response:
         return missing(request)
     opened = await server.opened(found[0], request)
     work = partial(listing.info, opened, found[0])
-    return plain(request, await server.jobs.run(("info", found[0].name), work, request))
+    return plain(
+        request, await server.jobs.run(("info", found[0].name), work, request, is_slow=True)
+    )
 
 
 async def grid(server: Server, request: Request) -> Response:
@@ -260,7 +270,9 @@ async def thumb(server: Server, request: Request) -> Response:
     key = ("thumb", opened.zstd.token, path)
     body = server.small.get(key)
     if body is None:
-        data = await server.jobs.run(key, partial(thumbnail_png, opened.zstd, path), request)
+        data = await server.jobs.run(
+            key, partial(thumbnail_png, opened.zstd, path), request, is_slow=True
+        )
         if data is None:
             return missing(request)
         body = Held.of(data)

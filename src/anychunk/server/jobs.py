@@ -13,6 +13,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from anychunk.server.responses import BusyError
+from anychunk.server.wanted import Dropped, while_wanted
 
 MOST_WAITING = 1024
 """Jobs under way and in line."""
@@ -20,10 +21,6 @@ MOST_WAITING = 1024
 
 class Gone(Exception):  # noqa: N818 - it is no error
     """The client that asked is no longer there."""
-
-
-class Dropped(Exception):  # noqa: N818 - it is no error
-    """When its turn came nobody waited for the job any more."""
 
 
 class Job:
@@ -40,18 +37,21 @@ class Jobs:
     """Threads, and the jobs that they have."""
 
     def __init__(self, threads: int | None = None) -> None:
-        self._pool = ThreadPoolExecutor(
-            threads or max(2, os.cpu_count() or 1), thread_name_prefix="anychunk-serve"
-        )
+        count = threads or max(2, os.cpu_count() or 1)
+        # what may take long must not keep the rest waiting
+        self._quick = ThreadPoolExecutor(count, thread_name_prefix="anychunk-quick")
+        self._slow = ThreadPoolExecutor(count, thread_name_prefix="anychunk-slow")
         self._jobs: dict[Hashable, Job] = {}
         self._running: set[Job] = set()
 
-    async def run[T](self, key: Hashable, work: Callable[[], T], request: Request) -> T:
+    async def run[T](
+        self, key: Hashable, work: Callable[[], T], request: Request, *, is_slow: bool = False
+    ) -> T:
         """Do `work` on a thread, or wait for who does it already; raise `Gone` with the client."""
         while True:
             job = self._jobs.get(key)
             if job is None:
-                job = self._job(key, work)
+                job = self._job(key, work, is_slow=is_slow)
             else:
                 job.waiting += 1
             try:
@@ -62,11 +62,12 @@ class Jobs:
             finally:
                 job.waiting -= 1
 
-    def _job(self, key: Hashable, work: Callable[[], Any]) -> Job:
+    def _job(self, key: Hashable, work: Callable[[], Any], *, is_slow: bool) -> Job:
         if len(self._jobs) >= MOST_WAITING:
             raise BusyError(f"{len(self._jobs)} requests are waiting already; ask again later")
         job = self._jobs[key] = Job(work)
-        job.future = asyncio.get_running_loop().run_in_executor(self._pool, self._do, job)
+        pool = self._slow if is_slow else self._quick
+        job.future = asyncio.get_running_loop().run_in_executor(pool, self._do, job)
 
         def ended(future: asyncio.Future[Any]) -> None:
             self._jobs.pop(key, None)
@@ -81,7 +82,8 @@ class Jobs:
             raise Dropped
         self._running.add(job)
         try:
-            return job.work()
+            with while_wanted(lambda: job.waiting > 0):
+                return job.work()
         finally:
             self._running.discard(job)
 
@@ -98,7 +100,10 @@ class Jobs:
 
     def close(self, wait_s: float = 0.0) -> bool:
         """Take on nothing more; give whether what is under way ended in time."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._quick, self._slow):
+            pool.shutdown(wait=False, cancel_futures=True)
+        for job in list(self._running):
+            job.waiting = 0
         until = time.monotonic() + wait_s
         while self._running and time.monotonic() < until:
             time.sleep(0.02)

@@ -15,7 +15,7 @@ from anychunk import api, codecs, limits, strides
 from anychunk.codecs.chain import Decoder
 from anychunk.computed import array_spec
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError, SourceError
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Node, Objects, Shape
+from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Node, Objects, Shape
 from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, located
 from anychunk.server.cache import Bounded
@@ -115,14 +115,25 @@ class Pixels:
         self._is_large = self._decode.nbytes >= LARGE
         self.fill = self.spec.fill_value
 
-    def check(self) -> None:
-        """Look whether the file is still the one that was indexed."""
+    def check(self, start: Shape, stop: Shape) -> None:
+        """Look whether the files that this box is in are still those that were indexed."""
         chunks = self.index.chunks
-        if isinstance(chunks, ByteRanges):
-            urls = chunks.urls if len(chunks.urls) == 1 else ()
-            for url in urls:
-                if url:
-                    cast("ReadSources", self.store.sources).check(url)
+        if not isinstance(chunks, ByteRanges):
+            return
+        sources = cast("ReadSources", self.store.sources)
+        ids = (0,) if chunks.url_ids is None else np.unique(chunks.url_ids[self._grid(start, stop)])
+        for number in ids:
+            if chunks.urls[number] != INLINE:
+                sources.check(chunks.urls[number])
+
+    def is_absent(self, start: Shape, stop: Shape) -> bool:
+        """Whether the file declares every chunk of a box absent."""
+        chunks = self.index.chunks
+        return isinstance(chunks, ByteRanges) and not chunks.lengths[self._grid(start, stop)].any()
+
+    def _grid(self, start: Shape, stop: Shape) -> tuple[slice, ...]:
+        sides = zip(start, stop, self.index.chunk_shape, strict=True)
+        return tuple(slice(a // n, -(-b // n)) for a, b, n in sides)
 
     @property
     def is_mutable(self) -> bool:
@@ -147,7 +158,7 @@ class Pixels:
 
     def read(self, start: Shape, stop: Shape) -> Array | None:
         """Read the box from `start` to `stop`, into memory of its own; None: it is all absent."""
-        self.check()
+        self.check(start, stop)
         if self._is_batch(start, stop):
             return self._read_by_zarr(start, stop)
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
