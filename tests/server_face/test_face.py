@@ -593,3 +593,13 @@ def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
         thread.join()
     assert [a.status_code for a in answers] == [200, 200]
     assert ended == []
+
+
+def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
+    chunk = tmp_path / "store.zarr" / "c" / "0"
+    chunk.parent.mkdir(parents=True)
+    (tmp_path / "store.zarr" / "zarr.json").write_text("{}")
+    chunk.write_bytes(scene[0].read_bytes())
+    assert [r["name"] for r in client_of(tmp_path).get("/api/files").json()["files"]] == [
+        "scene.tif"
+    ]

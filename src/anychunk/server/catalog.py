@@ -204,7 +204,7 @@ def inside(root: Path) -> Iterator[tuple[str, str]]:
         here = Path(place)
         kept = []
         for name in sorted(folders):
-            if name.startswith(".") or (here / name).is_symlink():
+            if name.startswith(".") or (here / name).is_symlink() or is_zarr(here / name):
                 continue
             if is_folder_format(str(here / name)):
                 yield str((here / name).relative_to(root)), str(here / name)
@@ -220,6 +220,11 @@ def inside(root: Path) -> Iterator[tuple[str, str]]:
             if not name.startswith(".") and is_inside(path, real) and is_file_format(path):
                 yield str(path.relative_to(root)), str(path)
                 found += 1
+
+
+def is_zarr(folder: Path) -> bool:
+    """Whether a folder is a Zarr store: its chunks are no files, whatever they look like."""
+    return any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
 
 
 def is_inside(path: Path, real: Path) -> bool:
