@@ -22,7 +22,7 @@ from anychunk.errors import (
 )
 from anychunk.server.catalog import Catalog
 from anychunk.server.jobs import Jobs
-from anychunk.server.pixels import Decoded
+from anychunk.server.pixels import Kept
 from anychunk.server.responses import BusyError, as_json, byte_range, matches, status_of
 from anychunk.server.run import Settings, guarded
 
@@ -34,7 +34,7 @@ def client_of():
 
     def start(*paths, **settings):
         jobs = Jobs(2)
-        catalog = Catalog([str(p) for p in paths], decoded=Decoded(memory=256 << 20))
+        catalog = Catalog([str(p) for p in paths], kept=Kept(memory=256 << 20))
         app = guarded(catalog, jobs, Settings(**settings))
         client = TestClient(app, base_url="http://127.0.0.1:8000")
         made.append((jobs, client))

@@ -16,7 +16,7 @@ from anychunk.index import GroupIndex, Node
 from anychunk.pin import Pin
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import served
-from anychunk.server.pixels import Decoded, served_store
+from anychunk.server.pixels import Kept, served_store
 from anychunk.source import Folder, is_remote, local_path, report_change
 from anychunk.store import IndexStore
 
@@ -72,9 +72,9 @@ class Entry:
 class Catalog:
     """The files that are served. Safe for threads."""
 
-    def __init__(self, arguments: Sequence[str], *, decoded: Decoded) -> None:
+    def __init__(self, arguments: Sequence[str], *, kept: Kept) -> None:
         self._arguments = tuple(arguments)
-        self.decoded = decoded
+        self.kept = kept
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._open: OrderedDict[str, Opened] = OrderedDict()
@@ -100,15 +100,19 @@ class Catalog:
 
     def peek(self, entry: Entry) -> Opened | None:
         """Give a file if it is open."""
-        return self._open.get(entry.name)
+        with self._lock:
+            found = self._open.get(entry.name)
+            if found is not None:
+                self._open.move_to_end(entry.name)
+            return found
 
     def opened(self, entry: Entry) -> Opened:
         """Give a file open; raise what was wrong with it."""
-        found = self._open.get(entry.name)
+        found = self.peek(entry)
         if found is not None:
             return found
         with entry.lock:
-            found = self._open.get(entry.name)
+            found = self.peek(entry)
             if found is not None:
                 return found
             if entry.error is not None and time.monotonic() - entry.failed_at < RETRY_S:
@@ -146,8 +150,8 @@ class Catalog:
         return Opened(
             index=index,
             store=store,
-            zstd=Chunks(trees["zstd"], store, decoded=self.decoded),
-            plain=Chunks(trees["none"], store, decoded=self.decoded),
+            zstd=Chunks(trees["zstd"], store, kept=self.kept),
+            plain=Chunks(trees["none"], store, kept=self.kept),
         )
 
 
