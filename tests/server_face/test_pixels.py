@@ -198,3 +198,29 @@ def test_strips_are_decoded_once_for_a_row_of_pieces(tmp_path, monkeypatch):
         values = found.read((0, 0, x), (1, 1024, x + 500))
         np.testing.assert_array_equal(values[0], data[:, x : x + 500])
     assert len(calls) == 1024
+
+
+def test_strips_are_read_together(tmp_path, monkeypatch):
+    data = noise(512, 2000)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, data, rowsperstrip=1, compression="zlib")
+    index = anychunk.index(path)
+    array = find(index, "0/0")
+    kept = Kept(memory=256 << 20)
+    found = Pixels(served_store(index), "0/0", array, kept, piece=(1, 512, 512))
+    calls = []
+    read = ReadFile.read
+    monkeypatch.setattr(ReadFile, "read", lambda *a: calls.append(a) or read(*a))
+    np.testing.assert_array_equal(found.read((0, 0, 0), (1, 512, 512))[0], data[:, :512])
+    assert len(calls) == 1
+
+
+def test_spans():
+    offsets, lengths = np.array([100, 0, 50, 10**6], "u8"), np.array([10, 0, 50, 7], "u8")
+    assert module.spans_of(offsets, lengths) == {
+        50: (50, 110),
+        100: (50, 110),
+        10**6: (10**6, 10**6 + 7),
+    }
+    assert module.spans_of(offsets, np.full(4, 2**64 - 1, "u8")) is None
+    assert module.spans_of(offsets[:0], lengths[:0]) is None
