@@ -45,7 +45,7 @@ class ReadFile:
         try:
             return file_pin(os.stat(self._path))  # noqa: PTH116 - half the cost of Path.stat
         except FileNotFoundError as e:
-            raise SourceError(f"{self.url}: the file is gone since it was opened") from e
+            raise SourceError(f"{self.url}: the file is gone, or was never there") from e
         except OSError as e:
             raise SourceError(f"{self.url}: {e.strerror or e}") from e
 
@@ -78,7 +78,7 @@ class ReadFile:
         try:
             handle = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except FileNotFoundError as e:
-            raise SourceError(f"{self.url}: the file is gone since it was opened") from e
+            raise SourceError(f"{self.url}: the file is gone, or was never there") from e
         except OSError as e:
             raise SourceError(f"{self.url}: {e.strerror or e}") from e
         try:
