@@ -30,16 +30,18 @@ def thumbnail(
     at: Mapping[str, int] | None = None,
     band: int | None = None,
     percentiles: tuple[float, float] = (2.0, 98.0),
+    open_path: Callable[[str], Any] | None = None,
 ) -> npt.NDArray[np.uint8]:
     """Give (y, x) or (y, x, 3) of at most `size` pixels a side.
 
     `at` says where along other axes, such as z or t; the middle by default. `band` shows one band
-    in grey; by default the first three are colours where there are three or four.
+    in grey; by default the first three are colours where there are three or four. `open_path` gives
+    the array at a path where it is not to be read straight from the file.
     """
     shown = im.chosen(list(im.images(node)), image)
     y, x = plane_axes(shown)
     path = fitting_level(node, shown, (y, x), size)
-    array = api.open_path(node, path)
+    array = api.open_path(node, path) if open_path is None else open_path(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     picked = pick_bands(array, bands, band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
@@ -59,6 +61,8 @@ def thumbnail(
         return data.reshape(-1, *data.shape[-2:])
 
     height, width = array.shape[y], array.shape[x]
+    if not math.prod(array.shape):
+        raise UnsupportedError(f"thumbnail: an image of shape {tuple(array.shape)} has no pixels")
     small = shrink(read, (y, x), (height, width), size, row_step(array, y))
     missing = find(node, path)
     nodata = missing.fill_value if isinstance(missing, ArrayIndex) else None
@@ -171,7 +175,8 @@ def picture(
     if isinstance(nodata, int | float) and nodata != 0:
         is_there &= data != nodata
     if not is_there.any():
-        return np.squeeze(np.zeros((*data.shape[1:], data.shape[0]), np.uint8))
+        nothing = np.zeros((*data.shape[1:], data.shape[0]), np.uint8)
+        return nothing[..., 0] if data.shape[0] == 1 else nothing
     low, high = np.percentile(data[is_there], percentiles)
     if high <= low:
         low, high = data[is_there].min(), data[is_there].max()
@@ -183,5 +188,6 @@ def picture(
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
     import imagecodecs
 
-    encoded: Any = imagecodecs.png_encode(pixels)
+    # the encoder takes rows one after the other; a file whose x comes before y gives them otherwise
+    encoded: Any = imagecodecs.png_encode(pixels.copy(order="C"))
     return bytes(encoded)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from anychunk.cli import codecs, convert, formats, index, info, thumb, verify
+from anychunk.cli import codecs, convert, formats, index, info, serve, thumb, verify
 from anychunk.errors import AnychunkError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ for _command in (
     convert.convert,
     verify.verify,
     thumb.thumb,
+    serve.serve,
     formats.formats,
     codecs.codecs,
 ):

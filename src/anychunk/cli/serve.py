@@ -1,0 +1,70 @@
+"""`anychunk serve`: any file as Zarr over HTTP."""
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anychunk.errors import MissingDependencyError
+from anychunk.source import is_remote, local_path
+
+AUTO = "auto"
+
+
+def serve(  # noqa: PLR0917 - typer calls it by name
+    files: Annotated[list[str], typer.Argument(help="Files, urls, saved indexes, or folders.")],
+    host: Annotated[str, typer.Option(help="Where to listen; others reach 0.0.0.0.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(help="8000 by default, or the next free one.", min=0, max=65535)
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(help="What clients must know; `auto` makes one.", envvar="ANYCHUNK_TOKEN"),
+    ] = None,
+    memory: Annotated[
+        int, typer.Option(help="MiB for decoded chunks, and the largest chunk.", min=64)
+    ] = 512,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name that clients may call this host.")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", help="A line for each request.")] = False,
+) -> None:
+    """Serve files as Zarr over HTTP, with a page that shows them.
+
+    Example: anychunk serve scene.tif --open
+
+    Example: anychunk serve scans/ --port 8080 -v
+    """
+    try:
+        # a web server is no part of reading a file: it comes with its own extra
+        from anychunk.server import run
+    except ImportError as e:
+        raise MissingDependencyError(
+            "anychunk serve needs starlette and uvicorn; "
+            'install them with: pip install "anychunk[serve]"'
+        ) from e
+    for file in files:
+        if not is_remote(file) and not Path(local_path(file)).exists():
+            raise FileNotFoundError(f"{file}: no such file or directory")
+    settings = run.Settings(
+        host=host,
+        port=port,
+        token=run.new_token() if token == AUTO else token or None,
+        memory=memory << 20,
+        allow_hosts=tuple(allow_host or ()),
+    )
+
+    def ready(url: str) -> None:
+        typer.echo(f"{url}  (Ctrl-C stops)")
+        if open_page:
+            webbrowser.open(url)
+
+    is_done = run.serve(files, settings, ready=ready, verbose=verbose)
+    if not is_done:
+        # a decoder cannot be told to stop, and Python would wait for it
+        sys.stdout.flush()
+        os._exit(0)

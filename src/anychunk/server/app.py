@@ -1,0 +1,320 @@
+"""The routes."""
+
+import mimetypes
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from anychunk.index import ArrayIndex, find
+from anychunk.server import listing
+from anychunk.server.bodies import Body, Held, stored_body
+from anychunk.server.cache import Bounded
+from anychunk.server.catalog import Catalog, Entry, Opened
+from anychunk.server.chunks import Chunks
+from anychunk.server.jobs import Gone, Jobs
+from anychunk.server.responses import BYTES, JSON, Room, answer, as_json, failed, failure
+from anychunk.server.thumbs import thumbnail_png
+from anychunk.store import METADATA, parse_coords
+
+PAGE = Path(__file__).with_name("page")
+MOST_SEGMENTS = 64
+
+type Handler = Callable[["Server", Request], Awaitable[Response]]
+
+
+class Server:
+    """What the routes share."""
+
+    def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
+        self.catalog, self.jobs = catalog, jobs
+        self.room = Room(catalog.kept.most // 8)
+        self.small: Bounded[Held] = Bounded(32 << 20)
+        """Metadata and thumbnails."""
+
+    def find(self, segments: list[str]) -> tuple[Entry, str] | None:
+        """Split a path into the file that it names and what is below; names may hold slashes."""
+        for count in range(1, len(segments) + 1):
+            entry = self.catalog.get("/".join(segments[:count]))
+            if entry is not None:
+                return entry, "/".join(segments[count:])
+        return None
+
+    async def opened(self, entry: Entry, request: Request) -> Opened:
+        found = self.catalog.peek(entry)
+        if found is not None:
+            return found
+        work = partial(self.catalog.opened, entry)
+        return await self.jobs.run(("open", entry.name), work, request, is_slow=True)
+
+
+def segments_of(request: Request) -> list[str] | None:
+    """Split the path below the route, each segment unescaped for itself; None: it is no name."""
+    raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
+    parts = raw.split(b"/")[3 if raw.startswith(b"/api/") else 2 :]
+    try:
+        names = [unquote_to_bytes(part).decode() for part in parts]
+    except UnicodeDecodeError:
+        return None
+    while names and not names[-1]:
+        names.pop()
+    if len(names) > MOST_SEGMENTS or not all(is_name(name) for name in names):
+        return None
+    return names
+
+
+def is_name(text: str) -> bool:
+    """Whether a segment may be (part of) a name; one may hold slashes, escaped."""
+    if "/" in text:
+        return all(map(is_name, text.split("/")))
+    return text not in ("", ".", "..") and "\0" not in text and "\\" not in text
+
+
+def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """Turn whatever goes wrong into a status and a line."""
+
+    async def handle(request: Request) -> Response:
+        server: Server = request.app.state.server
+        try:
+            return await handler(server, request)
+        except Gone:
+            return Response(status_code=499)
+        except Exception as e:  # noqa: BLE001 - the border of the server
+            return failed(e, request.scope)
+
+    return handle
+
+
+def named(request: Request, server: Server) -> tuple[Entry, str] | None:
+    segments = segments_of(request)
+    found = server.find(segments) if segments else None
+    if found is not None:
+        request.state.entry = found[0]
+    return found
+
+
+def missing(request: Request) -> Response:
+    return failure(404, f"{request.url.path[:200]}: nothing is served there")
+
+
+async def files(server: Server, request: Request) -> Response:
+    """List every file."""
+    found = await server.jobs.run(
+        "files", partial(listing.files, server.catalog), request, is_slow=True
+    )
+    return plain(request, {"files": found})
+
+
+async def one_file(server: Server, request: Request) -> Response:
+    """Describe one file, as the list does."""
+    found = named(request, server)
+    if found is None or found[1]:
+        return missing(request)
+    work = partial(listing.file_record, server.catalog, found[0])
+    return plain(
+        request, await server.jobs.run(("file", found[0].name), work, request, is_slow=True)
+    )
+
+
+def plain(request: Request, value: Any) -> Response:
+    return answer(request, Held.of(as_json(value)), media=JSON)
+
+
+async def zarr(server: Server, request: Request, *, compression: str = "zstd") -> Response:
+    """Serve a key of the hierarchy that every client can read."""
+    found = named(request, server)
+    if found is None:
+        return missing(request)
+    entry, key = found
+    if request.scope["query_string"] and request.query_params.get("compression") == "none":
+        compression = "none"
+    opened = await server.opened(entry, request)
+    chunks = opened.chunks(compression)
+    path, _, last = key.rpartition("/")
+    if last == METADATA:
+        return await metadata(server, request, chunks, path)
+    split = split_key(key)
+    if split is None:
+        return missing(request)
+    path, rest = split
+    if not chunks.is_known(path):
+        look = partial(chunks.array, path)
+        await server.jobs.run(("find", entry.name, compression, path), look, request)
+    array = chunks.array(path) if chunks.is_known(path) else None
+    coords = None if array is None else parse_coords(rest, array.grid)
+    if array is None or coords is None:
+        return missing(request)
+    body = chunks.cached(path, array, coords)
+    if body is None:
+        job = (entry.name, compression, key)
+        work = partial(chunks.body, path, array, coords)
+        is_slow = chunks.is_computed(array)
+        body = await server.jobs.run(job, work, request, is_slow=is_slow)
+    if body is None:
+        return failure(404, f"{key}: the file has no such chunk; it reads as fill")
+    return answer(request, body)
+
+
+def split_key(key: str) -> tuple[str, str] | None:
+    """Split a chunk key into the path of its array and its place in the grid."""
+    path, found, rest = f"/{key}".rpartition("/c/")
+    if not found:
+        # an array without axes has one chunk, `c`
+        path, found, rest = f"/{key}".rpartition("/c")
+        if not found or rest:
+            return None
+    return path[1:], rest
+
+
+async def metadata(server: Server, request: Request, chunks: Chunks, path: str) -> Response:
+    key = ("metadata", chunks.token, path)
+    body = server.small.get(key)
+    if body is None:
+        data = await server.jobs.run(
+            key, partial(listing.metadata, chunks.tree, path), request, is_slow=True
+        )
+        if data is None:
+            return missing(request)
+        body = Held.of(data)
+        server.small.put(key, body, len(body))
+    return answer(request, body, media=JSON)
+
+
+async def raw(server: Server, request: Request) -> Response:
+    """Serve a key of the index as it is."""
+    found = named(request, server)
+    if found is None:
+        return missing(request)
+    entry, key = found
+    opened = await server.opened(entry, request)
+
+    body = await server.jobs.run(("raw", entry.name, key), partial(raw_body, opened, key), request)
+    if body is None:
+        return missing(request)
+    return answer(request, body, media=JSON if key.endswith(METADATA) else BYTES)
+
+
+def raw_body(opened: Opened, key: str) -> Body | None:
+    """Give a value of the index as it is; None where the index has no such key."""
+    path, _, last = key.rpartition("/")
+    if last == METADATA:
+        data = listing.metadata(opened.index, path)
+        return None if data is None else Held.of(data)
+    split = split_key(key)
+    node = None if split is None else find(opened.index, split[0])
+    if split is None or not isinstance(node, ArrayIndex):
+        return None
+    coords = parse_coords(split[1], node.grid)
+    if coords is None:
+        return None
+    reader = opened.store.chunk_reader(split[0])
+    if reader is not None:
+        return stored_body(reader, reader.number(coords))
+    computed = opened.store.get_sync(key)
+    return None if computed is None else Held.of(computed.to_bytes())
+
+
+async def info(server: Server, request: Request) -> Response:
+    found = named(request, server)
+    if found is None or found[1]:
+        return missing(request)
+    opened = await server.opened(found[0], request)
+    work = partial(listing.info, opened, found[0])
+    return plain(
+        request, await server.jobs.run(("info", found[0].name), work, request, is_slow=True)
+    )
+
+
+async def grid(server: Server, request: Request) -> Response:
+    found = named(request, server)
+    if found is None:
+        return missing(request)
+    opened = await server.opened(found[0], request)
+    record = listing.grid(opened.zstd, found[1])
+    return missing(request) if record is None else plain(request, record)
+
+
+async def chunk(server: Server, request: Request) -> Response:
+    found = named(request, server)
+    if found is None:
+        return missing(request)
+    at = listing.position(request.query_params.get("at", ""))
+    if at is None:
+        return failure(400, "at: expected numbers, as in ?at=0,512,1024")
+    opened = await server.opened(found[0], request)
+    work = partial(listing.chunk, opened.zstd, found[1], at)
+    record = await server.jobs.run(("chunk", found[0].name, found[1], at), work, request)
+    return missing(request) if record is None else plain(request, record)
+
+
+async def thumb(server: Server, request: Request) -> Response:
+    """Draw an image small."""
+    segments = segments_of(request)
+    if not segments or not segments[-1].endswith(".png"):
+        return missing(request)
+    found = server.find([*segments[:-1], segments[-1].removesuffix(".png")])
+    if found is None:
+        return missing(request)
+    entry, path = found
+    request.state.entry = entry
+    opened = await server.opened(entry, request)
+    key = ("thumb", opened.zstd.token, path)
+    body = server.small.get(key)
+    if body is None:
+        data = await server.jobs.run(
+            key, partial(thumbnail_png, opened.zstd, path), request, is_slow=True
+        )
+        if data is None:
+            return missing(request)
+        body = Held.of(data)
+        server.small.put(key, body, len(body))
+    return answer(request, body, media="image/png")
+
+
+async def page(server: Server, request: Request) -> Response:
+    """Serve the built page, or a plain list where it is not there."""
+    parts = [p for p in request.url.path.split("/") if p]
+    file = PAGE.joinpath(*parts) if parts else PAGE / "index.html"
+    if any(p in ("..", ".") or "\0" in p or "\\" in p for p in parts) or not file.is_file():
+        return missing(request) if parts else plain_list(server, request)
+    media = mimetypes.guess_type(file.name)[0] or BYTES
+    data = file.read_bytes()
+    is_named_by_content = "assets" in parts
+    cache = "public, max-age=31536000, immutable" if is_named_by_content else "no-cache"
+    return answer(request, Held.of(data), media=media, cache=cache)
+
+
+def plain_list(server: Server, request: Request) -> Response:
+    from html import escape
+
+    items = "".join(
+        f'<li><a href="/api/info/{listing.escape(e.name)}">{escape(e.title)}</a></li>'
+        for e in server.catalog.entries()
+    )
+    text = f"<!doctype html><meta charset=utf-8><title>anychunk</title><ul>{items}</ul>"
+    return answer(request, Held.of(text.encode()), media="text/html; charset=utf-8")
+
+
+def application(catalog: Catalog, jobs: Jobs) -> Starlette:
+    """Make the app."""
+    routes = [
+        Route("/zarr/{rest:path}", endpoint(zarr)),
+        Route("/api/files", endpoint(files)),
+        Route("/api/files/{rest:path}", endpoint(one_file)),
+        Route("/api/info/{rest:path}", endpoint(info)),
+        Route("/api/grid/{rest:path}", endpoint(grid)),
+        Route("/api/chunk/{rest:path}", endpoint(chunk)),
+        Route("/zarr-raw/{rest:path}", endpoint(partial(zarr, compression="none"))),
+        Route("/raw/{rest:path}", endpoint(raw)),
+        Route("/thumb/{rest:path}", endpoint(thumb)),
+        Route("/{rest:path}", endpoint(page)),
+    ]
+    app = Starlette(routes=routes)
+    app.state.server = Server(catalog, jobs)
+    return app

@@ -1,0 +1,415 @@
+"""The hierarchy that a file is served as: codecs and chunks that every Zarr client can take.
+
+Pure: an index in, an index out. Every image becomes an OME-Zarr group with levels down to a
+screen's size. `Computed` chunks say how `chunks` makes each: `pass` (the stored bytes as they are),
+`decode` (decoded, cut to the grid, encoded anew), `shrink` (made from the level before).
+"""
+
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from zarr.core.dtype import get_data_type_from_json
+
+from anychunk import downsample as ds
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.images import Image, images, join, level_names, multiscale
+from anychunk.index import (
+    ArrayIndex,
+    ByteRanges,
+    Computed,
+    GroupIndex,
+    Json,
+    Node,
+    Objects,
+    Shape,
+    grid_shape,
+)
+from anychunk.thumbnail import BANDS, plane_axes
+
+SIDE = 512
+"""Of a chunk that we choose, about."""
+LEAST, MOST = 128, 1024
+"""Sides between these are kept as they are in the file."""
+CHUNK_BYTES = 4 << 20
+"""Chunks up to this size are kept as they are in the file."""
+DEEP_BYTES = 1 << 20
+"""The same for chunks of several planes that could be passed through."""
+PASSED_BYTES = 16 << 10
+"""Chunks from this size on are passed through, where they can be."""
+SCREEN = 512
+"""Levels are added until the longer side of an image is no longer than this."""
+LIST_S = 5.0
+"""How long a list of images may take."""
+STANDARD = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c"}
+"""Codecs that every client has."""
+CORE_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(32|64)")
+"""Data types that every client has."""
+
+type Compression = str
+"""`zstd`, or `none`."""
+
+
+def codecs(array: ArrayIndex, dtype: np.dtype[Any], compression: Compression) -> tuple[Json, ...]:
+    """Give the codecs that chunks are encoded with."""
+    if dtype.kind in "OT":
+        # names of Zarr's data types that have no fixed length: text, or bytes
+        first: Json = {"name": "vlen-bytes" if "bytes" in str(array.data_type) else "vlen-utf8"}
+    elif dtype.itemsize == 1:
+        first = {"name": "bytes"}
+    else:
+        first = {"name": "bytes", "configuration": {"endian": "little"}}
+    if compression == "none":
+        return (first,)
+    return (first, {"name": "zstd", "configuration": {"level": 1, "checksum": False}})
+
+
+def native_dtype(array: ArrayIndex) -> np.dtype[Any]:
+    return get_data_type_from_json(array.data_type, zarr_format=3).to_native_dtype()
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Which axes of an image are seen at once."""
+
+    y: int
+    x: int
+    band: int | None
+
+    @classmethod
+    def of(cls, image: Image) -> "Plane | None":
+        try:
+            y, x = plane_axes(image)
+        except UnsupportedError:
+            return None
+        names = enumerate(image.names)
+        return cls(y, x, next((i for i, n in names if n in BANDS and i not in (y, x)), None))
+
+    def is_screen(self, shape: Shape) -> bool:
+        return max(shape[self.y], shape[self.x]) <= SCREEN
+
+
+def chunk_shape(array: ArrayIndex, plane: Plane | None, itemsize: int) -> Shape:
+    """Choose the grid of an array that is decoded: its own where that is handy."""
+    own = tuple(min(c, max(n, 1)) for c, n in zip(array.chunk_shape, array.shape, strict=True))
+    if plane is None:
+        return halved(own, CHUNK_BYTES // itemsize)
+    if is_handy(own, array.shape, plane) and math.prod(own) * itemsize <= CHUNK_BYTES:
+        return own
+    return tuple(
+        side(c, n) if axis in (plane.y, plane.x) else 1
+        for axis, (c, n) in enumerate(zip(own, array.shape, strict=True))
+    )
+
+
+def is_handy(chunk: Shape, shape: Shape, plane: Plane) -> bool:
+    """Whether chunks are pieces of one plane that are neither slivers nor walls."""
+    for axis, (c, n) in enumerate(zip(chunk, shape, strict=True)):
+        if axis in (plane.y, plane.x):
+            if c > MOST or (c < LEAST and c < n):
+                return False
+        elif axis == plane.band:
+            if c > 4:
+                return False
+        elif c > 1:
+            return False
+    return True
+
+
+def side(own: int, length: int) -> int:
+    """Choose a side near `SIDE` that is a multiple of the file's own, where that is smaller."""
+    if own > MOST:
+        own = SIDE
+    elif own < SIDE // 2:
+        own *= SIDE // own
+    return max(1, min(own, length))
+
+
+def halved(chunk: Shape, most: int) -> Shape:
+    """Cut the longest axis in two until a chunk has no more elements than `most`."""
+    sides = list(chunk)
+    while math.prod(sides) > max(most, 1):
+        longest = sides.index(max(sides))
+        sides[longest] = -(-sides[longest] // 2)
+    return tuple(sides)
+
+
+def is_passed(
+    array: ArrayIndex, plane: Plane | None, itemsize: int, compression: Compression
+) -> bool:
+    """Whether the stored bytes of chunks are good for every client as they are."""
+    chunks = array.chunks
+    if not isinstance(chunks, ByteRanges | Objects) or chunks.fronts:
+        return False
+    names = [codec["name"] if isinstance(codec, Mapping) else codec for codec in array.codecs]
+    allowed = {"bytes", "transpose"} if compression == "none" else STANDARD
+    nbytes = math.prod(array.chunk_shape) * itemsize
+    is_flat = plane is not None and is_handy(array.chunk_shape, array.shape, plane)
+    is_whole = math.prod(array.grid) == 1
+    return (
+        set(names) <= allowed
+        and isinstance(array.data_type, str)
+        and nbytes <= (CHUNK_BYTES if is_flat else DEEP_BYTES)
+        and (nbytes >= PASSED_BYTES or is_whole)
+    )
+
+
+def served_array(
+    array: ArrayIndex, path: str, plane: Plane | None, compression: Compression
+) -> ArrayIndex:
+    """Give an array of the file as it is served."""
+    dtype = native_dtype(array)
+    itemsize = max(1, dtype.itemsize)
+    if is_passed(array, plane, itemsize, compression):
+        chunks = Computed(source=path, method="pass", configuration={}, grid=array.grid)
+        return with_note(replace(array, chunks=chunks), "passed through")
+    shape = chunk_shape(array, plane, itemsize)
+    made = replace(
+        array,
+        chunk_shape=shape,
+        codecs=codecs(array, dtype, compression),
+        chunks=Computed(
+            source=path,
+            method="decode",
+            configuration={},
+            grid=grid_shape(array.shape, shape),
+        ),
+    )
+    return with_note(made, "decoded")
+
+
+def with_note(array: ArrayIndex, how: str) -> ArrayIndex:
+    """Say in the attributes how chunks come about, and which types few clients know."""
+    note: dict[str, Json] = {"chunks": how}
+    name = array.data_type if isinstance(array.data_type, str) else array.data_type["name"]
+    if not CORE_TYPES.fullmatch(name):
+        note["data_type"] = f"{name} is known to few clients"
+    return replace(array, attributes={**array.attributes, "anychunk_served": note})
+
+
+def method_for(image: Image, dtype: np.dtype[Any]) -> str:
+    """Choose how levels are made: numbers that stand for colours have no mean."""
+    has_palette = any(isinstance(v, Mapping) and "colormap" in v for v in image.attributes.values())
+    return "mode" if has_palette or dtype.kind == "b" else "average"
+
+
+def computed_levels(
+    last: ArrayIndex, plane: Plane, *, method: str, compression: Compression
+) -> Iterator[ArrayIndex]:
+    """Make levels of half the size each, until one fits a screen; the caller names them."""
+    dtype = native_dtype(last)
+    if (dtype.kind not in "biufc" and dtype.name != "bfloat16") or not math.prod(last.shape):
+        return
+    while not plane.is_screen(last.shape):
+        ratio = tuple(
+            2 if axis in (plane.y, plane.x) and n > 1 else 1 for axis, n in enumerate(last.shape)
+        )
+        shape = ds.output_shape(last.shape, ratio)
+        chunk = tuple(
+            min(SIDE, n) if axis in (plane.y, plane.x) else 1 for axis, n in enumerate(shape)
+        )
+        if plane.band is not None and last.chunk_shape[plane.band] > 1:
+            chunk = with_axis(chunk, plane.band, last.chunk_shape[plane.band])
+        last = with_note(
+            replace(
+                last,
+                shape=shape,
+                chunk_shape=chunk,
+                codecs=codecs(last, dtype, compression),
+                chunks=Computed(
+                    source="",
+                    method="shrink",
+                    configuration={"ratio": list(ratio), "method": method},
+                    grid=grid_shape(shape, chunk),
+                ),
+                attributes={},
+            ),
+            "computed",
+        )
+        yield last
+
+
+def with_axis(shape: Shape, axis: int, value: int) -> Shape:
+    return (*shape[:axis], value, *shape[axis + 1 :])
+
+
+def next_name(taken: Sequence[str], number: int) -> str:
+    """Name a further level as the others are named."""
+    prefix = "s" if all(re.fullmatch(r"s\d+", name) for name in taken) and taken else ""
+    name = f"{prefix}{number}"
+    while name in taken:
+        number += 1
+        name = f"{prefix}{number}"
+    return name
+
+
+def served_image(
+    image: Image, node: Node, *, path: str, compression: Compression
+) -> GroupIndex | ArrayIndex:
+    """Give an image as an OME-Zarr group; `path` is its own in the file.
+
+    What has no plane is served as the arrays that it is.
+    """
+    plane = Plane.of(image)
+    if isinstance(node, ArrayIndex):
+        if plane is None:
+            return served_array(node, path, None, compression)
+        members: dict[str, Node] = {"0": served_array(node, path, plane, compression)}
+        names, attributes = ["0"], dict(node.attributes)
+    else:
+        names, attributes = level_names(node), dict(node.attributes)
+        members = {}
+        for name, member in node.members.items():
+            if isinstance(member, ArrayIndex):
+                its_plane = plane if len(member.shape) == len(image.axes) else None
+                members[name] = served_array(member, join(path, name), its_plane, compression)
+        if plane is None or not all(name in members for name in names):
+            return GroupIndex(members=members, attributes=attributes)
+    last = cast("ArrayIndex", members[names[-1]])
+    method = method_for(image, native_dtype(last))
+    added: list[tuple[str, Shape]] = []
+    before = names[-1]
+    for array in computed_levels(last, plane, method=method, compression=compression):
+        name = next_name(list(members), len(names) + len(added))
+        chunks = replace(cast("Computed", array.chunks), source=join(path, before))
+        members[name] = replace(array, chunks=chunks)
+        added.append((name, array.shape))
+        before = name
+    attributes["ome"] = described(image, names, added, last.shape)
+    return GroupIndex(members=members, attributes=attributes)
+
+
+def described(
+    image: Image, names: Sequence[str], added: Sequence[tuple[str, Shape]], last: Shape
+) -> Json:
+    """Give `ome`: what the file says, and the levels that we added."""
+    ome = dict(image.attributes.get("ome") or {})
+    shown = dict(multiscale(image.attributes))
+    shown["axes"] = [dict(axis) for axis in image.axes]
+    known = [d for d in shown.get("datasets") or () if isinstance(d, Mapping)]
+    datasets = [d for d in known if d.get("path") in names]
+    if not datasets:
+        datasets = [transformed(names[0], image.scale, image.translation)]
+    scale, translation = placed(datasets[-1], len(image.axes))
+    factor = [1.0] * len(last)
+    for name, shape in added:
+        # exactly two: a rest that fills no window was dropped
+        factor = [f * (2 if n != m else 1) for f, n, m in zip(factor, shape, last, strict=True)]
+        last = shape
+        datasets.append(
+            transformed(
+                name,
+                [s * f for s, f in zip(scale, factor, strict=True)],
+                [t + s * (f - 1) / 2 for t, s, f in zip(translation, scale, factor, strict=True)],
+            )
+        )
+    shown["datasets"] = datasets
+    rest = list(ome.get("multiscales") or ())[1:]
+    return {"version": "0.5", **ome, "multiscales": [shown, *rest]}
+
+
+def placed(dataset: Mapping[str, Any], ndim: int) -> tuple[list[float], list[float]]:
+    """Read scale and translation of a level, in the order they apply."""
+    scale, translation = [1.0] * ndim, [0.0] * ndim
+    for step in dataset.get("coordinateTransformations") or ():
+        values = step.get(step.get("type")) if isinstance(step, Mapping) else None
+        if isinstance(values, Sequence) and len(values) == ndim:
+            if step["type"] == "scale":
+                scale = [a * b for a, b in zip(scale, values, strict=True)]
+                translation = [a * b for a, b in zip(translation, values, strict=True)]
+            elif step["type"] == "translation":
+                translation = [a + b for a, b in zip(translation, values, strict=True)]
+    return scale, translation
+
+
+def transformed(path: str, scale: Sequence[float], translation: Sequence[float]) -> Json:
+    steps: list[Json] = [{"type": "scale", "scale": list(scale)}]
+    if any(translation):
+        steps.append({"type": "translation", "translation": list(translation)})
+    return {"path": path, "coordinateTransformations": steps}
+
+
+class Members(Mapping[str, Node]):
+    """The members of a group as they are served, each made when it is asked for."""
+
+    def __init__(
+        self, group: GroupIndex, path: str, compression: Compression, levels: frozenset[str]
+    ) -> None:
+        self._group, self._path = group, path
+        self._compression, self._levels = compression, levels
+        self._made: dict[str, Node] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group.members)
+
+    def __len__(self) -> int:
+        return len(self._group.members)
+
+    def __getitem__(self, name: str) -> Node:
+        made = self._made.get(name)
+        if made is None:
+            member = self._group.members[name]
+            made = served(
+                member,
+                compression=self._compression,
+                path=join(self._path, name),
+                levels=self._levels,
+            )
+            self._made[name] = made
+        return made
+
+
+def served(
+    node: Node,
+    *,
+    compression: Compression = "zstd",
+    path: str = "",
+    levels: frozenset[str] = frozenset(),
+) -> Node:
+    """Give the node at `path` of an index, and all below it, as it is served.
+
+    `levels` are paths of arrays that an image further up has as its levels.
+    """
+    try:
+        return _served(node, compression, path, levels)
+    except AnychunkError:
+        raise
+    except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as e:
+        # attributes are the file's own, and may hold anything
+        raise FormatError(f"{path or '/'}: {type(e).__name__} in its attributes: {e}") from e
+
+
+def _served(node: Node, compression: Compression, path: str, levels: frozenset[str]) -> Node:
+    if path in levels and isinstance(node, ArrayIndex):
+        return served_array(node, path, None, compression)
+    if isinstance(node, ArrayIndex) or level_names(node):
+        image = next(images(node, path))
+        made = served_image(image, node, path=path, compression=compression)
+        if isinstance(node, GroupIndex) and isinstance(made, GroupIndex):
+            levels |= frozenset(image.levels)
+            below = {
+                name: served(member, compression=compression, path=join(path, name), levels=levels)
+                for name, member in node.members.items()
+                if isinstance(member, GroupIndex)
+            }
+            made = replace(made, members={**made.members, **below})
+        return made
+    return GroupIndex(members=Members(node, path, compression, levels), attributes=node.attributes)
+
+
+def readable_images(node: Node, most: int) -> tuple[list[Image], str | None]:
+    """List the images of an index, and what was wrong where listing them ended early."""
+    found: list[Image] = []
+    until = time.monotonic() + LIST_S
+    try:
+        for image in images(node):
+            if len(found) >= most or time.monotonic() > until:
+                return found, f"it holds more than {len(found)} images; the first are listed"
+            found.append(image)
+    except AnychunkError as e:
+        return found, str(e)
+    return found, None

@@ -1,0 +1,46 @@
+"""Small pictures of images, from the levels that are served."""
+
+from typing import Any
+
+import numpy as np
+
+from anychunk.images import images
+from anychunk.index import ArrayIndex, Shape, find
+from anychunk.server.chunks import Chunks
+from anychunk.server.friendly import native_dtype
+from anychunk.thumbnail import png, thumbnail
+
+SIZE = 256
+
+
+class Served:
+    """An array as it is served, to slice."""
+
+    def __init__(self, chunks: Chunks, path: str, array: ArrayIndex) -> None:
+        self._chunks, self._path, self._array = chunks, path, array
+        self.shape: Shape = array.shape
+        self.chunks: Shape = array.chunk_shape
+        self.ndim = len(array.shape)
+
+    def __getitem__(self, box: tuple[slice, ...]) -> Any:
+        spans = [part.indices(n)[:2] for part, n in zip(box, self.shape, strict=True)]
+        start, stop = tuple(a for a, _ in spans), tuple(b for _, b in spans)
+        found = self._chunks.read(self._path, start, stop)
+        if found is not None:
+            return found
+        fill = self._array.fill_value
+        value = fill if isinstance(fill, int | float) else 0
+        return np.full([b - a for a, b in spans], value, native_dtype(self._array))
+
+
+def thumbnail_png(chunks: Chunks, path: str) -> bytes | None:
+    """Draw the image at `path`; None where none is."""
+    if not any(image.path == path for image in images(chunks.tree)):
+        return None
+
+    def opened(level: str) -> Any:
+        array = find(chunks.tree, level)
+        assert isinstance(array, ArrayIndex)
+        return Served(chunks, level, array)
+
+    return png(thumbnail(chunks.tree, image=path, size=SIZE, open_path=opened))
