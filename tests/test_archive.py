@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -119,6 +120,44 @@ def test_s3_in_each_form(tmp_path):
 
         direct = zarr.open_group(repository.readonly_session("main").store, mode="r")
         np.testing.assert_array_equal(direct["0/0"][1].reshape(64, 80), VALUES)
+
+
+@needs_s3
+def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
+    """A percent sign, a hash or a question mark in a key is no part of a url's grammar."""
+    folder = tmp_path / "bucket" / "x y"
+    folder.mkdir(parents=True)
+    names = ["a b.tif", "a%20b.tif", "a#b.tif", "a+b.tif", "é.tif", "a?b.tif"]
+    for i, name in enumerate(names):
+        write_cog(folder / name, VALUES + i)
+    with serve_s3(tmp_path) as storage:
+        urls = expand("s3://bucket/x y/*.tif", storage)
+        assert len(urls) == len(names)
+        failures = {}
+        node = anychunk.index(
+            "s3://bucket/x y/*.tif", combine="stack", storage=storage, failures=failures
+        )
+        assert not failures
+        for form in FORMS:
+            node.save(f"s3://bucket/x y/{form}", storage=storage)
+            found = anychunk.open(f"s3://bucket/x y/{form}", storage=storage)["0/0"][...]
+            truth = np.stack([VALUES + names.index(name) for name in sorted(names)])
+            order = np.argsort([sorted(names).index(unquote(u.rpartition("/")[2])) for u in urls])
+            np.testing.assert_array_equal(found.reshape(truth.shape)[order], truth)
+
+
+def test_keep_going_passes_over_a_batch_of_failures(tmp_path):
+    for name in "ac":
+        write_cog(tmp_path / f"{name}.tif", VALUES)
+    (tmp_path / "b.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
+    target, failures = tmp_path / "r.icechunk", {}
+    paths = [str(tmp_path / f"{name}.tif") for name in "abc"]
+    assert anychunk.append(paths, target, batch=1, failures=failures) == 2
+    assert list(failures) == [paths[1]]
+    assert sorted(anychunk.open(target).group_keys()) == ["a", "c"]
+    assert anychunk.append(paths, target, batch=1, failures={}) == 0
+    with pytest.raises(FilesError, match="1 of 1"):
+        anychunk.append(paths[1], tmp_path / "none.icechunk", failures={})
 
 
 def test_failures_are_reported_file_by_file(tmp_path):

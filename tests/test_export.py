@@ -123,6 +123,29 @@ def test_icechunk_reads_our_repository(tmp_path):
     assert group.attrs["title"] == "é"
 
 
+@pytest.mark.parametrize("name", ["a+b", "a b", "é", "a%b", "a%20b", "a#b", "a?b"])
+def test_folders_of_any_name(tmp_path, name):
+    """Also by Icechunk itself, which compares references without their escapes."""
+    (tmp_path / name).mkdir()
+    node, truth = plain(tmp_path / name, f"{name}.bin")
+    for form in FORMS:
+        node.save(tmp_path / form)
+        np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)
+    store = ice.open_repository(str(tmp_path / "i.icechunk")).readonly_session("main").store
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["0/0"][...], truth)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_members_of_any_name_are_kept(tmp_path, form):
+    """`c` is where an array has its chunks, and may be the name of a group."""
+    node, truth = plain(tmp_path)
+    named = GroupIndex(members={"c": node["0"], "zarr.jsonx": node["0"], "0": node["0/0"]})
+    named.save(tmp_path / form)
+    opened = anychunk.open(tmp_path / form)
+    assert set(opened.keys()) == {"c", "zarr.jsonx", "0"}
+    np.testing.assert_array_equal(opened["c/0"][...], truth)
+
+
 def test_virtualizarr_both_ways(tmp_path):
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import LocalStore

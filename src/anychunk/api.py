@@ -89,9 +89,13 @@ def index_files(
     client: Any = None,
     failures: Failures | None = None,
     progress: Callable[[], object] | None = None,
+    may_be_none: bool = False,
     **options: Any,
 ) -> dict[str, Node]:
-    """Index many files, on threads or a Dask cluster; give those that could be, in order."""
+    """Index many files, on threads or a Dask cluster; give those that could be, in order.
+
+    That none could be is an error too, unless it `may_be_none`.
+    """
     found: dict[str, Node] = {}
     failed: Failures = {} if failures is None else failures
     for url, outcome in outcomes(partial(index, **options), urls, client):
@@ -101,7 +105,7 @@ def index_files(
             found[url] = outcome
         if progress is not None:
             progress()
-    if failed and (failures is None or not found):
+    if failed and (failures is None or not (found or may_be_none)):
         raise FilesError(failed, len(urls))
     return {url: found[url] for url in urls if url in found}
 
@@ -323,13 +327,18 @@ def append(
             client=client,
             failures=failures,
             progress=progress,
+            may_be_none=True,
             storage=storage,
             **options,
         )
+        if not files:
+            continue
         node = combine_files(files, combine, along=along, names=[names[url] for url in files])
         axis = None if combine == "group" else axis_of(node, combine, along)
         icechunk.append(node, place, along=axis, copy=copy, storage=storage)
         added += len(files)
+    if failures and not added and not known:
+        raise FilesError(failures, len(waiting))
     return added
 
 

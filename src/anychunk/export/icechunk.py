@@ -171,11 +171,14 @@ def per_manifest(grids: Iterable[tuple[int, ...]]) -> int:
 
 
 def _container(url: str) -> str:
-    """Give the prefix that a url is read under: its bucket, host or folder."""
+    """Give the prefix that a url is read under: its bucket, host or folder.
+
+    Icechunk compares it with references after it took the escapes out of those, so it has none.
+    """
     if is_remote(url):
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc}/"
-    return file_url(folder_of(url)).rstrip("/") + "/"
+    return f"file://{folder_of(url).rstrip('/')}/"
 
 
 def _write(
@@ -447,7 +450,8 @@ async def _read_documents(store: Any) -> dict[str, Document]:
 
 
 async def _names(store: Any, path: str) -> list[str]:
-    return [name async for name in store.list_dir(path) if name not in ("zarr.json", "c")]
+    """List the members of a group."""
+    return [name async for name in store.list_dir(path) if name != "zarr.json"]
 
 
 async def _read_rows(
