@@ -22,6 +22,7 @@ from anychunk.combine import combine as combine_files
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.export import icechunk
 from anychunk.export.places import absolute
+from anychunk.images import chosen, images
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.mosaic import Overlap
 from anychunk.source import (
@@ -231,8 +232,19 @@ def open_array(
     node = (
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
-    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    path = array_path(node, image, level)
     return open_path(node, path, storage=storage, on_change=on_change)
+
+
+def array_path(node: Node, image: int | str, level: int | str) -> str:
+    """Give the path of a level of an image, which is told by its number or by its own path."""
+    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    if isinstance(find(node, path), ArrayIndex):
+        return path
+    try:
+        return chosen(list(images(node)), image).levels[int(level)]
+    except (KeyError, IndexError, ValueError):
+        return path  # whoever opens it says which there are
 
 
 def open_path(
@@ -371,7 +383,7 @@ class VirtualParser:
         storage = {"resolve": registry.resolve} if is_remote(url) else None
         node = index(url, storage=storage, **self.options)
         if not self.tree:
-            path = "" if isinstance(node, ArrayIndex) else f"{self.image}/{self.level}"
+            path = array_path(node, self.image, self.level)
             node = virtualizarr.single(node, path, self.name)
         else:
             node = virtualizarr.apart(node, self.name)

@@ -18,7 +18,7 @@ from anychunk.index import Node
 from anychunk.source import Storage, is_remote, list_objects, local_path
 
 PLAIN = "/ !$&'()+,;=@:~"
-"""What stands in a url as it is; `%`, `#` and `?` in the name of an object would end or change it."""
+"""What stands in a url as it is; `%`, `#` or `?` in an object's name would change or end it."""
 
 type Parse = Callable[[str], Node]
 type Outcome = Node | AnychunkError

@@ -154,6 +154,13 @@ def _file_errors(path: str) -> Iterator[None]:
         raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
+def _stat_pin(path: str) -> Pin | None:
+    try:
+        return _file_pin(os.stat(path))  # noqa: PTH116 - once a chunk
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def _file_pin(stat: os.stat_result) -> Pin:
     return Pin(size=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
@@ -288,6 +295,13 @@ def _object_pin(meta: Mapping[str, Any]) -> Pin:
     )
 
 
+def _listed_pin(meta: Mapping[str, Any]) -> Pin:
+    """Give the pin of an object in a list, where some servers leave out the quotes of its etag."""
+    etag = meta["e_tag"]
+    is_bare = etag is not None and '"' not in etag
+    return _object_pin({**meta, "e_tag": f'"{etag}"'} if is_bare else meta)
+
+
 def is_remote(url: str) -> bool:
     """Whether `url` has a scheme other than file. One letter before the colon is a drive."""
     scheme = urlsplit(url).scheme
@@ -411,14 +425,24 @@ class ObjectBuffer:
 
 
 def _read_remote_object(url: str, storage: Storage | None) -> Bytes1D | None:
+    found = _get_object(url, storage)
+    return None if found is None else found[0]
+
+
+def _get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
     import obstore
 
     store, path = object_store(url, storage)
     try:
         with _remote_errors(url):
-            return np.frombuffer(obstore.get(store, path).bytes(), np.uint8)
+            got = obstore.get(store, path)
+            return np.frombuffer(got.bytes(), np.uint8), _object_pin(got.meta)
     except FileNotFoundError:
         return None
+
+
+MOST_OPEN = 1024
+"""Local files that are kept open: a system maps some ten thousands at the most."""
 
 
 class Sources:
@@ -448,7 +472,26 @@ class Sources:
                 self._check(url, pin, source.pin())
             # two threads may come here at once; either source serves
             self._open[url] = source
+            if len(self._open) > MOST_OPEN:
+                # views of it stay valid; who wants more of it opens it again
+                self._open.pop(next(iter(list(self._open))), None)
         return source
+
+    def whole(self, url: str) -> Bytes1D | None:
+        """Read an object that is one chunk, or give None; not kept open, for there are many."""
+        pin = self.pins.get(url)
+        if pin is None:
+            return read_object(url, storage=self.storage)
+        data: Bytes1D | None
+        now: Pin | None
+        if is_remote(url):
+            data, now = _get_object(url, self.storage) or (None, None)
+        else:
+            data, now = read_object(url), _stat_pin(local_path(url))
+        change = pin.differs(now) if now is not None else None
+        if change:
+            report_change(url, change, self.on_change)
+        return data
 
     def verify(self, url: str) -> Source:
         """Open, and look whether a local file was changed since; remote answers tell themselves."""
@@ -584,8 +627,18 @@ class Folder:
         return sorted(folders), sorted(objects)
 
 
-def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[str, int]]:
-    """Yield (path below, size) of every object below a folder."""
+def pin_of(url: str, *, storage: Storage | None = None) -> Pin | None:
+    """Look which version of an object is there now; None where there is none."""
+    if not is_remote(url):
+        return _stat_pin(local_path(url))
+    try:
+        return ObjectSource(url, storage=storage).refresh()
+    except FileNotFoundError:
+        return None
+
+
+def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[str, Pin]]:
+    """Yield (path below, version) of every object below a folder."""
     root = url.rstrip("/")
     if not is_remote(root):
         yield from _list_files(local_path(root))
@@ -599,14 +652,14 @@ def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[
     with _remote_errors(root):
         for batch in obstore.list(store, path or None):
             for entry in batch:
-                yield str(entry["path"]).removeprefix(start), entry["size"]
+                yield str(entry["path"]).removeprefix(start), _listed_pin(entry)
 
 
-def _list_files(root: str) -> Iterator[tuple[str, int]]:
+def _list_files(root: str) -> Iterator[tuple[str, Pin]]:
     for folder, _, names in os.walk(root):
         for name in names:
             path = os.path.join(folder, name)  # noqa: PTH118 - a call an object
-            yield os.path.relpath(path, root), os.stat(path).st_size  # noqa: PTH116
+            yield os.path.relpath(path, root), _file_pin(os.stat(path))  # noqa: PTH116
 
 
 def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:

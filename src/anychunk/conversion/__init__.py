@@ -138,7 +138,7 @@ def join_sources(source: Any, storage: Storage | None) -> Node:
             if isinstance(found, ArrayIndex):
                 found = GroupIndex(members={"0": found})
             members[str(len(members))] = found
-        pins |= node.pins if isinstance(node, GroupIndex) else {}
+        pins |= node.pins
     about = [node.attributes.get("anychunk", {}) for node in nodes]
     return GroupIndex(members=members, attributes={"anychunk": {"sources": about}}, pins=pins)
 

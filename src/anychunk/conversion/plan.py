@@ -494,11 +494,10 @@ def split_runs(levels: tuple[Level, ...], workers: int) -> list[Run]:
 
 def fingerprint(source: Node, arrays: Sequence[Level], groups: dict[str, Any]) -> str:
     """Name this conversion: the same source, made the same way."""
-    pins = source.pins if isinstance(source, GroupIndex) else {}
     content = {
         "arrays": [[a.path, a.source, a.order, a.ratio, a.method, a.metadata] for a in arrays],
         "groups": groups,
-        "pins": {url: [p.size, p.etag, p.mtime_ns] for url, p in pins.items()},
+        "pins": {url: [p.size, p.etag, p.mtime_ns] for url, p in source.pins.items()},
     }
     text = json.dumps(content, sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()

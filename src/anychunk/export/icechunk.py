@@ -34,7 +34,7 @@ from anychunk.export.rebuild import (
     tree,
     with_pins,
 )
-from anychunk.export.tables import Copy, Form, Table, tables, used_urls
+from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.export.transaction import Transaction
 from anychunk.gather import common_codecs
 from anychunk.index import ArrayIndex, GroupIndex, Node, grid_shape
@@ -72,6 +72,7 @@ def save(
     """Write an index as one commit, in place of what the branch held; give the snapshot's id."""
     ice = _icechunk()
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     with _errors(ice, target):
         repository = _repository(ice, target, found, storage)
         work = Transaction(repository, BRANCH, _count(found))
@@ -97,6 +98,7 @@ def append(
     """
     ice = _icechunk()
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     with _errors(ice, target):
         repository = _repository(ice, target, found, storage)
         work = Transaction(repository, BRANCH, _count(found))
@@ -189,9 +191,8 @@ def _write(
 ) -> None:
     write = {url: absolute(url) for url in used_urls(found)}
     sync(_set_all(work.store, metadata(node, write, base, 3)))
-    pins = node.pins if isinstance(node, GroupIndex) else {}
     for path, (_, table) in found.items():
-        _set_chunks(work, path, table, pins, (0,) * len(table.grid))
+        _set_chunks(work, path, table, node.pins, (0,) * len(table.grid))
 
 
 async def _set_all(store: Any, documents: Mapping[str, Document]) -> None:
@@ -354,6 +355,8 @@ def _merged_root(there: Document, new: Document) -> Document:
     about = dict(attributes.get("anychunk") or {})
     added = (new.get("attributes") or {}).get("anychunk") or {}
     about["pins"] = {**about.get("pins", {}), **added.get("pins", {})}
+    if folders := [*about.get("folders", []), *added.get("folders", [])]:
+        about["folders"] = folders
     return {**there, "attributes": {**attributes, "anychunk": about}}
 
 
@@ -376,7 +379,8 @@ def load(
         documents = sync(_read_documents(store))
         fields = node_fields(documents, folder.path)
         root = fields.get("", {})
-        base = None if isinstance(root, tuple) else saved_base(root, folder.path)
+        about = root[1]["attributes"] if isinstance(root, tuple) else root
+        base = saved_base(about, folder.path)
         places = Places(url=folder.path, base=base, allow=tuple(allow))
         nodes: dict[str, ArrayIndex | Document] = {}
         for path, member in fields.items():
@@ -418,7 +422,7 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
         root = sync(_get(store, "zarr.json"))
     attributes = parse_document(root, url).get("attributes") if root is not None else {}
     about = (attributes or {}).get("anychunk") or {}
-    return set(about.get("pins", {}))
+    return {*about.get("pins", {}), *about.get("folders", [])}
 
 
 async def _get(store: Any, key: str) -> bytes | None:

@@ -33,7 +33,7 @@ from anychunk.export.rebuild import (
     tree,
     with_pins,
 )
-from anychunk.export.tables import Copy, Form, Table, tables, used_urls
+from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.export.v2 import to_v2
 from anychunk.index import WHOLE, ArrayIndex, GroupIndex, Json, Node, grid_shape, walk
 from anychunk.source import Source, Storage, is_remote
@@ -59,6 +59,7 @@ def save(
     if layout == "osml":
         node = osml_layout(node)
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     folder = folder_of(target)
     urls = sorted(set(used_urls(found)))
     below = [is_below(absolute(url), folder) for url in urls]
@@ -110,6 +111,8 @@ def metadata(
             found[f"{start}zarr.json"] = document
         elif isinstance(member, ArrayIndex):
             zarray, zattrs = to_v2(member, f"array {path or '/'}")
+            if not path:
+                zattrs = {**zattrs, **document["attributes"]}
             found[f"{start}.zarray"], found[f"{start}.zattrs"] = zarray, zattrs
         else:
             found[f"{start}.zgroup"] = {"zarr_format": 2}
@@ -119,8 +122,6 @@ def metadata(
 
 def root_attributes(node: Node, write: Mapping[str, str], base: str | None) -> Document:
     """Give the root's attributes with what only we read: pins and the folder of saving."""
-    if not isinstance(node, GroupIndex):
-        return node.attributes
     about: Json = dict(node.attributes.get("anychunk") or {})
     if node.pins:
         about["pins"] = pins_json(node.pins, {u: write.get(u, absolute(u)) for u in node.pins})
