@@ -272,17 +272,34 @@ class TiffTile(BytesToBytes):
             and self.backend == "direct"
         )
 
-    def _inflated(self, data: Bytes1D, out: Bytes1D) -> bool:
-        """Decode a simple chunk in place, as fast as may be. False: it is a short one."""
+    def _inflated(self, data: Bytes1D, out: Bytes1D, target: Array | None = None) -> bool:
+        """Decode a simple chunk in place, as fast as may be. False: it is a short one.
+
+        Differences are summed into `target`, where there is one.
+        """
         plain = tiff_decoders.STREAMS[self.compression](data, out)
         if len(plain) != len(out):
             return False
         if plain is not out and plain.ctypes.data != out.ctypes.data:
             out[:] = plain
         if self.predictor == 2:
-            words = out.view(f"u{self.dtype.itemsize}").reshape(-1, self.tile_width)
-            imagecodecs.delta_decode(words, axis=-1, out=words)
+            word = f"u{self.dtype.itemsize}"
+            shape = (-1, self.tile_width) if target is None else target.shape
+            words = out.view(word).reshape(shape)
+            summed = words if target is None else target.view(word)
+            imagecodecs.delta_decode(words, axis=-1, out=summed)
         return True
+
+    def decode_into(
+        self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
+    ) -> bool:
+        """Decode a whole chunk to where the caller wants it. False: nothing was done.
+
+        Saves the pass that would copy it there.
+        """
+        if not self._is_simple or self.predictor == 1:
+            return False
+        return self._inflated(data, self._target(data, spec, out), target)
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
         """Check sizes before anything is allocated, and give the buffer to decode into."""
