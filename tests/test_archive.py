@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from anychunk.batch import FilesError, expand
 from anychunk.cli import main
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
 from anychunk.export import icechunk as ice
+from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3
 from tests.server import serve
 
@@ -70,6 +71,39 @@ def test_faults_are_errors_never_fill(web, form):
             opened["0/0"][...]
         served.short = False
         np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+
+
+FAULTS = {"500": {"fail": 500}, "dropped": {"drop": 1}, "short": {"short": 1}}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("form", [None, *FORMS])
+def test_faults_of_the_network_are_retried_then_errors_never_fill(web, form, fault):
+    """While parsing and while reading, of a file and of its index, by a proxy that fails."""
+    served, folder = web
+    with (
+        proxy(*urlsplit(served.url).netloc.split(":")) as between,
+        limits.override(retries=2, retry_s=5),
+    ):
+        url = f"{between.url}/data/a.tif"
+
+        def break_next(count):
+            between.fail, between.drop, between.short = [], 0, 0
+            for name, value in FAULTS[fault].items():
+                setattr(between, name, [value] * count if name == "fail" else count)
+
+        if form is not None:
+            anychunk.index(url).save(folder / form)
+        for count, is_read in ((1, True), (2, True), (99, False), (0, True)):
+            break_next(0)
+            opened = anychunk.open(folder / form, allow=[between.url]) if form else None
+            break_next(count)
+            if is_read:
+                group = opened or anychunk.open(url)
+                np.testing.assert_array_equal(group["0/0"][...].reshape(64, 80), VALUES)
+            else:
+                with pytest.raises(AnychunkError, match="a.tif"):
+                    (opened or anychunk.open(url))["0/0"][...]
 
 
 @pytest.mark.parametrize("form", FORMS)
