@@ -81,7 +81,10 @@ def index(
         if not is_remote(url):
             raise
         # an object store has no directories: a prefix may still be a folder format
-        return _index_folder(Folder(url, storage=storage), format, options)
+        folder = Folder(url, storage=storage)
+        if not _is_there(folder):
+            raise
+        return _index_folder(folder, format, options)
     return _index_object(source, head, format, options)
 
 
@@ -123,6 +126,14 @@ def _is_folder(url: str, format: str | None) -> bool:
     known = formats.table() if format is None else {format: formats.by_name(format)}
     folders = [m for m in known.values() if isinstance(m, formats.FolderFormat)]
     return any(format or (isinstance(m, formats.WritableFormat) and m.claims(url)) for m in folders)
+
+
+def _is_there(folder: Folder) -> bool:
+    """Whether a remote folder holds anything, as far as its server tells."""
+    try:
+        return folder.names() != ([], [])
+    except UnsupportedError:  # a web server does not list: what a folder must have is looked for
+        return any(folder.read(name) is not None for name in ("attributes.json", ".zmetadata"))
 
 
 def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:

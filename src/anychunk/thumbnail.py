@@ -43,6 +43,12 @@ def thumbnail(
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     picked = pick_bands(array, bands, band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
+    unknown = [name for name in at or {} if name not in [shown.names[i] for i in others]]
+    if unknown:
+        known = " ".join(shown.names[i] for i in others) or "no further ones"
+        raise UnsupportedError(
+            f"thumbnail: no axis {unknown[0]!r} to choose along; there are: {known}"
+        )
     place = {i: position(shown.names[i], array.shape[i], at or {}) for i in others}
 
     def read(box: Mapping[int, slice]) -> Array:

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
 from anychunk.cli.progress import shown
 from anychunk.readers import READERS
@@ -24,6 +25,7 @@ def verify(
     ] = "",
     tolerance: Annotated[float, typer.Option(help="How far values may differ from it.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    allow: Allow = None,
 ) -> None:
     """Check structure, decode every chunk, and compare with an independent reader if asked.
 
@@ -37,7 +39,13 @@ def verify(
     for file in files:
         with shown("verifying") as progress:
             reports.append(
-                run(file, against=against or None, tolerance=tolerance, progress=progress)
+                run(
+                    file,
+                    against=against or None,
+                    tolerance=tolerance,
+                    progress=progress,
+                    **allowed(allow),
+                )
             )
         if not as_json:
             show(reports[-1])

@@ -87,7 +87,7 @@ class Places:
         if "\0" in path or ".." in path.split("/") or not self._is_allowed(url, folder):
             raise FormatError(
                 f"{self.url}: the reference {url!r} leads outside {folder}; "
-                "allow it with allow=[…] to follow it"
+                "allow it with allow=[…] or --allow to follow it"
             )
 
     def _is_allowed(self, url: str, folder: str) -> bool:
