@@ -371,7 +371,7 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
         },
     }
     settings: dict[str, Any] = dict(options)
-    client = {"allow_http": root.startswith("http:"), **dict(settings.pop("client_options", ()))}
+    client = {"allow_http": _is_plain(root, settings), **dict(settings.pop("client_options", ()))}
     try:
         from_url: Any = obstore.store.from_url  # its overloads are one a kind of store
         return cast(
@@ -381,6 +381,15 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
         raise UnsupportedError(
             f"{root}: {first_line(e)}; opened: s3 gs az http https memory file"
         ) from e
+
+
+def _is_plain(root: str, settings: Mapping[str, Any]) -> bool:
+    """Whether the caller, by the url or by the endpoint, asks for http without encryption."""
+    endpoints = [v for k, v in settings.items() if str(k).lower().endswith(("endpoint", "_url"))]
+    if root.startswith("s3"):
+        names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        endpoints += [os.environ.get(name, "") for name in names]
+    return any(str(url).startswith("http:") for url in [root, *endpoints])
 
 
 @lru_cache(maxsize=64)
