@@ -12,7 +12,7 @@ from anychunk import api
 from anychunk import images as im
 from anychunk.errors import UnsupportedError
 from anychunk.images import Image
-from anychunk.index import ArrayIndex, Json, Node, find
+from anychunk.index import ArrayIndex, Node, find
 
 type Array = npt.NDArray[Any]
 
@@ -67,7 +67,7 @@ def thumbnail(
     height, width = array.shape[y], array.shape[x]
     small = shrink(read, (y, x), (height, width), size, row_step(array, y))
     missing = find(node, path)
-    nodata = missing.fill_value if isinstance(missing, ArrayIndex) else None
+    nodata = im.nodata(shown.attributes, missing) if isinstance(missing, ArrayIndex) else None
     return picture(small, percentiles, nodata, colours_of(shown, small))
 
 
@@ -166,7 +166,10 @@ def colours_of(image: Image, data: Array) -> Array | None:
 
 
 def picture(
-    data: Array, percentiles: Sequence[float], nodata: Json, colours: Array | None = None
+    data: Array,
+    percentiles: Sequence[float],
+    nodata: float | None,
+    colours: Array | None = None,
 ) -> npt.NDArray[np.uint8]:
     """Stretch (band, y, x) to bytes; what is not there is black."""
     if colours is not None:
@@ -174,7 +177,7 @@ def picture(
         found: npt.NDArray[np.uint8] = np.rint(colours[index]).astype(np.uint8)
         return found
     is_there = np.isfinite(data)
-    if isinstance(nodata, int | float) and nodata != 0:
+    if nodata is not None:
         is_there &= data != nodata
     if not is_there.any():
         return np.squeeze(np.zeros((*data.shape[1:], data.shape[0]), np.uint8))
