@@ -113,8 +113,14 @@ def test_many_readers_at_once_share_the_pool(tmp_path):
 
 def test_plan_numbers_and_places():
     plan = cut([(3, 11), (0, 5)], (4, 5))
-    assert plan.numbers((3, 1)).tolist() == [0, 1, 2]
-    assert plan.numbers((9, 2)).tolist() == [0, 2, 4]
+    assert plan.numbers((3, 1)) == [0, 1, 2]
+    assert plan.numbers((9, 2)) == [0, 2, 4]
+    many = cut([(3, 90), (2, 11)], (4, 5))
+    assert many.grid == (23, 3)
+    assert many.numbers((23, 4)).tolist() == [y * 4 + x for y in range(23) for x in range(3)]
+    assert list(many.places(range(4, 5))) == [
+        ((slice(0, 4), slice(0, 5)), (slice(1, 5), slice(3, 8)))
+    ]
     assert list(plan.places(range(1, 3))) == [
         ((slice(0, 4), slice(0, 5)), (slice(1, 5), slice(0, 5))),
         ((slice(0, 3), slice(0, 5)), (slice(5, 8), slice(0, 5))),

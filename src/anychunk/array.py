@@ -6,7 +6,7 @@ more than the decoding of small chunks. What is not plain and local here goes th
 
 from collections.abc import Generator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
@@ -15,6 +15,7 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.core.metadata import ArrayV3Metadata
 
 from anychunk.pipeline import IndexPipeline
+from anychunk.reader import ChunkReader
 from anychunk.selection import cut, spans
 
 
@@ -26,36 +27,47 @@ class Array(zarr.Array[ArrayV3Metadata]):
         return super().__getitem__(selection) if found is None else found
 
     @cached_property
-    def _reading(self) -> tuple[IndexPipeline, ArraySpec, np.dtype[Any]] | None:
+    def _reading(self) -> "_Reading | None":
         """What reading without zarr needs, found out once; None where it cannot be done."""
         pipeline, prototype = self._async_array.codec_pipeline, default_buffer_prototype()
         if not isinstance(pipeline, IndexPipeline) or prototype.nd_buffer is not cpu.NDBuffer:
             return None
         metadata = self.metadata
-        spec = ArraySpec(self.chunks, metadata.dtype, metadata.fill_value, self.config, prototype)
         dtype = metadata.dtype.to_native_dtype()
-        return (pipeline, spec, dtype) if dtype.kind in "biufc" else None
+        reader = pipeline.local_reader(self.path)
+        if reader is None or dtype.kind not in "biufc":
+            return None
+        spec = ArraySpec(self.chunks, metadata.dtype, metadata.fill_value, self.config, prototype)
+        return _Reading(pipeline, reader, spec, dtype, self.shape)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_reading"}
 
     def _read(self, selection: Any) -> Any:
-        reading, wanted = self._reading, spans(selection, self.shape)
+        reading = self._reading
+        wanted = None if reading is None else spans(selection, reading.shape)
         if wanted is None or reading is None:
             return None
-        pipeline, spec, dtype = reading
         pieces, dropped = wanted
         if len(dropped) == len(pieces):  # one element: zarr knows whether it is a scalar
             return None
-        reader = pipeline.local_reader(self.path)
+        spec = reading.spec
         plan = cut(pieces, spec.shape)
-        if reader is None or not len(plan):
+        if not len(plan):
             return None
-        out = np.empty([stop - start for start, stop in pieces], dtype, self.config.order)
-        pipeline.read_now(reader, plan, spec, out)
+        out = np.empty([stop - start for start, stop in pieces], reading.dtype, spec.config.order)
+        reading.pipeline.read_now(reading.reader, plan, spec, out)
         if not dropped:
             return out
         return out[tuple(0 if axis in dropped else slice(None) for axis in range(out.ndim))]
+
+
+class _Reading(NamedTuple):
+    pipeline: IndexPipeline
+    reader: ChunkReader
+    spec: ArraySpec
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
 
 
 class Group(zarr.Group):

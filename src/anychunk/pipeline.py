@@ -7,7 +7,7 @@ have chunk readers, and hands every other array to the pipeline that was configu
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
+from anychunk.recent import RECENT, owned
 from anychunk.selection import Plan
 from anychunk.source import Bytes1D
 
@@ -98,6 +99,8 @@ class _Batch:
         self.is_plain = is_plain
         """Whether `places` are slices, and `out` an array of the type that is decoded."""
         self.fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
+        self.recent: Sequence[Hashable] = ()
+        """Under which keys decoded chunks are kept; empty: they are not."""
         self.missing: list[int] = []
         """Positions of chunks that the file declares absent."""
 
@@ -116,7 +119,11 @@ class _Batch:
                     self.missing.append(position)
                     continue
                 try:
-                    self.take(stored, scratch if len(scratch) else None, source, target)
+                    if self.recent:
+                        kept = self.kept(self.recent[position], stored)
+                        self.place(target, kept[source])
+                    else:
+                        self.take(stored, scratch if len(scratch) else None, source, target)
                 except AnychunkError as e:
                     raise located(e, name(position)) from e
                 except (MemoryError, KeyboardInterrupt):
@@ -133,6 +140,15 @@ class _Batch:
             if place.shape == self.shape and self.decode.into(stored, scratch, place):
                 return
         self.place(target, self.decode(stored, scratch)[source])
+
+    def kept(self, key: Hashable, stored: Bytes1D) -> npt.NDArray[Any]:
+        """Give a decoded chunk that was kept, or decode it to memory of its own and keep it."""
+        array = RECENT.get(key)
+        if array is None:
+            memory = np.empty(self.decode.nbytes, np.uint8)
+            array = owned(self.decode(stored, memory), memory)
+            RECENT.put(key, array)
+        return array
 
     def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
         """Put a decoded piece where it belongs."""
@@ -210,7 +226,7 @@ class IndexPipeline(CodecPipeline):
 
     def _decoder_for(self, spec: ArraySpec) -> Decoder:
         made = self._decoder
-        if made is None or made[0] != spec:
+        if made is None or (made[0] is not spec and made[0] != spec):
             made = self._decoder = (spec, Decoder(self._codecs, spec))
         return made[1]
 
@@ -248,8 +264,19 @@ class IndexPipeline(CodecPipeline):
         self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
     ) -> None:
         """Read chunks of a local array, without zarr's event loop."""
-        batch = _Batch(plan.places, spec, out, self._decoder_for(spec), is_plain=True)
-        self._read_local(batch, reader, plan.numbers(reader.index.grid))
+        decode = self._decoder_for(spec)
+        numbers = plan.numbers(reader.grid)
+        keys: Sequence[Hashable] = ()
+        wanted = len(plan) * decode.nbytes
+        if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
+            token = reader.token()
+            if token is not None:
+                keys = [(token, reader.where, int(number)) for number in numbers]
+                if recall(keys, plan, out):
+                    return
+        batch = _Batch(plan.places, spec, out, decode, is_plain=True)
+        batch.recent = keys
+        self._read_local(batch, reader, np.asarray(numbers))
 
     @staticmethod
     def _read_local(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
@@ -290,6 +317,19 @@ class IndexPipeline(CodecPipeline):
                 batch.scatter(range(position, position + 1), [stored], name)
 
         await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+
+
+def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
+    """Read from chunks that were kept. False: not all were, and nothing was done."""
+    found = []
+    for key in keys:
+        array = RECENT.get(key)
+        if array is None:
+            return False
+        found.append(array)
+    for array, (source, target) in zip(found, plan.places(range(len(found))), strict=True):
+        out[target] = array[source]
+    return True
 
 
 def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:

@@ -247,7 +247,11 @@ class TiffTile(BytesToBytes):
         out = self._target(data, spec, out)
         if self._is_simple and self._inflated(data, out):
             return out.view(self.dtype).reshape(spec.shape)
-        array = self._fitted(self._decoded(data, out))
+        if self._is_jpeg_of_bands:
+            pixels = out.reshape(self.tile_height, self.tile_width, self.samples_per_pixel)
+            array = self._fitted(tiff_decoders.unjpeg(self, data, pixels))
+        else:
+            array = self._fitted(self._decoded(data, out))
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
         if self.samples_per_pixel > 1 and is_whole:
             deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
@@ -257,6 +261,17 @@ class TiffTile(BytesToBytes):
             return bands_first[(None,) * (len(spec.shape) - 3) + (0,)]
         placed = self._placed(array, out, spec.fill_value)
         return placed.view(self.dtype.newbyteorder("<")).reshape(spec.shape)
+
+    @cached_property
+    def _is_jpeg_of_bands(self) -> bool:
+        """Whether the picture that a JPEG stream holds takes just as much memory as the chunk."""
+        return (
+            tiff_decoders.PICTURES.get(self.compression) is tiff_decoders.unjpeg
+            and self.dtype == np.uint8
+            and self.samples_per_pixel > 1
+            and self.tile_depth == 1
+            and self.backend == "direct"
+        )
 
     @cached_property
     def _is_simple(self) -> bool:
