@@ -18,6 +18,7 @@ from anychunk.batch import FilesError, expand
 from anychunk.cli import main
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
 from anychunk.export import icechunk as ice
+from tests.nginx import needs_nginx, serve_nginx
 from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3
 from tests.server import serve
@@ -114,6 +115,26 @@ def test_a_changed_remote_file_is_noticed(web, form):
     opened = anychunk.open(folder / form, allow=[served.url])
     with pytest.raises(SourceChangedError, match="index it again"):
         opened["0/0"][...]
+
+
+@needs_nginx
+def test_a_real_web_server_in_each_form(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_cog(tmp_path / "data" / "a b.tif", VALUES)
+    with serve_nginx(tmp_path / "data", tmp_path / "aside") as url:
+        for form in FORMS:
+            anychunk.index(f"{url}/a%20b.tif").save(tmp_path / form)
+            opened = anychunk.open(tmp_path / form, allow=[url])
+            np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+        lines = (tmp_path / "aside" / "requests").read_text().splitlines()
+        assert all(" 206 " in line for line in lines if "GET" in line)
+        assert len(lines) <= 4 * len(FORMS)
+        write_cog(tmp_path / "data" / "a b.tif", VALUES + 1)
+        for form in FORMS:
+            with pytest.raises(SourceChangedError):
+                anychunk.open(tmp_path / form, allow=[url])["0/0"][...]
+        with pytest.raises(FileNotFoundError, match="check the url"):
+            anychunk.open(f"{url}/none.tif")
 
 
 def test_an_index_on_the_web_refers_to_its_own_folder(web):
@@ -284,6 +305,27 @@ if __name__ == "__main__":
     anychunk.append("s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
                     batch=int(sys.argv[3]), client=client, storage=storage)
 """
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_parses_on_a_cluster(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    for name in "ab":
+        write_cog(tmp_path / f"{name}.tif", VALUES)
+    (tmp_path / "c.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
+    files, target = [str(tmp_path / f"{name}.tif") for name in "abc"], str(tmp_path / "i.json")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        options = ["-o", target, "--scheduler", cluster.scheduler_address]
+        with pytest.raises(SystemExit) as e:
+            main(["index", *files, *options])
+        assert e.value.code == 2
+        assert not (tmp_path / "i.json").exists()
+        with pytest.raises(SystemExit) as e:
+            main(["index", *files, *options, "--keep-going"])
+    assert e.value.code == 1
+    assert sorted(anychunk.open(target).group_keys()) == ["a", "b"]
 
 
 @needs_s3
