@@ -144,3 +144,8 @@ def day(hours: int, height: int, width: int) -> Array:
     time = np.arange(hours)[:, None, None] / hours * 2 * np.pi
     weather = (fractal(hours, height, width, seed=32, roughness=2.6) - 0.5) * 44
     return ((mean + swing * np.cos(longitude - time) + weather) * 100).astype("uint16")
+
+
+if __name__ == "__main__":
+    for _name, _scene in (("coast", coast(60, 80)), ("cells", cells(2, 32)), ("head", head(4, 32))):
+        print(_name, _scene.shape, _scene.dtype)
