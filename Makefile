@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile
 PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup peers demo test test-others lint types layers docs check bench format clean
+.PHONY: setup peers try-wheel demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -54,6 +54,10 @@ check: lint types layers test test-others docs
 
 bench: setup peers
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)
+
+# The built wheel, in empty folders and without any tool of ours, on every page of docs/howto.
+try-wheel: setup
+	@$(BIN)/python .ci/try-wheel
 
 # Readers that cannot live beside us: osml-imagery-io wants an older zarr, the others register codecs
 # under names of ours. For `make bench`, and for tests/test_osml.py.

@@ -6,17 +6,18 @@ import time
 from pathlib import Path
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 from rich.console import Console
 from rich.table import Table
 
 import anychunk
 import chunks_that_are_tiffs
 from anychunk.images import images
-from anychunk.thumbnail import png, thumbnail
+from anychunk.thumbnail import thumbnail
 from demo_files import FILES
 
-SIDE = 256
-"""Of one picture in the sheet."""
+SIDE, GAP, CAPTION = 256, 16, 24
+"""Of one picture in the sheet, of what lies between them, and of the line below."""
 
 
 def window_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
@@ -33,14 +34,19 @@ def check(array: object, data: np.ndarray) -> bool:
     return bool(np.array_equal(window, expected.reshape(shape)[window_of(shape)]))
 
 
-def sheet(pictures: list[np.ndarray]) -> np.ndarray:
-    """Put pictures side by side, four in a row."""
+def sheet(pictures: dict[str, np.ndarray]) -> Image.Image:
+    """Put pictures side by side, four in a row, each above its name."""
+    width, height = SIDE + GAP, SIDE + GAP + CAPTION
     rows = -(-len(pictures) // 4)
-    out = np.zeros((rows * (SIDE + 8), 4 * (SIDE + 8), 3), np.uint8)
-    for number, picture in enumerate(pictures):
-        colour = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
-        y, x = (number // 4) * (SIDE + 8), (number % 4) * (SIDE + 8)
-        out[y : y + colour.shape[0], x : x + colour.shape[1]] = colour
+    out = Image.new("RGB", (4 * width + GAP, rows * height + GAP), (250, 250, 248))
+    pen, font = ImageDraw.Draw(out), ImageFont.load_default(15)
+    for number, (name, pixels) in enumerate(pictures.items()):
+        picture = ImageOps.contain(Image.fromarray(pixels).convert("RGB"), (SIDE, SIDE))
+        left, top = GAP + number % 4 * width, GAP + number // 4 * height
+        frame = left + (SIDE - picture.width) // 2, top + (SIDE - picture.height) // 2
+        out.paste(picture, frame)
+        place = left + SIDE // 2, top + SIDE + CAPTION // 2
+        pen.text(place, name, fill=(60, 60, 64), font=font, anchor="mm")
     return out
 
 
@@ -48,7 +54,7 @@ def main(folder: Path) -> None:
     start = time.perf_counter()
     folder.mkdir(exist_ok=True)
     table = Table("file", "format", "levels", "shape", "axes", "type", "chunk", "window")
-    pictures, is_good = [], True
+    pictures, is_good = {}, True
     for name, make in FILES.items():
         data = make(folder / name)
         index = anychunk.index(folder / name)
@@ -66,10 +72,10 @@ def main(folder: Path) -> None:
             " x ".join(map(str, array.chunks)),
             "equal" if is_right else "WRONG",
         )
-        pictures.append(thumbnail(index, image=image.path, size=SIDE))
+        pictures[name] = thumbnail(index, image=image.path, size=SIDE)
     Console(width=120 if not sys.stdout.isatty() else None).print(table)
-    (folder / "sheet.png").write_bytes(png(sheet(pictures)))
-    print(f"{folder}/sheet.png: a picture of each, in this order\n")
+    sheet(pictures).save(folder / "sheet.png")
+    print(f"{folder}/sheet.png: a picture of each\n")
     done = anychunk.convert(folder / "scene.tif", folder / "scene.zarr", levels=3, verify=True)
     print(
         f"{done.target}: OME-Zarr with {done.arrays} levels, every chunk compared with the TIFF\n"

@@ -11,29 +11,21 @@ import tifffile
 from rasterio.errors import NotGeoreferencedWarning
 
 import anychunk
+import demo_scenes
 
 type Maker = Callable[[Path], np.ndarray]
 
 
-def field(*shape: int, seed: int = 0) -> np.ndarray:
-    """A smooth field with noise, between 0 and 1."""
-    grids = np.meshgrid(*(np.linspace(0, 5 + i, n) for i, n in enumerate(shape)), indexing="ij")
-    waves = sum(np.sin(g * (i + 1) + seed) for i, g in enumerate(grids))
-    blobs = np.prod([np.cos(g - seed) for g in grids], axis=0)
-    noise = np.random.default_rng(seed).normal(0, 0.04, shape)
-    total = waves / len(shape) + blobs + noise
-    return (total - total.min()) / np.ptp(total)
-
-
 def npy(path: Path) -> np.ndarray:
-    data = (field(24, 200, 300) * 40000).astype("uint16")
+    """The temperature of a day, by numpy."""
+    data = demo_scenes.day(24, 200, 300)
     np.save(path, data)
     return data
 
 
 def cog(path: Path) -> np.ndarray:
     """A cloud-optimised GeoTIFF with overviews, by GDAL."""
-    data = np.stack([(field(900, 1200, seed=i) * 250).astype("uint8") for i in range(3)])
+    data = demo_scenes.coast(900, 1200)
     transform = rasterio.transform.from_origin(440720, 3751320, 10, 10)
     options = {"crs": "EPSG:32611", "transform": transform, "compress": "deflate"}
     profile = {"width": 1200, "height": 900, "count": 3, "dtype": "uint8", "blocksize": 256}
@@ -44,7 +36,7 @@ def cog(path: Path) -> np.ndarray:
 
 def ome_tiff(path: Path) -> np.ndarray:
     """A microscope's stack of two channels, by tifffile."""
-    data = np.stack([(field(8, 256, 256, seed=i) * 4000).astype("uint16") for i in range(2)])
+    data = demo_scenes.cells(8, 256)
     size = {"PhysicalSizeX": 0.2, "PhysicalSizeY": 0.2, "PhysicalSizeZ": 1.0}
     channels = {"Channel": {"Name": ["DAPI", "GFP"]}}
     tifffile.imwrite(
@@ -55,7 +47,7 @@ def ome_tiff(path: Path) -> np.ndarray:
 
 def nitf(path: Path) -> np.ndarray:
     """A blocked image, by GDAL."""
-    data = (field(1, 700, 800, seed=3) * 2000).astype("uint16")
+    data = (demo_scenes.town(700, 800)[None] * 2000).astype("uint16")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         profile = {"width": 800, "height": 700, "count": 1, "dtype": "uint16"}
@@ -66,14 +58,16 @@ def nitf(path: Path) -> np.ndarray:
 
 def jp2(path: Path) -> np.ndarray:
     """A lossless JPEG 2000 with resolutions, by OpenJPEG."""
-    data = np.stack([(field(640, 640, seed=4 + i) * 255).astype("uint8") for i in range(3)], -1)
-    path.write_bytes(imagecodecs.jpeg2k_encode(data, reversible=True, level=0))
+    data = demo_scenes.planet(640).transpose(1, 2, 0)
+    path.write_bytes(
+        imagecodecs.jpeg2k_encode(np.ascontiguousarray(data), reversible=True, level=0)
+    )
     return data.transpose(2, 0, 1)
 
 
 def n5(path: Path) -> np.ndarray:
     """A volume with three levels, in blocks of 64."""
-    data = (field(96, 128, 160, seed=7) * 255).astype("uint8")
+    data = demo_scenes.tissue(96, 128, 160)
     options = {"axes": "reversed", "block": (64, 64, 64), "levels": 3}
     anychunk.write(data, str(path), **options, resolution=(2.0, 0.5, 0.5), unit="um")
     return data
@@ -81,7 +75,7 @@ def n5(path: Path) -> np.ndarray:
 
 def jnrrd(path: Path) -> np.ndarray:
     """A scan with a pyramid, in tiles."""
-    data = (field(64, 192, 192, seed=8) * 3000 - 1000).astype("int16")
+    data = demo_scenes.head(64, 192)
     anychunk.write(data, str(path), tile=(32, 64, 64), compression="zstd", levels=3)
     return data
 

@@ -26,6 +26,8 @@ class Proxied:
     """Statuses to answer the next requests with instead."""
     drop: int = 0
     """How many of the next requests to end without an answer."""
+    short: int = 0
+    """How many of the next answers to end in the middle of their body."""
     latency_s: float = 0.0
 
 
@@ -79,7 +81,10 @@ def proxy(host: str, port: int):
                 self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(data)
+                is_short = bool(found.short and data)
+                found.short -= is_short
+                self.wfile.write(data[: len(data) // 2] if is_short else data)
+                self.close_connection |= is_short
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
 

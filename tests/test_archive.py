@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from anychunk.batch import FilesError, expand
 from anychunk.cli import main
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
 from anychunk.export import icechunk as ice
+from tests.nginx import needs_nginx, serve_nginx
+from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3
 from tests.server import serve
 
@@ -71,6 +74,39 @@ def test_faults_are_errors_never_fill(web, form):
         np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
 
 
+FAULTS = {"500": {"fail": 500}, "dropped": {"drop": 1}, "short": {"short": 1}}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("form", [None, *FORMS])
+def test_faults_of_the_network_are_retried_then_errors_never_fill(web, form, fault):
+    """While parsing and while reading, of a file and of its index, by a proxy that fails."""
+    served, folder = web
+    with (
+        proxy(*urlsplit(served.url).netloc.split(":")) as between,
+        limits.override(retries=2, retry_s=5),
+    ):
+        url = f"{between.url}/data/a.tif"
+
+        def break_next(count):
+            between.fail, between.drop, between.short = [], 0, 0
+            for name, value in FAULTS[fault].items():
+                setattr(between, name, [value] * count if name == "fail" else count)
+
+        if form is not None:
+            anychunk.index(url).save(folder / form)
+        for count, is_read in ((1, True), (2, True), (99, False), (0, True)):
+            break_next(0)
+            opened = anychunk.open(folder / form, allow=[between.url]) if form else None
+            break_next(count)
+            if is_read:
+                group = opened or anychunk.open(url)
+                np.testing.assert_array_equal(group["0/0"][...].reshape(64, 80), VALUES)
+            else:
+                with pytest.raises(AnychunkError, match="a.tif"):
+                    (opened or anychunk.open(url))["0/0"][...]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_changed_remote_file_is_noticed(web, form):
     served, folder = web
@@ -79,6 +115,26 @@ def test_a_changed_remote_file_is_noticed(web, form):
     opened = anychunk.open(folder / form, allow=[served.url])
     with pytest.raises(SourceChangedError, match="index it again"):
         opened["0/0"][...]
+
+
+@needs_nginx
+def test_a_real_web_server_in_each_form(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_cog(tmp_path / "data" / "a b.tif", VALUES)
+    with serve_nginx(tmp_path / "data", tmp_path / "aside") as url:
+        for form in FORMS:
+            anychunk.index(f"{url}/a%20b.tif").save(tmp_path / form)
+            opened = anychunk.open(tmp_path / form, allow=[url])
+            np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+        lines = (tmp_path / "aside" / "requests").read_text().splitlines()
+        assert all(" 206 " in line for line in lines if "GET" in line)
+        assert len(lines) <= 4 * len(FORMS)
+        write_cog(tmp_path / "data" / "a b.tif", VALUES + 1)
+        for form in FORMS:
+            with pytest.raises(SourceChangedError):
+                anychunk.open(tmp_path / form, allow=[url])["0/0"][...]
+        with pytest.raises(FileNotFoundError, match="check the url"):
+            anychunk.open(f"{url}/none.tif")
 
 
 def test_an_index_on_the_web_refers_to_its_own_folder(web):
@@ -119,6 +175,44 @@ def test_s3_in_each_form(tmp_path):
 
         direct = zarr.open_group(repository.readonly_session("main").store, mode="r")
         np.testing.assert_array_equal(direct["0/0"][1].reshape(64, 80), VALUES)
+
+
+@needs_s3
+def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
+    """A percent sign, a hash or a question mark in a key is no part of a url's grammar."""
+    folder = tmp_path / "bucket" / "x y"
+    folder.mkdir(parents=True)
+    names = ["a b.tif", "a%20b.tif", "a#b.tif", "a+b.tif", "é.tif", "a?b.tif"]
+    for i, name in enumerate(names):
+        write_cog(folder / name, VALUES + i)
+    with serve_s3(tmp_path) as storage:
+        urls = expand("s3://bucket/x y/*.tif", storage)
+        assert len(urls) == len(names)
+        failures = {}
+        node = anychunk.index(
+            "s3://bucket/x y/*.tif", combine="stack", storage=storage, failures=failures
+        )
+        assert not failures
+        for form in FORMS:
+            node.save(f"s3://bucket/x y/{form}", storage=storage)
+            found = anychunk.open(f"s3://bucket/x y/{form}", storage=storage)["0/0"][...]
+            truth = np.stack([VALUES + names.index(name) for name in sorted(names)])
+            order = np.argsort([sorted(names).index(unquote(u.rpartition("/")[2])) for u in urls])
+            np.testing.assert_array_equal(found.reshape(truth.shape)[order], truth)
+
+
+def test_keep_going_passes_over_a_batch_of_failures(tmp_path):
+    for name in "ac":
+        write_cog(tmp_path / f"{name}.tif", VALUES)
+    (tmp_path / "b.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
+    target, failures = tmp_path / "r.icechunk", {}
+    paths = [str(tmp_path / f"{name}.tif") for name in "abc"]
+    assert anychunk.append(paths, target, batch=1, failures=failures) == 2
+    assert list(failures) == [paths[1]]
+    assert sorted(anychunk.open(target).group_keys()) == ["a", "c"]
+    assert anychunk.append(paths, target, batch=1, failures={}) == 0
+    with pytest.raises(FilesError, match="1 of 1"):
+        anychunk.append(paths[1], tmp_path / "none.icechunk", failures={})
 
 
 def test_failures_are_reported_file_by_file(tmp_path):
@@ -211,6 +305,27 @@ if __name__ == "__main__":
     anychunk.append("s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
                     batch=int(sys.argv[3]), client=client, storage=storage)
 """
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_parses_on_a_cluster(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    for name in "ab":
+        write_cog(tmp_path / f"{name}.tif", VALUES)
+    (tmp_path / "c.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
+    files, target = [str(tmp_path / f"{name}.tif") for name in "abc"], str(tmp_path / "i.json")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        options = ["-o", target, "--scheduler", cluster.scheduler_address]
+        with pytest.raises(SystemExit) as e:
+            main(["index", *files, *options])
+        assert e.value.code == 2
+        assert not (tmp_path / "i.json").exists()
+        with pytest.raises(SystemExit) as e:
+            main(["index", *files, *options, "--keep-going"])
+    assert e.value.code == 1
+    assert sorted(anychunk.open(target).group_keys()) == ["a", "b"]
 
 
 @needs_s3

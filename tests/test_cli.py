@@ -1,7 +1,8 @@
 import json
+import os
+import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,41 +91,108 @@ def test_module_runs(file):
     assert "0/0" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["info", "convert", "verify", "thumb"])
+@pytest.mark.parametrize("command", ["info", "convert", "verify", "thumb", "index"])
 @pytest.mark.parametrize(
-    ("target", "words"),
+    ("target", "words", "what_to_do"),
     [
-        ("{tmp}/none.tif", "no such file"),
-        ("{tmp}", "a folder of none of the formats"),
-        ("{tmp}/empty", "empty"),
-        ("{tmp}/text", "begins with"),
-        ("{tmp}/locked.tif", "Permission denied"),
-        ("http://127.0.0.1:9/a.tif", "127.0.0.1"),
-        ("gopher://host/a.tif", "gopher"),
+        ("{tmp}/none.tif", "no such file", "check the path"),
+        ("{tmp}", "a folder of none of the formats", "give a file in it"),
+        ("{tmp}/empty", "empty", "fetch it again"),
+        ("{tmp}/text", "begins with", "`anychunk formats` says"),
+        ("http://127.0.0.1:9/a.tif", "127.0.0.1", "check the url and the network"),
+        ("gopher://host/a.tif", "gopher", "opened: s3 gs az http https"),
     ],
 )
-def test_every_command_fails_on_one_line(capsys, tmp_path, monkeypatch, command, target, words):
+def test_every_command_fails_on_one_line(capsys, tmp_path, command, target, words, what_to_do):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "text").write_text("hello\nworld")
-    locked = tmp_path / "locked.tif"
-    locked.write_bytes(b"II*\0")
-    if words == "Permission denied":
-        # root may read everything, so the system's answer is put in its mouth
-        real = Path.open
-
-        def denied(self, *arguments, **options):
-            if self.name == "locked.tif":
-                raise PermissionError(13, "Permission denied", str(self))
-            return real(self, *arguments, **options)
-
-        monkeypatch.setattr(Path, "open", denied)
-    out = [str(tmp_path / "out.zarr")] if command == "convert" else []
+    made = {"convert": [str(tmp_path / "out.zarr")], "index": ["-o", str(tmp_path / "out.json")]}
+    out = made.get(command, [])
     with limits.override(retries=0, retry_s=0.1):
         code, printed, err = run(capsys, command, target.format(tmp=tmp_path), *out)
     assert (code, printed) == (2, "")
     assert err.count("\n") == 1
     assert words in err
-    assert not (tmp_path / "out.zarr").exists()
+    assert what_to_do in err
+    assert not list(tmp_path.glob("*out.*"))
+
+
+@pytest.mark.parametrize("command", ["info", "convert", "verify", "thumb"])
+def test_a_file_without_permission(tmp_path, command):
+    """Root may read everything, unless it gives that right up: setpriv does so."""
+    locked = tmp_path / "locked.tif"
+    locked.write_bytes(b"II*\0")
+    locked.chmod(0)
+    before = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is not here, and root may read everything")
+        before = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    out = ["out.zarr"] if command == "convert" else []
+    done = subprocess.run(
+        [*before, sys.executable, "-m", "anychunk", command, "locked.tif", *out],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "anychunk: locked.tif: Permission denied; ask its owner for the right\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "no such command 'nonsense'; see anychunk --help"),
+        (["info"], "see anychunk info --help"),
+        (["info", "a", "--nope"], "no such option: --nope; see anychunk info --help"),
+        (["convert", "a.tif"], "give a source and a target; see anychunk convert --help"),
+        (["index", "a.tif"], "'--output'; see anychunk index --help"),
+        (["index", "a.tif", "-o", "x.json", "--append"], "only an Icechunk repository grows"),
+        (["index", "a.tif", "-o", "x.parquet", "--layout", "osml"], "kerchunk JSON has --layout"),
+        (["thumb", "{file}", "--at", "q=1"], "no axis 'q' to choose along; there are"),
+        (["thumb", "{file}", "--image", "7"], "no image 7; there are 1"),
+        (["convert", "{file}", "x.xyz"], "end it with .zarr .n5 .jnrrd"),
+        (["convert", "{file}", "x.n5", "--shard", "8x8"], "shard is for Zarr"),
+    ],
+)
+def test_wrong_use_is_one_line(capsys, file, arguments, words):
+    code, out, err = run(capsys, *(a.format(file=file) for a in arguments))
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert err.startswith("anychunk: ")
+    assert words in err
+
+
+def test_without_arguments_the_help_is_shown(capsys):
+    code, out, err = run(capsys)
+    assert code == 2
+    assert "Usage" in out + err
+
+
+def test_an_index_that_refers_elsewhere(capsys, tmp_path, file):
+    (tmp_path / "kept").mkdir()
+    kept = str(tmp_path / "kept" / "a.json")
+    code, out, _ = run(capsys, "index", file, "-o", kept, "--json")
+    assert code == 0
+    summary = json.loads(out)
+    assert summary == {
+        "index": kept, "files": 1, "arrays": 1, "chunks": 1, "stored_bytes": 24, "failures": {},
+    }  # fmt: skip
+    code, _, err = run(capsys, "info", kept)
+    assert code == 2
+    assert "--allow" in err
+    grant = ["--allow", str(tmp_path)]
+    for command, *more in (
+        ("info",),
+        ("verify",),
+        ("thumb", "-o", str(tmp_path / "a.png")),
+        ("convert", str(tmp_path / "a.zarr")),
+        ("index", "-o", str(tmp_path / "again.icechunk")),
+    ):
+        code, _, err = run(capsys, command, kept, *more, *grant)
+        assert code == 0, err
 
 
 def test_deep_shows_attributes(capsys, file):

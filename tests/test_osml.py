@@ -94,3 +94,33 @@ def test_ours_opens_there(tmp_path, kind, zarr_format):
     node.save(tmp_path / "index.json", layout="osml", zarr_format=zarr_format)
     run(READ, tmp_path / "index.json", tmp_path / "found.npy", zarr_format)
     np.testing.assert_array_equal(np.squeeze(np.load(tmp_path / "found.npy")), IMAGE)
+
+
+@pytest.mark.parametrize("rowsperstrip", [100, 64])
+def test_keys_that_only_check_are_left_out(tmp_path, rowsperstrip):
+    """Strips, the last of them short or not: no key that they do not know is in the index."""
+    tifffile.imwrite(tmp_path / "a.tif", IMAGE, rowsperstrip=rowsperstrip, compression="packbits")
+    node = anychunk.index(tmp_path / "a.tif")
+    assert "last_height" in str(node["0/0"].codecs)
+    node.save(tmp_path / "index.json", layout="osml")
+    assert "last_" not in (tmp_path / "index.json").read_text()
+    np.testing.assert_array_equal(
+        np.squeeze(anychunk.open(tmp_path / "index.json")["0/data"][...]), IMAGE
+    )
+    if rowsperstrip == 100:
+        run(READ, tmp_path / "index.json", tmp_path / "found.npy", 3)
+        np.testing.assert_array_equal(np.squeeze(np.load(tmp_path / "found.npy")), IMAGE)
+
+
+def test_what_they_would_read_wrong_is_refused(tmp_path):
+    """They pass over `byte_order`, and swap the bytes of every sample."""
+    options = {"tile": (128, 128), "compression": "zlib", "byteorder": ">"}
+    tifffile.imwrite(tmp_path / "a.tif", IMAGE, **options)
+    node = anychunk.index(tmp_path / "a.tif")
+    with pytest.raises(anychunk.errors.UnsupportedError, match="does not know byte_order of tiff"):
+        node.save(tmp_path / "index.json", layout="osml")
+    assert not (tmp_path / "index.json").exists()
+    node.save(tmp_path / "index.json")
+    np.testing.assert_array_equal(
+        np.squeeze(anychunk.open(tmp_path / "index.json")["0/0"][...]), IMAGE
+    )

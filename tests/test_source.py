@@ -24,6 +24,7 @@ from anychunk.source import (
     buffered,
     memory_store,
     open_source,
+    pin_of,
     read_object,
     resolve,
 )
@@ -172,6 +173,36 @@ class TestPins:
         assert old.differs(new) is None
         assert Pin(size=1, mtime_ns=1).differs(new) is not None
         assert Pin(size=1).differs(new) is None
+
+
+@pytest.mark.parametrize("kind", ["local", "http"])
+def test_a_whole_object_is_held_against_its_pin(tmp_path, kind):
+    file = tmp_path / "f.bin"
+    file.write_bytes(b"before")
+    with serve(tmp_path) as served:
+        url = str(file) if kind == "local" else f"{served.url}/f.bin"
+        sources = Sources({url: pin_of(url)})
+        assert sources.whole(url).tobytes() == b"before"
+        file.write_bytes(b"after!")
+        os.utime(file, ns=(1, 1))
+        with pytest.raises(SourceChangedError, match="index it again"):
+            sources.whole(url)
+        with pytest.warns(UserWarning, match="may be wrong"):
+            assert Sources(sources.pins, on_change="warn").whole(url).tobytes() == b"after!"
+        file.unlink()
+        assert sources.whole(url) is None
+        assert pin_of(url) is None
+
+
+def test_files_that_are_kept_open_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(anychunk.source, "MOST_OPEN", 3)
+    sources = Sources({})
+    views = []
+    for i in range(9):
+        (tmp_path / str(i)).write_bytes(bytes([i]))
+        views.append(sources.open(str(tmp_path / str(i))).read(0, 1))
+    assert len(sources._open) == 3
+    assert [int(view[0]) for view in views] == list(range(9))
 
 
 def test_blocks_bound_requests_and_memory():

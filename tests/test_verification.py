@@ -148,6 +148,20 @@ def test_command(capsys, tiff):
     assert {f["severity"] for f in found["findings"]} == {"error"}
 
 
+def test_one_that_does_not_open_stops_none_of_the_others(capsys, tiff, tmp_path):
+    (tmp_path / "text").write_text("hello")
+    files = [str(tmp_path / "text"), str(tmp_path / "none.tif"), str(tiff)]
+    code, out, err = run(capsys, "verify", *files)
+    assert (code, err) == (1, "")
+    assert "begins with" in out
+    assert "no such file" in out
+    assert "good; 1 arrays, 12 chunks" in out
+    code, out, _ = run(capsys, "verify", *files, "--json")
+    assert code == 1
+    assert [report["is_good"] for report in json.loads(out)] == [False, False, True]
+    assert run(capsys, "verify", files[0])[0] == 2
+
+
 def test_absent_chunks_are_counted(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(4, "uint8"))
     array = anychunk.index(tmp_path / "a.npy")["0/0"]

@@ -115,6 +115,73 @@ def test_every_way_of_indexing(scene, key):
     np.testing.assert_array_equal(image[key].values, expected.values)
 
 
+def write_tiff(path, data, **options):
+    profile = {"driver": "GTiff", "height": 60, "width": 80, "crs": "EPSG:32611", **options}
+    profile.setdefault("transform", rasterio.transform.from_origin(440720, 3751320, 10, 10))
+    with rasterio.open(path, "w", count=len(data), dtype=data.dtype, **profile) as out:
+        out.write(data)
+    return path
+
+
+VALUES = np.random.default_rng(4).integers(0, 9, (2, 60, 80))
+
+
+@pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
+@pytest.mark.parametrize(
+    ("dtype", "options"),
+    [
+        ("uint8", {"nodata": 0}),
+        ("uint8", {}),
+        ("float32", {"nodata": np.nan}),
+        ("int16", {"nodata": -9999}),
+        ("uint16", {"crs": "EPSG:4326", "transform": rasterio.Affine(0.01, 0, -10, 0, -0.02, 50)}),
+        ("uint8", {"crs": None}),
+        ("int16", {"driver": "JP2OpenJPEG", "QUALITY": 100, "REVERSIBLE": "YES"}),
+    ],
+    ids=str,
+)
+def test_as_rioxarray_opens_every_kind(tmp_path, dtype, options):
+    rioxarray = pytest.importorskip("rioxarray")
+    name = "a.jp2" if "driver" in options else "a.data"  # GDAL writes no boxes under other names
+    file = write_tiff(tmp_path / name, VALUES.astype(dtype), **options)
+    ours = xr.open_dataset(file, engine="anychunk")["image"]
+    theirs = rioxarray.open_rasterio(file)
+    np.testing.assert_array_equal(ours.values, theirs.values)
+    assert (ours.rio.crs, ours.dims) == (theirs.rio.crs, theirs.dims)
+    np.testing.assert_allclose(ours.rio.transform(), theirs.rio.transform())
+    np.testing.assert_equal(ours.rio.nodata, theirs.rio.nodata)
+    assert set(ours.coords) == set(theirs.coords)
+    for axis in ("x", "y", "band"):
+        np.testing.assert_allclose(ours[axis], theirs[axis])
+
+
+@pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
+def test_a_turned_grid_has_a_transform_and_no_coordinates(tmp_path):
+    pytest.importorskip("rioxarray")
+    turned = rasterio.Affine(10, 2, 440720, 3, -10, 3751320)
+    file = write_tiff(tmp_path / "a.tif", VALUES.astype("uint8"), transform=turned)
+    image = xr.open_dataset(file, engine="anychunk")["image"]
+    assert set(image.coords) == {"band", "spatial_ref"}
+    np.testing.assert_allclose(image.rio.transform(), turned)
+
+
+@pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
+def test_packed_values_are_unpacked_on_request(tmp_path):
+    rioxarray = pytest.importorskip("rioxarray")
+    file = write_tiff(tmp_path / "a.tif", VALUES.astype("int16"), nodata=3)
+    with rasterio.open(file, "r+") as out:
+        out.scales, out.offsets = (0.01, 0.01), (5.0, 5.0)
+    raw = xr.open_dataset(file, engine="anychunk")["image"]
+    assert (raw.dtype, raw.attrs["scale_factor"], raw.attrs["add_offset"]) == (np.int16, 0.01, 5.0)
+    ours = xr.open_dataset(file, engine="anychunk", mask_and_scale=True)["image"]
+    theirs = rioxarray.open_rasterio(file, mask_and_scale=True)
+    np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-6)
+    with rasterio.open(file, "r+") as out:
+        out.scales, out.offsets = (0.01, 0.02), (5.0, 5.0)
+    raw = xr.open_dataset(file, engine="anychunk")["image"]
+    assert "scale_factor" not in raw.attrs  # bands that differ have none in common
+
+
 def test_mask_and_scale(tmp_path):
     with rasterio.open(
         tmp_path / "a.tif",

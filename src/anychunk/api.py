@@ -23,6 +23,7 @@ from anychunk.combine import combine as combine_files
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.export import icechunk
 from anychunk.export.places import absolute
+from anychunk.images import chosen, images
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.mosaic import Overlap
 from anychunk.source import (
@@ -80,7 +81,10 @@ def index(
         if not is_remote(url):
             raise
         # an object store has no directories: a prefix may still be a folder format
-        return _index_folder(Folder(url, storage=storage), format, options)
+        folder = Folder(url, storage=storage)
+        if not _is_there(folder):
+            raise
+        return _index_folder(folder, format, options)
     return _index_object(source, head, format, options)
 
 
@@ -90,9 +94,13 @@ def index_files(
     client: Any = None,
     failures: Failures | None = None,
     progress: Callable[[], object] | None = None,
+    may_be_none: bool = False,
     **options: Any,
 ) -> dict[str, Node]:
-    """Index many files, on threads or a Dask cluster; give those that could be, in order."""
+    """Index many files, on threads or a Dask cluster; give those that could be, in order.
+
+    That none could be is an error too, unless it `may_be_none`.
+    """
     found: dict[str, Node] = {}
     failed: Failures = {} if failures is None else failures
     for url, outcome in outcomes(partial(index, **options), urls, client):
@@ -102,7 +110,7 @@ def index_files(
             found[url] = outcome
         if progress is not None:
             progress()
-    if failed and (failures is None or not found):
+    if failed and (failures is None or not (found or may_be_none)):
         raise FilesError(failed, len(urls))
     return {url: found[url] for url in urls if url in found}
 
@@ -118,6 +126,14 @@ def _is_folder(url: str, format: str | None) -> bool:
     known = formats.table() if format is None else {format: formats.by_name(format)}
     folders = [m for m in known.values() if isinstance(m, formats.FolderFormat)]
     return any(format or (isinstance(m, formats.WritableFormat) and m.claims(url)) for m in folders)
+
+
+def _is_there(folder: Folder) -> bool:
+    """Whether a remote folder holds anything, as far as its server tells."""
+    try:
+        return folder.names() != ([], [])
+    except UnsupportedError:  # a web server does not list: what a folder must have is looked for
+        return any(folder.read(name) is not None for name in ("attributes.json", ".zmetadata"))
 
 
 def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:
@@ -228,8 +244,19 @@ def open_array(
     node = (
         url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
     )
-    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    path = array_path(node, image, level)
     return open_path(node, path, storage=storage, on_change=on_change)
+
+
+def array_path(node: Node, image: int | str, level: int | str) -> str:
+    """Give the path of a level of an image, which is told by its number or by its own path."""
+    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    if isinstance(find(node, path), ArrayIndex):
+        return path
+    try:
+        return chosen(list(images(node)), image).levels[int(level)]
+    except (KeyError, IndexError, ValueError):
+        return path  # whoever opens it says which there are
 
 
 def open_path(
@@ -324,13 +351,18 @@ def append(
             client=client,
             failures=failures,
             progress=progress,
+            may_be_none=True,
             storage=storage,
             **options,
         )
+        if not files:
+            continue
         node = combine_files(files, combine, along=along, names=[names[url] for url in files])
         axis = None if combine == "group" else axis_of(node, combine, along)
         icechunk.append(node, place, along=axis, copy=copy, storage=storage)
         added += len(files)
+    if failures and not added and not known:
+        raise FilesError(failures, len(waiting))
     return added
 
 
@@ -363,7 +395,7 @@ class VirtualParser:
         storage = {"resolve": registry.resolve} if is_remote(url) else None
         node = index(url, storage=storage, **self.options)
         if not self.tree:
-            path = "" if isinstance(node, ArrayIndex) else f"{self.image}/{self.level}"
+            path = array_path(node, self.image, self.level)
             node = virtualizarr.single(node, path, self.name)
         else:
             node = virtualizarr.apart(node, self.name)

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from typing import Any
+from urllib.parse import quote
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.index import Node
 from anychunk.source import Storage, is_remote, list_objects, local_path
+
+PLAIN = "/ !$&'()+,;=@:~"
+"""What stands in a url as it is; `%`, `#` or `?` in an object's name would change or end it."""
 
 type Parse = Callable[[str], Node]
 type Outcome = Node | AnychunkError
@@ -55,9 +59,13 @@ def _matches(pattern: str, storage: Storage | None) -> list[str]:
         found = sorted(glob.glob(local_path(pattern), recursive=True))  # noqa: PTH207 - of a url
     else:
         folder = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
-        names = (f"{folder}/{name}" for name, _ in list_objects(folder, storage=storage))
+        names = (name for name, _ in list_objects(folder, storage=storage))
         wanted = re.compile(_expression(pattern))
-        found = sorted(name for name in names if wanted.fullmatch(name))
+        found = sorted(
+            f"{folder}/{quote(name, safe=PLAIN)}"
+            for name in names
+            if wanted.fullmatch(f"{folder}/{name}")
+        )
     if not found:
         raise FileNotFoundError(f"{pattern}: no file is named so")
     return found

@@ -15,6 +15,7 @@ from zarr.abc.codec import BytesBytesCodec
 
 from anychunk import codecs as registry
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.export.places import absolute
 from anychunk.gather import Files, check_alike, gather, refuse
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 from anychunk.mosaic import Overlap, mosaic
@@ -59,7 +60,8 @@ def _as_group(node: Node) -> GroupIndex:
     if isinstance(node, GroupIndex):
         return node
     about = node.attributes.get("anychunk")
-    return GroupIndex(members={"0": node}, attributes={"anychunk": about} if about else {})
+    attributes = {"anychunk": about} if about else {}
+    return GroupIndex(members={"0": replace(node, pins={})}, attributes=attributes, pins=node.pins)
 
 
 def _bare(groups: Files) -> list[GroupIndex]:
@@ -74,6 +76,9 @@ def _root(groups: Files, members: Mapping[str, Node], how: str) -> GroupIndex:
     pins: dict[str, Pin] = {}
     for group in groups.values():
         pins |= group.pins
+    # a folder has no version of its own that a pin could tell
+    if folders := [absolute(url) for url, group in groups.items() if url not in group.pins]:
+        about["folders"] = folders
     return GroupIndex(members=members, attributes={"anychunk": about}, pins=pins)
 
 

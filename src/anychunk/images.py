@@ -1,5 +1,6 @@
 """The images of an index: which arrays are levels of one, and what their axes mean. Pure."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ from anychunk.errors import FormatError
 from anychunk.index import ArrayIndex, GroupIndex, Json, Node, find
 
 SPACE = ("z", "y", "x")
+SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Floats that JSON has no number for, as Zarr metadata spells them."""
 RANK = {"t": 0, "time": 0, "c": 1, "band": 1, "channel": 1, "z": 2, "y": 3, "x": 4}
 """The order of axes that OME-Zarr 0.5 asks for."""
 
@@ -132,6 +135,39 @@ def transformation(
         elif step["type"] == "translation":
             translation = [a + b for a, b in zip(translation, values, strict=True)]
     return tuple(scale), tuple(translation)
+
+
+def nodata(attributes: Mapping[str, Json], array: ArrayIndex) -> float | None:
+    """Give the value that stands for nothing: a fill value that the source sets.
+
+    Zero is what absent chunks read as anyway; it stands for nothing only where GDAL's tag says so.
+    """
+    value = SPECIAL.get(array.fill_value) if isinstance(array.fill_value, str) else array.fill_value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if value != 0 or _says_zero(attributes) else None
+
+
+def _says_zero(attributes: Mapping[str, Json]) -> bool:
+    tiff = attributes.get("tiff")
+    tags = tiff.get("tags") if isinstance(tiff, Mapping) else None
+    try:
+        return isinstance(tags, Mapping) and float(str(tags["GDAL_NODATA"]).strip("\0 \n")) == 0
+    except (KeyError, ValueError):
+        return False
+
+
+def packing(attributes: Mapping[str, Json], bands: int) -> tuple[float, float] | None:
+    """Give (scale, offset) where GDAL's metadata has the same for all bands, and not (1, 0)."""
+    tiff = attributes.get("tiff")
+    found = tiff.get("gdal_metadata") if isinstance(tiff, Mapping) else None
+    each = [v for k, v in found.items() if k.startswith("band ")] if found else []
+    try:
+        pairs = {(float(b.get("SCALE", 1)), float(b.get("OFFSET", 0))) for b in each}
+    except (AttributeError, TypeError, ValueError):
+        return None
+    is_one = len(pairs) == 1 and len(each) == bands
+    return next(iter(pairs)) if is_one and pairs != {(1.0, 0.0)} else None
 
 
 def ome_order(names: Sequence[str]) -> tuple[int, ...]:

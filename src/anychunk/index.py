@@ -204,6 +204,8 @@ class ArrayIndex(_Kept):
     fill_value: Json = 0
     dimension_names: tuple[str | None, ...]
     attributes: dict[str, Json] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    """Of every source that the chunks are in, where this array is itself the root."""
 
     def __post_init__(self) -> None:
         if len(self.chunk_shape) != len(self.shape) or min(self.chunk_shape, default=1) < 1:

@@ -1,5 +1,7 @@
 """Memory that a thread uses again and again: fresh pages cost more than what is put into them."""
 
+import contextlib
+import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,3 +42,9 @@ def borrowed(purpose: str, nbytes: int) -> Iterator[npt.NDArray[np.uint8]]:
     finally:
         if len(memory) <= KEPT_BYTES:
             shelf[purpose] = memory
+
+
+def give_back() -> None:
+    """Hand memory that was freed back to the system, where the allocator keeps it for later."""
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)

@@ -214,11 +214,7 @@ class ChunkReader:
         return join(self.front(number), pieces)
 
     def _whole(self, url: str) -> Bytes1D:
-        """Read an object that is one chunk; it is not kept open, for there may be very many."""
-        if url in self.sources.pins:
-            source = self.sources.verify(url)
-            return source.read(0, source.size())
-        data = read_object(url, storage=self.sources.storage)
+        data = self.sources.whole(url)
         if data is None:
             raise FileNotFoundError(f"{url}: no such file or object")
         return data
@@ -295,7 +291,7 @@ class ChunkReader:
 
     async def _fetch(self, request: "Request") -> Stored:
         if request.length < 0:
-            data = await asyncio.to_thread(read_object, request.url, storage=self.sources.storage)
+            data = await asyncio.to_thread(self.sources.whole, request.url)
             if data is None and not isinstance(self.chunks, Objects):
                 raise FileNotFoundError(f"{request.url}: no such object")
             if data is None:

@@ -151,9 +151,18 @@ def _file_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as e:
-        raise FileNotFoundError(f"{path}: no such file or directory") from e
+        raise FileNotFoundError(f"{path}: no such file or directory; check the path") from e
+    except PermissionError as e:
+        raise SourceError(f"{path}: {e.strerror or e}; ask its owner for the right") from e
     except OSError as e:
         raise SourceError(f"{path}: {e.strerror or e}") from e
+
+
+def _stat_pin(path: str) -> Pin | None:
+    try:
+        return _file_pin(os.stat(path))  # noqa: PTH116 - once a chunk
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _file_pin(stat: os.stat_result) -> Pin:
@@ -273,14 +282,31 @@ def _remote_errors(url: str) -> Iterator[None]:
     except AnychunkError:
         raise
     except FileNotFoundError as e:
-        raise FileNotFoundError(f"{url}: no such object") from e
+        raise FileNotFoundError(f"{url}: no such object; check the url") from e
     except (BaseError, OSError) as e:
         # obstore appends a dump of its internals, which may hold more than the user should see
-        raise SourceError(f"{url}: {first_line(e)}") from e
+        raise SourceError(f"{url}: {first_line(e)}{what_to_do(e)}") from e
 
 
 def first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0]
+
+
+ADVICE = {
+    "169.254.169.254": "no credentials were found; set AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or for public data AWS_SKIP_SIGNATURE=true (skip_signature)",
+    "metadata.google.internal": "no credentials were found; set GOOGLE_APPLICATION_CREDENTIALS, "
+    "or for public data GOOGLE_SKIP_SIGNATURE=true (skip_signature)",
+    "403 Forbidden": "the server refuses; check the credentials and who may read it",
+    "401 Unauthorized": "the server asks for credentials; check those that are set",
+    "error sending request": "the server could not be reached; check the url and the network",
+}
+"""What to do, by what object_store says of an error."""
+
+
+def what_to_do(error: Exception) -> str:
+    text = str(error)
+    return next((f"; {advice}" for sign, advice in ADVICE.items() if sign in text), "")
 
 
 def _object_pin(meta: Mapping[str, Any]) -> Pin:
@@ -288,6 +314,13 @@ def _object_pin(meta: Mapping[str, Any]) -> Pin:
     return Pin(
         size=meta["size"], etag=meta["e_tag"], mtime_ns=int(changed.timestamp()) * 1_000_000_000
     )
+
+
+def _listed_pin(meta: Mapping[str, Any]) -> Pin:
+    """Give the pin of an object in a list, where some servers leave out the quotes of its etag."""
+    etag = meta["e_tag"]
+    is_bare = etag is not None and '"' not in etag
+    return _object_pin({**meta, "e_tag": f'"{etag}"'} if is_bare else meta)
 
 
 def is_remote(url: str) -> bool:
@@ -340,7 +373,7 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
         },
     }
     settings: dict[str, Any] = dict(options)
-    client = {"allow_http": root.startswith("http:"), **dict(settings.pop("client_options", ()))}
+    client = {"allow_http": _is_plain(root, settings), **dict(settings.pop("client_options", ()))}
     try:
         from_url: Any = obstore.store.from_url  # its overloads are one a kind of store
         return cast(
@@ -350,6 +383,15 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
         raise UnsupportedError(
             f"{root}: {first_line(e)}; opened: s3 gs az http https memory file"
         ) from e
+
+
+def _is_plain(root: str, settings: Mapping[str, Any]) -> bool:
+    """Whether the caller, by the url or by the endpoint, asks for http without encryption."""
+    endpoints = [v for k, v in settings.items() if str(k).lower().endswith(("endpoint", "_url"))]
+    if root.startswith("s3"):
+        names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        endpoints += [os.environ.get(name, "") for name in names]
+    return any(str(url).startswith("http:") for url in [root, *endpoints])
 
 
 @lru_cache(maxsize=64)
@@ -413,14 +455,24 @@ class ObjectBuffer:
 
 
 def _read_remote_object(url: str, storage: Storage | None) -> Bytes1D | None:
+    found = _get_object(url, storage)
+    return None if found is None else found[0]
+
+
+def _get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
     import obstore
 
     store, path = object_store(url, storage)
     try:
         with _remote_errors(url):
-            return np.frombuffer(obstore.get(store, path).bytes(), np.uint8)
+            got = obstore.get(store, path)
+            return np.frombuffer(got.bytes(), np.uint8), _object_pin(got.meta)
     except FileNotFoundError:
         return None
+
+
+MOST_OPEN = 1024
+"""Local files that are kept open: a system maps some ten thousands at the most."""
 
 
 class Sources:
@@ -450,7 +502,26 @@ class Sources:
                 self._check(url, pin, source.pin())
             # two threads may come here at once; either source serves
             self._open[url] = source
+            if len(self._open) > MOST_OPEN:
+                # views of it stay valid; who wants more of it opens it again
+                self._open.pop(next(iter(list(self._open))), None)
         return source
+
+    def whole(self, url: str) -> Bytes1D | None:
+        """Read an object that is one chunk, or give None; not kept open, for there are many."""
+        pin = self.pins.get(url)
+        if pin is None:
+            return read_object(url, storage=self.storage)
+        data: Bytes1D | None
+        now: Pin | None
+        if is_remote(url):
+            data, now = _get_object(url, self.storage) or (None, None)
+        else:
+            data, now = read_object(url), _stat_pin(local_path(url))
+        change = pin.differs(now) if now is not None else None
+        if change:
+            report_change(url, change, self.on_change)
+        return data
 
     def verify(self, url: str) -> Source:
         """Open, and look whether a local file was changed since; remote answers tell themselves."""
@@ -586,8 +657,18 @@ class Folder:
         return sorted(folders), sorted(objects)
 
 
-def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[str, int]]:
-    """Yield (path below, size) of every object below a folder."""
+def pin_of(url: str, *, storage: Storage | None = None) -> Pin | None:
+    """Look which version of an object is there now; None where there is none."""
+    if not is_remote(url):
+        return _stat_pin(local_path(url))
+    try:
+        return ObjectSource(url, storage=storage).refresh()
+    except FileNotFoundError:
+        return None
+
+
+def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[str, Pin]]:
+    """Yield (path below, version) of every object below a folder."""
     root = url.rstrip("/")
     if not is_remote(root):
         yield from _list_files(local_path(root))
@@ -601,14 +682,14 @@ def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[
     with _remote_errors(root):
         for batch in obstore.list(store, path or None):
             for entry in batch:
-                yield str(entry["path"]).removeprefix(start), entry["size"]
+                yield str(entry["path"]).removeprefix(start), _listed_pin(entry)
 
 
-def _list_files(root: str) -> Iterator[tuple[str, int]]:
+def _list_files(root: str) -> Iterator[tuple[str, Pin]]:
     for folder, _, names in os.walk(root):
         for name in names:
             path = os.path.join(folder, name)  # noqa: PTH118 - a call an object
-            yield os.path.relpath(path, root), os.stat(path).st_size  # noqa: PTH116
+            yield os.path.relpath(path, root), _file_pin(os.stat(path))  # noqa: PTH116
 
 
 def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:

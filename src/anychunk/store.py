@@ -52,8 +52,7 @@ class IndexStore(Store):
             raise ValueError("IndexStore: an index can be read only; open it with read_only=True")
         super().__init__(read_only=True)
         self.index = index
-        pins = index.pins if isinstance(index, GroupIndex) else {}
-        self.sources = Sources(pins, storage=storage, on_change=on_change)
+        self.sources = Sources(index.pins, storage=storage, on_change=on_change)
         self._readers: dict[str, ChunkReader | None] = {}
         self._computed = ComputedChunks()
 

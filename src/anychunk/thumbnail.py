@@ -12,7 +12,7 @@ from anychunk import api
 from anychunk import images as im
 from anychunk.errors import UnsupportedError
 from anychunk.images import Image
-from anychunk.index import ArrayIndex, Json, Node, find
+from anychunk.index import ArrayIndex, Node, find
 
 type Array = npt.NDArray[Any]
 
@@ -45,6 +45,12 @@ def thumbnail(
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     picked = pick_bands(array, bands, band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
+    unknown = [name for name in at or {} if name not in [shown.names[i] for i in others]]
+    if unknown:
+        known = " ".join(shown.names[i] for i in others) or "no further ones"
+        raise UnsupportedError(
+            f"thumbnail: no axis {unknown[0]!r} to choose along; there are: {known}"
+        )
     place = {i: position(shown.names[i], array.shape[i], at or {}) for i in others}
 
     def read(box: Mapping[int, slice]) -> Array:
@@ -65,7 +71,7 @@ def thumbnail(
         raise UnsupportedError(f"thumbnail: an image of shape {tuple(array.shape)} has no pixels")
     small = shrink(read, (y, x), (height, width), size, row_step(array, y))
     missing = find(node, path)
-    nodata = missing.fill_value if isinstance(missing, ArrayIndex) else None
+    nodata = im.nodata(shown.attributes, missing) if isinstance(missing, ArrayIndex) else None
     return picture(small, percentiles, nodata, colours_of(shown, small))
 
 
@@ -164,7 +170,10 @@ def colours_of(image: Image, data: Array) -> Array | None:
 
 
 def picture(
-    data: Array, percentiles: Sequence[float], nodata: Json, colours: Array | None = None
+    data: Array,
+    percentiles: Sequence[float],
+    nodata: float | None,
+    colours: Array | None = None,
 ) -> npt.NDArray[np.uint8]:
     """Stretch (band, y, x) to bytes; what is not there is black."""
     if colours is not None:
@@ -172,7 +181,7 @@ def picture(
         found: npt.NDArray[np.uint8] = np.rint(colours[index]).astype(np.uint8)
         return found
     is_there = np.isfinite(data)
-    if isinstance(nodata, int | float) and nodata != 0:
+    if nodata is not None:
         is_there &= data != nodata
     if not is_there.any():
         nothing = np.zeros((*data.shape[1:], data.shape[0]), np.uint8)

@@ -124,7 +124,7 @@ class Sizes:
 
 def check_pins(node: Node, report: Report, storage: Storage | None) -> None:
     """Look whether every source is the one that was indexed."""
-    for url, pin in (node.pins if isinstance(node, GroupIndex) else {}).items():
+    for url, pin in node.pins.items():
         try:
             change = pin.differs(open_source(url, storage=storage).pin())
         except (AnychunkError, OSError) as e:

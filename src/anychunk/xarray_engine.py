@@ -22,7 +22,7 @@ from anychunk import api, formats
 from anychunk import images as im
 from anychunk.errors import AnychunkError
 from anychunk.images import Image
-from anychunk.index import Json, Node, find
+from anychunk.index import ArrayIndex, Json, Node, find
 from anychunk.source import Folder, Storage, is_remote, local_path
 
 SUFFIXES = [
@@ -81,7 +81,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
         storage: Storage | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Dataset:
-        """Open one level of one image; `mask_and_scale` turns nodata into NaN."""
+        """Open one level of one image; `mask_and_scale` turns nodata into NaN, and unpacks."""
         node = api.index(str(filename_or_obj), storage=storage, **(options or {}))
         chosen = im.chosen(list(im.images(node)), image)
         if not 0 <= level < len(chosen.levels):
@@ -157,8 +157,12 @@ def dataset(
     names = [axis_name(name) for name in image.names]
     chunks = dict(zip(names, array.chunks, strict=True))
     attributes: dict[str, Any] = {}
-    if isinstance(array.fill_value, np.generic) and array.fill_value != 0:
-        attributes["_FillValue"] = array.fill_value
+    missing = im.nodata(image.attributes, index) if isinstance(index, ArrayIndex) else None
+    if missing is not None:
+        attributes["_FillValue"] = np.asarray(missing).astype(array.dtype)[()]
+    bands = array.shape[names.index("band")] if "band" in names else 1
+    if (packed := im.packing(image.attributes, bands)) is not None:
+        attributes["scale_factor"], attributes["add_offset"] = packed
     units = {axis["name"]: axis.get("unit") for axis in image.axes}
     coordinates = coordinate_variables(image, array, level, geo, units)
     encoding = {"preferred_chunks": chunks, "chunks": array.chunks, "source": source_of(node)}
@@ -197,6 +201,7 @@ def coordinate_variables(
 ) -> dict[str, Variable]:
     """Give coordinates of every axis of which something is known."""
     placed = ground(geo)
+    turned = ("x", "y") if "spatial:transform" in geo and not placed else ()
     described = im.multiscale(image.attributes)
     name = image.levels[level].removeprefix(image.path).strip("/")
     scale, origin = im.transformation(described, name, array.ndim)
@@ -207,6 +212,8 @@ def coordinate_variables(
         if axis in placed:
             first, step = placed[axis]
             values = first + step * (np.arange(size) + 0.5)
+        elif axis in turned:
+            continue
         elif axis == "band":
             values = np.arange(1, size + 1)
         elif scale[i] != 1 or origin[i] != 0 or unit is not None:

@@ -167,6 +167,28 @@ def test_nodata_has_no_say_in_means(tmp_path):
     assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[20, -9999]]
 
 
+def test_missing_floats_have_no_say_in_means(tmp_path):
+    data = np.array([[1, 2, np.nan, np.nan], [3, np.nan, np.nan, np.nan]], "float32")
+    np.save(tmp_path / "a.npy", data)
+    index = image_index(tmp_path / "a.npy", (2, 4), "float32", axes="yx", fill="NaN")
+    anychunk.convert(index, tmp_path / "b.zarr", levels=2, verify=True)
+    read = zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:]
+    np.testing.assert_array_equal(read, [[2, np.nan]])
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_zero_has_no_say_where_the_file_says_that_it_is_nothing(tmp_path):
+    import rasterio
+
+    data = np.array([[[4, 8, 0, 0], [0, 0, 0, 0]]], "uint8")
+    for nodata, expected in ((0, 6), (None, 3)):
+        profile = {"driver": "GTiff", "width": 4, "height": 2, "count": 1, "dtype": "uint8"}
+        with rasterio.open(tmp_path / "a.tif", "w", nodata=nodata, **profile) as out:
+            out.write(data)
+        anychunk.convert(tmp_path / "a.tif", tmp_path / "b.zarr", levels=2, overwrite=True)
+        assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[[expected, 0]]]
+
+
 @pytest.mark.parametrize(("method", "expected"), [("max", 7), ("min", 1), ("mode", 1)])
 def test_methods(tmp_path, method, expected):
     np.save(tmp_path / "a.npy", np.array([[1, 1], [3, 7]], "uint8"))

@@ -7,7 +7,9 @@ import tifffile
 import zarr
 
 import anychunk
-from anychunk.errors import FormatError
+import anychunk.images
+from anychunk.conversion import others
+from anychunk.errors import FormatError, UnsupportedError
 from tests.corpus import needs_corpus, samples
 
 
@@ -94,6 +96,51 @@ def test_n5(cog, tmp_path):
     np.testing.assert_array_equal(read, data.T)  # N5's first axis is x
     attributes = anychunk.index(tmp_path / "b.n5").attributes
     assert attributes["n5"]["pixelResolution"]["dimensions"] == [10.0, 10.0, 1.0]
+
+
+@pytest.mark.parametrize("target", ["b.n5", "b.jnrrd"])
+def test_wishes_reach_every_format(cog, tmp_path, target):
+    file, _ = cog
+    wishes = {"chunk": (64, 128), "compression": "zstd", "levels": 2}
+    done = anychunk.convert(file, tmp_path / target, verify=True, **wishes)
+    assert done.is_verified
+    images = list(anychunk.images.images(anychunk.index(tmp_path / target)))
+    assert len(images[0].levels) == 2
+    described = anychunk.describe(tmp_path / target)["arrays"][0]
+    assert sorted(described["chunk_shape"]) == [1, 64, 128]
+    assert "zstd" in str(described["codecs"])
+    for wish in ({"shard": (64, 128)}, {"like": "cloud"}, {"method": "max"}, {"axes": "zyx"}):
+        with pytest.raises(UnsupportedError, match=f"{next(iter(wish))} is for Zarr"):
+            anychunk.convert(file, tmp_path / f"c{target}", **wish)
+    assert not (tmp_path / f"c{target}").exists()
+
+
+@pytest.mark.parametrize("target", ["b.n5", "b.jnrrd"])
+def test_what_is_there_is_not_written_over(cog, tmp_path, target):
+    file, data = cog
+    anychunk.convert(file, tmp_path / target)
+    with pytest.raises(FormatError, match="there already"):
+        anychunk.convert(file, tmp_path / target)
+    if target == "b.jnrrd":
+        anychunk.convert(file, tmp_path / target, overwrite=True)
+    found = anychunk.open_array(tmp_path / target)[...]
+    np.testing.assert_array_equal(found.T if target == "b.n5" else found, data)
+
+
+@pytest.mark.parametrize("target", ["b.n5", "b.jnrrd"])
+def test_a_wrong_pixel_is_found_in_every_format(cog, tmp_path, target, monkeypatch):
+    """The samples change between writing and reading back."""
+    file, _ = cog
+    real = others.compare
+
+    def compare(samples, url, **options):
+        changed = np.asarray(samples[...])
+        changed[1, 2, 3] += 1
+        real(changed, url, **options)
+
+    monkeypatch.setattr(others, "compare", compare)
+    with pytest.raises(FormatError, match=r"\(1, 2, 3\): \d+ was written, \d+ expected; 1 differ"):
+        anychunk.convert(file, tmp_path / target, verify=True)
 
 
 def test_truth_values_become_numbers(tmp_path):

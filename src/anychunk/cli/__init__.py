@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
@@ -26,6 +27,11 @@ for _command in (
 ):
     app.command()(_command)
 
+INTERRUPTED = 130
+"""What a shell expects of a command that Ctrl-C ended."""
+# typer carries a click of its own, or not, by its version
+WrongUse: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
 
 def _version(value: bool) -> None:
     if value:
@@ -46,8 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors go to stderr on one line, with exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in given
+    wanted = [a for a in given if a != "--debug"]
     try:
-        app([a for a in given if a != "--debug"], prog_name="anychunk")
+        code = app(wanted, prog_name="anychunk", standalone_mode=False)
+    except WrongUse as e:
+        say_wrong_use(e)
+        sys.exit(2)
+    except typer.Abort:
+        print("anychunk: interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(INTERRUPTED)
     except (AnychunkError, OSError, LookupError, ValueError, TypeError, MemoryError) as e:
         if is_debug:
             raise
@@ -56,3 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             text = f"{type(e).__name__}: {text}; --debug shows where"
         print(f"anychunk: {' '.join(str(text).split())}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def say_wrong_use(error: Any) -> None:
+    """Say on one line what is wrong with the arguments; without any, show the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "anychunk"
+    text = " ".join(error.format_message().split()).rstrip(".")
+    text = text[:1].lower() + text[1:]
+    print(f"anychunk: {text}; see {command} --help", file=sys.stderr)  # noqa: T201

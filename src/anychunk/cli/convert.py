@@ -6,14 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from anychunk.cli.allowed import Allow
 from anychunk.cli.info import size
 from anychunk.cli.progress import shown
 from anychunk.conversion import convert as run
 from anychunk.conversion.presets import PRESETS
 from anychunk.errors import UnsupportedError
-
-INTERRUPTED = 130
-"""What a shell expects of a command that Ctrl-C ended."""
 
 
 def convert(  # noqa: PLR0917 - typer calls it by name
@@ -39,6 +37,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     workers: Annotated[int | None, typer.Option(help="Threads; one a core by default.")] = None,
     scheduler: Annotated[str, typer.Option(help="Address of a Dask scheduler.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    allow: Allow = None,
 ) -> None:
     """Convert to what the target's name tells: .zarr, .n5 or .jnrrd.
 
@@ -71,11 +70,12 @@ def convert(  # noqa: PLR0917 - typer calls it by name
                 workers=workers,
                 scheduler=scheduler or None,
                 progress=progress,
+                allow=allow or (),
                 options=dict(pair(text) for text in option or ()),
             )
     except KeyboardInterrupt:
         typer.echo("anychunk: interrupted; the same command goes on from here", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(130) from None  # as shells expect of Ctrl-C
     if as_json:
         typer.echo(json.dumps(asdict(done)))
         return

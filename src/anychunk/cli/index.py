@@ -1,5 +1,6 @@
 """`anychunk index`: keep an index, of one file or of very many."""
 
+import json
 from typing import Any
 
 import typer
@@ -8,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from anychunk import api, export
 from anychunk.batch import Failures, expand
+from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
 from anychunk.combine import combine as combine_files
 from anychunk.index import Node
@@ -29,10 +31,20 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     copy: str = typer.Option("never", "--copy", help="needed: copy in what has no reference."),
     append: bool = typer.Option(False, "--append", help="Add to an Icechunk repository."),
     batch: int = typer.Option(100, "--batch", min=1, help="Files a commit, with --append."),
+    layout: str = typer.Option("anychunk", "--layout", help="Of kerchunk JSON: anychunk or osml."),
+    zarr_format: int = typer.Option(3, "--zarr-format", help="Of kerchunk JSON: 3 or 2."),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as plain JSON."),
+    allow: Allow = None,
 ) -> None:
     """Index files, and keep the index.
 
+    Exit code 1: some files failed, and were left out by --keep-going.
+
+    Example: anychunk index scene.tif -o scene.json
+
     Example: anychunk index 's3://bucket/scenes/*.tif' -o scenes.icechunk --combine group
+
+    Example: anychunk index day*.tif -o year.icechunk --combine stack --along t --append
     """
     kind = export.form_of(output, format)
     urls = expand(files, None)
@@ -42,11 +54,21 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         raise typer.BadParameter(f"{combine!r}; expected {' '.join(HOWS)}", param_hint="--combine")
     if append and kind != "icechunk":
         raise typer.BadParameter("only an Icechunk repository grows", param_hint="--append")
+    if copy not in ("never", "needed"):
+        raise typer.BadParameter(f"{copy!r}; expected never or needed", param_hint="--copy")
     failures: Failures = {}
     settings: dict[str, Any] = {
         "client": scheduler,
         "failures": failures if keep_going else None,
+        **allowed(allow),
     }
+    shape: dict[str, Any] = {}
+    if (layout, zarr_format) != ("anychunk", 3):
+        if kind != "kerchunk" or layout not in ("anychunk", "osml") or zarr_format not in (2, 3):
+            raise typer.BadParameter(
+                "kerchunk JSON has --layout anychunk or osml, --zarr-format 3 or 2"
+            )
+        shape = {"layout": layout, "zarr_format": zarr_format}
     with progress(len(urls)) as advance:
         settings["progress"] = advance
         if append:
@@ -57,8 +79,8 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         else:
             found = api.index_files(urls, **settings)
             node = _combined(found, combine, along, overlap)
-            export.save(node, output, format=kind, copy=copy)
-    _summary(node, len(urls) - len(failures), failures)
+            export.save(node, output, format=kind, copy=copy, **shape)
+    _summary(node, output, len(urls) - len(failures), failures, as_json=as_json)
     if failures:
         raise typer.Exit(1)
 
@@ -93,7 +115,7 @@ class progress:  # noqa: N801 - used as a function
         self._bar.stop()
 
 
-def _summary(node: Node, files: int, failures: Failures) -> None:
+def _summary(node: Node, output: str, files: int, failures: Failures, *, as_json: bool) -> None:
     arrays = api.describe(node)["arrays"]
     chunks = 0
     for array in arrays:
@@ -102,6 +124,10 @@ def _summary(node: Node, files: int, failures: Failures) -> None:
             count *= n
         chunks += count
     stored = sum(array["stored_bytes"] or 0 for array in arrays)
+    if as_json:
+        found = {"index": output, "files": files, "arrays": len(arrays), "chunks": chunks}
+        typer.echo(json.dumps({**found, "stored_bytes": stored, "failures": failures}))
+        return
     for message in failures.values():
         typer.echo(f"left out: {' '.join(message.split())}", err=True)
     typer.echo(

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from anychunk.api import describe, index
+from anychunk.cli.allowed import Allow, allowed
 from anychunk.images import Image, images
 from anychunk.index import walk
 
@@ -23,14 +24,17 @@ def info(
     file: Annotated[str, typer.Argument(help="A path or url.")],
     deep: Annotated[bool, typer.Option("--deep", help="Show the metadata too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    allow: Allow = None,
 ) -> None:
     """Show the images, levels and chunks of a file.
 
     Example: anychunk info scene.tif --deep
 
     Example: anychunk info s3://bucket/scene.tif --json
+
+    Example: anychunk info scenes.json --allow s3://bucket/
     """
-    node = index(file)
+    node = index(file, **allowed(allow))
     found = describe(node)
     if as_json:
         typer.echo(json.dumps(found, indent=2))

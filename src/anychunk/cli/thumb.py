@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from anychunk import api, sink
+from anychunk.cli.allowed import Allow, allowed
 from anychunk.errors import UnsupportedError
 from anychunk.thumbnail import png, thumbnail
 
@@ -23,6 +24,7 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     ] = None,
     low: Annotated[float, typer.Option(help="Percentile that is black.")] = 2.0,
     high: Annotated[float, typer.Option(help="Percentile that is white.")] = 98.0,
+    allow: Allow = None,
 ) -> None:
     """Write a PNG of an image at the level that fits, stretched between percentiles.
 
@@ -32,7 +34,7 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     """
     target = output or f"{PurePosixPath(file.rstrip('/')).name}.png"
     pixels = thumbnail(
-        api.index(file),
+        api.index(file, **allowed(allow)),
         image=int(image) if image.isdigit() else image,
         size=size,
         band=band,

@@ -8,8 +8,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
 from anychunk.cli.progress import shown
+from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.readers import READERS
 from anychunk.verification import Report
 from anychunk.verification import verify as run
@@ -24,10 +26,11 @@ def verify(
     ] = "",
     tolerance: Annotated[float, typer.Option(help="How far values may differ from it.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    allow: Allow = None,
 ) -> None:
     """Check structure, decode every chunk, and compare with an independent reader if asked.
 
-    Exit code 1: something was found.
+    Exit code 1: something was found, or one of several files does not open.
 
     Example: anychunk verify scene.tif --against rasterio
 
@@ -36,11 +39,23 @@ def verify(
     reports = []
     for file in files:
         with shown("verifying") as progress:
-            reports.append(
-                run(file, against=against or None, tolerance=tolerance, progress=progress)
-            )
+            try:
+                report = run(
+                    file,
+                    against=against or None,
+                    tolerance=tolerance,
+                    progress=progress,
+                    **allowed(allow),
+                )
+            except (AnychunkError, OSError) as e:
+                # one of many that does not open stops none of the others
+                if len(files) == 1 or isinstance(e, MissingDependencyError):
+                    raise
+                report = Report(source=file)
+                report.add("error", file, " ".join(str(e).split()))
+        reports.append(report)
         if not as_json:
-            show(reports[-1])
+            show(report)
     if as_json:
         found = [{**asdict(report), "is_good": report.is_good} for report in reports]
         typer.echo(json.dumps(found if len(found) > 1 else found[0], indent=2))

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
-from anychunk import api, formats, sink
+from anychunk import api, sink
 from anychunk import images as im
 from anychunk.conversion.journal import Journal
+from anychunk.conversion.others import refuse_zarr_wishes, write_other
 from anychunk.conversion.plan import Plan, Wishes, make_plan
 from anychunk.conversion.work import Task, Workshop
 from anychunk.errors import FormatError, MissingDependencyError, SourceError
-from anychunk.images import Image
 from anychunk.index import ArrayIndex, GroupIndex, Json, Node, find
 from anychunk.source import Storage, is_remote, local_path, read_object
 
 __all__ = ["Report", "convert"]
+
+DEFAULT_LIKE = "ome-zarr"
 
 type Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes to do), decoded."""
@@ -47,7 +47,7 @@ def convert(
     target: str | Path,
     *,
     format: str | None = None,
-    like: str = "ome-zarr",
+    like: str = DEFAULT_LIKE,
     chunk: Sequence[int] | None = None,
     shard: Sequence[int] | bool | None = None,
     compression: str | Sequence[Json] | None = None,
@@ -62,6 +62,7 @@ def convert(
     progress: Progress | None = None,
     storage: Storage | None = None,
     target_storage: Storage | None = None,
+    allow: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Convert a file, several files or an index to what the target's name tells.
@@ -70,18 +71,40 @@ def convert(
     `chunk`, `shard` (False: none), `compression` (`zstd:5`, `blosc`, `gzip`, `none`, or JSON) and
     `levels` change one by one. `levels` counts all levels, made by `method` (average, mode, max,
     min); without it a preset decides, and a source that has levels keeps its own. `axes` names the
-    axes of a source that does not. Any other name: the format that is written under it, with
-    `options` handed to its writer.
+    axes of a source that does not. `*.n5`, `*.jnrrd`: the first level of each image, in blocks or
+    tiles of `chunk`, with `compression` and `levels` as that format knows them, and further
+    `options` of its writer.
 
     Work that broke off is taken up again by the same call; nothing stands under the target's
     name before all of it is there. `verify` reads every chunk back and compares. `scheduler` is the
-    address of a Dask scheduler to work on.
+    address of a Dask scheduler to work on. `allow` lists what a saved index may refer to.
     """
     url = str(target).rstrip("/")
-    node = join_sources(source, storage)
+    node = join_sources(source, storage, allow)
     name = format or ("zarr" if url.lower().endswith(".zarr") else None)
     if name != "zarr":
-        return write_other(node, url, format, image=image, options=options or {}, storage=storage)
+        given = {"chunk": chunk, "compression": compression, "levels": levels}
+        refuse_zarr_wishes(
+            url,
+            like=like != DEFAULT_LIKE,
+            shard=shard,
+            method=method,
+            axes=axes,
+            scheduler=scheduler,
+        )
+        nbytes, count = write_other(
+            node,
+            url,
+            format,
+            image=image,
+            wishes={key: value for key, value in given.items() if value is not None},
+            options=options or {},
+            storage=storage,
+            target_storage=target_storage,
+            verify=verify,
+            overwrite=overwrite,
+        )
+        return Report(target=url, arrays=count, nbytes=nbytes, is_verified=verify)
     count = workers or os.cpu_count() or 1
     wishes = Wishes(
         like=like,
@@ -121,13 +144,15 @@ def convert(
     )
 
 
-def join_sources(source: Any, storage: Storage | None) -> Node:
+def join_sources(source: Any, storage: Storage | None, allow: Sequence[str] = ()) -> Node:
     """Index the source; the images of several files stand side by side, numbered through."""
     if isinstance(source, GroupIndex | ArrayIndex):
         return source
+    # only a saved index knows what it may refer to
+    given: dict[str, Any] = {"storage": storage, **({"allow": allow} if allow else {})}
     if isinstance(source, str | Path):
-        return api.index(source, storage=storage)
-    nodes = [api.index(one, storage=storage) for one in source]
+        return api.index(source, **given)
+    nodes = [api.index(one, **given) for one in source]
     if len(nodes) == 1:
         return nodes[0]
     members: dict[str, Node] = {}
@@ -138,81 +163,9 @@ def join_sources(source: Any, storage: Storage | None) -> Node:
             if isinstance(found, ArrayIndex):
                 found = GroupIndex(members={"0": found})
             members[str(len(members))] = found
-        pins |= node.pins if isinstance(node, GroupIndex) else {}
+        pins |= node.pins
     about = [node.attributes.get("anychunk", {}) for node in nodes]
     return GroupIndex(members=members, attributes={"anychunk": {"sources": about}}, pins=pins)
-
-
-def write_other(
-    node: Node,
-    url: str,
-    format: str | None,
-    *,
-    image: int | str | None,
-    options: Mapping[str, Any],
-    storage: Storage | None,
-) -> Report:
-    """Write through a format's own writer: all images of a hierarchy, or one of a file."""
-    found = list(im.images(node))
-    if not found:
-        raise FormatError("convert: the source holds no array")
-    if image is not None:
-        found = [im.chosen(found, image)]
-    writer = formats.writer(url) if format is None else formats.by_name(format)
-    if not isinstance(writer, formats.WritableFormat):
-        raise FormatError(f"{url}: {format} is not written here")
-    is_folder = isinstance(writer, formats.FolderFormat)
-    if len(found) > 1 and not is_folder:
-        known = " ".join(i.path or "/" for i in found[:20])
-        raise FormatError(
-            f"{url}: one image fits in there, the source has {len(found)}: {known}; choose one"
-        )
-    nbytes = 0
-    for one in found:
-        array = api.open_path(node, one.levels[0], storage=storage)
-        place = f"{url}/{one.path}" if len(found) > 1 else url
-        given = AsNumbers(array) if array.dtype.kind == "b" else array
-        writer.write(given, place, **{**described(writer, one), **options})
-        nbytes += array.nbytes
-    return Report(target=url, arrays=len(found), nbytes=nbytes)
-
-
-def described(writer: Any, image: Image) -> dict[str, Any]:
-    name = next((n for n, module in formats.table().items() if module is writer), "")
-    return DESCRIBED[name](image) if name in DESCRIBED else {}
-
-
-class AsNumbers:
-    """An array of truth values as zeros and ones, for formats that know numbers only."""
-
-    def __init__(self, array: Any) -> None:
-        self.array, self.shape, self.ndim = array, array.shape, array.ndim
-        self.dtype = np.dtype(np.uint8)
-
-    def __getitem__(self, box: Any) -> Any:
-        return np.asarray(self.array[box]).astype(np.uint8)
-
-
-def n5_options(image: Image) -> dict[str, Any]:
-    """Tell N5, whose first axis is the fastest, that ours is the slowest; and element sizes."""
-    found: dict[str, Any] = {"axes": "n5" if image.names[:1] == ("x",) else "reversed"}
-    units = {axis["name"]: axis.get("unit") for axis in image.axes}
-    if "x" in units and any(n != 1 for n in image.scale):
-        found |= {"resolution": image.scale, "unit": units["x"]}
-    return found
-
-
-def jnrrd_options(image: Image) -> dict[str, Any]:
-    """Name the axes in the header, fastest first, with element sizes where they are known."""
-    header: dict[str, Json] = {"labels": list(image.names)[::-1]}
-    if any(n != 1 for n in image.scale):
-        header["spacings"] = [float(n) for n in image.scale][::-1]
-        header["units"] = [axis.get("unit", "") for axis in image.axes][::-1]
-    return {"header": header}
-
-
-DESCRIBED = {"n5": n5_options, "jnrrd": jnrrd_options}
-"""How formats are told what is known of the axes."""
 
 
 class Place:

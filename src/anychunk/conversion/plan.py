@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,7 +169,7 @@ def image_levels(source: Node, image: Image, path: str, wishes: Wishes) -> list[
     if data_kind(first) == "other" and wanted is not None:
         wishes.notes.append(f"{image.path or '/'}: {first.data_type} has no means; no levels made")
         wanted = None
-    recipe = Recipe(order=order, names=names, path=path, wishes=wishes)
+    recipe = Recipe(order=order, names=names, path=path, wishes=wishes, attributes=image.attributes)
     if wanted is None or (wishes.levels is None and len(image.levels) > 1):
         # the source's own levels are copied as they are
         stored = [(_array(source, place), place) for place in image.levels]
@@ -265,6 +265,8 @@ class Recipe:
     names: Sequence[str]
     path: str
     wishes: Wishes
+    attributes: Mapping[str, Json] = field(default_factory=dict)
+    """Of the image, which may say what stands for nothing."""
 
     def level(
         self,
@@ -303,7 +305,7 @@ class Recipe:
             shape=here,
             outer=outer,
             region=region_shape(shard, full, self.names, itemsize, stored),
-            nodata=nodata_of(array),
+            nodata=im.nodata(self.attributes, array),
             method=self.method(array),
             itemsize=itemsize,
             metadata=metadata,
@@ -380,14 +382,6 @@ def region_shape(
     for axis in axes:
         grown[axis] *= 1 + grown[axis] % 2
     return tuple(grown)
-
-
-def nodata_of(array: ArrayIndex) -> float | None:
-    """Give the value that stands for nothing: a fill value that was set, and is not zero."""
-    value = array.fill_value
-    if isinstance(value, bool) or not isinstance(value, int | float) or value == 0:
-        return None
-    return value
 
 
 def beside_level(source: Node, name: str, path: str, wishes: Wishes) -> Level:
@@ -494,11 +488,10 @@ def split_runs(levels: tuple[Level, ...], workers: int) -> list[Run]:
 
 def fingerprint(source: Node, arrays: Sequence[Level], groups: dict[str, Any]) -> str:
     """Name this conversion: the same source, made the same way."""
-    pins = source.pins if isinstance(source, GroupIndex) else {}
     content = {
         "arrays": [[a.path, a.source, a.order, a.ratio, a.method, a.metadata] for a in arrays],
         "groups": groups,
-        "pins": {url: [p.size, p.etag, p.mtime_ns] for url, p in pins.items()},
+        "pins": {url: [p.size, p.etag, p.mtime_ns] for url, p in source.pins.items()},
     }
     text = json.dumps(content, sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -20,7 +20,7 @@ def shrink(piece: Array, ratio: Shape, method: str, nodata: float | None) -> Arr
     if nodata is None or method == "mode":
         return ds.by_window(whole, ratio, method)
     value = np.asarray(nodata).astype(piece.dtype)
-    is_valid = whole != value
+    is_valid = ~np.isnan(whole) if np.isnan(nodata) else whole != value
     if is_valid.all():
         return ds.by_window(whole, ratio, method)
     return _without(whole, is_valid, value, ratio, method)

@@ -73,7 +73,7 @@ def container_store(ice: Any, prefix: str, storage: Storage | None) -> Any:
     """Give how Icechunk reads the data below `prefix`; no credentials are in it."""
     scheme = urlsplit(prefix).scheme
     if scheme == "file":
-        return ice.local_filesystem_store(local_path(prefix))
+        return ice.local_filesystem_store(prefix.removeprefix("file://"))
     if scheme in ("s3", "s3a"):
         options = s3_options(storage)
         return ice.s3_store(**options, s3_compatible=bool(options["endpoint_url"]))

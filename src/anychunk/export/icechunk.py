@@ -34,7 +34,7 @@ from anychunk.export.rebuild import (
     tree,
     with_pins,
 )
-from anychunk.export.tables import Copy, Form, Table, tables, used_urls
+from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.export.transaction import Transaction
 from anychunk.gather import common_codecs
 from anychunk.index import ArrayIndex, GroupIndex, Node, grid_shape
@@ -43,8 +43,11 @@ from anychunk.source import Folder, Storage, is_remote, local_path
 
 FORM = Form(name="Icechunk")
 BRANCH = "main"
-MANIFEST_CHUNKS = 120_000
+MANIFEST_CHUNKS = 60_000
 """Chunks in one manifest: what Icechunk holds in memory at once while it writes."""
+NEVER = 65_535
+"""Chunks from which on Icechunk compresses each location by itself, which takes half of the time of
+a save; locations of a few files go away when the manifest as a whole is compressed."""
 NATIVE, VIRTUAL, KIND_INLINE = 1, 2, 3
 
 
@@ -72,6 +75,7 @@ def save(
     """Write an index as one commit, in place of what the branch held; give the snapshot's id."""
     ice = _icechunk()
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     with _errors(ice, target):
         repository = _repository(ice, target, found, storage)
         work = Transaction(repository, BRANCH, _count(found))
@@ -97,6 +101,7 @@ def append(
     """
     ice = _icechunk()
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     with _errors(ice, target):
         repository = _repository(ice, target, found, storage)
         work = Transaction(repository, BRANCH, _count(found))
@@ -152,7 +157,10 @@ def _repository(
                 }
             }
         )
-        config.manifest = ice.ManifestConfig(splitting=split)
+        plain = ice.ManifestVirtualChunkLocationCompressionConfig(min_num_chunks=NEVER)
+        config.manifest = ice.ManifestConfig(
+            splitting=split, virtual_chunk_location_compression=plain
+        )
     for prefix in prefixes:
         store = container_store(ice, prefix, storage)
         config.set_virtual_chunk_container(ice.VirtualChunkContainer(prefix, store))
@@ -171,11 +179,14 @@ def per_manifest(grids: Iterable[tuple[int, ...]]) -> int:
 
 
 def _container(url: str) -> str:
-    """Give the prefix that a url is read under: its bucket, host or folder."""
+    """Give the prefix that a url is read under: its bucket, host or folder.
+
+    Icechunk compares it with references after it took the escapes out of those, so it has none.
+    """
     if is_remote(url):
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc}/"
-    return file_url(folder_of(url)).rstrip("/") + "/"
+    return f"file://{folder_of(url).rstrip('/')}/"
 
 
 def _write(
@@ -186,9 +197,8 @@ def _write(
 ) -> None:
     write = {url: absolute(url) for url in used_urls(found)}
     sync(_set_all(work.store, metadata(node, write, base, 3)))
-    pins = node.pins if isinstance(node, GroupIndex) else {}
     for path, (_, table) in found.items():
-        _set_chunks(work, path, table, pins, (0,) * len(table.grid))
+        _set_chunks(work, path, table, node.pins, (0,) * len(table.grid))
 
 
 async def _set_all(store: Any, documents: Mapping[str, Document]) -> None:
@@ -351,6 +361,8 @@ def _merged_root(there: Document, new: Document) -> Document:
     about = dict(attributes.get("anychunk") or {})
     added = (new.get("attributes") or {}).get("anychunk") or {}
     about["pins"] = {**about.get("pins", {}), **added.get("pins", {})}
+    if folders := [*about.get("folders", []), *added.get("folders", [])]:
+        about["folders"] = folders
     return {**there, "attributes": {**attributes, "anychunk": about}}
 
 
@@ -373,7 +385,8 @@ def load(
         documents = sync(_read_documents(store))
         fields = node_fields(documents, folder.path)
         root = fields.get("", {})
-        base = None if isinstance(root, tuple) else saved_base(root, folder.path)
+        about = root[1]["attributes"] if isinstance(root, tuple) else root
+        base = saved_base(about, folder.path)
         places = Places(url=folder.path, base=base, allow=tuple(allow))
         nodes: dict[str, ArrayIndex | Document] = {}
         for path, member in fields.items():
@@ -415,7 +428,7 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
         root = sync(_get(store, "zarr.json"))
     attributes = parse_document(root, url).get("attributes") if root is not None else {}
     about = (attributes or {}).get("anychunk") or {}
-    return set(about.get("pins", {}))
+    return {*about.get("pins", {}), *about.get("folders", [])}
 
 
 async def _get(store: Any, key: str) -> bytes | None:
@@ -447,7 +460,8 @@ async def _read_documents(store: Any) -> dict[str, Document]:
 
 
 async def _names(store: Any, path: str) -> list[str]:
-    return [name async for name in store.list_dir(path) if name not in ("zarr.json", "c")]
+    """List the members of a group."""
+    return [name async for name in store.list_dir(path) if name != "zarr.json"]
 
 
 async def _read_rows(

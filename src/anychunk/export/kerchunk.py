@@ -20,6 +20,7 @@ import numpy as np
 
 from anychunk import limits, sink
 from anychunk.errors import FormatError, LimitError, UnsupportedError
+from anychunk.export.osml import osml_layout
 from anychunk.export.places import BASE, Places, absolute, folder_of, is_below, pins_json
 from anychunk.export.rebuild import (
     Document,
@@ -33,9 +34,9 @@ from anychunk.export.rebuild import (
     tree,
     with_pins,
 )
-from anychunk.export.tables import Copy, Form, Table, tables, used_urls
+from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.export.v2 import to_v2
-from anychunk.index import WHOLE, ArrayIndex, GroupIndex, Json, Node, grid_shape, walk
+from anychunk.index import WHOLE, ArrayIndex, Json, Node, grid_shape, walk
 from anychunk.source import Source, Storage, is_remote
 
 FORM = Form(name="kerchunk JSON", has_parts=True, has_whole=True)
@@ -59,6 +60,7 @@ def save(
     if layout == "osml":
         node = osml_layout(node)
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     folder = folder_of(target)
     urls = sorted(set(used_urls(found)))
     below = [is_below(absolute(url), folder) for url in urls]
@@ -110,6 +112,8 @@ def metadata(
             found[f"{start}zarr.json"] = document
         elif isinstance(member, ArrayIndex):
             zarray, zattrs = to_v2(member, f"array {path or '/'}")
+            if not path:
+                zattrs = {**zattrs, **document["attributes"]}
             found[f"{start}.zarray"], found[f"{start}.zattrs"] = zarray, zattrs
         else:
             found[f"{start}.zgroup"] = {"zarr_format": 2}
@@ -119,29 +123,12 @@ def metadata(
 
 def root_attributes(node: Node, write: Mapping[str, str], base: str | None) -> Document:
     """Give the root's attributes with what only we read: pins and the folder of saving."""
-    if not isinstance(node, GroupIndex):
-        return node.attributes
     about: Json = dict(node.attributes.get("anychunk") or {})
     if node.pins:
         about["pins"] = pins_json(node.pins, {u: write.get(u, absolute(u)) for u in node.pins})
     if base is not None:
         about["base"] = base
     return {**node.attributes, "anychunk": about} if about else node.attributes
-
-
-def osml_layout(node: Node) -> Node:
-    """Give image groups `0`, `1`, … with the full resolution as `data`, as osml-imagery-io does."""
-    if not isinstance(node, GroupIndex):
-        raise UnsupportedError("layout osml: the root is one array, expected groups of images")
-    members: dict[str, Node] = {}
-    for name, image in node.members.items():
-        first = image.members.get("0") if isinstance(image, GroupIndex) else image
-        if not isinstance(first, ArrayIndex):
-            raise UnsupportedError(f"layout osml: group {name!r} has no array 0")
-        attributes = image.attributes if isinstance(image, GroupIndex) else {}
-        kept = {key: value for key, value in attributes.items() if key != "ome"}
-        members[name] = GroupIndex(members={"data": first}, attributes=kept)
-    return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
 def _write(

@@ -31,7 +31,7 @@ from anychunk.export.rebuild import (
     tree,
     with_pins,
 )
-from anychunk.export.tables import Copy, Form, Table, tables, used_urls
+from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.index import WHOLE, ArrayIndex, GroupIndex, Node, grid_shape
 from anychunk.source import Folder, Storage
 
@@ -68,16 +68,17 @@ def save(
             "save it as kerchunk JSON or Icechunk"
         )
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     write = {url: absolute(url) for url in used_urls(found)}
     base = None if relative is False else folder_of(target)
     ours = metadata(node, write, base, 3)
     root = target.rstrip("/")
+    sink.remove(f"{root}/.zmetadata", storage=storage)  # until all is there it is no index
     for path, (_, table) in found.items():
         for record, data in _records(arrow, table, write):
             sink.put(f"{root}/{path}/refs.{record}.parq", data, storage=storage)
     known = {"metadata": _v2_where_it_can(node, write, base), "record_size": RECORD}
     sink.put(f"{root}/{OURS}", json.dumps({"metadata": ours}).encode(), storage=storage)
-    # last, for a folder without it is no index
     sink.put(f"{root}/.zmetadata", json.dumps(known).encode(), storage=storage)
 
 
@@ -164,7 +165,7 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
     parsed = {k: parse_document(d, f"{where} {k}") for k, d in documents.items()}
     fields = node_fields(parsed, where)
     root = fields.get("", {})
-    base = None if isinstance(root, tuple) else saved_base(root, where)
+    base = saved_base(root[1]["attributes"] if isinstance(root, tuple) else root, where)
     places = Places(url=where, base=base, allow=tuple(allow))
     nodes: dict[str, ArrayIndex | Document] = {}
     for path, member in fields.items():
@@ -172,7 +173,7 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
             grid = grid_shape(member[1]["shape"], member[1]["chunk_shape"])
             if math.prod(grid) > limits.get().chunks:
                 raise LimitError(f"{where} {path}: {math.prod(grid)} chunks are over the limit")
-            rows, urls = _rows(arrow, folder, path, math.prod(grid), size)
+            rows, urls = _rows(arrow, folder, path, math.prod(grid), size, has_all=ours is not None)
             resolved = [places.resolve(url) for url in urls]
             nodes[path] = array_index(member[1], rows, resolved, f"{where} {path}")
         else:
@@ -180,15 +181,20 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
     return with_pins(tree(nodes, where), places)
 
 
-def _rows(arrow: Any, folder: Folder, path: str, count: int, size: int) -> tuple[Rows, list[str]]:
-    """Read the tables of one array."""
+def _rows(
+    arrow: Any, folder: Folder, path: str, count: int, size: int, *, has_all: bool
+) -> tuple[Rows, list[str]]:
+    """Read the tables of one array; we write all of them, others leave out those without rows."""
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []
     inline: dict[int, bytes] = {}
     for record in range(-(-count // size)):
-        table = _read_table(arrow, folder, f"{path}/refs.{record}.parq")
+        name = f"{path}/refs.{record}.parq"
+        table = _read_table(arrow, folder, name)
+        if table is None and has_all:
+            raise FormatError(f"{folder.path}: {name} is missing; save the index again")
         if table is None:
-            continue  # as fsspec has it: no file, no reference
+            continue
         paths = table["path"].combine_chunks().dictionary_encode()
         here = paths.indices.to_numpy(zero_copy_only=False)
         present = np.flatnonzero(paths.indices.is_valid().to_numpy(zero_copy_only=False))

@@ -56,6 +56,9 @@ class Places:
     """The folder that the index was saved in, where it is to move with its data."""
     templates: Mapping[str, str] = field(default_factory=dict)
     allow: Iterable[str] = ()
+    _resolved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _real: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Folders with their links followed: very many files lie in few."""
 
     @property
     def has_moved(self) -> bool:
@@ -64,6 +67,12 @@ class Places:
 
     def resolve(self, reference: str) -> str:
         """Give the url of a reference, or refuse it."""
+        found = self._resolved.get(reference)
+        if found is None:
+            found = self._resolved[reference] = self._resolve(reference)
+        return found
+
+    def _resolve(self, reference: str) -> str:
         folder = folder_of(self.url)
         url = plain_path(self._expand(reference))
         if self.base is not None and is_below(url, self.base):
@@ -87,7 +96,7 @@ class Places:
         if "\0" in path or ".." in path.split("/") or not self._is_allowed(url, folder):
             raise FormatError(
                 f"{self.url}: the reference {url!r} leads outside {folder}; "
-                "allow it with allow=[…] to follow it"
+                "allow it with allow=[…] or --allow to follow it"
             )
 
     def _is_allowed(self, url: str, folder: str) -> bool:
@@ -96,9 +105,18 @@ class Places:
             return True
         if is_remote(url):
             return any(url == prefix or is_below(url, prefix) for prefix in allowed)
-        real = os.path.realpath(url)
-        places = [os.path.realpath(p) for p in allowed if not is_remote(p)]
+        parent, name = os.path.split(url)
+        is_link = os.path.islink(url)  # noqa: PTH114 - once a reference
+        real = (
+            os.path.realpath(url) if is_link else f"{self._real_folder(parent).rstrip('/')}/{name}"
+        )
+        places = [self._real_folder(p) for p in allowed if not is_remote(p)]
         return any(real == place or is_below(real, place) for place in places)
+
+    def _real_folder(self, path: str) -> str:
+        if path not in self._real:
+            self._real[path] = os.path.realpath(path)
+        return self._real[path]
 
 
 def pins_json(pins: Mapping[str, Pin], write: Mapping[str, str]) -> dict[str, Json]:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -186,15 +186,16 @@ def _sorted(members: dict[str, Node]) -> dict[str, Node]:
 def with_pins(node: Node, places: Places) -> Node:
     """Take what we saved beside the metadata out of the root's attributes, and act on it."""
     about = node.attributes.get("anychunk")
-    if not isinstance(node, GroupIndex) or not isinstance(about, dict):
+    if not isinstance(about, dict):
         return node
     pins = read_pins(about.get("pins", {}), places)
     if places.has_moved:
         # a copy has a time and an etag of its own
         pins = {url: Pin(size=pin.size) for url, pin in pins.items()}
     rest = {key: value for key, value in about.items() if key not in ("pins", "base")}
-    return GroupIndex(
-        members=node.members, attributes={**node.attributes, "anychunk": rest}, pins=pins
+    attributes = {key: value for key, value in node.attributes.items() if key != "anychunk"}
+    return replace(
+        node, attributes={**attributes, "anychunk": rest} if rest else attributes, pins=pins
     )
 
 

@@ -7,7 +7,9 @@ A form that cannot express how chunks are stored says so by name before anything
 import math
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -28,8 +30,9 @@ from anychunk.index import (
     Uint64,
     walk,
 )
+from anychunk.pin import Pin
 from anychunk.reader import ChunkReader
-from anychunk.source import Storage, list_objects
+from anychunk.source import Storage, list_objects, pin_of
 from anychunk.store import IndexStore
 
 type Copy = Literal["never", "needed"]
@@ -61,6 +64,8 @@ class Table:
     url_ids: npt.NDArray[np.int64] | None = None
     parts: Parts | None = None
     copied: dict[int, bytes] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    """Of objects that are one chunk each, which the index itself does not pin."""
 
     @property
     def present(self) -> npt.NDArray[np.int64]:
@@ -144,6 +149,7 @@ def _ranges(chunks: ByteRanges, form: Form, reader: ChunkReader) -> Table:
     copied = _copy(reader, np.flatnonzero(needed))
     if copied:
         lengths = np.where(needed, np.uint64(0), lengths)
+    pins = _found_pins(reader, [url for url in chunks.urls if url != INLINE])
     if not form.has_whole and (lengths == WHOLE).any():
         lengths = _known_lengths(reader, lengths)
     return Table(
@@ -154,7 +160,19 @@ def _ranges(chunks: ByteRanges, form: Form, reader: ChunkReader) -> Table:
         url_ids=ids,
         parts=chunks.parts if form.has_parts else None,
         copied=copied,
+        pins=pins,
     )
+
+
+def _found_pins(reader: ChunkReader, urls: Sequence[str]) -> dict[str, Pin]:
+    """Look at sources that the index does not pin: chunks of one object each, never opened yet."""
+    waiting = [url for url in urls if url not in reader.sources.pins]
+    if not waiting:
+        return {}
+    look = partial(pin_of, storage=reader.sources.storage)
+    with ThreadPoolExecutor(limits.get().concurrency) as pool:
+        found = zip(waiting, pool.map(look, waiting), strict=True)
+        return {url: pin for url, pin in found if pin is not None}
 
 
 def _known_lengths(reader: ChunkReader, lengths: Uint64) -> Uint64:
@@ -167,21 +185,23 @@ def _known_lengths(reader: ChunkReader, lengths: Uint64) -> Uint64:
 
 def _objects(chunks: Objects, form: Form, reader: ChunkReader) -> Table:
     """Find which chunks are there: an index says so, it does not try."""
-    sizes = dict(list_objects(chunks.base, storage=reader.sources.storage))
+    there = dict(list_objects(chunks.base, storage=reader.sources.storage))
     count = math.prod(chunks.grid)
     lengths = np.zeros(count, np.uint64)
     urls: list[str] = []
+    pins: dict[str, Pin] = {}
     ids = np.zeros(count, np.int64)
     for number in range(count):
         name = posixpath.normpath(chunks.name(reader.coords(number)))
-        size = sizes.get(name)
-        if not size:
+        pin = there.get(name)
+        if pin is None or not pin.size:
             if not chunks.is_sparse:
                 reader.read(number)  # says what is missing
             continue
-        lengths[number] = WHOLE if form.has_whole else size
+        lengths[number] = WHOLE if form.has_whole else pin.size
         ids[number] = len(urls)
         urls.append(f"{chunks.base}/{name}")
+        pins[urls[-1]] = pin
     needed = _unspeakable(chunks, form) & (lengths > 0)
     copied = _copy(reader, np.flatnonzero(needed))
     lengths[needed] = 0
@@ -192,6 +212,7 @@ def _objects(chunks: Objects, form: Form, reader: ChunkReader) -> Table:
         urls=urls,
         url_ids=ids,
         copied=copied,
+        pins=pins,
     )
 
 
@@ -233,6 +254,14 @@ def _check_copied(found: dict[int, bytes], where: str) -> None:
             f"{where}: copying its chunks takes more than {limits.get().index_bytes} bytes; "
             "raise anychunk.limits index_bytes to allow it, or convert the file"
         )
+
+
+def with_found_pins[N: Node](node: N, found: Mapping[str, tuple[ArrayIndex, Table]]) -> N:
+    """Give the index with the pins of all sources that its tables name."""
+    pins = dict(node.pins)
+    for _, table in found.values():
+        pins |= table.pins
+    return replace(node, pins=pins) if len(pins) > len(node.pins) else node
 
 
 def used_urls(found: Mapping[str, tuple[ArrayIndex, Table]]) -> Iterator[str]:

@@ -6,8 +6,10 @@ committed piece by piece on a branch aside, and the branch itself moves once, wh
 
 from typing import Any
 
+from anychunk import memory
+
 ASIDE = "anychunk-saving"
-PIECE = 250_000
+PIECE = 120_000
 """References that are held in memory at once."""
 
 
@@ -37,6 +39,7 @@ class Transaction:
         self._held += references
         if self._is_aside and self._held >= PIECE:
             self._session.commit(f"{self._held} references")
+            memory.give_back()
             self._session, self._held = self._open(), 0
 
     def commit(self, message: str) -> str:
@@ -44,4 +47,5 @@ class Transaction:
         if self._is_aside:
             self._repository.reset_branch(self._branch, snapshot, from_snapshot_id=self._begin)
             self._repository.delete_branch(ASIDE)
+            memory.give_back()
         return str(snapshot)

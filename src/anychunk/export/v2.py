@@ -7,14 +7,20 @@ Refused: structured, string, date and object types; v3 codecs that have no v2 fo
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from anychunk import codecs as ours
+from anychunk.codecs.jbp_block import JbpBlock
+from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.index import ArrayIndex, Json, Shape
 
+IMODES: dict[tuple[int, ...], Literal["P", "R"]] = {(1, 2, 0): "P", (1, 0, 2): "R"}
+"""How NITF calls bands that alternate by pixel and by row, by the order of the transpose."""
+PVTYPES = {"u": "INT", "i": "SI", "f": "R", "c": "C"}
+SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 ARRAY_FILTERS = ("delta", "fixedscaleoffset", "quantize", "bitround", "packbits", "astype")
 BYTES_FILTERS = (
@@ -25,7 +31,7 @@ SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 def to_v2(array: ArrayIndex, where: str) -> tuple[dict[str, Json], dict[str, Json]]:
     """Give `.zarray` and `.zattrs` of an array, or refuse what v2 cannot say."""
-    chain = list(array.codecs)
+    chain = _block(array) or list(array.codecs)
     order = "C"
     if chain and _name(chain[0]) == "transpose":
         axes = _configuration(chain[0]).get("order")
@@ -51,6 +57,44 @@ def to_v2(array: ArrayIndex, where: str) -> tuple[dict[str, Json], dict[str, Jso
         name if name is not None else f"dim_{i}" for i, name in enumerate(array.dimension_names)
     ]
     return zarray, {**array.attributes, DIMENSIONS: names}
+
+
+def _block(array: ArrayIndex) -> list[Json] | None:
+    """Give bands that alternate by pixel or by row as a codec of TIFF or NITF; else None.
+
+    Zarr v2 has no transpose but the whole one. Both codecs also say the byte order.
+    """
+    if len(array.codecs) != 2 or len(array.shape) != 3:
+        return None
+    turn, serializer = array.codecs
+    imode = IMODES.get(tuple(_configuration(turn).get("order", ())))
+    if _name(turn) != "transpose" or _name(serializer) != "bytes" or imode is None:
+        return None
+    dtype = np.dtype(array.data_type)
+    bands, height, width = array.chunk_shape
+    is_big = dtype.itemsize > 1 and _configuration(serializer).get("endian") == "big"
+    if dtype.kind not in PVTYPES or (imode == "R" and not is_big and dtype.itemsize > 1):
+        return None
+    if imode == "P" and not is_big:
+        codec = TiffTile(
+            bits_per_sample=8 * dtype.itemsize,
+            samples_per_pixel=bands,
+            photometric=2 if bands == 3 else 1,
+            tile_width=width,
+            tile_height=height,
+            sample_format=SAMPLE_FORMATS[dtype.kind],
+        ).to_dict()
+    else:
+        codec = JbpBlock(
+            num_bands=bands,
+            block_height=height,
+            block_width=width,
+            nbpp=8 * dtype.itemsize,
+            imode=imode,
+            pvtype=PVTYPES[dtype.kind],
+        ).to_dict()
+    little = {"endian": "little"}
+    return [{"name": "bytes", "configuration": little} if dtype.itemsize > 1 else "bytes", codec]
 
 
 def _name(codec: Json) -> str:

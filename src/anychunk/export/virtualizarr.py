@@ -16,7 +16,7 @@ from anychunk.errors import MissingDependencyError, UnsupportedError
 from anychunk.export.kerchunk import root_attributes
 from anychunk.export.places import Places, absolute, file_url
 from anychunk.export.rebuild import Document, Rows, array_fields, array_index, tree, with_pins
-from anychunk.export.tables import Copy, Form, Table, tables, used_urls
+from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.index import INLINE, ArrayIndex, GroupIndex, Node, find, grid_shape, walk
 from anychunk.source import Storage
 
@@ -48,8 +48,9 @@ def to_virtualizarr(
     """Give an index as a VirtualiZarr store; `registry` says how it reads the sources."""
     manifests = _virtualizarr().manifests
     if not isinstance(node, GroupIndex):
-        node = GroupIndex(members={"data": node})
+        node = GroupIndex(members={"data": node}, pins=node.pins)
     found = tables(node, FORM, copy=copy, storage=storage)
+    node = with_found_pins(node, found)
     write = {url: file_url(absolute(url)) for url in used_urls(found)}
     group = _group(manifests, node, found, write, "")
     return manifests.ManifestStore(group, registry=registry)  # type: ignore[no-any-return]
@@ -63,14 +64,13 @@ def single(node: Node, path: str, name: str) -> GroupIndex:
         raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
     parent = find(node, path.rpartition("/")[0])
     attributes = {**(parent.attributes if parent is not None else {}), **node.attributes}
-    pins = node.pins if isinstance(node, GroupIndex) else {}
-    return GroupIndex(members={name: found}, attributes=attributes, pins=pins)
+    return GroupIndex(members={name: found}, attributes=attributes, pins=node.pins)
 
 
 def apart(node: Node, name: str) -> GroupIndex:
     """Put every array in a group of its own: in one dataset their axes would have to agree."""
     if isinstance(node, ArrayIndex):
-        return GroupIndex(members={name: node})
+        return GroupIndex(members={name: node}, pins=node.pins)
     members: dict[str, Node] = {key: apart(member, name) for key, member in node.members.items()}
     return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 

@@ -61,10 +61,10 @@ def sniff(head: bytes, url: str) -> tuple[str, Format]:
         if isinstance(module, Format) and module.sniff(head):
             return name, module
     if not head:
-        raise FormatError(f"{url}: the file is empty")
+        raise FormatError(f"{url}: the file is empty; write or fetch it again")
     raise UnsupportedError(
         f"{url}: begins with {head[:8]!r}, which is none of the formats opened here: "
-        f"{' '.join(table())}"
+        f"{' '.join(table())}; `anychunk formats` says what each is"
     )
 
 
@@ -74,7 +74,8 @@ def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
         if isinstance(module, FolderFormat) and module.sniff_folder(folder):
             return name, module
     raise UnsupportedError(
-        f"{folder.path}: a folder of none of the formats opened here: {' '.join(table())}"
+        f"{folder.path}: a folder of none of the formats opened here: {' '.join(table())}; "
+        "give a file in it, or several"
     )
 
 

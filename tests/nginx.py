@@ -1,0 +1,60 @@
+"""A real web server on loopback: nginx of the system's packages, where it is installed."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+BINARY = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+needs_nginx = pytest.mark.skipif(
+    BINARY is None, reason="nginx is not here; apt-get install nginx-light"
+)
+SETTINGS = """
+daemon off;
+{user}
+pid {aside}/pid;
+error_log {aside}/errors;
+events {{}}
+http {{
+  access_log {aside}/requests;
+  client_body_temp_path {aside}; proxy_temp_path {aside}; fastcgi_temp_path {aside};
+  uwsgi_temp_path {aside}; scgi_temp_path {aside};
+  server {{ listen 127.0.0.1:{port}; root {folder}; }}
+}}
+"""
+
+
+@contextmanager
+def serve_nginx(folder: Path, aside: Path):
+    """Serve a folder; gives its url, and ends with the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    aside.mkdir()
+    settings = aside / "nginx.conf"
+    user = "user root;" if os.geteuid() == 0 else ""  # it would work as one that may not look
+    settings.write_text(SETTINGS.format(user=user, aside=aside, port=port, folder=folder))
+    with subprocess.Popen([BINARY, "-c", settings, "-p", aside], stderr=subprocess.PIPE) as process:
+        try:
+            _wait(port, process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _wait(port, process):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise RuntimeError(f"nginx does not answer: {process.stderr.read()}")
