@@ -80,7 +80,7 @@ export class Showing {
     return state.fill || fill === 0 ? null : fill;
   }
 
-  /** Take what the coarsest level says about these bands, once it is there. */
+  /** Take what the low level says about these bands, once it is there. */
   sample(state: State): Sample | null {
     const selection = this.selection(state);
     const key = `${selection.bands.join()};${this.fill(state)}`;

@@ -58,7 +58,12 @@ export class DisplayPanel {
     );
   }
 
+  clear(): void {
+    this.root.classList.add("is-empty");
+  }
+
   show(display: Display): void {
+    this.root.classList.remove("is-empty");
     this.#shown = display;
     const { samples: _, limits: __, ...looks } = display;
     const key = JSON.stringify({ ...looks, image: [display.image.file, display.image.path], edited: this.#edited });

@@ -70,10 +70,12 @@ export class FileList {
   #file(file: FileEntry): HTMLElement {
     const head = element("header", { className: "file-head", title: file.title },
       element("span", { className: "file-title" }, file.title),
-      element("span", { className: "badge" }, file.format || "?"),
+      element("span", { className: "badge" }, file.format ?? "…"),
       file.bytes !== null && element("span", { className: "file-bytes" }, bytesText(file.bytes)));
     if (file.error) return element("section", { className: "file is-broken" }, head, element("p", { className: "file-error" }, file.error));
-    return element("section", { className: "file" }, head, ...file.images.map((image) => this.#image(file, image)));
+    const others = (file.arrays ?? []).map((array) => this.#image(file, { ...array, thumbnail: null }));
+    const note = file.pending ? element("p", { className: "quiet padded" }, "opening…") : null;
+    return element("section", { className: "file" }, head, note, ...file.images.map((image) => this.#image(file, image)), ...others);
   }
 
   #image(file: FileEntry, image: ImageEntry): HTMLButtonElement {
@@ -81,12 +83,13 @@ export class FileList {
       ? element("img", { src: image.thumbnail, alt: "", loading: "lazy", decoding: "async", className: "thumb" })
       : element("span", { className: "thumb is-absent" });
     if (picture instanceof HTMLImageElement) picture.addEventListener("error", () => picture.replaceWith(element("span", { className: "thumb is-absent" })));
-    const title = file.images.length > 1 ? image.title || image.path || "image" : `${shapeText(image.shape)}`;
+    const isOne = file.images.length + (file.arrays?.length ?? 0) === 1;
+    const title = !isOne ? image.title || image.path || "image" : shapeText(image.shape);
     const button = element("button", { type: "button", className: "image-button", title: `${file.title} ${image.path}` },
       picture,
       element("span", { className: "image-text" },
         element("span", { className: "image-title" }, title),
-        element("span", { className: "image-facts" }, file.images.length > 1 ? shapeText(image.shape) : image.axes.join(" "), " · ", image.dtype)));
+        element("span", { className: "image-facts" }, isOne ? image.axes.join(" ") : shapeText(image.shape), " · ", image.dtype)));
     button.addEventListener("click", () => this.onpick(file.name, image.path));
     this.#buttons.push({ button, file: file.name, image: image.path });
     return button;

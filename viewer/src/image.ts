@@ -50,7 +50,14 @@ export interface Image {
 }
 
 /** A line that says why an image cannot be shown. */
-export class Unshowable extends Error {}
+export class Unshowable extends Error {
+  /** What is known of it all the same. */
+  readonly image: Image | null;
+  constructor(line: string, image: Image | null = null) {
+    super(line);
+    this.image = image;
+  }
+}
 
 const BANDS = ["band", "c", "channel"];
 export const DRAWN = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"];
@@ -108,7 +115,7 @@ export function assertDrawn(image: Image): void {
     : image.dtype.includes("string") || image.dtype.includes("utf") || image.dtype.includes("bytes")
       ? "text has no colours"
       : "a browser has no numbers of this type";
-  throw new Unshowable(`${image.dtype} is not drawn: ${kind}; read it in Python, see “Open in”`);
+  throw new Unshowable(`${image.dtype} is not drawn: ${kind}; read it in Python, see “Open in”`, image);
 }
 
 function axesOf(array: NodeJson, described: unknown[]): Axis[] {
@@ -200,7 +207,7 @@ export function firstBands(image: Image): number[] {
 /** The palette of an image whose only band counts colours, as (red, green, blue) in a row. */
 export function palette(image: Image): Uint8Array | null {
   for (const native of Object.values(image.attributes)) {
-    const table = list(object(native)["colormap"]) as number[][];
+    const table = list(object(native)["color_map"] ?? object(native)["colormap"]) as number[][];
     if (!table.length || !table.every((row) => Array.isArray(row))) continue;
     const rows = table.length === 3 && table[0]!.length !== 3 ? table[0]!.map((_, i) => table.map((c) => c[i]!)) : table;
     if (rows[0]?.length !== 3) continue;

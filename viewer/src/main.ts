@@ -9,7 +9,7 @@ import { DisplayPanel } from "./display";
 import { element, found, iconButton } from "./element";
 import { FileList } from "./files";
 import { chunkBox } from "./grid";
-import { placeAt, Unshowable } from "./image";
+import { placeAt, Unshowable, type Image } from "./image";
 import { HelpPanel, listenKeys, type Key } from "./keys";
 import { MetadataPanel } from "./metadata";
 import { linesFor, openInPanel } from "./openin";
@@ -110,7 +110,7 @@ async function open(): Promise<void> {
   message(null);
   readout.clear();
   render();
-  sidePanels();
+  sidePanels(next.image);
 }
 
 function title(file: string, image: string): void {
@@ -131,16 +131,16 @@ function pick(file: string, image: string): void {
   void open();
 }
 
-function sidePanels(): void {
+function sidePanels(image: Image | null): void {
   chunkBody.replaceChildren(element("p", { className: "quiet" }, "Turn the grid on and click a chunk: its codecs, its bytes, and where in the file they are."));
   metadataOf = null;
   if (tabs.picked === "metadata") void readMetadata();
-  const { image } = showing!;
-  const entry = entries.find(({ name }) => name === image.file);
-  openInBody.replaceChildren(openInPanel(linesFor(image, location.origin, entry?.title ?? image.file), () => {
+  const entry = entries.find(({ name }) => name === image?.file);
+  const link = (): string => {
     writeHash();
     return location.href;
-  }));
+  };
+  openInBody.replaceChildren(image ? openInPanel(linesFor(image, location.origin, entry?.title ?? image.file), link) : "");
 }
 
 let metadataOf: string | null = null;
@@ -191,6 +191,8 @@ function fail(cause: unknown): void {
   readout.clear();
   sliders.show([]);
   render();
+  display.clear();
+  sidePanels(cause instanceof Unshowable ? cause.image : null);
   const isOurs = cause instanceof Unshowable || cause instanceof ServerError;
   message(isOurs ? "This cannot be shown" : "Something went wrong", lineOf(cause));
 }
@@ -346,6 +348,7 @@ function choose(): void {
   const first = among.find(({ images }) => images.length);
   if (!first) {
     const broken = among.find(({ error }) => error);
+    display.clear();
     message("Nothing to show", broken?.error ?? `${state.file ?? "none of the files served"} holds no picture`);
     return;
   }

@@ -5,13 +5,13 @@ import type { Plane } from "./contrast";
 import { placeAt, type Image } from "./image";
 import { paint, type Painting } from "./paint";
 import type { View } from "./state";
-import { cellsIn, levelFor, origin, seen, sizeOf, tileBox, toFull, type Box, type Cell, type Size } from "./view";
+import { cellsIn, levelFor, lowLevel, origin, seen, sizeOf, tileBox, toFull, type Box, type Cell, type Size } from "./view";
 
 const AT_ONCE = 8;
 /** Of planes and painted pixels. */
 const KEPT_BYTES = 192 * 2 ** 20;
 const REMEMBERED = 6;
-/** How many tiles of the coarsest level contrast may ask for. */
+/** How many tiles of the low level contrast may ask for. */
 const LOW_TILES = 4;
 
 /** One plane of the image, and the bands that are drawn of it. */
@@ -92,7 +92,7 @@ export class Tiles {
     return cellsIn(this.image, levelFor(this.image, view.zoom), box).every((cell) => this.#ready.has(tileKey(key, cell)));
   }
 
-  /** Give the planes of the coarsest level, by band; null until they are there. */
+  /** Give the planes of the low level, by band; null until they are there. */
   low(selection: Selection): Plane[][] | null {
     const key = keyOf(selection);
     const tiles = this.#lowCells().map((cell) => this.#ready.get(tileKey(key, cell)));
@@ -103,7 +103,7 @@ export class Tiles {
   #lowCells(): Cell[] {
     const { width, height } = sizeOf(this.image);
     const box = { left: 0, top: 0, right: width, bottom: height };
-    return cellsIn(this.image, this.image.levels.length - 1, box).slice(0, LOW_TILES);
+    return cellsIn(this.image, lowLevel(this.image), box).slice(0, LOW_TILES);
   }
 
   #fetch(): void {

@@ -44,7 +44,7 @@ export function fit(image: Size, canvas: Size, margin = 0.04): View {
   const room = 1 - 2 * margin;
   const zoom = Math.min((canvas.width * room) / image.width, (canvas.height * room) / image.height);
   const most = Math.min(MOST_ZOOM, Math.max(zoom, 1e-6));
-  return { x: image.width / 2, y: image.height / 2, zoom: most > 2 ? Math.floor(most) : most };
+  return { x: image.width / 2, y: image.height / 2, zoom: most > 4 ? Math.floor(most) : most };
 }
 
 export function zoomedAt(view: View, canvas: Size, at: Point, factor: number): View {
@@ -74,6 +74,16 @@ export function levelFor(image: Image, zoom: number): number {
     }
   });
   return best;
+}
+
+/** Smaller levels say too little about the values. */
+const LOW_SIDE = 256;
+
+/** Give the coarsest level that is still a picture: it is drawn first, and contrast comes from it. */
+export function lowLevel(image: Image): number {
+  const side = (i: number): number => Math.max(image.levels[i]!.shape[image.y]!, image.levels[i]!.shape[image.x]!);
+  const large = image.levels.map((_, i) => i).filter((i) => side(i) >= LOW_SIDE);
+  return large.length ? large.reduce((best, i) => (side(i) < side(best) ? i : best)) : 0;
 }
 
 /** A piece of a level that is drawn as one: whole chunks where they are small, parts of large ones. */
