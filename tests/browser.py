@@ -100,9 +100,11 @@ class Look:
             self.settle()
 
     def settle(self) -> None:
-        """Wait until all that is seen is drawn, after what was just asked for."""
-        self.page.wait_for_timeout(30)
-        self.page.evaluate("() => new Promise((r) => requestAnimationFrame(() => setTimeout(r, 250)))")
+        """Wait until all that is seen is drawn; what was just asked for marks it undrawn by then."""
+        self.page.wait_for_function("() => document.querySelector('#picture')")
+        self.page.evaluate(
+            "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))"
+        )
         self.page.wait_for_selector(SETTLED)
 
     def pixels(self) -> np.ndarray:
@@ -110,7 +112,11 @@ class Look:
         text = self.page.evaluate(
             """() => {
               const canvas = document.querySelector("#picture");
-              const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+              // a copy: reading the canvas itself would change how the browser keeps it
+              const copy = new OffscreenCanvas(canvas.width, canvas.height);
+              const context = copy.getContext("2d", { willReadFrequently: true });
+              context.drawImage(canvas, 0, 0);
+              const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
               let text = "";
               for (let i = 0; i < data.length; i += 8192) text += String.fromCharCode(...data.subarray(i, i + 8192));
               return [btoa(text), canvas.width, canvas.height];
