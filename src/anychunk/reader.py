@@ -139,7 +139,7 @@ class ChunkReader:
                     self._check_sparse(chunks, path)
                     yield None
                 else:
-                    yield join(self._front(number), [data])
+                    yield join(self.front(number), [data])
 
     def _most_stored(self) -> int:
         """How long one chunk may be: no compression doubles its size, and types have 16 bytes."""
@@ -181,7 +181,8 @@ class ChunkReader:
             ]
         return found
 
-    def _front(self, number: int) -> bytes:
+    def front(self, number: int) -> bytes:
+        """Give the inline bytes that a chunk begins with."""
         chunks = self.chunks
         if not chunks.fronts:
             return b""
@@ -198,7 +199,7 @@ class ChunkReader:
                 )
             except (TruncatedError, FileNotFoundError) as e:
                 raise TruncatedError(f"{self.describe(number)}: {e}") from e
-        return join(self._front(number), pieces)
+        return join(self.front(number), pieces)
 
     def _whole(self, url: str) -> Bytes1D:
         """Read an object that is one chunk; it is not kept open, for there may be very many."""
@@ -219,7 +220,7 @@ class ChunkReader:
         if data is None:
             self._check_sparse(chunks, url)
             return None
-        return join(self._front(number), [data])
+        return join(self.front(number), [data])
 
     def _check_sparse(self, chunks: Objects, url: str) -> None:
         """Raise where a missing object is a defect, not an absent chunk."""
@@ -230,7 +231,7 @@ class ChunkReader:
         """How many bytes a chunk has, without reading it; None: absent."""
         if self.is_absent(number):
             return None
-        total = len(self._front(number))
+        total = len(self.front(number))
         for url, _, length in self.ranges(number):
             if length >= 0:
                 total += length
@@ -277,7 +278,7 @@ class ChunkReader:
             data = await self._fetch(request)
             ready = [w for w in request.fill(data) if w.is_complete]
             if ready:
-                chunks = [w.join(self._front(w.number)) for w in ready]
+                chunks = [w.join(self.front(w.number)) for w in ready]
                 await asyncio.to_thread(deliver, [w.position for w in ready], chunks)
 
     async def _fetch(self, request: "Request") -> Stored:

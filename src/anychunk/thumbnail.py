@@ -61,6 +61,8 @@ def thumbnail(
         return data.reshape(-1, *data.shape[-2:])
 
     height, width = array.shape[y], array.shape[x]
+    if not math.prod(array.shape):
+        raise UnsupportedError(f"thumbnail: an image of shape {tuple(array.shape)} has no pixels")
     small = shrink(read, (y, x), (height, width), size, row_step(array, y))
     missing = find(node, path)
     nodata = missing.fill_value if isinstance(missing, ArrayIndex) else None
@@ -173,7 +175,8 @@ def picture(
     if isinstance(nodata, int | float) and nodata != 0:
         is_there &= data != nodata
     if not is_there.any():
-        return np.squeeze(np.zeros((*data.shape[1:], data.shape[0]), np.uint8))
+        nothing = np.zeros((*data.shape[1:], data.shape[0]), np.uint8)
+        return nothing[..., 0] if data.shape[0] == 1 else nothing
     low, high = np.percentile(data[is_there], percentiles)
     if high <= low:
         low, high = data[is_there].min(), data[is_there].max()
@@ -186,5 +189,5 @@ def png(pixels: npt.NDArray[np.uint8]) -> bytes:
     import imagecodecs
 
     # the encoder takes rows one after the other; a file whose x comes before y gives them otherwise
-    encoded: Any = imagecodecs.png_encode(np.ascontiguousarray(pixels))
+    encoded: Any = imagecodecs.png_encode(pixels.copy(order="C"))
     return bytes(encoded)

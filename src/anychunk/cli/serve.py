@@ -9,7 +9,6 @@ import typer
 from anychunk.errors import MissingDependencyError
 from anychunk.source import is_remote, local_path
 
-
 AUTO = "auto"
 
 

@@ -13,13 +13,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anychunk.index import ArrayIndex
+from anychunk.index import ArrayIndex, find
 from anychunk.server import listing
+from anychunk.server.bodies import Body, Held, stored_body
 from anychunk.server.cache import Bounded
 from anychunk.server.catalog import Catalog, Entry, Opened
-from anychunk.server.chunks import Body, Chunks
+from anychunk.server.chunks import Chunks
 from anychunk.server.jobs import Gone, Jobs
-from anychunk.server.responses import BYTES, JSON, answer, as_json, failure, status_of
+from anychunk.server.responses import BYTES, JSON, Room, answer, as_json, failed, failure
 from anychunk.server.thumbs import thumbnail_png
 from anychunk.store import METADATA, parse_coords
 
@@ -34,7 +35,8 @@ class Server:
 
     def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
         self.catalog, self.jobs = catalog, jobs
-        self.small: Bounded[Body] = Bounded(32 << 20)
+        self.room = Room(catalog.decoded.most // 8)
+        self.small: Bounded[Held] = Bounded(32 << 20)
         """Metadata and thumbnails."""
 
     def find(self, segments: list[str]) -> tuple[Entry, str] | None:
@@ -83,10 +85,7 @@ def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         except asyncio.CancelledError:
             raise
         except Exception as e:  # noqa: BLE001 - the border of the server
-            status = status_of(e)
-            entry = getattr(request.state, "entry", None)
-            line = str(e) if status != 500 else f"{type(e).__name__}: {e}"
-            return failure(status, entry.say(line) if entry else " ".join(line.split()))
+            return failed(e, request.scope)
 
     return handle
 
@@ -119,7 +118,7 @@ async def one_file(server: Server, request: Request) -> Response:
 
 
 def plain(request: Request, value: Any) -> Response:
-    return answer(request, Body.of(as_json(value)), media=JSON)
+    return answer(request, Held.of(as_json(value)), media=JSON)
 
 
 async def zarr(server: Server, request: Request, *, compression: str = "zstd") -> Response:
@@ -135,10 +134,17 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     path, _, last = key.rpartition("/")
     if last == METADATA:
         return await metadata(server, request, chunks, path)
-    place = find_chunk(chunks, key)
-    if place is None:
+    split = split_key(key)
+    if split is None:
         return missing(request)
-    path, array, coords = place
+    path, rest = split
+    if not chunks.is_known(path):
+        look = partial(chunks.array, path)
+        await server.jobs.run(("find", entry.name, compression, path), look, request)
+    array = chunks.array(path) if chunks.is_known(path) else None
+    coords = None if array is None else parse_coords(rest, array.grid)
+    if array is None or coords is None:
+        return missing(request)
     body = chunks.cached(path, array, coords)
     if body is None:
         job = (entry.name, compression, key)
@@ -148,16 +154,15 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     return answer(request, body)
 
 
-def find_chunk(chunks: Chunks, key: str) -> tuple[str, ArrayIndex, tuple[int, ...]] | None:
-    """Give the array, its path and the grid coordinates of the chunk that `key` names."""
+def split_key(key: str) -> tuple[str, str] | None:
+    """Split a chunk key into the path of its array and its place in the grid."""
     path, found, rest = f"/{key}".rpartition("/c/")
     if not found:
+        # an array without axes has one chunk, `c`
         path, found, rest = f"/{key}".rpartition("/c")
         if not found or rest:
             return None
-    array = chunks.array(path[1:])
-    coords = None if array is None else parse_coords(rest, array.grid)
-    return None if array is None or coords is None else (path[1:], array, coords)
+    return path[1:], rest
 
 
 async def metadata(server: Server, request: Request, chunks: Chunks, path: str) -> Response:
@@ -167,7 +172,7 @@ async def metadata(server: Server, request: Request, chunks: Chunks, path: str) 
         data = await server.jobs.run(key, partial(listing.metadata, chunks.tree, path), request)
         if data is None:
             return missing(request)
-        body = Body.of(data)
+        body = Held.of(data)
         server.small.put(key, body, len(body))
     return answer(request, body, media=JSON)
 
@@ -180,14 +185,30 @@ async def raw(server: Server, request: Request) -> Response:
     entry, key = found
     opened = await server.opened(entry, request)
 
-    def work() -> Body | None:
-        data = opened.store.get_sync(key)
-        return None if data is None else Body.of(memoryview(data.as_numpy_array()))
-
-    body = await server.jobs.run(("raw", entry.name, key), work, request)
+    body = await server.jobs.run(("raw", entry.name, key), partial(raw_body, opened, key), request)
     if body is None:
         return missing(request)
     return answer(request, body, media=JSON if key.endswith(METADATA) else BYTES)
+
+
+def raw_body(opened: Opened, key: str) -> Body | None:
+    """Give a value of the index as it is; None where the index has no such key."""
+    path, _, last = key.rpartition("/")
+    if last == METADATA:
+        data = listing.metadata(opened.index, path)
+        return None if data is None else Held.of(data)
+    split = split_key(key)
+    node = None if split is None else find(opened.index, split[0])
+    if split is None or not isinstance(node, ArrayIndex):
+        return None
+    coords = parse_coords(split[1], node.grid)
+    if coords is None:
+        return None
+    reader = opened.store.chunk_reader(split[0])
+    if reader is not None:
+        return stored_body(reader, reader.number(coords))
+    computed = opened.store.get_sync(key)
+    return None if computed is None else Held.of(computed.to_bytes())
 
 
 async def info(server: Server, request: Request) -> Response:
@@ -238,7 +259,7 @@ async def thumb(server: Server, request: Request) -> Response:
         data = await server.jobs.run(key, partial(thumbnail_png, opened.zstd, path), request)
         if data is None:
             return missing(request)
-        body = Body.of(data)
+        body = Held.of(data)
         server.small.put(key, body, len(body))
     return answer(request, body, media="image/png")
 
@@ -253,7 +274,7 @@ async def page(server: Server, request: Request) -> Response:
     data = file.read_bytes()
     is_named_by_content = "assets" in parts
     cache = "public, max-age=31536000, immutable" if is_named_by_content else "no-cache"
-    return answer(request, Body.of(data), media=media, cache=cache)
+    return answer(request, Held.of(data), media=media, cache=cache)
 
 
 def plain_list(server: Server, request: Request) -> Response:
@@ -264,7 +285,7 @@ def plain_list(server: Server, request: Request) -> Response:
         for e in server.catalog.entries()
     )
     text = f"<!doctype html><meta charset=utf-8><title>anychunk</title><ul>{items}</ul>"
-    return answer(request, Body.of(text.encode()), media="text/html; charset=utf-8")
+    return answer(request, Held.of(text.encode()), media="text/html; charset=utf-8")
 
 
 def application(catalog: Catalog, jobs: Jobs) -> Starlette:

@@ -1,6 +1,7 @@
 """What is served, under which names. Files are opened when they are first asked for."""
 
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -64,6 +65,7 @@ class Entry:
             folder = place.rstrip("/").rpartition("/")[0]
             if folder:
                 text = text.replace(f"{folder}/", "")
+        text = re.sub(r"(?<![\w/:.])/(?:[^\s/:'\"]+/)+", "", text)
         return " ".join(text.split())
 
 
@@ -72,7 +74,7 @@ class Catalog:
 
     def __init__(self, arguments: Sequence[str], *, decoded: Decoded) -> None:
         self._arguments = tuple(arguments)
-        self._decoded = decoded
+        self.decoded = decoded
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._open: OrderedDict[str, Opened] = OrderedDict()
@@ -144,8 +146,8 @@ class Catalog:
         return Opened(
             index=index,
             store=store,
-            zstd=Chunks(trees["zstd"], store, decoded=self._decoded),
-            plain=Chunks(trees["none"], store, decoded=self._decoded),
+            zstd=Chunks(trees["zstd"], store, decoded=self.decoded),
+            plain=Chunks(trees["none"], store, decoded=self.decoded),
         )
 
 

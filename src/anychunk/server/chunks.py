@@ -4,12 +4,10 @@ import itertools
 import math
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from anychunk import codecs
 from anychunk import downsample as ds
@@ -17,8 +15,9 @@ from anychunk.codecs.chain import Encoder
 from anychunk.computed import array_spec
 from anychunk.errors import FormatError
 from anychunk.index import ArrayIndex, Computed, Node, Shape, find
+from anychunk.server.bodies import Held
 from anychunk.server.cache import Bounded
-from anychunk.server.pixels import Decoded, Pixels, Stamp
+from anychunk.server.pixels import Decoded, Pixels, Stamp, placed, touched
 from anychunk.store import IndexStore
 
 type Array = npt.NDArray[Any]
@@ -30,21 +29,6 @@ STALE_S = 5.0
 _tokens = itertools.count(10**9)
 
 
-@dataclass(frozen=True)
-class Body:
-    """What is sent, and the tag that tells it from any other version."""
-
-    data: bytes | memoryview
-    etag: str
-
-    @classmethod
-    def of(cls, data: bytes | memoryview) -> "Body":
-        return cls(data, f'"{xxhash.xxh3_64_hexdigest(data)}"')
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-
 class Chunks:
     """Makes chunks of one hierarchy as it is served."""
 
@@ -52,14 +36,25 @@ class Chunks:
         self.tree, self.store = tree, store
         self._decoded = decoded
         self.token = next(_tokens)
+        self._arrays: dict[str, ArrayIndex] = {}
         self._pixels: dict[str, Pixels] = {}
         self._encoders: dict[str, Encoder] = {}
         self._lock = threading.Lock()
-        self.encoded: Bounded[tuple[Stamp, Body]] = Bounded(decoded.most // 8)
+        self.encoded: Bounded[tuple[Stamp, Held]] = Bounded(decoded.most // 8)
 
     def array(self, path: str) -> ArrayIndex | None:
-        found = find(self.tree, path)
-        return found if isinstance(found, ArrayIndex) else None
+        """Give an array of the hierarchy; the first time it may have to be looked for."""
+        known = self._arrays.get(path)
+        if known is None:
+            found = find(self.tree, path)
+            known = found if isinstance(found, ArrayIndex) else None
+            if known is not None:
+                self._arrays[path] = known
+        return known
+
+    def is_known(self, path: str) -> bool:
+        """Whether `array` gives an answer at once."""
+        return path in self._arrays
 
     def pixels(self, path: str) -> Pixels:
         """Give the reader of an array of the file."""
@@ -72,24 +67,24 @@ class Chunks:
                 found = self._pixels[path] = Pixels(self.store, path, own, self._decoded)
             return found
 
-    def cached(self, path: str, array: ArrayIndex, coords: Shape) -> Body | None:
+    def cached(self, path: str, array: ArrayIndex, coords: Shape) -> Held | None:
         """Give a chunk that was made before, if the file is still the same."""
         found = self.encoded.get((path, coords))
         if found is None:
             return None
         return found[1] if found[0] == self._stamps(array, path, coords) else None
 
-    def body(self, path: str, array: ArrayIndex, coords: Shape) -> Body | None:
+    def body(self, path: str, array: ArrayIndex, coords: Shape) -> Held | None:
         """Make a chunk; None: it is absent, and reads as fill."""
         chunks = cast("Computed", array.chunks)
         stamps = self._stamps(array, path, coords)
         if chunks.method == "pass":
-            stored = self.pixels(chunks.source).stored(coords)
-            return None if stored is None else Body.of(memoryview(stored))
+            stored = self.pixels(chunks.source).passed(coords)
+            return None if stored is None else Held.of(memoryview(stored))
         pixels = self._chunk(path, array, coords)
         if pixels is None:
             return None
-        body = Body.of(memoryview(self._encoder(path, array)(padded(pixels, array))))
+        body = Held.of(memoryview(self._encoder(path, array)(padded(pixels, array))))
         self.encoded.put((path, coords), (stamps, body), len(body))
         return body
 
@@ -139,25 +134,18 @@ class Chunks:
     ) -> Array | None:
         out: Array | None = None
         absent: list[tuple[slice, ...]] = []
-        ranges = [
-            range(a // n, -(-b // n))
-            for a, b, n in zip(start, stop, array.chunk_shape, strict=True)
-        ]
-        for coords in itertools.product(*ranges):
-            first, last = box(array, coords)
-            low, high = tuple(map(max, start, first)), tuple(map(min, stop, last))
-            target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))
+        for coords in touched(start, stop, array.chunk_shape):
+            place = placed(coords, start, stop, array)
             chunk = self._kept_chunk(path, array, coords)
             if chunk is None:
-                absent.append(target)
+                absent.append(place.target)
                 continue
             if out is None:
                 out = np.empty([b - a for a, b in zip(start, stop, strict=True)], chunk.dtype)
-            source = tuple(slice(p - o, q - o) for p, q, o in zip(low, high, first, strict=True))
-            out[target] = chunk[source]
+            out[place.target] = chunk[place.source]
         if out is not None:
-            for place in absent:
-                out[place] = array_spec(array).fill_value
+            for target in absent:
+                out[target] = array_spec(array).fill_value
         return out
 
     def _kept_chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:

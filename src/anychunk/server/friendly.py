@@ -54,7 +54,8 @@ type Compression = str
 def codecs(array: ArrayIndex, dtype: np.dtype[Any], compression: Compression) -> tuple[Json, ...]:
     """Give the codecs that chunks are encoded with."""
     if dtype.kind in "OT":
-        first: Json = {"name": "vlen-utf8"}
+        # names of Zarr's data types that have no fixed length: text, or bytes
+        first: Json = {"name": "vlen-bytes" if "bytes" in str(array.data_type) else "vlen-utf8"}
     elif dtype.itemsize == 1:
         first = {"name": "bytes"}
     else:

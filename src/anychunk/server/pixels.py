@@ -3,16 +3,20 @@
 import itertools
 import tempfile
 import threading
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import api, codecs, limits
+from anychunk import api, codecs, limits, strides
 from anychunk.codecs.chain import Decoder
 from anychunk.computed import array_spec
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError, SourceError
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Node, Objects, Shape
+from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, located
 from anychunk.server.cache import Bounded
 from anychunk.server.sources import ReadSources, stamp
@@ -60,6 +64,41 @@ def served_store(index: Node) -> IndexStore:
     return store
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which part of a chunk is wanted, and where it goes."""
+
+    source: tuple[slice, ...]
+    target: tuple[slice, ...]
+    is_whole: bool
+    """Whether all of the chunk that lies inside its array is wanted."""
+
+
+def touched(start: Shape, stop: Shape, chunk_shape: Shape) -> Iterator[Shape]:
+    """Give the chunks that a box lies in, by their grid coordinates."""
+    sides = zip(start, stop, chunk_shape, strict=True)
+    return itertools.product(*(range(a // n, -(-b // n)) for a, b, n in sides))
+
+
+def placed(coords: Shape, start: Shape, stop: Shape, array: ArrayIndex) -> Place:
+    """Say what the box from `start` to `stop` takes from one chunk."""
+    source, target, is_whole = [], [], True
+    sides = zip(coords, start, stop, array.chunk_shape, array.shape, strict=True)
+    for c, first, last, side, length in sides:
+        origin, end = c * side, min((c + 1) * side, length)
+        low, high = max(first, origin), min(last, end)
+        source.append(slice(low - origin, high - origin))
+        target.append(slice(low - first, high - first))
+        is_whole &= low == origin and high == end
+    return Place(tuple(source), tuple(target), is_whole)
+
+
+def owned(array: Array) -> Array:
+    out = np.empty(array.shape, array.dtype)
+    strides.assign(out, array)
+    return out
+
+
 class Pixels:
     """One array of a file."""
 
@@ -71,6 +110,7 @@ class Pixels:
         self.spec = array_spec(index)
         self.dtype = self.spec.dtype.to_native_dtype()
         self._decode = Decoder([codecs.from_json(c) for c in index.codecs], self.spec)
+        self._is_large = self._decode.nbytes >= LARGE
         self.fill = self.spec.fill_value
 
     def check(self) -> None:
@@ -94,13 +134,8 @@ class Pixels:
             return ()
         return tuple(self._stamp(coords) for coords in self._coords(start, stop))
 
-    def _coords(self, start: Shape, stop: Shape) -> "itertools.product[tuple[int, ...]]":
-        return itertools.product(
-            *(
-                range(a // n, -(-b // n))
-                for a, b, n in zip(start, stop, self.index.chunk_shape, strict=True)
-            )
-        )
+    def _coords(self, start: Shape, stop: Shape) -> Iterator[Shape]:
+        return touched(start, stop, self.index.chunk_shape)
 
     def _stamp(self, coords: Shape) -> Stamp:
         chunks = self.index.chunks
@@ -109,41 +144,26 @@ class Pixels:
         return stamp(f"{local_path(chunks.base)}/{chunks.name(coords)}") or ("absent",)
 
     def read(self, start: Shape, stop: Shape) -> Array | None:
-        """Read the box from `start` to `stop`; None: all of it is absent."""
+        """Read the box from `start` to `stop`, into memory of its own; None: it is all absent."""
         self.check()
         if self._is_batch(start, stop):
             return self._read_by_zarr(start, stop)
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
-        if not shape:
-            return self._chunk((), is_kept=False)
         out: Array | None = None
         absent: list[tuple[slice, ...]] = []
-        chunk_shape = self.index.chunk_shape
-        for coords in self._coords(start, stop):
-            origin = tuple(c * n for c, n in zip(coords, chunk_shape, strict=True))
-            end = tuple(o + n for o, n in zip(origin, chunk_shape, strict=True))
-            low = tuple(map(max, start, origin))
-            high = tuple(map(min, stop, end))
-            target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))
-            source = tuple(slice(p - o, q - o) for p, q, o in zip(low, high, origin, strict=True))
-            is_whole = all(
-                p == o and q == min(e, n)
-                for p, q, o, e, n in zip(low, high, origin, end, self.index.shape, strict=True)
-            )
-            chunk = self._chunk(coords, is_kept=not is_whole)
-            if chunk is None:
-                absent.append(target)
-                continue
-            piece = chunk[source]
-            if piece.shape == shape:
-                return piece
-            if out is None:
-                out = np.empty(shape, self.dtype)
-            out[target] = piece
-        if out is None:
-            return None
-        for place in absent:
-            out[place] = self.fill
+        with borrowed("scratch", 0 if self._is_large else self._decode.nbytes) as scratch:
+            for coords in self._coords(start, stop):
+                place = placed(coords, start, stop, self.index)
+                chunk = self._chunk(coords, scratch, is_kept=not place.is_whole)
+                if chunk is None:
+                    absent.append(place.target)
+                    continue
+                if out is None:
+                    out = np.empty(shape, self.dtype)
+                strides.assign(out[place.target], chunk[place.source])
+        if out is not None:
+            for target in absent:
+                out[target] = self.fill
         return out
 
     def _is_batch(self, start: Shape, stop: Shape) -> bool:
@@ -153,35 +173,44 @@ class Pixels:
         return len(list(itertools.islice(self._coords(start, stop), 2))) > 1
 
     def _read_by_zarr(self, start: Shape, stop: Shape) -> Array:
-        array = api.open_path(self.store.index, self.path)
         box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
-        return np.asarray(array[box])
+        return np.asarray(self._remote[box])
 
-    def _chunk(self, coords: Shape, *, is_kept: bool) -> Array | None:
-        """Decode one chunk; None where it is absent."""
-        is_large = self._decode.nbytes >= LARGE
-        kept = self._decoded.large if is_large else self._decoded.small
-        key = (self._token, coords)
-        now = self._stamp(coords)
+    @cached_property
+    def _remote(self) -> Any:
+        return api.open_path(self.store.index, self.path)
+
+    def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_kept: bool) -> Array | None:
+        """Give one chunk, good until the next is asked for; None where it is absent."""
+        kept = self._decoded.large if self._is_large else self._decoded.small
+        key, now = (self._token, coords), self._stamp(coords)
         found = kept.get(key)
         if found is not None and found[0] == now:
             return found[1]
-        if is_large:
-            with self._decoded.one_at_a_time:
-                found = kept.get(key)
-                if found is not None and found[0] == now:
-                    return found[1]
-                made = self._decode_chunk(coords)
-                made = None if made is None else spilled(made)
-                if made is not None:
-                    kept.put(key, (now, made), made.nbytes)
-                return made
-        made = self._decode_chunk(coords)
-        if is_kept and made is not None:
-            kept.put(key, (now, made), made.nbytes)
+        if self._is_large:
+            return self._large_chunk(coords, key, now)
+        made = self._decode_chunk(coords, scratch)
+        if made is None or not is_kept:
+            return made
+        # codecs decode into memory that they use again
+        made = owned(made)
+        kept.put(key, (now, made), made.nbytes)
         return made
 
-    def _decode_chunk(self, coords: Shape) -> Array | None:
+    def _large_chunk(self, coords: Shape, key: Hashable, now: Stamp) -> Array | None:
+        kept = self._decoded.large
+        with self._decoded.one_at_a_time:
+            found = kept.get(key)
+            if found is not None and found[0] == now:
+                return found[1]
+            made = self._decode_chunk(coords, None)
+            if made is None:
+                return None
+            made = spilled(made)
+            kept.put(key, (now, made), made.nbytes)
+            return made
+
+    def _decode_chunk(self, coords: Shape, scratch: Bytes1D | None) -> Array | None:
         if self._decode.nbytes > self._decoded.most:
             raise LimitError(
                 f"{self.store.where(self.path)}: a chunk of {self._decode.nbytes} bytes is more "
@@ -192,7 +221,7 @@ class Pixels:
             return None
         where = self._where(coords)
         try:
-            return self._decode(stored)
+            return self._decode(stored, scratch)
         except AnychunkError as e:
             raise located(e, where) from e
         except MemoryError:
@@ -205,11 +234,33 @@ class Pixels:
             return f"{self.store.where(self.path)} chunk {coords}"
         return self.reader.describe(self.reader.number(coords))
 
+    def _check_size(self, number: int, reader: ChunkReader) -> None:
+        """Refuse a chunk that is stored in far more bytes than it can have."""
+        chunks = reader.chunks
+        if isinstance(chunks, ByteRanges):
+            length = sum(length for _, _, length in reader.ranges(number))
+            if length > max(LARGE, 2 * self._decode.nbytes):
+                raise LimitError(
+                    f"{length} stored bytes for a chunk of {self._decode.nbytes} decoded ones"
+                )
+
+    def passed(self, coords: Shape) -> Bytes1D | None:
+        """Give the stored bytes of a chunk to be sent as they are, checked where that is easy."""
+        stored = self.stored(coords)
+        if stored is not None and self._decode.is_view and len(stored) != self._decode.nbytes:
+            raise ChunkDecodeError(
+                f"{self._where(coords)}: {len(stored)} bytes are stored, "
+                f"expected {self._decode.nbytes}"
+            )
+        return stored
+
     def stored(self, coords: Shape) -> Bytes1D | None:
         """Give the stored bytes of a chunk."""
         if self.reader is not None:
+            number = self.reader.number(coords)
             try:
-                return self.reader.read(self.reader.number(coords))
+                self._check_size(number, self.reader)
+                return self.reader.read(number)
             except AnychunkError as e:
                 raise located(e, self._where(coords)) from e
         key = "/".join([*([self.path] if self.path else []), "c", *map(str, coords)])

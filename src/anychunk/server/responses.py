@@ -4,15 +4,17 @@ A 404 says that a chunk is absent, and a Zarr client shows fill values for it. S
 merely went wrong is ever answered by one.
 """
 
+import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from anychunk.errors import (
     AnychunkError,
@@ -21,10 +23,15 @@ from anychunk.errors import (
     SourceError,
     TruncatedError,
 )
-from anychunk.server.chunks import Body
+from anychunk.server.bodies import Body, Held
 
-PIECE = 64 << 10
+PIECE = 256 << 10
 """Bodies are handed to the connection in such pieces, as fast as it takes them."""
+
+SMALL = 64 << 10
+"""Answers up to this length always find room."""
+WAIT_S = 20.0
+"""How long a larger one waits for it."""
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
@@ -50,19 +57,82 @@ def status_of(error: BaseException) -> int:
     return 500
 
 
-class Pieces(Response):
-    """A response whose body is sent piece by piece: a slow client holds no more than one."""
+class Room:
+    """How much of large answers is in memory at once."""
 
-    def __init__(self, body: bytes | memoryview, status: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, most: int) -> None:
+        self._most, self.taken = most, 0
+        self._free = asyncio.Condition()
+
+    @asynccontextmanager
+    async def taken_by(self, nbytes: int) -> AsyncIterator[None]:
+        """Wait until there is room, and hold it for the block."""
+        if nbytes <= SMALL:
+            yield
+            return
+        try:
+            async with self._free, asyncio.timeout(WAIT_S):
+                await self._free.wait_for(
+                    lambda: not self.taken or self.taken + nbytes <= self._most
+                )
+                self.taken += nbytes
+        except TimeoutError as e:
+            raise BusyError("many large answers are under way; ask again later") from e
+        try:
+            yield
+        finally:
+            self.taken -= nbytes
+            async with self._free:
+                self._free.notify_all()
+
+
+class Pieces(Response):
+    """A response whose body is sent piece by piece, as fast as the client takes it."""
+
+    def __init__(
+        self,
+        body: Body,
+        status: int,
+        headers: Mapping[str, str],
+        *,
+        part: tuple[int, int] | None = None,
+        room: Room | None = None,
+    ) -> None:
         self.status_code = status
         self.background = None
         self.body = b""
-        self._body = memoryview(body)
+        self._body, self._room = body, room
+        self._start, self._stop = part or (0, len(body))
         self.raw_headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            self._stop = self._start
+        if self._room is None:
+            await self._send(send)
+            return
+        held = self._stop - self._start if self._body.is_at_hand else PIECE
+        is_started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            async with self._room.taken_by(held):
+                await self._send(noted)
+        except (AnychunkError, OSError) as e:
+            if is_started:
+                # too late to say so: what arrives is shorter than announced
+                raise
+            await failed(e, scope)(scope, receive, send)
+
+    async def _send(self, send: Send) -> None:
+        start, stop = self._start, self._stop
+        piece = await self._read(start, min(start + PIECE, stop))
         await send(
             {
                 "type": "http.response.start",
@@ -70,21 +140,27 @@ class Pieces(Response):
                 "headers": self.raw_headers,
             }
         )
-        body = self._body if scope["method"] != "HEAD" else self._body[:0]
-        for start in range(0, max(len(body), 1), PIECE):
-            await send(
-                {
-                    "type": "http.response.body",
-                    "body": body[start : start + PIECE].tobytes(),
-                    "more_body": start + PIECE < len(body),
-                }
-            )
+        while True:
+            start += PIECE
+            await send({"type": "http.response.body", "body": piece, "more_body": start < stop})
+            if start >= stop:
+                return
+            piece = await self._read(start, min(start + PIECE, stop))
+
+    async def _read(self, start: int, stop: int) -> bytes | memoryview:
+        if self._body.is_at_hand or start == stop:
+            return self._body.read(start, stop)
+        return await asyncio.to_thread(self._body.read, start, stop)
+
+
+NOTHING = Held(b"", "")
 
 
 def answer(
     request: Request, body: Body, *, media: str = BYTES, cache: str = "no-cache"
 ) -> Response:
     """Answer with a body, or the part of it that is asked for, or that it has not changed."""
+    room: Room = request.app.state.server.room
     headers = {
         "content-type": media,
         "etag": body.etag,
@@ -92,21 +168,21 @@ def answer(
         "accept-ranges": "bytes",
     }
     if matches(request.headers.get("if-none-match"), body.etag):
-        return Pieces(b"", 304, headers)
+        return Pieces(NOTHING, 304, headers)
     wanted = request.headers.get("range")
     if_range = request.headers.get("if-range")
     if wanted is not None and (if_range is None or if_range == body.etag):
         part = byte_range(wanted, len(body))
         if part == "beyond":
             headers |= {"content-range": f"bytes */{len(body)}", "content-length": "0"}
-            return Pieces(b"", 416, headers)
+            return Pieces(NOTHING, 416, headers)
         if isinstance(part, tuple):
             start, stop = part
             headers["content-range"] = f"bytes {start}-{stop - 1}/{len(body)}"
             headers["content-length"] = str(stop - start)
-            return Pieces(memoryview(body.data)[start:stop], 206, headers)
+            return Pieces(body, 206, headers, part=part, room=room)
     headers["content-length"] = str(len(body))
-    return Pieces(body.data, 200, headers)
+    return Pieces(body, 200, headers, room=room)
 
 
 def matches(header: str | None, etag: str) -> bool:
@@ -160,4 +236,12 @@ def failure(status: int, line: str) -> Response:
     headers = {"content-type": JSON, "content-length": str(len(body)), "cache-control": "no-store"}
     if status == 503:
         headers["retry-after"] = "1"
-    return Pieces(body, status, headers)
+    return Pieces(Held.of(body), status, headers)
+
+
+def failed(error: BaseException, scope: Scope) -> Response:
+    """Answer that this went wrong, without saying where the file is."""
+    status = status_of(error)
+    line = str(error) if status != 500 else f"{type(error).__name__}: {error}"
+    entry = scope.get("state", {}).get("entry")
+    return failure(status, entry.say(line) if entry is not None else " ".join(line.split()))
