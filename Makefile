@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile
 PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup peers demo test test-others lint types layers docs check bench format clean
+.PHONY: setup peers viewer demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -54,6 +54,10 @@ check: lint types layers test test-others docs
 
 bench: setup
 	@$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+# The page of `anychunk serve`, from viewer/ into the package: committed, so that users need no Node.
+viewer:
+	@cd viewer && npm ci --silent && npm run --silent test && npm run --silent build
 
 # osml-imagery-io wants an older zarr, so an environment of its own, for tests/test_osml.py.
 peers: .venv-osml/ready

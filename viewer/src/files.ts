@@ -23,6 +23,8 @@ export class FileList {
   #buttons: { button: HTMLButtonElement; file: string; image: string }[] = [];
   #files: FileEntry[] = [];
   #picked = "";
+  /** Thumbnails that are not asked for yet; null: any more. */
+  #waiting: HTMLImageElement[] | null = [];
 
   constructor() {
     this.#search.addEventListener("input", () => this.#render());
@@ -34,6 +36,12 @@ export class FileList {
     this.#files = files;
     this.#search.hidden = files.reduce((sum, file) => sum + Math.max(1, file.images.length), 0) < MANY;
     this.#render();
+  }
+
+  /** Ask for the thumbnails: not before the picture itself is there. */
+  showThumbnails(): void {
+    for (const picture of this.#waiting ?? []) picture.src = picture.dataset["src"]!;
+    this.#waiting = null;
   }
 
   message(text: string): void {
@@ -78,11 +86,18 @@ export class FileList {
     return element("section", { className: "file" }, head, note, ...file.images.map((image) => this.#image(file, image)), ...others);
   }
 
+  #thumbnail({ thumbnail }: ImageEntry): HTMLElement {
+    const absent = element("span", { className: "thumb is-absent" });
+    if (!thumbnail) return absent;
+    const picture = element("img", { alt: "", loading: "lazy", decoding: "async", className: "thumb", data: { src: thumbnail } });
+    picture.addEventListener("error", () => picture.replaceWith(absent));
+    if (this.#waiting) this.#waiting.push(picture);
+    else picture.src = thumbnail;
+    return picture;
+  }
+
   #image(file: FileEntry, image: ImageEntry): HTMLButtonElement {
-    const picture = image.thumbnail
-      ? element("img", { src: image.thumbnail, alt: "", loading: "lazy", decoding: "async", className: "thumb" })
-      : element("span", { className: "thumb is-absent" });
-    if (picture instanceof HTMLImageElement) picture.addEventListener("error", () => picture.replaceWith(element("span", { className: "thumb is-absent" })));
+    const picture = this.#thumbnail(image);
     const isOne = file.images.length + (file.arrays?.length ?? 0) === 1;
     const title = !isOne ? image.title || image.path || "image" : shapeText(image.shape);
     const button = element("button", { type: "button", className: "image-button", title: `${file.title} ${image.path}` },

@@ -25,6 +25,8 @@ import type { Box, Point } from "./view";
 const HASH_MS = 200;
 const TOAST_MS = 6000;
 const BUSY_MS = 250;
+/** How long thumbnails wait for the picture. */
+const PATIENCE_MS = 2000;
 
 startTheme();
 
@@ -302,6 +304,7 @@ function wire(): void {
     const percent = zoom * 100;
     levelText.textContent = `level ${level} · ${percent >= 10 ? Math.round(percent) : percent.toPrecision(2)} %`;
     if (isSettled) {
+      files.showThumbnails();
       clearTimeout(busyTimer);
       busyTimer = 0;
       found("progress").hidden = true;
@@ -359,5 +362,6 @@ function choose(): void {
 
 build();
 wire();
+setTimeout(() => files.showThumbnails(), PATIENCE_MS);
 void open();
 void list();

@@ -165,13 +165,14 @@ export class Stage {
     const view = this.view;
     const number = levelFor(image, view.zoom);
     tiles.want(view, size, selection, { next: scene.next, isLowFirst: painting === null });
-    if (painting) tiles.draw(context, view, size, selection, painting);
+    const isDrawn = painting !== null && tiles.draw(context, view, size, selection, painting);
+    if (painting && !isDrawn) this.redraw();
     const level = image.levels[number]!;
     const grid = scene.hasGrid ? grids.of(level) : null;
     if (grid) drawGrid(over, image, level, grid, view, size);
     if (scene.hasGrid && scene.picked) drawPicked(over, scene.picked, view, size);
     this.#drawBar(image, view);
-    const isSettled = painting !== null && tiles.isSettled(view, size, selection);
+    const isSettled = isDrawn && tiles.isSettled(view, size, selection);
     this.canvas.dataset["settled"] = String(isSettled);
     this.onframe(number, view.zoom, isSettled);
   }

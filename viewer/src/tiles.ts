@@ -11,6 +11,8 @@ const AT_ONCE = 8;
 /** Of planes and painted pixels. */
 const KEPT_BYTES = 192 * 2 ** 20;
 const REMEMBERED = 6;
+/** Of one frame, for painting tiles that were not seen before. */
+const PAINT_MS = 12;
 /** How many tiles of the low level contrast may ask for. */
 const LOW_TILES = 4;
 
@@ -203,7 +205,8 @@ export class Tiles {
     return tile;
   }
 
-  draw(context: CanvasRenderingContext2D, view: View, canvas: Size, selection: Selection, painting: Painting): void {
+  /** Draw what there is time for; false: there is more to paint, in the next frame. */
+  draw(context: CanvasRenderingContext2D, view: View, canvas: Size, selection: Selection, painting: Painting): boolean {
     const { image } = this;
     const full = sizeOf(image);
     const key = keyOf(selection);
@@ -213,12 +216,17 @@ export class Tiles {
     clip(context, onCanvas({ left: 0, top: 0, right: full.width, bottom: full.height }, view, canvas));
     context.imageSmoothingEnabled = view.zoom < 1;
     context.imageSmoothingQuality = "high";
+    const until = performance.now() + PAINT_MS;
+    let isDone = true;
     for (const cell of cellsIn(image, target, seen(view, full, canvas))) {
       const tile = this.#get(tileKey(key, cell));
-      if (tile) this.#drawTile(context, tile, view, canvas, painting);
+      const isLate = tile !== undefined && !tile.error && tile.canvas === null && performance.now() > until;
+      if (tile && !isLate) this.#drawTile(context, tile, view, canvas, painting);
       else this.#drawInstead(context, cell, view, canvas, painting);
+      isDone &&= !isLate;
     }
     context.restore();
+    return isDone;
   }
 
   #drawTile(context: CanvasRenderingContext2D, tile: Tile, view: View, canvas: Size, painting: Painting): void {
@@ -240,7 +248,7 @@ export class Tiles {
     const coarser = image.levels.map((_, i) => i).filter((i) => i >= cell.level).reverse();
     const finer = image.levels.map((_, i) => i).filter((i) => i < cell.level).reverse();
     for (const past of this.#past) {
-      if (this.#drawLevels(context, past, [...coarser, ...finer], box, view, canvas, painting)) break;
+      if (this.#drawLevels(context, past, [...coarser, ...finer], cell.level, box, view, canvas, painting)) break;
     }
     context.restore();
   }
@@ -249,6 +257,7 @@ export class Tiles {
     context: CanvasRenderingContext2D,
     selection: string,
     levels: number[],
+    finest: number,
     box: Box,
     view: View,
     canvas: Size,
@@ -258,7 +267,10 @@ export class Tiles {
     for (const level of levels) {
       const cells = cellsIn(this.image, level, box);
       if (cells.length > 64) continue; // far finer: too many to be worth it
-      const tiles = cells.map((cell) => this.#get(tileKey(selection, cell))).filter((tile) => tile && !tile.error);
+      const there = cells.map((cell) => this.#get(tileKey(selection, cell)));
+      // many finer ones are only drawn if that costs no painting
+      const isFew = level > finest || level === lowLevel(this.image);
+      const tiles = there.filter((tile) => tile && !tile.error && (tile.canvas || isFew));
       for (const tile of tiles) this.#drawTile(context, tile!, view, canvas, painting);
       isCovered ||= tiles.length === cells.length;
     }
