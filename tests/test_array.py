@@ -1,6 +1,7 @@
 import asyncio
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import zarr
 
 import anychunk
 from anychunk import memory
-from anychunk.array import Array, spans
+from anychunk.array import Array
 from anychunk.pipeline import IndexPipeline
+from anychunk.selection import cut, spans
 
 VALUES = np.arange(30 * 40 * 20, dtype="uint16").reshape(30, 40, 20)
 
@@ -73,14 +75,58 @@ def test_other_selections(array):
     np.testing.assert_array_equal(np.asarray(array), VALUES)
 
 
-def test_small_reads_do_without_the_event_loop(array, monkeypatch):
+def test_local_reads_do_without_the_event_loop(array, monkeypatch):
     async def never(*args, **kwargs):
         raise AssertionError("went by the event loop")
 
     monkeypatch.setattr(IndexPipeline, "read", never)
     np.testing.assert_array_equal(array[2:9, 3, 4:6], VALUES[2:9, 3, 4:6])
+    np.testing.assert_array_equal(array[...], VALUES)
     with pytest.raises(AssertionError, match="event loop"):
-        array[...]
+        array[::2]
+
+
+def test_members_of_groups_are_read_that_way_too(tmp_path):
+    anychunk.write(VALUES, tmp_path / "a.n5/deep/volume", block=(8, 16, 7))
+    group = anychunk.open(tmp_path / "a.n5")
+    assert isinstance(group, zarr.Group)
+    found = [group["deep/volume"], group["deep"]["volume"], group["deep"].get("volume")]
+    found += [array for _, array in group["deep"].arrays()]
+    found += [node for _, node in group.members(max_depth=None) if isinstance(node, zarr.Array)]
+    found += [next(group["deep"].array_values())]
+    for array in found:
+        assert type(array) is Array
+        np.testing.assert_array_equal(array[...], VALUES)
+    with pytest.raises(KeyError):
+        group["nothing"]
+
+
+def test_many_readers_at_once_share_the_pool(tmp_path):
+    """More reads than threads: each must end, whoever runs its chunks."""
+    data = np.random.default_rng(0).integers(0, 999, (64, 256, 256), dtype="uint16")
+    anychunk.write(data, tmp_path / "a.n5", block=(8, 128, 128), compression="zstd")
+    array = anychunk.open(tmp_path / "a.n5")
+    with ThreadPoolExecutor(12) as threads:
+        for found in threads.map(lambda _: array[...], range(24)):
+            np.testing.assert_array_equal(found, data)
+
+
+def test_plan_numbers_and_places():
+    plan = cut([(3, 11), (0, 5)], (4, 5))
+    assert plan.numbers((3, 1)) == [0, 1, 2]
+    assert plan.numbers((9, 2)) == [0, 2, 4]
+    many = cut([(3, 90), (2, 11)], (4, 5))
+    assert many.grid == (23, 3)
+    assert many.numbers((23, 4)).tolist() == [y * 4 + x for y in range(23) for x in range(3)]
+    assert list(many.places(range(4, 5))) == [
+        ((slice(0, 4), slice(0, 5)), (slice(1, 5), slice(3, 8)))
+    ]
+    assert list(plan.places(range(1, 3))) == [
+        ((slice(0, 4), slice(0, 5)), (slice(1, 5), slice(0, 5))),
+        ((slice(0, 3), slice(0, 5)), (slice(5, 8), slice(0, 5))),
+    ]
+    assert len(cut([(3, 3), (0, 5)], (4, 5))) == 0
+    assert list(cut([], ()).places(range(1))) == [((), ())]
 
 
 def test_inside_a_running_loop_and_in_threads(array):

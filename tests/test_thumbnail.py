@@ -7,7 +7,7 @@ import tifffile
 
 import anychunk
 from anychunk.errors import UnsupportedError
-from anychunk.thumbnail import picture, thumbnail
+from anychunk.thumbnail import picture, png, thumbnail
 from tests.test_cli import run
 
 
@@ -78,3 +78,36 @@ def test_command(capsys, tmp_path, monkeypatch):
     code, _, err = run(capsys, "thumb", "a.npy", "--at", "z:3")
     assert code == 2
     assert err.count("\n") == 1
+
+
+def test_axes_in_any_order_make_a_png(tmp_path):
+    data = np.arange(40 * 60, dtype="uint16").reshape(40, 60)
+    anychunk.write(data, str(tmp_path / "a.n5"), block=(16, 16))
+    picture = thumbnail(anychunk.index(tmp_path / "a.n5"), size=64)
+    np.testing.assert_array_equal(imagecodecs.png_decode(png(picture)), picture)
+    np.testing.assert_array_equal(imagecodecs.png_decode(png(picture.T)), picture.T)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (5, 1, 3), (1, 5, 3)])
+def test_a_picture_of_one_pixel(shape, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.full(shape, 9, "uint8"), photometric="rgb")
+    picture = thumbnail(anychunk.index(tmp_path / "a.tif"))
+    assert imagecodecs.png_decode(png(picture)).shape == picture.shape == shape
+    assert picture_of_nothing().shape == (4, 1, 3)
+
+
+def picture_of_nothing():
+    return picture(np.full((3, 4, 1), np.nan), (2, 98), None)
+
+
+def test_arrays_may_come_from_elsewhere(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((8, 8), "uint8"))
+    node = anychunk.index(tmp_path / "a.tif")
+    asked = []
+
+    def opened(path):
+        asked.append(path)
+        return anychunk.open(node)[path]
+
+    assert thumbnail(node, open_path=opened).shape == (8, 8)
+    assert asked == ["0/0"]

@@ -1,23 +1,28 @@
 """Any tiled array file is a Zarr v3 store, in place."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from anychunk import codecs as _codecs
 from anychunk._version import __version__
-from anychunk.api import (
-    VirtualParser,
-    append,
-    describe,
-    disable,
-    enable,
-    from_virtualizarr,
-    index,
-    open,  # noqa: A004
-    open_array,
-    write,
-)
-from anychunk.conversion import convert
 from anychunk.errors import AnychunkError
 from anychunk.index import ArrayIndex, GroupIndex
-from anychunk.verification import verify
+
+if TYPE_CHECKING:
+    from anychunk.api import (
+        VirtualParser,
+        append,
+        describe,
+        disable,
+        enable,
+        from_virtualizarr,
+        index,
+        open,  # noqa: A004
+        open_array,
+        write,
+    )
+    from anychunk.conversion import convert
+    from anychunk.verification import verify
 
 __all__ = [
     "AnychunkError",
@@ -38,6 +43,24 @@ __all__ = [
     "write",
 ]
 
+# imported on first use: zarr imports this package for its data types and codecs in processes that
+# never asked for it
+_PLACES = {"convert": "conversion", "verify": "verification"}
+# importing the module put it here, and never does so again: what is asked for is the function
+globals().pop("index")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'api')}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 # so that zarr reads arrays whose codecs only we have; the pipeline is put in place by the first
-# `open`, because zarr imports this package for its data types in processes that never asked for it
+# `open`
 _codecs.register_unclaimed()

@@ -10,12 +10,13 @@ from typing import Any, Literal, cast
 import numpy as np
 import zarr
 from zarr.core.array import AsyncArray
+from zarr.core.group import AsyncGroup, GroupMetadata
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from anychunk import codecs, export, formats, pipeline
 from anychunk._version import __version__
-from anychunk.array import Array
+from anychunk.array import Array, Group
 from anychunk.batch import Failures, FilesError, expand, is_pattern, outcomes
 from anychunk.combine import How, axis_of, group_names
 from anychunk.combine import combine as combine_files
@@ -203,7 +204,7 @@ def open(  # noqa: A001 - the public name is anychunk.open
     if isinstance(node, ArrayIndex):
         return open_array(node, storage=storage, on_change=on_change)
     store = _store(node, storage, on_change)
-    return zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
+    return Group(AsyncGroup(GroupMetadata(attributes=node.attributes), StorePath(store)))
 
 
 def _store(node: Node, storage: Storage | None, on_change: OnChange) -> IndexStore:

@@ -29,6 +29,8 @@ class Limits:
     """How many chunks one array may have."""
     computed_bytes: int = 128 * MIB
     """How many bytes of computed chunks one store keeps."""
+    recent_bytes: int = 32 * MIB
+    """How many bytes of decoded chunks, of which only a part was wanted, this process keeps."""
     concurrency: int = 16
     """How many requests to one remote store are under way at once."""
     coalesce_gap: int = 128 * KIB

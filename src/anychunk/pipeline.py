@@ -7,8 +7,8 @@ have chunk readers, and hands every other array to the pipeline that was configu
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +28,8 @@ from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, HasReaders, Numbers, Stored, located
+from anychunk.recent import RECENT, owned
+from anychunk.selection import Plan
 from anychunk.source import Bytes1D
 
 type Selector = Any
@@ -67,53 +69,86 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
+type Places = Callable[[Any], Iterable[tuple[Selector, Selector]]]
+
+
 class _Batch:
     """One selection: the chunks it touches, and where each goes."""
 
     def __init__(
-        self, items: Sequence[Item], out: NDBuffer, drop_axes: tuple[int, ...], decode: Decoder
+        self,
+        places: Places,
+        spec: ArraySpec,
+        out: Any,
+        decode: Decoder,
+        *,
+        drop_axes: tuple[int, ...] = (),
+        is_plain: bool = False,
     ) -> None:
-        self.items, self.drop_axes, self.decode = items, drop_axes, decode
-        array = out.as_ndarray_like()
-        # a plain array takes values without zarr's wrapper; one on a device goes through it
-        self.out: Any = array if isinstance(array, np.ndarray) else out
-        self.wrap: Callable[[Any], Any] = (
-            (lambda value: value)
-            if isinstance(array, np.ndarray)
-            else items[0][1].prototype.nd_buffer.from_numpy_array
-        )
-        spec = items[0][1]
+        self.places, self.drop_axes, self.decode = places, drop_axes, decode
+        self.wrap: Callable[[Any], Any] = lambda value: value
+        if isinstance(out, NDBuffer):
+            # a plain array takes values without zarr's wrapper; one on a device goes through it
+            array = out.as_ndarray_like()
+            if isinstance(array, np.ndarray):
+                out = array
+            else:
+                self.wrap = spec.prototype.nd_buffer.from_numpy_array
+        self.out = out
+        self.shape = spec.shape
+        self.is_plain = is_plain
+        """Whether `places` are slices, and `out` an array of the type that is decoded."""
         self.fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
-        self.results = [PRESENT] * len(items)
+        self.recent: Sequence[Hashable] = ()
+        """Under which keys decoded chunks are kept; empty: they are not."""
+        self.missing: list[int] = []
+        """Positions of chunks that the file declares absent."""
 
     def scatter(
-        self, positions: Iterable[int], chunks: Iterable[Stored], name: Callable[[int], str]
+        self, positions: Sequence[int], chunks: Iterable[Stored], name: Callable[[int], str]
     ) -> None:
         """Decode chunks and put each in its place."""
         # a very large chunk takes memory only once its stored bytes are known to be worth it
         nbytes = self.decode.nbytes
         with borrowed("scratch", nbytes if nbytes <= limits.get().free_bytes else 0) as scratch:
-            for position, stored in zip(positions, chunks, strict=True):
-                _, _, chunk_selection, out_selection, _ = self.items[position]
+            for position, (source, target), stored in zip(
+                positions, self.places(positions), chunks, strict=True
+            ):
                 if stored is None:
-                    self.out[out_selection] = self.fill
-                    self.results[position] = MISSING
-                else:
-                    array = self.decoded(stored, scratch, name, position)
-                    self.place(out_selection, array[chunk_selection])
+                    self.out[target] = self.fill
+                    self.missing.append(position)
+                    continue
+                try:
+                    if self.recent:
+                        kept = self.kept(self.recent[position], stored)
+                        self.place(target, kept[source])
+                    else:
+                        self.take(stored, scratch if len(scratch) else None, source, target)
+                except AnychunkError as e:
+                    raise located(e, name(position)) from e
+                except (MemoryError, KeyboardInterrupt):
+                    raise
+                except Exception as e:
+                    raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
 
-    def decoded(
-        self, stored: Bytes1D, scratch: Bytes1D, name: Callable[[int], str], position: int
-    ) -> npt.NDArray[Any]:
-        """Decode one chunk; what goes wrong says which."""
-        try:
-            return self.decode(stored, scratch if len(scratch) else None)
-        except AnychunkError as e:
-            raise located(e, name(position)) from e
-        except (MemoryError, KeyboardInterrupt):
-            raise
-        except Exception as e:
-            raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
+    def take(
+        self, stored: Bytes1D, scratch: Bytes1D | None, source: Selector, target: Selector
+    ) -> None:
+        """Decode one chunk, straight to where it is wanted if it is wanted whole."""
+        if self.is_plain:
+            place = self.out[target]
+            if place.shape == self.shape and self.decode.into(stored, scratch, place):
+                return
+        self.place(target, self.decode(stored, scratch)[source])
+
+    def kept(self, key: Hashable, stored: Bytes1D) -> npt.NDArray[Any]:
+        """Give a decoded chunk that was kept, or decode it to memory of its own and keep it."""
+        array = RECENT.get(key)
+        if array is None:
+            memory = np.empty(self.decode.nbytes, np.uint8)
+            array = owned(self.decode(stored, memory), memory)
+            RECENT.put(key, array)
+        return array
 
     def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
         """Put a decoded piece where it belongs."""
@@ -191,7 +226,7 @@ class IndexPipeline(CodecPipeline):
 
     def _decoder_for(self, spec: ArraySpec) -> Decoder:
         made = self._decoder
-        if made is None or made[0] != spec:
+        if made is None or (made[0] is not spec and made[0] != spec):
             made = self._decoder = (spec, Decoder(self._codecs, spec))
         return made[1]
 
@@ -201,42 +236,50 @@ class IndexPipeline(CodecPipeline):
         items = list(batch_info)
         if not items:
             return ()
-        batch = _Batch(items, out, drop_axes, self._decoder_for(items[0][1]))
-        path, numbers = chunk_numbers([item[0].path for item in items], self._store, items[0][1])
+        spec = items[0][1]
+
+        def places(positions: Iterable[int]) -> Iterator[tuple[Selector, Selector]]:
+            return ((items[position][2], items[position][3]) for position in positions)
+
+        batch = _Batch(places, spec, out, self._decoder_for(spec), drop_axes=drop_axes)
+        path, numbers = chunk_numbers([item[0].path for item in items], self._store, spec)
         reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
         if reader is None:
-            await self._read_computed(batch)
+            await self._read_computed(batch, [item[0] for item in items])
         elif reader.is_local:
-            await self._read_local(batch, reader, numbers)
+            await asyncio.to_thread(self._read_local, batch, reader, numbers)
         else:
             await self._read_remote(batch, reader, numbers)
-        return tuple(batch.results)
+        results = [PRESENT] * len(items)
+        for position in batch.missing:
+            results[position] = MISSING
+        return tuple(results)
+
+    def local_reader(self, path: str) -> ChunkReader | None:
+        """Give the reader of an array whose chunks are all here; None otherwise."""
+        reader: ChunkReader | None = self._store.chunk_reader(path)  # type: ignore[attr-defined]
+        return reader if reader is not None and reader.is_local else None
 
     def read_now(
-        self,
-        path: str,
-        places: Sequence[tuple[tuple[int, ...], Selector, Selector]],
-        spec: ArraySpec,
-        out: npt.NDArray[Any],
-    ) -> bool:
-        """Read chunks of a local array in this thread; False: they are not here.
+        self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
+    ) -> None:
+        """Read chunks of a local array, without zarr's event loop."""
+        decode = self._decoder_for(spec)
+        numbers = plan.numbers(reader.grid)
+        keys: Sequence[Hashable] = ()
+        wanted = len(plan) * decode.nbytes
+        if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
+            token = reader.token()
+            if token is not None:
+                keys = [(token, reader.where, int(number)) for number in numbers]
+                if recall(keys, plan, out):
+                    return
+        batch = _Batch(plan.places, spec, out, decode, is_plain=True)
+        batch.recent = keys
+        self._read_local(batch, reader, np.asarray(numbers))
 
-        `places` are grid coordinates, what of the chunk is wanted, and where in `out` it goes.
-        """
-        reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
-        if reader is None or not reader.is_local:
-            return False
-        items = [(None, spec, source, target, False) for _, source, target in places]
-        wrapped = spec.prototype.nd_buffer.from_numpy_array(out)
-        batch = _Batch(items, wrapped, (), self._decoder_for(spec))
-        numbers = np.asarray([reader.number(coords) for coords, _, _ in places], np.int64)
-        reader.verify()
-        batch.scatter(
-            range(len(places)), reader.stream(numbers), lambda i: reader.describe(int(numbers[i]))
-        )
-        return True
-
-    async def _read_local(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
+    @staticmethod
+    def _read_local(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
         reader.verify()
 
         def name(position: int) -> str:
@@ -245,7 +288,7 @@ class IndexPipeline(CodecPipeline):
         def run(positions: range) -> None:
             batch.scatter(positions, reader.stream(numbers[positions.start : positions.stop]), name)
 
-        await in_threads(run, len(numbers), batch.decode)
+        in_threads(run, len(numbers), batch.decode)
 
     async def _read_remote(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
         def name(position: int) -> str:
@@ -260,26 +303,39 @@ class IndexPipeline(CodecPipeline):
             # one failure is what the caller can act on; the others are its siblings
             raise group.exceptions[0] from None
 
-    async def _read_computed(self, batch: _Batch) -> None:
+    async def _read_computed(self, batch: _Batch, keys: Sequence[Any]) -> None:
         """Chunks that the store computes: asked for by key, one after the other a thread."""
         get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
 
         def name(position: int) -> str:
-            return str(batch.items[position][0])
+            return str(keys[position])
 
         def run(positions: range) -> None:
             for position in positions:
-                data = get(batch.items[position][0].path)
+                data = get(keys[position].path)
                 stored = None if data is None else data.as_numpy_array()
-                batch.scatter([position], [stored], name)
+                batch.scatter(range(position, position + 1), [stored], name)
 
-        await in_threads(run, len(batch.items), batch.decode)
+        await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
 
 
-async def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
-    """Call `run` on ranges that cover `count` chunks, on a few threads."""
+def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
+    """Read from chunks that were kept. False: not all were, and nothing was done."""
+    found = []
+    for key in keys:
+        array = RECENT.get(key)
+        if array is None:
+            return False
+        found.append(array)
+    for array, (source, target) in zip(found, plan.places(range(len(found))), strict=True):
+        out[target] = array[source]
+    return True
+
+
+def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
+    """Call `run` on ranges that cover `count` chunks, in this thread and a few others."""
     threads = min(workers(), count)
-    if count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
+    if threads == 1 or count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
         run(range(count))
         return
     step = max(1, min(RUN, count // (4 * threads)))
@@ -287,19 +343,22 @@ async def in_threads(run: Callable[[range], None], count: int, decode: Decoder) 
 
     def work() -> None:
         while (start := next(starts)) < count:
-            run(range(start, min(start + step, count)))
+            try:
+                run(range(start, min(start + step, count)))
+            except BaseException:
+                for _ in itertools.takewhile(lambda start: start < count, starts):
+                    pass  # nobody takes another one
+                raise
 
-    def stop(_: object = None) -> None:
-        for _ in itertools.takewhile(lambda start: start < count, starts):
-            pass
-
-    futures = [asyncio.wrap_future(pool().submit(work)) for _ in range(threads)]
+    others = [pool().submit(work) for _ in range(threads - 1)]
     try:
-        await asyncio.gather(*futures)
-    except BaseException:
-        stop()
-        await asyncio.gather(*futures, return_exceptions=True)
-        raise
+        work()
+    finally:
+        # one that has not begun, because other reads keep the pool busy, has nothing left to do
+        begun = [future for future in others if not future.cancel()]
+        wait(begun)
+    for future in begun:
+        future.result()
 
 
 def chunk_numbers(

@@ -20,6 +20,7 @@ from anychunk.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
 from anychunk.memory import borrowed
 from anychunk.source import (
     Bytes1D,
+    FileSource,
     MemorySource,
     ObjectBuffer,
     ObjectSource,
@@ -52,6 +53,7 @@ class ChunkReader:
         if not isinstance(index.chunks, ByteRanges | Objects):
             raise UnsupportedError(f"{where}: its chunks are computed, not stored")
         self.index = index
+        self.grid = index.grid
         self.chunks = index.chunks
         self.sources = sources
         self.where = where
@@ -60,13 +62,13 @@ class ChunkReader:
 
     def number(self, coords: tuple[int, ...]) -> int:
         number = 0
-        for coord, size in zip(coords, self.index.grid, strict=True):
+        for coord, size in zip(coords, self.grid, strict=True):
             number = number * size + coord
         return number
 
     def coords(self, number: int) -> tuple[int, ...]:
         found = []
-        for size in reversed(self.index.grid):
+        for size in reversed(self.grid):
             number, coord = divmod(number, size)
             found.append(coord)
         return tuple(found[::-1])
@@ -94,6 +96,16 @@ class ChunkReader:
         """Look once a batch whether the one source was changed; of several, each read looks."""
         if isinstance(self.chunks, ByteRanges) and len(self.chunks.urls) == 1:
             self._source(self.chunks.urls[0])
+
+    def token(self) -> object | None:
+        """Look whether the one local file was changed; give what stands for it as it is now.
+
+        None: the chunks have several sources, or one each, and none tells of all.
+        """
+        if not isinstance(self.chunks, ByteRanges) or len(self.chunks.urls) != 1:
+            return None
+        source = self._source(self.chunks.urls[0])
+        return source.token if isinstance(source, FileSource) else None
 
     def _source(self, url: str) -> Source:
         """Open a source of this array, and look whether it is still the one that was indexed."""

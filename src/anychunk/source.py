@@ -120,6 +120,8 @@ class FileSource:
             self._pin = _file_pin(os.fstat(file.fileno()))
             # an empty file cannot be mapped
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+        self.token = object()
+        """Stands for the file as it was opened, in keys of what is kept of it."""
         self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 

@@ -25,10 +25,13 @@ def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
         or out.shape != array.shape
         or array.dtype.kind not in "biufc"
         or (read := fastest(array)) == (written := fastest(out))
-        # few bands of a pixel side by side: walking over them still uses most of a cache line
-        or abs(array.strides[written]) <= LINE_BYTES
     ):
         out[...] = array
+        return
+    if abs(array.strides[written]) <= LINE_BYTES:
+        # few bands of a pixel side by side: walking over them still uses most of a cache line
+        for here, there in zip(np.moveaxis(out, read, 0), np.moveaxis(array, read, 0), strict=True):
+            here[...] = there
         return
     steps = tile_shape(array.shape, array.dtype.itemsize, read, written)
     tile = tile_like(array, steps, written)

@@ -1,5 +1,7 @@
 """`anychunk serve`: any file as Zarr over HTTP."""
 
+import os
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -61,4 +63,8 @@ def serve(  # noqa: PLR0917 - typer calls it by name
         if open_page:
             webbrowser.open(url)
 
-    run.serve(files, settings, ready=ready, verbose=verbose)
+    is_done = run.serve(files, settings, ready=ready, verbose=verbose)
+    if not is_done:
+        # a decoder cannot be told to stop, and Python would wait for it
+        sys.stdout.flush()
+        os._exit(0)

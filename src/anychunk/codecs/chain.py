@@ -91,6 +91,7 @@ class Decoder:
                 is_innermost = codec is filters[0][0]
                 self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
         self._whole = whole_step(pairs)
+        self._into = None if self._array_steps else into_step(pairs)
 
     @property
     def is_view(self) -> bool:
@@ -110,18 +111,42 @@ class Decoder:
             array = transform(array)
         return array
 
+    def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
+        """Decode one chunk to `target`, of its shape and type. False: the call above must."""
+        return self._into is not None and self._into(data, scratch, target)
+
+
+def single(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any, ChunkSpec] | None:
+    """Give a method of the one codec behind little-endian `bytes`, which can do without `bytes`."""
+    last = [codec for codec, _ in pairs if not isinstance(codec, ArrayArrayCodec)]
+    if len(last) != 2 or not isinstance(last[0], BytesCodec):
+        return None
+    decode, spec = getattr(last[1], method, None), chunk_spec(pairs[-1][1])
+    if decode is None or (spec.dtype.itemsize > 1 and last[0].endian != "little"):
+        return None
+    return decode, spec
+
 
 def whole_step(
     pairs: Sequence[tuple[Codec, ArraySpec]],
 ) -> Callable[[Bytes1D, Bytes1D | None], Array] | None:
     """Decode `bytes` and the codec behind it as one, where that codec knows a shorter way."""
-    last = [codec for codec, _ in pairs if not isinstance(codec, ArrayArrayCodec)]
-    if len(last) != 2 or not isinstance(last[0], BytesCodec):
+    found = single(pairs, "decode_view")
+    if found is None:
         return None
-    decode, spec = getattr(last[1], "decode_view", None), chunk_spec(pairs[-1][1])
-    if decode is None or (spec.dtype.itemsize > 1 and last[0].endian != "little"):
-        return None
+    decode, spec = found
     return lambda data, scratch: decode(data, spec, scratch)
+
+
+def into_step(
+    pairs: Sequence[tuple[Codec, ArraySpec]],
+) -> Callable[[Bytes1D, Bytes1D | None, Array], bool] | None:
+    """Decode to where the array is wanted, where the codec can."""
+    found = single(pairs, "decode_into")
+    if found is None:
+        return None
+    decode, spec = found
+    return lambda data, scratch, target: decode(data, spec, target, scratch)
 
 
 def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> BytesStep:

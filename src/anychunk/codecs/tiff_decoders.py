@@ -85,7 +85,8 @@ def jpeg_colors(tile: "TiffTile", *, is_jfif: bool) -> tuple[int | None, int | N
     return None, {YCBCR: RGB, CMYK: 4}.get(tile.photometric)
 
 
-def unjpeg(tile: "TiffTile", data: Bytes1D) -> Array:
+def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
+    """Decode; into `out` where it has the shape of the picture, which a last strip may not have."""
     check_jpeg_end(data)
     stream, result = jpeg_colors(tile, is_jfif=data[6:10].tobytes() == b"JFIF")
     try:
@@ -95,7 +96,12 @@ def unjpeg(tile: "TiffTile", data: Bytes1D) -> Array:
             colorspace=stream,
             outcolorspace=result,
             shape=(tile.tile_height, tile.tile_width),
+            out=out,
         )
+    except ValueError:
+        if out is None:
+            raise
+        return unjpeg(tile, data)
     except imagecodecs.Jpeg8Error as e:
         # lossless streams of DNG: other precisions, a row folded into several components
         if not any(word in str(e) for word in ("precision", "conversion", "Huffman", "SOF type")):

@@ -247,7 +247,11 @@ class TiffTile(BytesToBytes):
         out = self._target(data, spec, out)
         if self._is_simple and self._inflated(data, out):
             return out.view(self.dtype).reshape(spec.shape)
-        array = self._fitted(self._decoded(data, out))
+        if self._is_jpeg_of_bands:
+            pixels = out.reshape(self.tile_height, self.tile_width, self.samples_per_pixel)
+            array = self._fitted(tiff_decoders.unjpeg(self, data, pixels))
+        else:
+            array = self._fitted(self._decoded(data, out))
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
         if self.samples_per_pixel > 1 and is_whole:
             deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
@@ -257,6 +261,17 @@ class TiffTile(BytesToBytes):
             return bands_first[(None,) * (len(spec.shape) - 3) + (0,)]
         placed = self._placed(array, out, spec.fill_value)
         return placed.view(self.dtype.newbyteorder("<")).reshape(spec.shape)
+
+    @cached_property
+    def _is_jpeg_of_bands(self) -> bool:
+        """Whether the picture that a JPEG stream holds takes just as much memory as the chunk."""
+        return (
+            tiff_decoders.PICTURES.get(self.compression) is tiff_decoders.unjpeg
+            and self.dtype == np.uint8
+            and self.samples_per_pixel > 1
+            and self.tile_depth == 1
+            and self.backend == "direct"
+        )
 
     @cached_property
     def _is_simple(self) -> bool:
@@ -272,17 +287,34 @@ class TiffTile(BytesToBytes):
             and self.backend == "direct"
         )
 
-    def _inflated(self, data: Bytes1D, out: Bytes1D) -> bool:
-        """Decode a simple chunk in place, as fast as may be. False: it is a short one."""
+    def _inflated(self, data: Bytes1D, out: Bytes1D, target: Array | None = None) -> bool:
+        """Decode a simple chunk in place, as fast as may be. False: it is a short one.
+
+        Differences are summed into `target`, where there is one.
+        """
         plain = tiff_decoders.STREAMS[self.compression](data, out)
         if len(plain) != len(out):
             return False
         if plain is not out and plain.ctypes.data != out.ctypes.data:
             out[:] = plain
         if self.predictor == 2:
-            words = out.view(f"u{self.dtype.itemsize}").reshape(-1, self.tile_width)
-            imagecodecs.delta_decode(words, axis=-1, out=words)
+            word = f"u{self.dtype.itemsize}"
+            shape = (-1, self.tile_width) if target is None else target.shape
+            words = out.view(word).reshape(shape)
+            summed = words if target is None else target.view(word)
+            imagecodecs.delta_decode(words, axis=-1, out=summed)
         return True
+
+    def decode_into(
+        self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
+    ) -> bool:
+        """Decode a whole chunk to where the caller wants it. False: nothing was done.
+
+        Saves the pass that would copy it there.
+        """
+        if not self._is_simple or self.predictor == 1:
+            return False
+        return self._inflated(data, self._target(data, spec, out), target)
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
         """Check sizes before anything is allocated, and give the buffer to decode into."""

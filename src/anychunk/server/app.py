@@ -52,25 +52,29 @@ class Server:
         if found is not None:
             return found
         work = partial(self.catalog.opened, entry)
-        return await self.jobs.run(("open", entry.name), work, request)
+        return await self.jobs.run(("open", entry.name), work, request, is_slow=True)
 
 
 def segments_of(request: Request) -> list[str] | None:
     """Split the path below the route, each segment unescaped for itself; None: it is no name."""
     raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
-    below = 3 if raw.startswith(b"/api/") else 2
+    parts = raw.split(b"/")[3 if raw.startswith(b"/api/") else 2 :]
     try:
-        parts = [unquote_to_bytes(part).decode() for part in raw.split(b"/")[below:]]
+        names = [unquote_to_bytes(part).decode() for part in parts]
     except UnicodeDecodeError:
         return None
-    while parts and not parts[-1]:
-        parts.pop()
-    names = [name for part in parts for name in part.split("/")]
-    if len(names) > MOST_SEGMENTS or any(
-        name in ("", ".", "..") or "\0" in name or "\\" in name for name in names
-    ):
+    while names and not names[-1]:
+        names.pop()
+    if len(names) > MOST_SEGMENTS or not all(is_name(name) for name in names):
         return None
-    return parts
+    return names
+
+
+def is_name(text: str) -> bool:
+    """Whether a segment may be (part of) a name; one may hold slashes, escaped."""
+    if "/" in text:
+        return all(map(is_name, text.split("/")))
+    return text not in ("", ".", "..") and "\0" not in text and "\\" not in text
 
 
 def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -104,7 +108,9 @@ def missing(request: Request) -> Response:
 
 async def files(server: Server, request: Request) -> Response:
     """List every file."""
-    found = await server.jobs.run("files", partial(listing.files, server.catalog), request)
+    found = await server.jobs.run(
+        "files", partial(listing.files, server.catalog), request, is_slow=True
+    )
     return plain(request, {"files": found})
 
 
@@ -114,7 +120,9 @@ async def one_file(server: Server, request: Request) -> Response:
     if found is None or found[1]:
         return missing(request)
     work = partial(listing.file_record, server.catalog, found[0])
-    return plain(request, await server.jobs.run(("file", found[0].name), work, request))
+    return plain(
+        request, await server.jobs.run(("file", found[0].name), work, request, is_slow=True)
+    )
 
 
 def plain(request: Request, value: Any) -> Response:
@@ -127,7 +135,7 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     if found is None:
         return missing(request)
     entry, key = found
-    if request.query_params.get("compression") == "none":
+    if request.scope["query_string"] and request.query_params.get("compression") == "none":
         compression = "none"
     opened = await server.opened(entry, request)
     chunks = opened.chunks(compression)
@@ -148,7 +156,9 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     body = chunks.cached(path, array, coords)
     if body is None:
         job = (entry.name, compression, key)
-        body = await server.jobs.run(job, partial(chunks.body, path, array, coords), request)
+        work = partial(chunks.body, path, array, coords)
+        is_slow = chunks.is_computed(array)
+        body = await server.jobs.run(job, work, request, is_slow=is_slow)
     if body is None:
         return failure(404, f"{key}: the file has no such chunk; it reads as fill")
     return answer(request, body)
@@ -169,7 +179,9 @@ async def metadata(server: Server, request: Request, chunks: Chunks, path: str) 
     key = ("metadata", chunks.token, path)
     body = server.small.get(key)
     if body is None:
-        data = await server.jobs.run(key, partial(listing.metadata, chunks.tree, path), request)
+        data = await server.jobs.run(
+            key, partial(listing.metadata, chunks.tree, path), request, is_slow=True
+        )
         if data is None:
             return missing(request)
         body = Held.of(data)
@@ -217,7 +229,9 @@ async def info(server: Server, request: Request) -> Response:
         return missing(request)
     opened = await server.opened(found[0], request)
     work = partial(listing.info, opened, found[0])
-    return plain(request, await server.jobs.run(("info", found[0].name), work, request))
+    return plain(
+        request, await server.jobs.run(("info", found[0].name), work, request, is_slow=True)
+    )
 
 
 async def grid(server: Server, request: Request) -> Response:
@@ -256,7 +270,9 @@ async def thumb(server: Server, request: Request) -> Response:
     key = ("thumb", opened.zstd.token, path)
     body = server.small.get(key)
     if body is None:
-        data = await server.jobs.run(key, partial(thumbnail_png, opened.zstd, path), request)
+        data = await server.jobs.run(
+            key, partial(thumbnail_png, opened.zstd, path), request, is_slow=True
+        )
         if data is None:
             return missing(request)
         body = Held.of(data)
@@ -291,12 +307,12 @@ def plain_list(server: Server, request: Request) -> Response:
 def application(catalog: Catalog, jobs: Jobs) -> Starlette:
     """Make the app."""
     routes = [
+        Route("/zarr/{rest:path}", endpoint(zarr)),
         Route("/api/files", endpoint(files)),
         Route("/api/files/{rest:path}", endpoint(one_file)),
         Route("/api/info/{rest:path}", endpoint(info)),
         Route("/api/grid/{rest:path}", endpoint(grid)),
         Route("/api/chunk/{rest:path}", endpoint(chunk)),
-        Route("/zarr/{rest:path}", endpoint(zarr)),
         Route("/zarr-raw/{rest:path}", endpoint(partial(zarr, compression="none"))),
         Route("/raw/{rest:path}", endpoint(raw)),
         Route("/thumb/{rest:path}", endpoint(thumb)),

@@ -15,6 +15,7 @@ from anychunk.codecs.chain import Encoder
 from anychunk.computed import array_spec
 from anychunk.errors import FormatError
 from anychunk.index import ArrayIndex, Computed, Node, Shape, find
+from anychunk.server import wanted
 from anychunk.server.bodies import Held
 from anychunk.server.cache import Bounded
 from anychunk.server.pixels import Decoded, Pixels, Stamp, placed, touched
@@ -68,19 +69,24 @@ class Chunks:
             return found
 
     def cached(self, path: str, array: ArrayIndex, coords: Shape) -> Held | None:
-        """Give a chunk that was made before, if the file is still the same."""
+        """Give a chunk that takes no time: made before, and the file is still the same."""
+        chunks = cast("Computed", array.chunks)
+        if chunks.method == "pass":
+            pixels = self._pixels.get(chunks.source)
+            stored = None if pixels is None else pixels.passed_now(coords)
+            return None if stored is None else Held.of(memoryview(stored))
         found = self.encoded.get((path, coords))
         if found is None:
             return None
-        return found[1] if found[0] == self._stamps(array, path, coords) else None
+        return found[1] if found[0] == self._stamps(array, coords) else None
 
     def body(self, path: str, array: ArrayIndex, coords: Shape) -> Held | None:
         """Make a chunk; None: it is absent, and reads as fill."""
         chunks = cast("Computed", array.chunks)
-        stamps = self._stamps(array, path, coords)
         if chunks.method == "pass":
             stored = self.pixels(chunks.source).passed(coords)
             return None if stored is None else Held.of(memoryview(stored))
+        stamps = self._stamps(array, coords)
         pixels = self._chunk(path, array, coords)
         if pixels is None:
             return None
@@ -88,8 +94,12 @@ class Chunks:
         self.encoded.put((path, coords), (stamps, body), len(body))
         return body
 
-    def _stamps(self, array: ArrayIndex, path: str, coords: Shape) -> Stamp:
-        """Give what changes when the file does; a file that is pinned raises instead."""
+    def is_computed(self, array: ArrayIndex) -> bool:
+        """Whether a chunk is made from many of the file."""
+        return cast("Computed", array.chunks).method == "shrink"
+
+    def _base(self, array: ArrayIndex, coords: Shape) -> tuple[Pixels, Shape, Shape]:
+        """Give the array of the file that a chunk is made from, and which box of it."""
         chunks = cast("Computed", array.chunks)
         start, stop = box(array, coords)
         scale = [1] * len(start)
@@ -97,10 +107,15 @@ class Chunks:
             scale = [s * r for s, r in zip(scale, chunks.configuration["ratio"], strict=True)]
             chunks = cast("Computed", cast("ArrayIndex", self.array(chunks.source)).chunks)
         pixels = self.pixels(chunks.source)
-        pixels.check()
         shape = pixels.index.shape
         low = tuple(a * s for a, s in zip(start, scale, strict=True))
         high = tuple(min(b * s, n) for b, s, n in zip(stop, scale, shape, strict=True))
+        return pixels, low, high
+
+    def _stamps(self, array: ArrayIndex, coords: Shape) -> Stamp:
+        """Give what changes when the file does; a file that is pinned raises instead."""
+        pixels, low, high = self._base(array, coords)
+        pixels.check(low, high)
         count = math.prod(
             -(-(b - a) // n) for a, b, n in zip(low, high, pixels.index.chunk_shape, strict=True)
         )
@@ -113,6 +128,10 @@ class Chunks:
         start, stop = box(array, coords)
         if chunks.method != "shrink":
             return self.pixels(chunks.source).read(start, stop)
+        wanted.check()
+        pixels, low, high = self._base(array, coords)
+        if pixels.is_absent(low, high):
+            return None
         ratio = tuple(chunks.configuration["ratio"])
         low = tuple(a * r for a, r in zip(start, ratio, strict=True))
         high = tuple(b * r for b, r in zip(stop, ratio, strict=True))
@@ -134,9 +153,10 @@ class Chunks:
     ) -> Array | None:
         out: Array | None = None
         absent: list[tuple[slice, ...]] = []
-        for coords in touched(start, stop, array.chunk_shape):
+        grid = list(touched(start, stop, array.chunk_shape))
+        made = wanted.on_threads(lambda coords: self._kept_chunk(path, array, coords), grid)
+        for coords, chunk in zip(grid, made, strict=True):
             place = placed(coords, start, stop, array)
-            chunk = self._kept_chunk(path, array, coords)
             if chunk is None:
                 absent.append(place.target)
                 continue
@@ -150,7 +170,7 @@ class Chunks:
 
     def _kept_chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
         """Give a computed chunk that others are computed from."""
-        key, now = (self.token, path, coords), self._stamps(array, path, coords)
+        key, now = (self.token, path, coords), self._stamps(array, coords)
         found = self._decoded.small.get(key)
         if found is not None and found[0] == now:
             return found[1]

@@ -7,6 +7,7 @@ screen's size. `Computed` chunks say how `chunks` makes each: `pass` (the stored
 
 import math
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -15,7 +16,7 @@ import numpy as np
 from zarr.core.dtype import get_data_type_from_json
 
 from anychunk import downsample as ds
-from anychunk.errors import AnychunkError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.images import Image, images, join, level_names, multiscale
 from anychunk.index import (
     ArrayIndex,
@@ -42,6 +43,8 @@ PASSED_BYTES = 16 << 10
 """Chunks from this size on are passed through, where they can be."""
 SCREEN = 512
 """Levels are added until the longer side of an image is no longer than this."""
+LIST_S = 5.0
+"""How long a list of images may take."""
 STANDARD = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c"}
 """Codecs that every client has."""
 CORE_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(32|64)")
@@ -199,7 +202,7 @@ def computed_levels(
 ) -> Iterator[ArrayIndex]:
     """Make levels of half the size each, until one fits a screen; the caller names them."""
     dtype = native_dtype(last)
-    if dtype.kind not in "biufc" and dtype.name != "bfloat16":
+    if (dtype.kind not in "biufc" and dtype.name != "bfloat16") or not math.prod(last.shape):
         return
     while not plane.is_screen(last.shape):
         ratio = tuple(
@@ -286,8 +289,9 @@ def described(
     """Give `ome`: what the file says, and the levels that we added."""
     ome = dict(image.attributes.get("ome") or {})
     shown = dict(multiscale(image.attributes))
-    shown.setdefault("axes", [dict(axis) for axis in image.axes])
-    datasets = [d for d in shown.get("datasets") or () if d.get("path") in names]
+    shown["axes"] = [dict(axis) for axis in image.axes]
+    known = [d for d in shown.get("datasets") or () if isinstance(d, Mapping)]
+    datasets = [d for d in known if d.get("path") in names]
     if not datasets:
         datasets = [transformed(names[0], image.scale, image.translation)]
     scale, translation = placed(datasets[-1], len(image.axes))
@@ -332,8 +336,11 @@ def transformed(path: str, scale: Sequence[float], translation: Sequence[float])
 class Members(Mapping[str, Node]):
     """The members of a group as they are served, each made when it is asked for."""
 
-    def __init__(self, group: GroupIndex, path: str, compression: Compression) -> None:
-        self._group, self._path, self._compression = group, path, compression
+    def __init__(
+        self, group: GroupIndex, path: str, compression: Compression, levels: frozenset[str]
+    ) -> None:
+        self._group, self._path = group, path
+        self._compression, self._levels = compression, levels
         self._made: dict[str, Node] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -346,7 +353,12 @@ class Members(Mapping[str, Node]):
         made = self._made.get(name)
         if made is None:
             member = self._group.members[name]
-            made = served(member, compression=self._compression, path=join(self._path, name))
+            made = served(
+                member,
+                compression=self._compression,
+                path=join(self._path, name),
+                levels=self._levels,
+            )
             self._made[name] = made
         return made
 
@@ -362,6 +374,16 @@ def served(
 
     `levels` are paths of arrays that an image further up has as its levels.
     """
+    try:
+        return _served(node, compression, path, levels)
+    except AnychunkError:
+        raise
+    except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as e:
+        # attributes are the file's own, and may hold anything
+        raise FormatError(f"{path or '/'}: {type(e).__name__} in its attributes: {e}") from e
+
+
+def _served(node: Node, compression: Compression, path: str, levels: frozenset[str]) -> Node:
     if path in levels and isinstance(node, ArrayIndex):
         return served_array(node, path, None, compression)
     if isinstance(node, ArrayIndex) or level_names(node):
@@ -376,16 +398,17 @@ def served(
             }
             made = replace(made, members={**made.members, **below})
         return made
-    return GroupIndex(members=Members(node, path, compression), attributes=node.attributes)
+    return GroupIndex(members=Members(node, path, compression, levels), attributes=node.attributes)
 
 
 def readable_images(node: Node, most: int) -> tuple[list[Image], str | None]:
     """List the images of an index, and what was wrong where listing them ended early."""
     found: list[Image] = []
+    until = time.monotonic() + LIST_S
     try:
         for image in images(node):
-            if len(found) >= most:
-                return found, f"it holds more than {most} images; the first are listed"
+            if len(found) >= most or time.monotonic() > until:
+                return found, f"it holds more than {len(found)} images; the first are listed"
             found.append(image)
     except AnychunkError as e:
         return found, str(e)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from anychunk.errors import AnychunkError
 from anychunk.images import Image
 from anychunk.index import ArrayIndex, Computed, GroupIndex, Json, Node, Objects, Shape, find, walk
+from anychunk.server import wanted
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import Plane, native_dtype, readable_images
@@ -16,6 +17,8 @@ from anychunk.source import is_remote
 
 LIST_S = 5.0
 """How long a list of files may take; what is not open by then is listed without its images."""
+WALK_S = 3.0
+"""How long all metadata of one file may take: each group of a remote one is a request."""
 MOST_IMAGES = 500
 """Of one file, that are listed."""
 MOST_NODES = 2000
@@ -35,6 +38,7 @@ def files(catalog: Catalog) -> list[dict[str, Json]]:
     until = time.monotonic() + LIST_S
     records = []
     for entry in catalog.entries():
+        wanted.check()
         if time.monotonic() < until or catalog.peek(entry) is not None:
             records.append(file_record(catalog, entry))
         else:
@@ -101,10 +105,11 @@ def info(opened: Opened, entry: Entry) -> dict[str, Json]:
     """Give the attributes of every group and array, within a bound."""
     about = opened.index.attributes.get("anychunk", {})
     metadata: dict[str, Json] = {}
-    total, is_whole = 0, True
+    total, is_whole, until = 0, True, time.monotonic() + WALK_S
     for path, node in walk(opened.index):
+        wanted.check()
         total += len(as_json(node.attributes))
-        if len(metadata) >= MOST_NODES or total > MOST_BYTES:
+        if len(metadata) >= MOST_NODES or total > MOST_BYTES or time.monotonic() > until:
             is_whole = False
             break
         metadata[path] = node.attributes
@@ -136,13 +141,14 @@ def metadata(tree: Node, path: str) -> bytes | None:
 
 def consolidated(root: GroupIndex) -> dict[str, Json] | None:
     found: dict[str, Json] = {}
-    total = 0
+    total, until = 0, time.monotonic() + WALK_S
     try:
         for path, node in walk(root):
+            wanted.check()
             if path:
                 found[path] = node.metadata()
                 total += len(as_json(found[path]))
-            if len(found) > MOST_NODES or total > MOST_BYTES:
+            if len(found) > MOST_NODES or total > MOST_BYTES or time.monotonic() > until:
                 return None
     except AnychunkError:
         # one broken member: the others are still found one by one

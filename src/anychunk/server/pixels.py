@@ -15,11 +15,11 @@ from anychunk import api, codecs, limits, strides
 from anychunk.codecs.chain import Decoder
 from anychunk.computed import array_spec
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError, SourceError
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Node, Objects, Shape
+from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Node, Objects, Shape
 from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, located
 from anychunk.server.cache import Bounded
-from anychunk.server.sources import ReadSources, stamp
+from anychunk.server.sources import ReadFile, ReadSources, stamp
 from anychunk.source import Bytes1D, is_remote, local_path
 from anychunk.store import IndexStore
 
@@ -28,6 +28,8 @@ type Stamp = tuple[Any, ...]
 
 _tokens = itertools.count()
 
+MOST_NOW = limits.MIB
+"""Chunks up to this length are read at once where the system has them in memory."""
 LARGE = 32 * limits.MIB
 """Decoded chunks from this size on are kept in a file, and are decoded one at a time."""
 DISK = 4 * limits.GIB
@@ -113,14 +115,25 @@ class Pixels:
         self._is_large = self._decode.nbytes >= LARGE
         self.fill = self.spec.fill_value
 
-    def check(self) -> None:
-        """Look whether the file is still the one that was indexed."""
+    def check(self, start: Shape, stop: Shape) -> None:
+        """Look whether the files that this box is in are still those that were indexed."""
         chunks = self.index.chunks
-        if isinstance(chunks, ByteRanges):
-            urls = chunks.urls if len(chunks.urls) == 1 else ()
-            for url in urls:
-                if url:
-                    cast("ReadSources", self.store.sources).check(url)
+        if not isinstance(chunks, ByteRanges):
+            return
+        sources = cast("ReadSources", self.store.sources)
+        ids = (0,) if chunks.url_ids is None else np.unique(chunks.url_ids[self._grid(start, stop)])
+        for number in ids:
+            if chunks.urls[number] != INLINE:
+                sources.check(chunks.urls[number])
+
+    def is_absent(self, start: Shape, stop: Shape) -> bool:
+        """Whether the file declares every chunk of a box absent."""
+        chunks = self.index.chunks
+        return isinstance(chunks, ByteRanges) and not chunks.lengths[self._grid(start, stop)].any()
+
+    def _grid(self, start: Shape, stop: Shape) -> tuple[slice, ...]:
+        sides = zip(start, stop, self.index.chunk_shape, strict=True)
+        return tuple(slice(a // n, -(-b // n)) for a, b, n in sides)
 
     @property
     def is_mutable(self) -> bool:
@@ -145,7 +158,7 @@ class Pixels:
 
     def read(self, start: Shape, stop: Shape) -> Array | None:
         """Read the box from `start` to `stop`, into memory of its own; None: it is all absent."""
-        self.check()
+        self.check(start, stop)
         if self._is_batch(start, stop):
             return self._read_by_zarr(start, stop)
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -244,10 +257,26 @@ class Pixels:
                     f"{length} stored bytes for a chunk of {self._decode.nbytes} decoded ones"
                 )
 
+    def passed_now(self, coords: Shape) -> Bytes1D | None:
+        """Give the stored bytes of a chunk if nothing has to be waited for; else None."""
+        chunks, reader = self.index.chunks, self.reader
+        if reader is None or not isinstance(chunks, ByteRanges) or chunks.parts is not None:
+            return None
+        number = reader.number(coords)
+        ((url, offset, length),) = reader.ranges(number)
+        source = self.store.sources.open(url) if url else None
+        if length <= 0 or length > MOST_NOW or not isinstance(source, ReadFile):
+            return None
+        stored = source.read_now(offset, length)
+        return None if stored is None else self._checked(stored, coords)
+
     def passed(self, coords: Shape) -> Bytes1D | None:
         """Give the stored bytes of a chunk to be sent as they are, checked where that is easy."""
         stored = self.stored(coords)
-        if stored is not None and self._decode.is_view and len(stored) != self._decode.nbytes:
+        return None if stored is None else self._checked(stored, coords)
+
+    def _checked(self, stored: Bytes1D, coords: Shape) -> Bytes1D:
+        if self._decode.is_view and len(stored) != self._decode.nbytes:
             raise ChunkDecodeError(
                 f"{self._where(coords)}: {len(stored)} bytes are stored, "
                 f"expected {self._decode.nbytes}"

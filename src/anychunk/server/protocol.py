@@ -4,8 +4,9 @@ import asyncio
 from collections import OrderedDict
 from typing import Any, ClassVar
 
-import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from anychunk.server.responses import as_json
 
 HEAD_S = 15.0
 """How long a connection may take until its request is complete."""
@@ -15,10 +16,6 @@ MOST_HEAD = 64 << 10
 """Bytes of a request's first line and headers."""
 MOST_CONNECTIONS = 400
 """Beyond this the connection that has been idle longest is closed."""
-
-
-class TooLong(httptools.HttpParserError):
-    """A request whose head is longer than any that is meant."""
 
 
 class Connection(HttpToolsProtocol):
@@ -64,16 +61,20 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._head = 0
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            super().data_received(data)
-        except TooLong:
-            self.send_400_response("The request is too long.")
-
     def _count(self, length: int) -> None:
         self._head += length
         if self._head > MOST_HEAD:
-            raise TooLong("too long")
+            raise ValueError("the head of the request is too long")
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, or a far too long one, and close."""
+        is_long = self._head > MOST_HEAD
+        status = b"431 Request Header Fields Too Large" if is_long else b"400 Bad Request"
+        line = f"the request's head is over {MOST_HEAD} bytes" if is_long else "this is no request"
+        body = as_json({"error": line})
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n"
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + head % len(body) + b"\r\n" + body)
+        self.transport.close()
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))

@@ -8,8 +8,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -64,26 +63,23 @@ class Room:
         self._most, self.taken = most, 0
         self._free = asyncio.Condition()
 
-    @asynccontextmanager
-    async def taken_by(self, nbytes: int) -> AsyncIterator[None]:
-        """Wait until there is room, and hold it for the block."""
-        if nbytes <= SMALL:
-            yield
-            return
-        try:
-            async with self._free, asyncio.timeout(WAIT_S):
-                await self._free.wait_for(
-                    lambda: not self.taken or self.taken + nbytes <= self._most
-                )
-                self.taken += nbytes
-        except TimeoutError as e:
-            raise BusyError("many large answers are under way; ask again later") from e
-        try:
-            yield
-        finally:
-            self.taken -= nbytes
-            async with self._free:
-                self._free.notify_all()
+    async def take(self, nbytes: int) -> None:
+        """Wait until there is room."""
+        if not self._has(nbytes):
+            try:
+                async with self._free, asyncio.timeout(WAIT_S):
+                    await self._free.wait_for(lambda: self._has(nbytes))
+            except TimeoutError as e:
+                raise BusyError("many large answers are under way; ask again later") from e
+        self.taken += nbytes
+
+    def _has(self, nbytes: int) -> bool:
+        return nbytes <= SMALL or not self.taken or self.taken + nbytes <= self._most
+
+    async def give(self, nbytes: int) -> None:
+        self.taken -= nbytes
+        async with self._free:
+            self._free.notify_all()
 
 
 class Pieces(Response):
@@ -122,8 +118,11 @@ class Pieces(Response):
             await send(message)
 
         try:
-            async with self._room.taken_by(held):
+            await self._room.take(held)
+            try:
                 await self._send(noted)
+            finally:
+                await self._room.give(held)
         except (AnychunkError, OSError) as e:
             if is_started:
                 # too late to say so: what arrives is shorter than announced

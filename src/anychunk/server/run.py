@@ -20,6 +20,7 @@ PORT = 8000
 """Taken where none is asked for, or else the next that is free."""
 TRIED = 20
 GRACE_S = 2
+BACKLOG = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ def listen(host: str, port: int | None) -> socket.socket:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind((host, number))
+            # who is told the address may call at once
+            opened.listen(BACKLOG)
         except OSError as e:
             opened.close()
             problem = e
@@ -73,9 +76,14 @@ def new_token() -> str:
 
 
 def serve(
-    arguments: Sequence[str], settings: Settings, *, ready: Callable[[str], None], verbose: bool
-) -> None:
-    """Serve until interrupted; `ready` is told the address."""
+    arguments: Sequence[str],
+    settings: Settings,
+    *,
+    ready: Callable[[str], None],
+    verbose: bool,
+    started: Callable[[uvicorn.Server], object] | None = None,
+) -> bool:
+    """Serve until interrupted; `ready` is told the address. Give whether all work is done."""
     jobs = Jobs()
     catalog = Catalog(arguments, decoded=Decoded(memory=settings.memory))
     opened = listen(settings.host, settings.port)
@@ -91,14 +99,18 @@ def serve(
         log_level="critical",
         server_header=False,
         timeout_keep_alive=60,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
     )
     server = uvicorn.Server(config)
+    if started is not None:
+        started(server)
     try:
         ready(url_of(opened, settings))
         server.run(sockets=[opened])
     except KeyboardInterrupt:
         pass
     finally:
-        jobs.close()
         opened.close()
+        is_idle = jobs.close(GRACE_S)
+    return is_idle

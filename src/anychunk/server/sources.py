@@ -8,10 +8,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from anychunk import memory
-from anychunk.errors import SourceError, TruncatedError
+from anychunk.errors import AnychunkError, SourceError, TruncatedError
 from anychunk.pin import Pin
 from anychunk.source import (
     Bytes1D,
@@ -61,6 +59,15 @@ class ReadFile:
             report_change(self.url, change, "error")
 
     def read(self, offset: int, length: int) -> Bytes1D:
+        found = self._read(offset, length, 0)
+        assert found is not None
+        return found
+
+    def read_now(self, offset: int, length: int) -> Bytes1D | None:
+        """Read what the system has in memory; None where the caller would have to wait for it."""
+        return self._read(offset, length, NOW) if NOW else None
+
+    def _read(self, offset: int, length: int, flags: int) -> Bytes1D | None:
         out = memory.aligned(length)
         try:
             handle = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -69,15 +76,19 @@ class ReadFile:
         except OSError as e:
             raise SourceError(f"{self.url}: {e.strerror or e}") from e
         try:
-            got = fill(handle, offset, out)
+            got = fill(handle, offset, out, flags)
             # after the read: a file that was changed before or meanwhile shows it now
             self._check(file_pin(os.fstat(handle)))
+        except AnychunkError:
+            raise
         except OSError as e:
-            if isinstance(e, SourceError) or type(e).__module__.startswith("anychunk"):
-                raise
+            if flags:
+                return None
             raise SourceError(f"{self.url}: {e.strerror or e}") from e
         finally:
             os.close(handle)
+        if got < length and flags:
+            return None
         if got < length:
             raise TruncatedError(
                 f"{self.url} @{offset}: {length} bytes are wanted, "
@@ -86,11 +97,14 @@ class ReadFile:
         return out
 
 
-def fill(handle: int, offset: int, out: Bytes1D) -> int:
+NOW: int = getattr(os, "RWF_NOWAIT", 0)
+
+
+def fill(handle: int, offset: int, out: Bytes1D, flags: int) -> int:
     """Read into `out`; give how many bytes there were."""
     view, got = memoryview(out), 0
     while got < len(view):
-        count = os.preadv(handle, [view[got:]], offset + got)
+        count = os.preadv(handle, [view[got:]], offset + got, flags)
         if not count:
             break
         got += count
@@ -137,6 +151,3 @@ def stamp(path: str) -> tuple[int, int] | None:
     except OSError as e:
         raise SourceError(f"{path}: {e.strerror or e}") from e
     return found.st_size, found.st_mtime_ns
-
-
-EMPTY = np.empty(0, np.uint8)

@@ -1,0 +1,69 @@
+"""`anychunk serve` as a process of its own, on loopback, ended with the block."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Running:
+    url: str
+    process: subprocess.Popen
+
+    def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        """Ask for a path; give status, body and headers."""
+        request = urllib.request.Request(self.url + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, answer.read(), dict(answer.headers)
+        except urllib.error.HTTPError as e:
+            with e:
+                return e.code, e.read(), dict(e.headers)
+
+    def json(self, path: str):
+        return json.loads(self.get(path)[1])
+
+    @property
+    def memory(self) -> int:
+        """The most that it ever had in memory, in bytes."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s*(\d+)", text)[1]) * 1024
+
+
+@contextmanager
+def running(*arguments: str | Path):
+    """Run the command until the block ends; it must end cleanly on Ctrl-C."""
+    command = [sys.executable, "-m", "anychunk", "serve", *map(str, arguments), "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    lines: list[str] = []
+    drain = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
+    drain.start()
+    try:
+        line = process.stdout.readline()
+        match = re.match(r"(http://\S+?)/(\?\S+)?\s", line)
+        assert match, line + process.stdout.read()
+        yield Running(match[1], process)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        drain.join(5)
+        process.stdout.close()
+        process.stderr.close()
+    assert process.returncode == 0, (process.returncode, lines)
+    assert not lines, lines

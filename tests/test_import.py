@@ -1,0 +1,50 @@
+"""What `import anychunk` gives, and what it does not yet load."""
+
+import subprocess
+import sys
+
+import pytest
+
+import anychunk
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import anychunk",
+        "import anychunk.index",
+        "from anychunk.index import find",
+        "from anychunk import *",
+        "import anychunk.api",
+        "import anychunk.conversion, anychunk.verification, anychunk.cli",
+        "import zarr; zarr.create_array({}, shape=(1,), dtype='int4')",
+    ],
+)
+def test_every_name_is_what_it_says_whatever_was_imported_before(before):
+    code = f"""
+{before}
+import anychunk
+from types import FunctionType
+for name in anychunk.__all__:
+    found = getattr(anychunk, name)
+    kind = str if name == "__version__" else type if name[0].isupper() else FunctionType
+    assert isinstance(found, kind), (name, found)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_heavy_modules_wait_for_their_first_use():
+    code = "import sys, anychunk; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    heavy = {"tifffile", "imagecodecs", "obstore", "jsonschema", "typer", "rich", "xarray", "dask"}
+    ours = {"anychunk.export", "anychunk.conversion", "anychunk.pipeline"}
+    assert not (heavy | ours) & set(loaded.stdout.split())
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        anychunk.opne  # noqa: B018
+    assert set(dir(anychunk)) == set(anychunk.__all__)
