@@ -11,7 +11,14 @@ function sources(): string[] {
   const under = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => relative(here, join(entry.parentPath, entry.name)));
-  return [...under, "index.html", "package-lock.json", "package.json", "tsconfig.json", "vite.config.ts"].sort();
+  return [
+    ...under,
+    "index.html",
+    "package-lock.json",
+    "package.json",
+    "tsconfig.json",
+    "vite.config.ts",
+  ].sort();
 }
 
 /** Write the hash of the sources beside what was built from them. */
@@ -20,7 +27,11 @@ function stamp(): Plugin {
     name: "stamp",
     closeBundle() {
       const hash = createHash("sha256");
-      for (const name of sources()) hash.update(`${name}\0`).update(readFileSync(join(here, name))).update("\0");
+      for (const name of sources())
+        hash
+          .update(`${name}\0`)
+          .update(readFileSync(join(here, name)))
+          .update("\0");
       writeFileSync(join(page, "SOURCES.sha256"), `${hash.digest("hex")}\n`);
     },
   };

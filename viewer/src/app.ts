@@ -118,7 +118,9 @@ export class Showing {
     if (!limits) return this.#painting;
     const key = JSON.stringify([limits, state.map, state.reversed, this.fill(state)]);
     if (key !== this.#paintingKey || !this.#painting) {
-      const map = this.isPalette(state) ? padded(this.palette!) : colours(state.map ?? "gray", state.reversed);
+      const map = this.isPalette(state)
+        ? padded(this.palette!)
+        : colours(state.map ?? "gray", state.reversed);
       this.#painting = { limits, map, fill: this.fill(state) };
       this.#paintingKey = key;
     }
@@ -148,7 +150,9 @@ export class Showing {
   }
 
   bandNames(): string[] {
-    const omero = (this.image.attributes["ome"] as { omero?: { channels?: { label?: string }[] } } | undefined)?.omero;
+    const omero = (
+      this.image.attributes["ome"] as { omero?: { channels?: { label?: string }[] } } | undefined
+    )?.omero;
     return Array.from({ length: this.bandCount() }, (_, i) => omero?.channels?.[i]?.label ?? `band ${i}`);
   }
 

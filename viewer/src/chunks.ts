@@ -96,8 +96,15 @@ function open(image: Image, level: Level, prefix: string): AnyArray {
 
 function valuesOf(chunk: zarr.Chunk<zarr.DataType>): Values {
   const { shape, stride } = chunk;
-  const given = chunk.data as unknown as ArrayLike<number | bigint> & { buffer: ArrayBuffer; byteOffset: number; byteLength: number };
-  const data = given instanceof zarr.BoolArray ? new Uint8Array(given.buffer as ArrayBuffer, given.byteOffset, given.byteLength) : given;
+  const given = chunk.data as unknown as ArrayLike<number | bigint> & {
+    buffer: ArrayBuffer;
+    byteOffset: number;
+    byteLength: number;
+  };
+  const data =
+    given instanceof zarr.BoolArray
+      ? new Uint8Array(given.buffer as ArrayBuffer, given.byteOffset, given.byteLength)
+      : given;
   return { data, shape, stride, bytes: given.byteLength };
 }
 
@@ -115,7 +122,8 @@ const MAKERS: Record<string, Maker> = {
 };
 
 /** Give an empty plane that holds values of the type; of 64 bits as doubles. */
-export const emptyPlane = (dtype: string, length: number): Plane => new (MAKERS[dtype] ?? Float64Array)(length);
+export const emptyPlane = (dtype: string, length: number): Plane =>
+  new (MAKERS[dtype] ?? Float64Array)(length);
 
 export interface Piece {
   /** First row and column in the chunk, and in the plane. */
@@ -143,6 +151,7 @@ export function copyPiece(
       plane.set((data as Plane).subarray(from, from + piece.columns), to);
       continue;
     }
-    for (let column = 0; column < piece.columns; column++) plane[to + column] = Number(data[from + column * across]);
+    for (let column = 0; column < piece.columns; column++)
+      plane[to + column] = Number(data[from + column * across]);
   }
 }

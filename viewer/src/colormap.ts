@@ -8,7 +8,8 @@ const STOPS: Record<string, string> = {
   inferno: "000004 1b0c41 4a0c6b 781c6d a52c60 cf4446 ed6925 fb9b06 f7d13d fcffa4",
   plasma: "0d0887 46039f 7201a8 9c179e bd3786 d8576b ed7953 fb9f3a fdca26 f0f921",
   cividis: "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 e1cc55 fee838",
-  turbo: "30123b 4145ab 4675ed 39a2fc 1bcfd4 24eca6 61fc6c a4fc3c d1e834 f3c63a fe9b2d f36315 d93806 b11901 7a0402",
+  turbo:
+    "30123b 4145ab 4675ed 39a2fc 1bcfd4 24eca6 61fc6c a4fc3c d1e834 f3c63a fe9b2d f36315 d93806 b11901 7a0402",
   blue_red: "053061 2166ac 4393c3 92c5de d1e5f0 f7f7f7 fddbc7 f4a582 d6604d b2182b 67001f",
 };
 

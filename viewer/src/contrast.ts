@@ -4,14 +4,7 @@ import type { Limits } from "./state";
 
 /** Numbers of one band; integers of 64 bits are doubles here. */
 export type Plane =
-  | Int8Array
-  | Uint8Array
-  | Int16Array
-  | Uint16Array
-  | Int32Array
-  | Uint32Array
-  | Float32Array
-  | Float64Array;
+  Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | Float32Array | Float64Array;
 
 const MOST = 1 << 18;
 

@@ -13,7 +13,8 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   const made = document.createElement(tag);
   const { aria, data, style, ...rest } = props;
   Object.assign(made, rest);
-  for (const [name, value] of Object.entries(aria ?? {})) made.setAttribute(name === "role" ? name : `aria-${name}`, value);
+  for (const [name, value] of Object.entries(aria ?? {}))
+    made.setAttribute(name === "role" ? name : `aria-${name}`, value);
   Object.assign(made.dataset, data ?? {});
   Object.assign(made.style, style ?? {});
   made.append(...children.filter((child): child is Node | string => child != null && child !== false));
@@ -56,5 +57,9 @@ export function icon(name: string): SVGSVGElement {
 }
 
 export function iconButton(name: string, title: string, onclick: () => void): HTMLButtonElement {
-  return element("button", { className: "icon-button", type: "button", title, onclick, aria: { label: title } }, icon(name) as unknown as Node);
+  return element(
+    "button",
+    { className: "icon-button", type: "button", title, onclick, aria: { label: title } },
+    icon(name) as unknown as Node,
+  );
 }

@@ -18,7 +18,12 @@ export const shapeText = (shape: number[]): string => shape.join(" × ");
 export class FileList {
   readonly root = element("nav", { className: "files", aria: { label: "files" } });
   onpick: (file: string, image: string) => void = () => {};
-  readonly #search = element("input", { type: "search", className: "search", placeholder: "Search files", aria: { label: "search files" } });
+  readonly #search = element("input", {
+    type: "search",
+    className: "search",
+    placeholder: "Search files",
+    aria: { label: "search files" },
+  });
   readonly #list = element("div", { className: "files-list" });
   #buttons: { button: HTMLButtonElement; file: string; image: string }[] = [];
   #files: FileEntry[] = [];
@@ -68,7 +73,11 @@ export class FileList {
   #render(): void {
     const words = this.#search.value.trim().toLowerCase();
     this.#buttons = [];
-    const shown = this.#files.filter((file) => `${file.title} ${file.format} ${file.images.map((i) => i.title).join(" ")}`.toLowerCase().includes(words));
+    const shown = this.#files.filter((file) =>
+      `${file.title} ${file.format} ${file.images.map((i) => i.title).join(" ")}`
+        .toLowerCase()
+        .includes(words),
+    );
     this.#list.replaceChildren(...shown.map((file) => this.#file(file)));
     if (!shown.length) this.message(this.#files.length ? `no file holds “${words}”` : "no files are served");
     const [file, image] = this.#picked.split("\n");
@@ -76,20 +85,42 @@ export class FileList {
   }
 
   #file(file: FileEntry): HTMLElement {
-    const head = element("header", { className: "file-head", title: file.title },
+    const head = element(
+      "header",
+      { className: "file-head", title: file.title },
       element("span", { className: "file-title" }, file.title),
       element("span", { className: "badge" }, file.format ?? "…"),
-      file.bytes !== null && element("span", { className: "file-bytes" }, bytesText(file.bytes)));
-    if (file.error) return element("section", { className: "file is-broken" }, head, element("p", { className: "file-error" }, file.error));
+      file.bytes !== null && element("span", { className: "file-bytes" }, bytesText(file.bytes)),
+    );
+    if (file.error)
+      return element(
+        "section",
+        { className: "file is-broken" },
+        head,
+        element("p", { className: "file-error" }, file.error),
+      );
     const others = (file.arrays ?? []).map((array) => this.#image(file, { ...array, thumbnail: null }));
     const note = file.pending ? element("p", { className: "quiet padded" }, "opening…") : null;
-    return element("section", { className: "file" }, head, note, ...file.images.map((image) => this.#image(file, image)), ...others);
+    return element(
+      "section",
+      { className: "file" },
+      head,
+      note,
+      ...file.images.map((image) => this.#image(file, image)),
+      ...others,
+    );
   }
 
   #thumbnail({ thumbnail }: ImageEntry): HTMLElement {
     const absent = element("span", { className: "thumb is-absent" });
     if (!thumbnail) return absent;
-    const picture = element("img", { alt: "", loading: "lazy", decoding: "async", className: "thumb", data: { src: thumbnail } });
+    const picture = element("img", {
+      alt: "",
+      loading: "lazy",
+      decoding: "async",
+      className: "thumb",
+      data: { src: thumbnail },
+    });
     picture.addEventListener("error", () => picture.replaceWith(absent));
     if (this.#waiting) this.#waiting.push(picture);
     else picture.src = thumbnail;
@@ -100,11 +131,23 @@ export class FileList {
     const picture = this.#thumbnail(image);
     const isOne = file.images.length + (file.arrays?.length ?? 0) === 1;
     const title = !isOne ? image.title || image.path || "image" : shapeText(image.shape);
-    const button = element("button", { type: "button", className: "image-button", title: `${file.title} ${image.path}` },
+    const button = element(
+      "button",
+      { type: "button", className: "image-button", title: `${file.title} ${image.path}` },
       picture,
-      element("span", { className: "image-text" },
+      element(
+        "span",
+        { className: "image-text" },
         element("span", { className: "image-title" }, title),
-        element("span", { className: "image-facts" }, isOne ? image.axes.join(" ") : shapeText(image.shape), " · ", image.dtype)));
+        element(
+          "span",
+          { className: "image-facts" },
+          isOne ? image.axes.join(" ") : shapeText(image.shape),
+          " · ",
+          image.dtype,
+        ),
+      ),
+    );
     button.addEventListener("click", () => this.onpick(file.name, image.path));
     this.#buttons.push({ button, file: file.name, image: image.path });
     return button;

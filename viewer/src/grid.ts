@@ -64,7 +64,10 @@ export function drawGrid(
   const ratio = window.devicePixelRatio;
   context.lineWidth = Math.max(1, Math.round(ratio));
   // two strokes, light over dark: seen on any picture
-  for (const [style, shift] of [["rgba(0, 0, 0, 0.55)", 0.5 + context.lineWidth], ["rgba(255, 214, 102, 0.9)", 0.5]] as const) {
+  for (const [style, shift] of [
+    ["rgba(0, 0, 0, 0.55)", 0.5 + context.lineWidth],
+    ["rgba(255, 214, 102, 0.9)", 0.5],
+  ] as const) {
     context.strokeStyle = style;
     context.beginPath();
     for (const axis of [image.y, image.x]) {
@@ -77,7 +80,8 @@ export function drawGrid(
         const at = border * scale;
         const full = toFull(image, level, { left: at, top: at, right: at, bottom: at });
         const place = isAcross ? full.left : full.top;
-        if (place < (isAcross ? box.left : box.top) - 1 || place > (isAcross ? box.right : box.bottom) + 1) continue;
+        if (place < (isAcross ? box.left : box.top) - 1 || place > (isAcross ? box.right : box.bottom) + 1)
+          continue;
         const spot = onCanvas({ left: place, top: place, right: place, bottom: place }, view, canvas);
         const line = (isAcross ? spot.left : spot.top) + shift;
         context.moveTo(isAcross ? line : edges.left, isAcross ? edges.top : line);
@@ -93,7 +97,12 @@ export function chunkBox(image: Image, level: Level, chunk: ChunkAnswer): Box | 
   const [y, x] = [image.y, image.x];
   const { origin, shape } = chunk;
   if (origin.length !== image.axes.length || shape.length !== origin.length) return null;
-  const box = { left: origin[x]!, top: origin[y]!, right: origin[x]! + shape[x]!, bottom: origin[y]! + shape[y]! };
+  const box = {
+    left: origin[x]!,
+    top: origin[y]!,
+    right: origin[x]! + shape[x]!,
+    bottom: origin[y]! + shape[y]!,
+  };
   const full = toFull(image, level, box);
   const { width, height } = sizeOf(image);
   return { ...full, right: Math.min(full.right, width), bottom: Math.min(full.bottom, height) };

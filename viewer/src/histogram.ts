@@ -19,7 +19,11 @@ export interface Shown {
 export class HistogramPanel {
   readonly root = element("div", { className: "histogram" });
   onlimits: (limits: Limits) => void = () => {};
-  readonly #canvas = element("canvas", { className: "histogram-canvas", tabIndex: 0, aria: { role: "img", label: "histogram" } });
+  readonly #canvas = element("canvas", {
+    className: "histogram-canvas",
+    tabIndex: 0,
+    aria: { role: "img", label: "histogram" },
+  });
   readonly #strip = element("div", { className: "histogram-strip" });
   readonly #low = numberField("lowest value", (value) => this.#set(0, value));
   readonly #high = numberField("highest value", (value) => this.#set(1, value));
@@ -29,7 +33,11 @@ export class HistogramPanel {
   #held: 0 | 1 | null = null;
 
   constructor() {
-    this.root.append(this.#canvas, this.#strip, element("div", { className: "histogram-fields" }, this.#low, this.#high));
+    this.root.append(
+      this.#canvas,
+      this.#strip,
+      element("div", { className: "histogram-fields" }, this.#low, this.#high),
+    );
     this.#canvas.addEventListener("pointerdown", (event) => {
       this.#canvas.setPointerCapture(event.pointerId);
       const value = this.#valueAt(event);
@@ -54,7 +62,10 @@ export class HistogramPanel {
       this.#counts = shown.bands.map((values) => histogram(values, least, most));
     }
     const span = (this.#counts[0]?.most ?? 1) - (this.#counts[0]?.least ?? 0);
-    for (const [field, value] of [[this.#low, shown.limits[0]], [this.#high, shown.limits[1]]] as const) {
+    for (const [field, value] of [
+      [this.#low, shown.limits[0]],
+      [this.#high, shown.limits[1]],
+    ] as const) {
       if (document.activeElement !== field) field.value = rounded(value, span);
     }
     this.#strip.style.background = shown.gradient ?? "linear-gradient(90deg, #000, #fff)";
@@ -103,9 +114,16 @@ export class HistogramPanel {
     this.#drawHandles(context, width, height, ratio, style);
   }
 
-  #drawHandles(context: CanvasRenderingContext2D, width: number, height: number, ratio: number, style: CSSStyleDeclaration): void {
+  #drawHandles(
+    context: CanvasRenderingContext2D,
+    width: number,
+    height: number,
+    ratio: number,
+    style: CSSStyleDeclaration,
+  ): void {
     const { least, most } = this.#counts[0] ?? { least: 0, most: 1 };
-    const place = (value: number): number => Math.min(1, Math.max(0, (value - least) / (most - least || 1))) * width;
+    const place = (value: number): number =>
+      Math.min(1, Math.max(0, (value - least) / (most - least || 1))) * width;
     const [low, high] = this.#shown!.limits.map(place) as [number, number];
     context.fillStyle = style.getPropertyValue("--veil");
     context.fillRect(0, 0, low, height);
@@ -135,7 +153,12 @@ function rangeOf(bands: Float64Array[]): [number, number] {
 }
 
 function numberField(label: string, set: (value: number) => void): HTMLInputElement {
-  const field = element("input", { type: "text", inputMode: "decimal", className: "number", aria: { label } });
+  const field = element("input", {
+    type: "text",
+    inputMode: "decimal",
+    className: "number",
+    aria: { label },
+  });
   field.addEventListener("change", () => set(Number(field.value)));
   field.addEventListener("keydown", (event) => {
     if (event.key === "Enter") field.blur();

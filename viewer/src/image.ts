@@ -60,7 +60,20 @@ export class Unshowable extends Error {
 }
 
 const BANDS = ["band", "c", "channel"];
-export const DRAWN = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"];
+export const DRAWN = [
+  "bool",
+  "int8",
+  "uint8",
+  "int16",
+  "uint16",
+  "int32",
+  "uint32",
+  "int64",
+  "uint64",
+  "float16",
+  "float32",
+  "float64",
+];
 
 type Json = Record<string, unknown>;
 const object = (value: unknown): Json => (typeof value === "object" && value !== null ? (value as Json) : {});
@@ -75,7 +88,9 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
   const named = list(multiscale["datasets"]).map((d) => String(object(d)["path"]));
   const paths = node.node_type === "array" ? [path] : named.map(below);
   const arrays = paths.map((p) => ({ path: p, metadata: p === path ? node : members[p] }));
-  const known = arrays.filter((a): a is { path: string; metadata: NodeJson } => a.metadata?.node_type === "array");
+  const known = arrays.filter(
+    (a): a is { path: string; metadata: NodeJson } => a.metadata?.node_type === "array",
+  );
   const first = known[0]?.metadata;
   if (!first) throw new Unshowable(`${file}: ${path || "/"} has no arrays to show`);
 
@@ -132,7 +147,9 @@ function planeAxes(names: string[], ndim: number, file: string): { y: number; x:
   const space = names.flatMap((name, i) => (BANDS.includes(name) ? [] : [i]));
   const [y, x] = space.slice(-2);
   if (y === undefined || x === undefined) {
-    throw new Unshowable(`${file}: ${ndim === 0 ? "a single number" : `axes ${names.join(", ")}`} hold no plane to show`);
+    throw new Unshowable(
+      `${file}: ${ndim === 0 ? "a single number" : `axes ${names.join(", ")}`} hold no plane to show`,
+    );
   }
   return { y, x };
 }
@@ -209,7 +226,8 @@ export function palette(image: Image): Uint8Array | null {
   for (const native of Object.values(image.attributes)) {
     const table = list(object(native)["color_map"] ?? object(native)["colormap"]) as number[][];
     if (!table.length || !table.every((row) => Array.isArray(row))) continue;
-    const rows = table.length === 3 && table[0]!.length !== 3 ? table[0]!.map((_, i) => table.map((c) => c[i]!)) : table;
+    const rows =
+      table.length === 3 && table[0]!.length !== 3 ? table[0]!.map((_, i) => table.map((c) => c[i]!)) : table;
     if (rows[0]?.length !== 3) continue;
     const scale = rows.some((row) => row.some((v) => v > 255)) ? 257 : 1;
     return Uint8Array.from(rows.flat().map((v) => Math.round(v / scale)));

@@ -11,7 +11,9 @@ export interface Key {
 }
 
 const typing = (target: EventTarget | null): boolean =>
-  target instanceof HTMLInputElement ? target.type !== "range" && target.type !== "checkbox" : target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
+  target instanceof HTMLInputElement
+    ? target.type !== "range" && target.type !== "checkbox"
+    : target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 
 export function listenKeys(keys: Key[]): void {
   document.addEventListener("keydown", (event) => {
@@ -37,8 +39,31 @@ export class HelpPanel {
       ...keys.map(({ label, text }) => [label, text]),
     ] as [string, string][];
     this.root.append(
-      element("header", {}, element("h2", {}, "Keyboard and mouse"), iconButton("close", "close", () => this.root.close())),
-      element("dl", {}, ...rows.flatMap(([label, text]) => [element("dt", {}, ...label.split(" ").map((part) => (part.length === 1 || /^(space|home|shift|←|→|↑|↓)/.test(part) ? element("kbd", {}, part) : `${part} `))), element("dd", {}, text)])));
+      element(
+        "header",
+        {},
+        element("h2", {}, "Keyboard and mouse"),
+        iconButton("close", "close", () => this.root.close()),
+      ),
+      element(
+        "dl",
+        {},
+        ...rows.flatMap(([label, text]) => [
+          element(
+            "dt",
+            {},
+            ...label
+              .split(" ")
+              .map((part) =>
+                part.length === 1 || /^(space|home|shift|←|→|↑|↓)/.test(part)
+                  ? element("kbd", {}, part)
+                  : `${part} `,
+              ),
+          ),
+          element("dd", {}, text),
+        ]),
+      ),
+    );
     this.root.addEventListener("click", (event) => {
       if (event.target === this.root) this.root.close();
     });

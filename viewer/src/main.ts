@@ -75,11 +75,26 @@ function render(): void {
   const playing = sliders.playing;
   const shown = showing.sliders(state);
   const slider = shown.find(({ name }) => name === playing);
-  const next = slider ? showing.selection({ ...state, ...showing.moved(state, slider.name, (slider.value + 1) % slider.length) }) : null;
+  const next = slider
+    ? showing.selection({
+        ...state,
+        ...showing.moved(state, slider.name, (slider.value + 1) % slider.length),
+      })
+    : null;
   sliders.show(shown);
   display.show(showing.display(state));
   gridButton.classList.toggle("is-on", state.grid);
-  stage.show({ image, tiles, grids, selection, next, painting: showing.painting(state), view: state.view, hasGrid: state.grid, picked });
+  stage.show({
+    image,
+    tiles,
+    grids,
+    selection,
+    next,
+    painting: showing.painting(state),
+    view: state.view,
+    hasGrid: state.grid,
+    picked,
+  });
 }
 
 /** Open the image that the state names; until it is there the old one stays. */
@@ -121,7 +136,8 @@ function title(file: string, image: string): void {
   const own = entry?.images.find(({ path }) => path === image);
   found("bar-title").replaceChildren(
     element("span", { className: "bar-file" }, entry?.title ?? file),
-    many ? element("span", { className: "bar-image" }, own?.title || image || "/") : "");
+    many ? element("span", { className: "bar-image" }, own?.title || image || "/") : "",
+  );
 }
 
 function pick(file: string, image: string): void {
@@ -134,7 +150,13 @@ function pick(file: string, image: string): void {
 }
 
 function sidePanels(image: Image | null): void {
-  chunkBody.replaceChildren(element("p", { className: "quiet" }, "Turn the grid on and click a chunk: its codecs, its bytes, and where in the file they are."));
+  chunkBody.replaceChildren(
+    element(
+      "p",
+      { className: "quiet" },
+      "Turn the grid on and click a chunk: its codecs, its bytes, and where in the file they are.",
+    ),
+  );
   metadataOf = null;
   if (tabs.picked === "metadata") void readMetadata();
   const entry = entries.find(({ name }) => name === image?.file);
@@ -142,7 +164,9 @@ function sidePanels(image: Image | null): void {
     writeHash();
     return location.href;
   };
-  openInBody.replaceChildren(image ? openInPanel(linesFor(image, location.origin, entry?.title ?? image.file), link) : "");
+  openInBody.replaceChildren(
+    image ? openInPanel(linesFor(image, location.origin, entry?.title ?? image.file), link) : "",
+  );
 }
 
 let metadataOf: string | null = null;
@@ -154,10 +178,11 @@ async function readMetadata(): Promise<void> {
   metadataOf = file;
   metadata.message("reading…");
   try {
-    const info = await json<{ metadata: Record<string, unknown> }>(`/api/info/${escaped(file)}`);
+    const info = await json<{ metadata: Record<string, object> }>(`/api/info/${escaped(file)}`);
     if (metadataOf !== file) return;
-    const nodes = Object.entries(info.metadata).map(([path, attributes]) => [path === "" ? "/" : path, attributes]);
-    metadata.show(Object.fromEntries(nodes));
+    const nodes = Object.entries(info.metadata).filter(([, attributes]) => Object.keys(attributes).length);
+    // a name that is a number would be put first
+    metadata.show(Object.fromEntries(nodes.map(([path, attributes]) => [`/${path}`, attributes])));
   } catch (cause) {
     metadataOf = null;
     metadata.message(lineOf(cause));
@@ -170,7 +195,12 @@ async function pickChunk(at: Point, number: number): Promise<void> {
   const level = image.levels[number]!;
   const { at: selected, bands } = showing.selection(state);
   const place = selected.map((value, axis) =>
-    placeAt(level, axis, axis === image.y ? at.y : axis === image.x ? at.x : axis === image.band ? bands[0]! : value));
+    placeAt(
+      level,
+      axis,
+      axis === image.y ? at.y : axis === image.x ? at.x : axis === image.band ? bands[0]! : value,
+    ),
+  );
   tabs.pick("chunk");
   document.body.classList.add("has-panel");
   try {
@@ -223,7 +253,12 @@ const KEYS: Key[] = [
   { keys: ["+", "="], label: "+", text: "zoom in", run: () => stage.zoomBy(2) },
   { keys: ["-", "_"], label: "-", text: "zoom out", run: () => stage.zoomBy(0.5) },
   { keys: ["0", "Home"], label: "0", text: "the whole image", run: () => stage.whole() },
-  { keys: ["1"], label: "1", text: "one pixel of the image is one of the screen", run: () => stage.zoomTo(1) },
+  {
+    keys: ["1"],
+    label: "1",
+    text: "one pixel of the image is one of the screen",
+    run: () => stage.zoomTo(1),
+  },
   { keys: ["ArrowLeft"], label: "← → ↑ ↓", text: "move", run: () => stage.pan({ x: PAN, y: 0 }) },
   { keys: ["ArrowRight"], label: "", text: "", run: () => stage.pan({ x: -PAN, y: 0 }) },
   { keys: ["ArrowUp"], label: "", text: "", run: () => stage.pan({ x: 0, y: PAN }) },
@@ -233,13 +268,42 @@ const KEYS: Key[] = [
   { keys: [" "], label: "space", text: "play the last slider", run: () => sliders.play() },
   { keys: ["["], label: "[ ]", text: "image before, after", run: () => files.step(-1) },
   { keys: ["]"], label: "", text: "", run: () => files.step(1) },
-  { keys: ["a"], label: "a", text: "contrast from the plane that is shown", run: () => { showing?.resample(); change({ limits: null }); } },
+  {
+    keys: ["a"],
+    label: "a",
+    text: "contrast from the plane that is shown",
+    run: () => {
+      showing?.resample();
+      change({ limits: null });
+    },
+  },
   { keys: ["c"], label: "c", text: "colours, or one band", run: () => swapBands() },
-  { keys: ["m", "M"], label: "m", text: "next colour map; with shift, the one before", run: (event) => nextMap(event.shiftKey ? -1 : 1) },
+  {
+    keys: ["m", "M"],
+    label: "m",
+    text: "next colour map; with shift, the one before",
+    run: (event) => nextMap(event.shiftKey ? -1 : 1),
+  },
   { keys: ["g"], label: "g", text: "chunk grid", run: () => change({ grid: !state.grid }) },
   { keys: ["i"], label: "i", text: "metadata", run: () => showTab("metadata") },
-  { keys: ["/"], label: "/", text: "search metadata", run: () => { showTab("metadata"); metadata.focus(); } },
-  { keys: ["t"], label: "t", text: "dark or light", run: () => { toggleTheme(); render(); } },
+  {
+    keys: ["/"],
+    label: "/",
+    text: "search metadata",
+    run: () => {
+      showTab("metadata");
+      metadata.focus();
+    },
+  },
+  {
+    keys: ["t"],
+    label: "t",
+    text: "dark or light",
+    run: () => {
+      toggleTheme();
+      render();
+    },
+  },
   { keys: ["?"], label: "?", text: "this panel", run: () => help.toggle() },
 ];
 const help = new HelpPanel(KEYS.filter(({ label }) => label));
@@ -265,17 +329,34 @@ function build(): void {
   const panelButton = iconButton("tune", "display, chunk, metadata", side("has-panel", "has-files"));
   filesButton.classList.add("only-narrow");
   panelButton.classList.add("only-narrow");
-  found("bar-left").append(filesButton, element("a", { className: "brand", href: "/" }, element("img", { src: logo, alt: "", width: 22, height: 22 }), element("span", {}, "anychunk")));
+  found("bar-left").append(
+    filesButton,
+    element(
+      "a",
+      { className: "brand", href: "/" },
+      element("img", { src: logo, alt: "", width: 22, height: 22 }),
+      element("span", {}, "anychunk"),
+    ),
+  );
   found("bar-right").append(
     iconButton("help", "keyboard and mouse (?)", () => help.toggle()),
-    iconButton("sun", "dark or light (t)", () => { toggleTheme(); render(); }),
-    panelButton);
+    iconButton("sun", "dark or light (t)", () => {
+      toggleTheme();
+      render();
+    }),
+    panelButton,
+  );
   found("tools").append(
     iconButton("plus", "zoom in (+)", () => stage.zoomBy(2)),
     iconButton("minus", "zoom out (-)", () => stage.zoomBy(0.5)),
     iconButton("fit", "the whole image (0)", () => stage.whole()),
-    element("button", { type: "button", className: "icon-button", title: "one to one (1)", onclick: () => stage.zoomTo(1) }, "1:1"),
-    gridButton);
+    element(
+      "button",
+      { type: "button", className: "icon-button", title: "one to one (1)", onclick: () => stage.zoomTo(1) },
+      "1:1",
+    ),
+    gridButton,
+  );
   found("files").append(files.root);
   const close = iconButton("close", "close", () => document.body.classList.remove("has-panel"));
   close.classList.add("only-narrow", "panel-close");
@@ -294,10 +375,12 @@ function wire(): void {
     if (name === "metadata") void readMetadata();
     if (name === "chunk" && !state.grid && showing) change({ grid: true });
   };
+  stage.covered = () => sliders.root.offsetHeight;
   stage.onview = (view) => change({ view });
   stage.ontap = (at, level) => void pickChunk(at, level);
   stage.onpoint = (at, level) => {
-    if (at && showing) readout.show(showing.image, showing.opened.tiles.chunks, showing.selection(state), level, at.x, at.y);
+    if (at && showing)
+      readout.show(showing.image, showing.opened.tiles.chunks, showing.selection(state), level, at.x, at.y);
     else readout.clear();
   };
   stage.onframe = (level, zoom, isSettled) => {
@@ -322,7 +405,11 @@ function wire(): void {
 /** Open files that the server had no time for when it was first asked. */
 async function fetchPending(): Promise<void> {
   for (const entry of entries.filter(({ pending }) => pending)) {
-    const full = await oneFile(entry.name).catch((cause: unknown) => ({ ...entry, pending: false, error: lineOf(cause) }));
+    const full = await oneFile(entry.name).catch((cause: unknown) => ({
+      ...entry,
+      pending: false,
+      error: lineOf(cause),
+    }));
     entries = entries.map((old) => (old.name === full.name ? full : old));
     files.show(entries);
   }
@@ -352,7 +439,10 @@ function choose(): void {
   if (!first) {
     const broken = among.find(({ error }) => error);
     display.clear();
-    message("Nothing to show", broken?.error ?? `${state.file ?? "none of the files served"} holds no picture`);
+    message(
+      "Nothing to show",
+      broken?.error ?? `${state.file ?? "none of the files served"} holds no picture`,
+    );
     return;
   }
   state = { ...state, file: first.name, image: first.images[0]!.path };

@@ -7,11 +7,15 @@ const LISTED = 500;
 
 type Json = unknown;
 
-const isBranch = (value: Json): value is Record<string, Json> | Json[] => typeof value === "object" && value !== null;
+const isBranch = (value: Json): value is Record<string, Json> | Json[] =>
+  typeof value === "object" && value !== null;
 
 /** Short lists of numbers read best on one line. */
 const isLine = (value: Json): boolean =>
-  Array.isArray(value) && value.length <= 16 && value.every((v) => !isBranch(v)) && JSON.stringify(value).length <= 80;
+  Array.isArray(value) &&
+  value.length <= 16 &&
+  value.every((v) => !isBranch(v)) &&
+  JSON.stringify(value).length <= 80;
 
 /** Give what matches a search: branches keep only what holds a match. Pure. */
 export function filtered(value: Json, words: string): Json | undefined {
@@ -31,16 +35,31 @@ function marked(text: string, words: string): Node {
   const at = words ? text.toLowerCase().indexOf(words.toLowerCase()) : -1;
   if (at < 0) return document.createTextNode(text);
   const out = document.createDocumentFragment();
-  out.append(text.slice(0, at), element("mark", {}, text.slice(at, at + words.length)), text.slice(at + words.length));
+  out.append(
+    text.slice(0, at),
+    element("mark", {}, text.slice(at, at + words.length)),
+    text.slice(at + words.length),
+  );
   return out;
 }
 
 function leaf(name: string, value: Json, words: string): HTMLElement {
-  const text = Array.isArray(value) ? JSON.stringify(value).replaceAll(",", ", ") : typeof value === "string" ? value : JSON.stringify(value);
+  const text = Array.isArray(value)
+    ? JSON.stringify(value).replaceAll(",", ", ")
+    : typeof value === "string"
+      ? value
+      : JSON.stringify(value);
   const kind = Array.isArray(value) ? "list" : value === null ? "null" : typeof value;
-  return element("div", { className: "leaf" },
+  return element(
+    "div",
+    { className: "leaf" },
     element("span", { className: "leaf-name" }, marked(name, words)),
-    element("span", { className: `leaf-value is-${kind}`, title: text.length > 60 ? text.slice(0, 2000) : "" }, marked(text.slice(0, 4000), words)));
+    element(
+      "span",
+      { className: `leaf-value is-${kind}`, title: text.length > 60 ? text.slice(0, 2000) : "" },
+      marked(text.slice(0, 4000), words),
+    ),
+  );
 }
 
 /** Give rows for the members of a value; branches are built when they open. */
@@ -51,8 +70,12 @@ function rows(value: Record<string, Json> | Json[], words: string, depth: number
     const count = Object.keys(member).length;
     if (count === 0) return leaf(name, Array.isArray(member) ? "[ ]" : "{ }", words);
     const body = element("div", { className: "branch" });
-    const branch = element("details", { className: "node" },
-      element("summary", {}, marked(name, words), element("span", { className: "count" }, String(count))), body);
+    const branch = element(
+      "details",
+      { className: "node" },
+      element("summary", {}, marked(name, words), element("span", { className: "count" }, String(count))),
+      body,
+    );
     const fill = (): void => {
       if (!body.childNodes.length) body.append(...rows(member as Record<string, Json>, words, depth + 1));
     };
@@ -63,13 +86,21 @@ function rows(value: Record<string, Json> | Json[], words: string, depth: number
     }
     return branch;
   });
-  if (members.length > LISTED) made.push(element("div", { className: "leaf quiet" }, `… ${members.length - LISTED} more: search for them`));
+  if (members.length > LISTED)
+    made.push(
+      element("div", { className: "leaf quiet" }, `… ${members.length - LISTED} more: search for them`),
+    );
   return made;
 }
 
 export class MetadataPanel {
   readonly root = element("div", { className: "metadata" });
-  readonly #search = element("input", { type: "search", className: "search", placeholder: "Search metadata", aria: { label: "search metadata" } });
+  readonly #search = element("input", {
+    type: "search",
+    className: "search",
+    placeholder: "Search metadata",
+    aria: { label: "search metadata" },
+  });
   readonly #tree = element("div", { className: "tree" });
   #value: Json = null;
   #timer = 0;

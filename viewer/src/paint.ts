@@ -55,7 +55,8 @@ export function paint(planes: readonly Plane[], painting: Painting, out: Uint8Cl
   } else {
     const table = new Uint32Array(256);
     const map = painting.map;
-    for (let i = 0; i < 256; i++) table[i] = 0xff000000 | (map[3 * i + 2]! << 16) | (map[3 * i + 1]! << 8) | map[3 * i]!;
+    for (let i = 0; i < 256; i++)
+      table[i] = 0xff000000 | (map[3 * i + 2]! << 16) | (map[3 * i + 1]! << 8) | map[3 * i]!;
     for (let i = 0; i < pixels.length; i++) pixels[i] = table[red![i]!]!;
   }
   clear(planes, painting.fill, pixels);

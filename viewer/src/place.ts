@@ -3,8 +3,18 @@
 import type { Image } from "./image";
 
 const UNITS: Record<string, string> = {
-  angstrom: "Å", nanometer: "nm", micrometer: "µm", millimeter: "mm", centimeter: "cm", meter: "m", kilometer: "km",
-  millisecond: "ms", second: "s", minute: "min", hour: "h", degree: "°",
+  angstrom: "Å",
+  nanometer: "nm",
+  micrometer: "µm",
+  millimeter: "mm",
+  centimeter: "cm",
+  meter: "m",
+  kilometer: "km",
+  millisecond: "ms",
+  second: "s",
+  minute: "min",
+  hour: "h",
+  degree: "°",
 };
 
 export const unitSign = (unit: string): string => UNITS[unit] ?? unit;
@@ -26,7 +36,10 @@ export function along(image: Image, axis: number, index: number): string | null 
 /** Six numbers of x = a·column + b·row + c, y = d·column + e·row + f, from outer corners of pixels. */
 export function transformOf(image: Image): number[] | null {
   const given = image.attributes["spatial:transform"];
-  const isGood = Array.isArray(given) && given.length >= 6 && given.every((v) => typeof v === "number" && Number.isFinite(v));
+  const isGood =
+    Array.isArray(given) &&
+    given.length >= 6 &&
+    given.every((v) => typeof v === "number" && Number.isFinite(v));
   return isGood ? (given as number[]).slice(0, 6) : null;
 }
 
@@ -64,6 +77,10 @@ export function scaleBar(image: Image, zoom: number, most: number): { length: nu
   const power = 10 ** Math.floor(Math.log10(room));
   const round = [5, 2, 1].map((n) => n * power).find((n) => n <= room)!;
   const [shown, sign] =
-    unit === "m" && round >= 1000 ? [round / 1000, "km"] : unit === "µm" && round >= 1000 ? [round / 1000, "mm"] : [round, unit];
+    unit === "m" && round >= 1000
+      ? [round / 1000, "km"]
+      : unit === "µm" && round >= 1000
+        ? [round / 1000, "mm"]
+        : [round, unit];
   return { length: (round / size) * zoom, text: `${Number(shown.toPrecision(3))} ${sign}` };
 }

@@ -61,7 +61,8 @@ export function listen(target: HTMLElement, gestures: Gestures): void {
     if (held.size === 0) target.classList.remove("is-held");
     if (event.type !== "pointerup" || moved > TAP_REACH || held.size > 0) return;
     const at = place(event);
-    const isDouble = event.timeStamp - lastTap.time < DOUBLE_MS && Math.hypot(at.x - lastTap.at.x, at.y - lastTap.at.y) < 20;
+    const isDouble =
+      event.timeStamp - lastTap.time < DOUBLE_MS && Math.hypot(at.x - lastTap.at.x, at.y - lastTap.at.y) < 20;
     lastTap = { time: isDouble ? 0 : event.timeStamp, at };
     if (isDouble) gestures.zoom(at, event.shiftKey ? 0.5 : 2);
     else {

@@ -19,14 +19,30 @@ export function valueText(value: number | bigint, dtype: string): string {
 }
 
 /** Read the bands of one element of a level. */
-async function read(image: Image, chunks: Chunks, level: number, selection: Selection, x: number, y: number, signal: AbortSignal): Promise<(number | bigint)[]> {
+async function read(
+  image: Image,
+  chunks: Chunks,
+  level: number,
+  selection: Selection,
+  x: number,
+  y: number,
+  signal: AbortSignal,
+): Promise<(number | bigint)[]> {
   const own = image.levels[level]!;
   const full = selection.at.map((at, axis) => (axis === image.y ? y : axis === image.x ? x : at));
-  return Promise.all(selection.bands.map(async (band) => {
-    const place = full.map((at, axis) => (axis === image.band ? band : placeAt(own, axis, at)));
-    const chunk = await chunks.read(level, place.map((at, axis) => Math.floor(at / own.chunks[axis]!)), signal);
-    return chunk.data[place.reduce((sum, at, axis) => sum + (at % own.chunks[axis]!) * chunk.stride[axis]!, 0)]!;
-  }));
+  return Promise.all(
+    selection.bands.map(async (band) => {
+      const place = full.map((at, axis) => (axis === image.band ? band : placeAt(own, axis, at)));
+      const chunk = await chunks.read(
+        level,
+        place.map((at, axis) => Math.floor(at / own.chunks[axis]!)),
+        signal,
+      );
+      return chunk.data[
+        place.reduce((sum, at, axis) => sum + (at % own.chunks[axis]!) * chunk.stride[axis]!, 0)
+      ]!;
+    }),
+  );
 }
 
 export class Readout {
@@ -73,8 +89,12 @@ export class Readout {
     if (level > 0 && this.#value.dataset["level"] === "0") return; // the exact one was faster
     const inks = values.length === 3 ? ["is-red", "is-green", "is-blue"] : [""];
     this.#value.replaceChildren(
-      ...values.flatMap((value, i) => [i ? " " : "", element("span", { className: inks[i]! }, valueText(value, dtype))]),
-      level > 0 ? element("span", { className: "quiet" }, ` mean at level ${level}`) : "");
+      ...values.flatMap((value, i) => [
+        i ? " " : "",
+        element("span", { className: inks[i]! }, valueText(value, dtype)),
+      ]),
+      level > 0 ? element("span", { className: "quiet" }, ` mean at level ${level}`) : "",
+    );
     Object.assign(this.#value.dataset, { level: String(level), x: String(x), y: String(y) });
   }
 }

@@ -49,7 +49,8 @@ export class Sliders {
 
   play(name = this.#shown.at(-1)?.name): void {
     this.#playing = this.#playing || name === undefined ? null : name;
-    for (const [axis, { play }] of this.#rows) play.replaceChildren(icon(axis === this.#playing ? "pause" : "play"));
+    for (const [axis, { play }] of this.#rows)
+      play.replaceChildren(icon(axis === this.#playing ? "pause" : "play"));
     if (this.#playing) setTimeout(() => this.#tick(), FRAME_MS);
   }
 
@@ -70,11 +71,34 @@ export class Sliders {
   }
 
   #row(name: string, length: number): HTMLElement {
-    const input = element("input", { type: "range", min: "0", max: String(length - 1), step: "1", aria: { label: name } });
+    const input = element("input", {
+      type: "range",
+      min: "0",
+      max: String(length - 1),
+      step: "1",
+      aria: { label: name },
+    });
     input.addEventListener("input", () => this.onmove(name, Number(input.value)));
     const text = element("output", { className: "slider-text" });
-    const play = element("button", { type: "button", className: "icon-button small", title: `play ${name}`, aria: { label: `play ${name}` }, onclick: () => this.play(name) }, icon("play"));
+    const play = element(
+      "button",
+      {
+        type: "button",
+        className: "icon-button small",
+        title: `play ${name}`,
+        aria: { label: `play ${name}` },
+        onclick: () => this.play(name),
+      },
+      icon("play"),
+    );
     this.#rows.set(name, { input, text, play });
-    return element("div", { className: "slider" }, play, element("span", { className: "slider-name" }, name), input, text);
+    return element(
+      "div",
+      { className: "slider" },
+      play,
+      element("span", { className: "slider-name" }, name),
+      input,
+      text,
+    );
   }
 }

@@ -8,7 +8,18 @@ import { scaleBar } from "./place";
 import { listen } from "./pointer";
 import type { View } from "./state";
 import type { Selection, Tiles } from "./tiles";
-import { bounded, fit, levelFor, sizeOf, toImage, zoomedAt, type Box, type Point, type Size } from "./view";
+import {
+  bounded,
+  fit,
+  levelFor,
+  sizeOf,
+  toImage,
+  zoomedAt,
+  type Box,
+  type Inset,
+  type Point,
+  type Size,
+} from "./view";
 
 export interface Scene {
   image: Image;
@@ -26,12 +37,20 @@ export interface Scene {
 }
 
 const GLIDE_MS = 180;
+/** CSS pixels: room around the whole image, beside the tools, for the scale bar; as in theme.css. */
+const [EDGE, TOOLS, BAR, NARROW] = [14, 66, 44, 600];
 
 export class Stage {
-  readonly canvas = element("canvas", { className: "picture", id: "picture", aria: { role: "img", label: "image" } });
+  readonly canvas = element("canvas", {
+    className: "picture",
+    id: "picture",
+    aria: { role: "img", label: "image" },
+  });
   onview: (view: View | null) => void = () => {};
   onpoint: (at: Point | null, level: number) => void = () => {};
   ontap: (at: Point, level: number) => void = () => {};
+  /** How much of its lower edge is covered, in CSS pixels. */
+  covered: () => number = () => 0;
   onframe: (level: number, zoom: number, isSettled: boolean) => void = () => {};
   readonly #root: HTMLElement;
   readonly #over = element("canvas", { className: "over", id: "over" });
@@ -58,7 +77,8 @@ export class Stage {
   }
 
   get view(): View {
-    return this.#scene ? (this.#scene.view ?? fit(sizeOf(this.#scene.image), this.#size())) : { x: 0, y: 0, zoom: 1 };
+    if (!this.#scene) return { x: 0, y: 0, zoom: 1 };
+    return this.#scene.view ?? fit(sizeOf(this.#scene.image), this.#size(), this.#inset());
   }
 
   show(scene: Scene | null): void {
@@ -93,7 +113,26 @@ export class Stage {
 
   #size(): Size {
     const ratio = window.devicePixelRatio;
-    return { width: Math.max(1, Math.round(this.#root.clientWidth * ratio)), height: Math.max(1, Math.round(this.#root.clientHeight * ratio)) };
+    return {
+      width: Math.max(1, Math.round(this.#root.clientWidth * ratio)),
+      height: Math.max(1, Math.round(this.#root.clientHeight * ratio)),
+    };
+  }
+
+  /** Give what tools and sliders cover. */
+  #inset(): Inset {
+    const ratio = window.devicePixelRatio;
+    const isNarrow = this.#root.clientWidth < NARROW;
+    const [side, below] = [
+      isNarrow ? EDGE : TOOLS,
+      Math.max(this.covered() + 2 * EDGE, isNarrow ? EDGE : BAR),
+    ];
+    return {
+      left: EDGE * ratio,
+      top: (isNarrow ? TOOLS : EDGE) * ratio,
+      right: side * ratio,
+      bottom: below * ratio,
+    };
   }
 
   #device(at: Point): Point {
@@ -108,7 +147,11 @@ export class Stage {
 
   #zoomAt(at: Point, factor: number): void {
     if (!this.#scene) return;
-    const limited = bounded({ ...this.view, zoom: this.view.zoom * factor }, sizeOf(this.#scene.image), this.#size());
+    const limited = bounded(
+      { ...this.view, zoom: this.view.zoom * factor },
+      sizeOf(this.#scene.image),
+      this.#size(),
+    );
     this.#move(zoomedAt(this.view, this.#size(), at, limited.zoom / this.view.zoom));
   }
 
@@ -135,7 +178,8 @@ export class Stage {
     const spot = toImage(this.view, this.#size(), this.#device(at));
     const [x, y] = [Math.floor(spot.x), Math.floor(spot.y)];
     const { width, height } = sizeOf(this.#scene.image);
-    if (x >= 0 && y >= 0 && x < width && y < height) call({ x, y }, levelFor(this.#scene.image, this.view.zoom));
+    if (x >= 0 && y >= 0 && x < width && y < height)
+      call({ x, y }, levelFor(this.#scene.image, this.view.zoom));
     else this.onpoint(null, 0);
   }
 

@@ -64,7 +64,11 @@ export function parseHash(hash: string): State {
     if (cut > 0 && Number.isInteger(value) && value >= 0) state.at[pair.slice(0, cut)] = value;
   }
   const bands = numbers(given.get("bands") ?? "");
-  if (bands && (bands.length === 1 || bands.length === 3) && bands.every((b) => Number.isInteger(b) && b >= 0)) {
+  if (
+    bands &&
+    (bands.length === 1 || bands.length === 3) &&
+    bands.every((b) => Number.isInteger(b) && b >= 0)
+  ) {
     state.bands = bands;
   }
   state.map = given.get("map");
@@ -90,9 +94,17 @@ export function formatHash(state: State): string {
   if (state.bands) out.push(["bands", state.bands.join(",")]);
   if (state.map !== null) out.push(["map", state.map]);
   if (state.reversed) out.push(["reversed", "1"]);
-  if (state.limits) out.push(["limits", state.limits.flat().map((v) => short(v, 9)).join(",")]);
+  if (state.limits)
+    out.push([
+      "limits",
+      state.limits
+        .flat()
+        .map((v) => short(v, 9))
+        .join(","),
+    ]);
   if (state.apart) out.push(["apart", "1"]);
-  if (state.view) out.push(["view", [short(state.view.x, 8), short(state.view.y, 8), short(state.view.zoom, 6)].join(",")]);
+  if (state.view)
+    out.push(["view", [short(state.view.x, 8), short(state.view.y, 8), short(state.view.zoom, 6)].join(",")]);
   if (state.grid) out.push(["grid", "1"]);
   if (state.fill) out.push(["fill", "1"]);
   const readable = (text: string) => encodeURIComponent(text).replace(/%(2C|3A|2F)/g, decodeURIComponent);

@@ -17,14 +17,28 @@ export class Tabs {
   constructor(tabs: Tab[]) {
     this.#tabs = tabs.map((tab) => ({
       ...tab,
-      button: element("button", { type: "button", className: "tab", id: `tab-${tab.name}`, onclick: () => this.pick(tab.name), aria: { role: "tab", controls: `body-${tab.name}` } }, tab.title),
+      button: element(
+        "button",
+        {
+          type: "button",
+          className: "tab",
+          id: `tab-${tab.name}`,
+          onclick: () => this.pick(tab.name),
+          aria: { role: "tab", controls: `body-${tab.name}` },
+        },
+        tab.title,
+      ),
     }));
     this.#picked = tabs[0]!.name;
     for (const { body, name } of this.#tabs) {
       Object.assign(body, { id: `body-${name}`, role: "tabpanel" });
       body.classList.add("tab-body");
     }
-    const heads = element("div", { className: "tab-heads", aria: { role: "tablist" } }, ...this.#tabs.map((tab) => tab.button));
+    const heads = element(
+      "div",
+      { className: "tab-heads", aria: { role: "tablist" } },
+      ...this.#tabs.map((tab) => tab.button),
+    );
     this.root.append(heads, ...this.#tabs.map((tab) => tab.body));
     this.pick(this.#picked);
   }

@@ -5,7 +5,19 @@ import type { Plane } from "./contrast";
 import { placeAt, type Image } from "./image";
 import { paint, type Painting } from "./paint";
 import type { View } from "./state";
-import { cellsIn, levelFor, lowLevel, origin, seen, sizeOf, tileBox, toFull, type Box, type Cell, type Size } from "./view";
+import {
+  cellsIn,
+  levelFor,
+  lowLevel,
+  origin,
+  seen,
+  sizeOf,
+  tileBox,
+  toFull,
+  type Box,
+  type Cell,
+  type Size,
+} from "./view";
 
 const AT_ONCE = 8;
 /** Of planes and painted pixels. */
@@ -61,9 +73,15 @@ export class Tiles {
   }
 
   /** Ask for what a view needs, and give up what it does not. `next` is fetched last, for later. */
-  want(view: View, canvas: Size, selection: Selection, { next, isLowFirst }: { next: Selection | null; isLowFirst: boolean }): void {
+  want(
+    view: View,
+    canvas: Size,
+    selection: Selection,
+    { next, isLowFirst }: { next: Selection | null; isLowFirst: boolean },
+  ): void {
     const key = keyOf(selection);
-    if (this.#past[0] !== key) this.#past = [key, ...this.#past.filter((past) => past !== key)].slice(0, REMEMBERED);
+    if (this.#past[0] !== key)
+      this.#past = [key, ...this.#past.filter((past) => past !== key)].slice(0, REMEMBERED);
     const box = seen(view, sizeOf(this.image), canvas);
     const cells = cellsIn(this.image, levelFor(this.image, view.zoom), box);
     const low = this.#lowCells();
@@ -91,7 +109,9 @@ export class Tiles {
   isSettled(view: View, canvas: Size, selection: Selection): boolean {
     const key = keyOf(selection);
     const box = seen(view, sizeOf(this.image), canvas);
-    return cellsIn(this.image, levelFor(this.image, view.zoom), box).every((cell) => this.#ready.has(tileKey(key, cell)));
+    return cellsIn(this.image, levelFor(this.image, view.zoom), box).every((cell) =>
+      this.#ready.has(tileKey(key, cell)),
+    );
   }
 
   /** Give the planes of the low level, by band; null until they are there. */
@@ -172,7 +192,9 @@ export class Tiles {
           this.chunks.read(cell.level, key, signal).then((values) => {
             const base = place.reduce(
               (sum, at, axis) =>
-                axis === image.y || axis === image.x ? sum : sum + (at % level.chunks[axis]!) * values.stride[axis]!,
+                axis === image.y || axis === image.x
+                  ? sum
+                  : sum + (at % level.chunks[axis]!) * values.stride[axis]!,
               0,
             );
             copyPiece(values, { y: image.y, x: image.x, base }, piece, plane, width);
@@ -206,7 +228,13 @@ export class Tiles {
   }
 
   /** Draw what there is time for; false: there is more to paint, in the next frame. */
-  draw(context: CanvasRenderingContext2D, view: View, canvas: Size, selection: Selection, painting: Painting): boolean {
+  draw(
+    context: CanvasRenderingContext2D,
+    view: View,
+    canvas: Size,
+    selection: Selection,
+    painting: Painting,
+  ): boolean {
     const { image } = this;
     const full = sizeOf(image);
     const key = keyOf(selection);
@@ -229,7 +257,13 @@ export class Tiles {
     return isDone;
   }
 
-  #drawTile(context: CanvasRenderingContext2D, tile: Tile, view: View, canvas: Size, painting: Painting): void {
+  #drawTile(
+    context: CanvasRenderingContext2D,
+    tile: Tile,
+    view: View,
+    canvas: Size,
+    painting: Painting,
+  ): void {
     const box = toFull(this.image, this.image.levels[tile.cell.level]!, tileBox(this.image, tile.cell));
     const { left, top, right, bottom } = onCanvas(box, view, canvas);
     if (tile.error) {
@@ -240,15 +274,28 @@ export class Tiles {
   }
 
   /** Draw what is there of a place until its tile is: other levels, else planes shown before. */
-  #drawInstead(context: CanvasRenderingContext2D, cell: Cell, view: View, canvas: Size, painting: Painting): void {
+  #drawInstead(
+    context: CanvasRenderingContext2D,
+    cell: Cell,
+    view: View,
+    canvas: Size,
+    painting: Painting,
+  ): void {
     const { image } = this;
     const box = toFull(image, image.levels[cell.level]!, tileBox(image, cell));
     context.save();
     clip(context, onCanvas(box, view, canvas));
-    const coarser = image.levels.map((_, i) => i).filter((i) => i >= cell.level).reverse();
-    const finer = image.levels.map((_, i) => i).filter((i) => i < cell.level).reverse();
+    const coarser = image.levels
+      .map((_, i) => i)
+      .filter((i) => i >= cell.level)
+      .reverse();
+    const finer = image.levels
+      .map((_, i) => i)
+      .filter((i) => i < cell.level)
+      .reverse();
     for (const past of this.#past) {
-      if (this.#drawLevels(context, past, [...coarser, ...finer], cell.level, box, view, canvas, painting)) break;
+      if (this.#drawLevels(context, past, [...coarser, ...finer], cell.level, box, view, canvas, painting))
+        break;
     }
     context.restore();
   }
@@ -278,7 +325,8 @@ export class Tiles {
   }
 }
 
-const tileKey = (selection: string, { level, row, column }: Cell): string => `${selection}|${level}/${row}/${column}`;
+const tileKey = (selection: string, { level, row, column }: Cell): string =>
+  `${selection}|${level}/${row}/${column}`;
 
 /** Give device pixels of a box of level 0, at whole ones so that neighbours meet. */
 export function onCanvas(box: Box, view: View, canvas: Size): Box {

@@ -40,17 +40,36 @@ export function toImage(view: View, canvas: Size, at: Point): Point {
   return { x: (at.x - corner.x) / view.zoom, y: (at.y - corner.y) / view.zoom };
 }
 
-export function fit(image: Size, canvas: Size, margin = 0.04): View {
-  const room = 1 - 2 * margin;
-  const zoom = Math.min((canvas.width * room) / image.width, (canvas.height * room) / image.height);
-  const most = Math.min(MOST_ZOOM, Math.max(zoom, 1e-6));
-  return { x: image.width / 2, y: image.height / 2, zoom: most > 4 ? Math.floor(most) : most };
+/** What lies over the edges of the canvas. */
+export type Inset = Box;
+
+/** Show the whole image in what is free of the canvas. */
+export function fit(
+  image: Size,
+  canvas: Size,
+  inset: Inset = { left: 0, top: 0, right: 0, bottom: 0 },
+): View {
+  const free = {
+    width: Math.max(canvas.width / 2, canvas.width - inset.left - inset.right),
+    height: Math.max(canvas.height / 2, canvas.height - inset.top - inset.bottom),
+  };
+  const most = Math.min(MOST_ZOOM, free.width / image.width, free.height / image.height);
+  const zoom = most > 4 ? Math.floor(most) : most;
+  return {
+    x: image.width / 2 + (inset.right - inset.left) / 2 / zoom,
+    y: image.height / 2 + (inset.bottom - inset.top) / 2 / zoom,
+    zoom,
+  };
 }
 
 export function zoomedAt(view: View, canvas: Size, at: Point, factor: number): View {
   const held = toImage(view, canvas, at);
   const zoom = view.zoom * factor;
-  return { x: held.x - (at.x - canvas.width / 2) / zoom, y: held.y - (at.y - canvas.height / 2) / zoom, zoom };
+  return {
+    x: held.x - (at.x - canvas.width / 2) / zoom,
+    y: held.y - (at.y - canvas.height / 2) / zoom,
+    zoom,
+  };
 }
 
 /** Keep some of the image on the canvas, and the zoom within reason. */
@@ -69,7 +88,10 @@ export function levelFor(image: Image, zoom: number): number {
   let best = 0;
   image.levels.forEach((level, i) => {
     const coarsest = Math.max(level.factor[image.y]!, level.factor[image.x]!);
-    if (coarsest * zoom <= 1.001 && coarsest > Math.max(image.levels[best]!.factor[image.y]!, image.levels[best]!.factor[image.x]!)) {
+    if (
+      coarsest * zoom <= 1.001 &&
+      coarsest > Math.max(image.levels[best]!.factor[image.y]!, image.levels[best]!.factor[image.x]!)
+    ) {
       best = i;
     }
   });
@@ -81,7 +103,8 @@ const LOW_SIDE = 256;
 
 /** Give the coarsest level that is still a picture: it is drawn first, and contrast comes from it. */
 export function lowLevel(image: Image): number {
-  const side = (i: number): number => Math.max(image.levels[i]!.shape[image.y]!, image.levels[i]!.shape[image.x]!);
+  const side = (i: number): number =>
+    Math.max(image.levels[i]!.shape[image.y]!, image.levels[i]!.shape[image.x]!);
   const large = image.levels.map((_, i) => i).filter((i) => side(i) >= LOW_SIDE);
   return large.length ? large.reduce((best, i) => (side(i) < side(best) ? i : best)) : 0;
 }
@@ -136,7 +159,10 @@ export function cellsIn(image: Image, number: number, box: Box): Cell[] {
 
 /** Give the part of level 0 that the canvas shows. */
 export function seen(view: View, image: Size, canvas: Size): Box {
-  const [from, to] = [toImage(view, canvas, { x: 0, y: 0 }), toImage(view, canvas, { x: canvas.width, y: canvas.height })];
+  const [from, to] = [
+    toImage(view, canvas, { x: 0, y: 0 }),
+    toImage(view, canvas, { x: canvas.width, y: canvas.height }),
+  ];
   return {
     left: Math.max(0, from.x),
     top: Math.max(0, from.y),

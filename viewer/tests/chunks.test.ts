@@ -3,8 +3,15 @@ import { Chunks } from "../src/chunks";
 import { imageOf, type NodeJson } from "../src/image";
 
 const ROOT = {
-  zarr_format: 3, node_type: "array", shape: [4, 4], data_type: "uint8", fill_value: 9, attributes: {}, codecs: [{ name: "bytes" }],
-  chunk_grid: { name: "regular", configuration: { chunk_shape: [2, 2] } }, chunk_key_encoding: { name: "default", configuration: { separator: "/" } },
+  zarr_format: 3,
+  node_type: "array",
+  shape: [4, 4],
+  data_type: "uint8",
+  fill_value: 9,
+  attributes: {},
+  codecs: [{ name: "bytes" }],
+  chunk_grid: { name: "regular", configuration: { chunk_shape: [2, 2] } },
+  chunk_key_encoding: { name: "default", configuration: { separator: "/" } },
   dimension_names: ["y", "x"],
 } as unknown as NodeJson;
 const image = imageOf("a.npy", "", ROOT);
@@ -51,7 +58,11 @@ test("a request ends when the last who waits gives up", async () => {
 
 test("absent is fill; any other failure is the server's line", async () => {
   const signal = new AbortController().signal;
-  serve((url) => (url.endsWith("0/0") ? new Response("", { status: 404 }) : new Response('{"error": "a.npy chunk 1: cut short"}', { status: 502 })));
+  serve((url) =>
+    url.endsWith("0/0")
+      ? new Response("", { status: 404 })
+      : new Response('{"error": "a.npy chunk 1: cut short"}', { status: 502 }),
+  );
   const chunks = new Chunks(image, "zarr-raw");
   expect(Array.from((await chunks.read(0, [0, 0], signal)).data)).toEqual([9, 9, 9, 9]);
   await expect(chunks.read(0, [1, 1], signal)).rejects.toThrow("a.npy chunk 1: cut short");

@@ -11,8 +11,12 @@ test("gray is the byte itself", () => {
 
 // matplotlib 3.10: plt.colormaps[name](i, bytes=True); straight lines between stops are within 6
 test.each([
-  ["viridis", 64, [58, 82, 139]], ["viridis", 128, [32, 144, 140]], ["viridis", 192, [94, 201, 97]],
-  ["magma", 128, [183, 55, 121]], ["inferno", 128, [188, 55, 84]], ["plasma", 128, [204, 71, 120]],
+  ["viridis", 64, [58, 82, 139]],
+  ["viridis", 128, [32, 144, 140]],
+  ["viridis", 192, [94, 201, 97]],
+  ["magma", 128, [183, 55, 121]],
+  ["inferno", 128, [188, 55, 84]],
+  ["plasma", 128, [204, 71, 120]],
   ["cividis", 128, [125, 124, 120]],
 ])("%s %i is as matplotlib has it", (name, i, expected) => {
   const found = colours(name).subarray(3 * i, 3 * i + 3);
@@ -54,7 +58,15 @@ test("a histogram counts every value once", () => {
   expect(h.counts).toEqual([1, 0, 1, 2]);
 });
 
-test.each([[0, 0], [100, 255], [50, 128], [-5, 0], [500, 255], [0.19, 0], [0.2, 1]])("%d of 0…100 is byte %i", (value, byte) => {
+test.each([
+  [0, 0],
+  [100, 255],
+  [50, 128],
+  [-5, 0],
+  [500, 255],
+  [0.19, 0],
+  [0.2, 1],
+])("%d of 0…100 is byte %i", (value, byte) => {
   expect(level(value, [0, 100])).toBe(byte);
 });
 
@@ -63,15 +75,21 @@ test("equal limits part the values", () => {
 });
 
 test.each([
-  Int8Array.from({ length: 5000 }, (_, i) => i), Uint8Array.from({ length: 5000 }, (_, i) => i),
-  Int16Array.from({ length: 5000 }, (_, i) => 13 * i), Uint16Array.from({ length: 5000 }, (_, i) => 13 * i),
+  Int8Array.from({ length: 5000 }, (_, i) => i),
+  Uint8Array.from({ length: 5000 }, (_, i) => i),
+  Int16Array.from({ length: 5000 }, (_, i) => 13 * i),
+  Uint16Array.from({ length: 5000 }, (_, i) => 13 * i),
 ] as Plane[])("tables give what the formula gives", (plane) => {
   expect([...levels(plane, [-100, 3000.5])]).toEqual([...plane].map((v) => level(v, [-100, 3000.5])));
 });
 
 test("NaN and fill are transparent, zero is not", () => {
   const out = new Uint8ClampedArray(16);
-  paint([Float32Array.from([Number.NaN, -1, 0, 10])], { limits: [[0, 10]], map: colours("gray"), fill: -1 }, out);
+  paint(
+    [Float32Array.from([Number.NaN, -1, 0, 10])],
+    { limits: [[0, 10]], map: colours("gray"), fill: -1 },
+    out,
+  );
   expect([...out]).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255]);
 });
 
