@@ -10,9 +10,9 @@ import numpy as np
 import rasterio
 import rasterio.shutil
 from rasterio.windows import Window
+from tests.browser import Look, browser, served
 
 from bench.measure import Row
-from tests.browser import Look, browser, served
 
 SIDE, QUICK_SIDE, BLOCK = 20_000, 4_000, 2_000
 ZOOM = 0.51
@@ -91,14 +91,25 @@ def first_picture(started: Any, cog: Path) -> dict[str, float]:
 
 
 def repaint(started: Any, cog: Path, side: int) -> tuple[int, float, int]:
-    """Pan, zoom and change colours in a window of at least 9 tiles; give blanks, longest frame, tiles."""
+    """Pan, zoom and change colours in a window; give blank pixels, the longest frame, its tiles."""
     with served(cog) as address:
         context = started.new_context(viewport=VIEWPORT)
         look = Look(context.new_page(), address)
         look.goto(f"#file=large.tif&image=0&view={side / 2},{side / 2},{ZOOM}")
         width, height = look.page.evaluate("() => [picture.width, picture.height]")
         look.page.evaluate(FRAMES)
-        for key in ("ArrowLeft", "ArrowUp", "+", "ArrowRight", "ArrowDown", "-", "m", "a", "-", "+") * 2:
+        for key in (
+            "ArrowLeft",
+            "ArrowUp",
+            "+",
+            "ArrowRight",
+            "ArrowDown",
+            "-",
+            "m",
+            "a",
+            "-",
+            "+",
+        ) * 2:
             look.page.keyboard.press(key)
             look.page.wait_for_timeout(60)
         look.settle()
@@ -125,7 +136,8 @@ def run(quick: bool) -> list[Row]:
     return [
         Row(f"first picture of a COG, {side} a side", statistics.median(first), "<= 1.5",
             f"{about}; worst {max(first):.2f}"),
-        Row("the same, all of it sharp", statistics.median(sharp), "", f"seconds; worst {max(sharp):.2f}"),
+        Row("the same, all of it sharp", statistics.median(sharp), "",
+            f"seconds; worst {max(sharp):.2f}"),
         Row(f"blank pixels while a window of {tiles} tiles repaints", blank, "0",
             f"longest frame {longest * 1000:.0f} ms"),
     ]  # fmt: skip

@@ -132,7 +132,10 @@ class Look:
 
 
 def expected(
-    planes: np.ndarray, limits: list[tuple[float, float]], view: tuple[float, float, float], size: tuple[int, int]
+    planes: np.ndarray,
+    limits: list[tuple[float, float]],
+    view: tuple[float, float, float],
+    size: tuple[int, int],
 ) -> np.ndarray:
     """Give the canvas (y, x, 4) that (band, y, x) is to look like, as viewer/src/paint.ts says."""
     x, y, zoom = view
@@ -145,7 +148,10 @@ def expected(
     colour = np.stack(levels if len(levels) == 3 else levels * 3, axis=-1)
     image = np.dstack([colour, np.full(colour.shape[:2], 255, np.uint8)])
     image = image.repeat(count, axis=0).repeat(count, axis=1)
-    left, top = int(np.floor(width / 2 - x * zoom + 0.5)), int(np.floor(height / 2 - y * zoom + 0.5))
+    left, top = (
+        int(np.floor(width / 2 - x * zoom + 0.5)),
+        int(np.floor(height / 2 - y * zoom + 0.5)),
+    )
     out = np.zeros((height, width, 4), np.uint8)
     x0, y0 = max(left, 0), max(top, 0)
     x1, y1 = min(left + image.shape[1], width), min(top + image.shape[0], height)

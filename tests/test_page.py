@@ -33,7 +33,9 @@ def test_has_all_that_it_names_and_nothing_else():
     built = {p.relative_to(PAGE).as_posix() for p in PAGE.rglob("*") if p.is_file()}
     assert named <= built
     scripts = "".join(p.read_text("utf-8") for p in PAGE.glob("assets/*.js")) + text
-    unused = [name for name in built - {"index.html", "SOURCES.sha256"} if Path(name).name not in scripts]
+    unused = [
+        name for name in built - {"index.html", "SOURCES.sha256"} if Path(name).name not in scripts
+    ]
     assert unused == []
 
 

@@ -193,7 +193,9 @@ def test_automatic_contrast_is_2_to_98_percent(look, files):
     assert float(fields.nth(1).input_value()) == pytest.approx(high, abs=1)
     size = canvas_size(look)
     look.goto(link("volume.npy", "0", at="dim_0:5", view="150,100,2"))
-    assert np.array_equal(look.pixels(), expected(data[5][None], [(low, high)], (150, 100, 2), size))
+    assert np.array_equal(
+        look.pixels(), expected(data[5][None], [(low, high)], (150, 100, 2), size)
+    )
     assert look.complaints == []
 
 
@@ -264,7 +266,9 @@ def test_tiles_no_longer_seen_are_given_up(look, files):
         look.page.wait_for_timeout(25)
     look.settle()
     assert look.page.evaluate("() => window.given_up") >= 5
-    shown = expected(files[1]["volume.npy"][9][None], [(0, 40000)], (150, 100, 2), canvas_size(look))
+    shown = expected(
+        files[1]["volume.npy"][9][None], [(0, 40000)], (150, 100, 2), canvas_size(look)
+    )
     assert np.array_equal(look.pixels(), shown)
     assert look.complaints == []
 
