@@ -52,19 +52,25 @@ docs: setup
 
 check: lint types layers test test-others docs
 
-bench: setup
-	@$(BIN)/python -m bench $(if $(QUICK),--quick)
+bench: setup peers
+	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)
 
 # The page of `anychunk serve`, from viewer/ into the package: committed, so that users need no Node.
 viewer:
 	@cd viewer && npm ci --silent && npm run --silent test && npm run --silent build
 
-# osml-imagery-io wants an older zarr, so an environment of its own, for tests/test_osml.py.
-peers: .venv-osml/ready
+# Readers that cannot live beside us: osml-imagery-io wants an older zarr, the others register codecs
+# under names of ours. For `make bench`, and for tests/test_osml.py.
+peers: .venv-osml/ready .venv-peers/ready
 
 .venv-osml/ready: .ci/find-python
 	@"$$(.ci/find-python)" -m venv .venv-osml
 	@.venv-osml/bin/python -m pip install -qq "osml-imagery-io[zarr,virtualizarr]==0.2.2"
+	@touch $@
+
+.venv-peers/ready: .ci/find-python
+	@"$$(.ci/find-python)" -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install -qq virtual-tiff==0.5.0 zarr-n5==0.3.1 async-geotiff==0.5.1
 	@touch $@
 
 format: setup

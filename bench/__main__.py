@@ -1,21 +1,47 @@
-"""Run every bench: `python -m bench [--quick] [NAME …]`."""
+"""Run every bench: `python -m bench [--quick] [--publish] [NAME …]`.
+
+Results go to `bench/results`; a full run, or `--publish`, puts them into docs/performance.md too.
+"""
 
 import argparse
 import importlib
 from pathlib import Path
 
+from bench import report
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--quick", action="store_true", help="smaller data, fewer rounds")
+    parser.add_argument(
+        "--publish", action="store_true", help="only put the last results into the docs"
+    )
     parser.add_argument("names", nargs="*", help="which benches; all by default")
     arguments = parser.parse_args()
-    found = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
-    wanted = [f"bench_{name}" for name in arguments.names] or found
+    if not arguments.publish:
+        path = run(arguments.names, quick=arguments.quick)
+    else:
+        path = max(p for p in report.RESULTS.glob("*.json") if not p.stem.endswith("-quick"))
+    if not arguments.quick:
+        report.publish(path)
+        print(f"published {path.name}")
+
+
+def run(names: list[str], *, quick: bool) -> Path:
+    found = sorted(
+        path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py")
+    )
+    path = report.RESULTS
     print(f"{'case':58} {'measured':>9}  target")
-    for name in wanted:
-        for row in importlib.import_module(f"bench.{name}").run(quick=arguments.quick):
+    for name in names or found:
+        rows = []
+        for row in importlib.import_module(f"bench.bench_{name}").run(quick=quick):
+            rows.append(row)
             print(f"{row.case:58} {row.ratio:9.3g}  {row.target:24} {row.detail}", flush=True)
+            for peer, what in row.wrong.items():
+                print(f"{'':70} {peer}: {what}")
+        path = report.save({name: rows}, quick=quick)
+    return path
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Saved indexes of a million chunks, and a window of a COG over a slow network."""
 
-import importlib.util
 import json
 import resource
 import subprocess
@@ -13,7 +12,8 @@ import numpy as np
 
 import anychunk
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex
-from bench.measure import Row, best_of
+from bench import peers
+from bench.measure import OURS, Row, compare
 
 FORMS = {"i.json": 10.0, "i.parquet": 5.0, "i.icechunk": 5.0}
 PEAK_MIB = 500
@@ -66,10 +66,10 @@ def saved(quick: bool) -> list[Row]:
                 )
                 found.append(json.loads(done.stdout.splitlines()[-1]))
         seconds, cpu, peak = (min(values) for values in zip(*found, strict=True))
-        name = f"{side * side:,} chunks, save and reopen {form[2:]}"
+        name = f"{side * side:,} chunks, save and reopen {form[2:]}, seconds"
         rows += [
-            Row(name, seconds, f"<= {target:.0f} s", f"{cpu:.1f} s of processor time"),
-            Row(f"{name}, peak", peak, f"<= {PEAK_MIB} MiB", "MiB"),
+            Row(name, seconds, f"<= {target:.0f}", f"{cpu:.1f} s of processor time"),
+            Row(f"{name[:-9]}, peak MiB", peak, f"<= {PEAK_MIB}"),
         ]
     return rows
 
@@ -145,28 +145,21 @@ WINDOW = slice(700, 700 + 2304), slice(900, 900 + 2304)
 
 def _window(url: str, rounds: int) -> list[Row]:
     node = anychunk.index(url)
-    truth = anychunk.open_array(node)[..., *WINDOW].squeeze()
-    calls = {"ours": lambda: anychunk.open_array(node)[..., *WINDOW]}
-    for peer in (_manifest_store, _vsicurl, _async_geotiff):
-        call = peer(url, node, WINDOW)
-        if call is not None:
-            np.testing.assert_array_equal(np.asarray(call()).squeeze(), truth)
-            calls[peer.__name__.strip("_")] = call
-    times = best_of(calls, rounds=rounds)
-    rows = []
-    targets = {"manifest_store": 2.0, "vsicurl": 1.0, "async_geotiff": 1.0}
-    for peer, seconds in times.items():
-        if peer != "ours":
-            detail = f"{times['ours'] * 1e3:.0f} ms against {seconds * 1e3:.0f} ms"
-            rows.append(
-                Row(
-                    f"COG window of 100 tiles over 30 ms, against {peer}",
-                    seconds / times["ours"],
-                    f">= {targets[peer]}",
-                    detail,
-                )
-            )
-    return rows
+    truth = anychunk.open_array(node)[..., *WINDOW]
+    wrong: dict[str, str] = {}
+    spans = [(s.start, s.stop) for s in WINDOW]
+    calls = {
+        OURS: lambda: anychunk.open_array(node)[..., *WINDOW],
+        "ManifestStore": _manifest_store(url, node, WINDOW),
+        "rasterio /vsicurl": _vsicurl(url, WINDOW),
+    }
+    for call in calls.values():
+        np.testing.assert_array_equal(np.asarray(call()).squeeze(), truth.squeeze())
+    calls |= peers.calls(("async-geotiff",), url, truth, wrong, spans)
+    case = "COG window of 100 tiles, 30 ms a request"
+    row = compare(case, calls, 1.0, rounds=rounds, wrong=wrong)
+    against = row.against("ManifestStore")
+    return [row, Row(f"{case}, against ManifestStore", against, ">= 2", "", row.seconds)]
 
 
 def _manifest_store(url: str, node: GroupIndex, window):
@@ -181,7 +174,7 @@ def _manifest_store(url: str, node: GroupIndex, window):
     return lambda: group["0/0"][..., *window]
 
 
-def _vsicurl(url: str, node: GroupIndex, window):
+def _vsicurl(url: str, window):
     import rasterio
     from rasterio.windows import Window
 
@@ -205,26 +198,6 @@ def _vsicurl(url: str, node: GroupIndex, window):
             return opened.read(1, window=place)
 
     return read
-
-
-def _async_geotiff(url: str, node: GroupIndex, window):
-    if importlib.util.find_spec("async_geotiff") is None:
-        return None
-    import asyncio
-
-    try:
-        from async_geotiff import GeoTIFF, Window
-    except ImportError:
-        return None
-    from obstore.store import HTTPStore
-
-    root, _, name = url.rpartition("/")
-    store = HTTPStore.from_url(root, client_options={"allow_http": True})
-    rows, columns = window
-    loop = asyncio.new_event_loop()
-    opened = loop.run_until_complete(GeoTIFF.open(name, store=store))
-    place = Window(col_off=columns.start, row_off=rows.start, width=2304, height=2304)
-    return lambda: loop.run_until_complete(opened.read(window=place)).data
 
 
 def run(quick: bool) -> list[Row]:

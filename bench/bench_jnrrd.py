@@ -1,7 +1,6 @@
 """JNRRD against the bare calls that the work comes down to, and against pynrrd."""
 
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import numpy as np
 import anychunk
 from anychunk.formats.jnrrd import parse
 from anychunk.source import open_source
-from bench.measure import Row
+from bench.measure import BARE, OURS, Row, best_of, compare, milliseconds
 
 TILE = (32, 256, 256)
 THREADS = 2
@@ -24,21 +23,6 @@ DECODE = {
     "zstd": imagecodecs.zstd_decode,
     "lz4": imagecodecs.lz4f_decode,
 }
-
-
-def best_of(calls, *, rounds):
-    """Give the best wall time of each call, and beside it the best time of all its threads."""
-    wall = dict.fromkeys(calls, math.inf)
-    busy = dict.fromkeys(calls, math.inf)
-    for call in calls.values():
-        call()
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start, used = time.perf_counter(), time.process_time()
-            call()
-            wall[name] = min(wall[name], time.perf_counter() - start)
-            busy[name] = min(busy[name], time.process_time() - used)
-    return wall | {f"{name} cpu": value for name, value in busy.items()}
 
 
 def volume(shape):
@@ -74,19 +58,11 @@ def read_raw(data, folder, rounds):
     data.tofile(plain)
     array = anychunk.open_array(path)
     assert np.array_equal(array[:], data)
-    times = best_of(
-        {"anychunk": lambda: array[:], "fromfile": lambda: np.fromfile(plain, data.dtype)},
-        rounds=rounds,
-    )
+    calls = {OURS: lambda: array[:], "numpy.fromfile": lambda: np.fromfile(plain, data.dtype)}
+    found = compare("JNRRD raw, full read", calls, 0.9, rounds=rounds)
     Path(path).unlink()
     Path(plain).unlink()
-    return Row(
-        "read all tiles, raw, against numpy.fromfile",
-        times["fromfile"] / times["anychunk"],
-        ">= 0.9",
-        mb_s(data, times),
-        times,
-    )
+    return found
 
 
 def read_compressed(data, name, folder, rounds):
@@ -106,18 +82,11 @@ def read_compressed(data, name, folder, rounds):
         ]
 
     pool = ThreadPoolExecutor(THREADS)
-    times = best_of(
-        {"anychunk": lambda: array[:], "bare": lambda: list(pool.map(part, range(THREADS)))},
-        rounds=rounds,
-    )
+    calls = {OURS: lambda: array[:], BARE: lambda: list(pool.map(part, range(THREADS)))}
+    times = best_of(calls, rounds=rounds)
     Path(path).unlink()
-    return Row(
-        f"read all tiles, {name}, against bare decoder calls",
-        times["bare"] / times["anychunk"],
-        ">= 0.95",
-        mb_s(data, times),
-        times,
-    )
+    detail = f"the bare decoder's time / ours: {milliseconds(times)}"
+    return Row(f"JNRRD {name}, full read", times[BARE] / times[OURS], ">= 0.95", detail, times)
 
 
 def read_against_pynrrd(data, folder, rounds):
@@ -128,17 +97,8 @@ def read_against_pynrrd(data, folder, rounds):
     anychunk.write(part, path, tile=TILE, compression="gzip", compression_levels=6)
     nrrd.write(other, part, {"encoding": "gzip"}, index_order="C", compression_level=6)
     array = anychunk.open_array(path)
-    times = best_of(
-        {"anychunk": lambda: array[:], "pynrrd": lambda: nrrd.read(other, index_order="C")},
-        rounds=rounds,
-    )
-    return Row(
-        "read all tiles, gzip, against pynrrd",
-        times["pynrrd"] / times["anychunk"],
-        ">= 1.5",
-        mb_s(part, times),
-        times,
-    )
+    calls = {OURS: lambda: array[:], "pynrrd": lambda: nrrd.read(other, index_order="C")}
+    return compare("JNRRD gzip, full read of a quarter", calls, 1.5, rounds=rounds)
 
 
 def write_pyramid(data, folder, rounds):
@@ -159,18 +119,16 @@ def write_pyramid(data, folder, rounds):
         return len(imagecodecs.zstd_encode(np.ascontiguousarray(level[where]), level=3))
 
     pool = ThreadPoolExecutor(THREADS)
-    times = best_of(
-        {
-            "anychunk": lambda: anychunk.write(data, path, workers=THREADS, **options),
-            "bare": lambda: list(pool.map(encode, boxes)),
-        },
-        rounds=rounds,
-    )
+    calls = {
+        OURS: lambda: anychunk.write(data, path, workers=THREADS, **options),
+        "bare encoder": lambda: list(pool.map(encode, boxes)),
+    }
+    times = best_of(calls, rounds=rounds)
     return Row(
-        "write 4 levels, zstd, average: time against bare encoder calls",
-        times["anychunk"] / times["bare"],
-        "<= 1.5 (time)",
-        mb_s(data, times),
+        "JNRRD zstd, write of 4 levels: our time / bare encoder's",
+        times[OURS] / times["bare encoder"],
+        "<= 1.5",
+        milliseconds(times),
         times,
     )
 
@@ -198,7 +156,7 @@ def header_of_many(folder, tiles):
         file.write(b"\n")
         file.truncate((16 << 20) + 11 * tiles)
     times = best_of({"parse": lambda: parse(open_source(path))}, rounds=3)
-    return Row(f"header of {tiles} tiles, seconds", times["parse"], "<= 2 s", "", times)
+    return Row(f"JNRRD header of {tiles:,} tiles, seconds", times["parse"], "<= 2", "", times)
 
 
 def memory(quick):
@@ -209,9 +167,9 @@ def memory(quick):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - start
     return Row(
-        f"peak memory of writing {gib} GiB with 4 levels, MiB",
+        f"JNRRD write of {gib} GiB with 4 levels, peak MiB",
         float(done.stdout.split()[-1]),
-        "<= 256 MiB",
+        "<= 256",
         f"{seconds:.0f} s",
     )
 
@@ -244,11 +202,3 @@ def write_virtual(gib):
     # not ru_maxrss, which a child inherits from the process that starts it
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     print(int(status["VmHWM"].split()[0]) / 1024)
-
-
-def mb_s(data, times):
-    """Tell speeds, and on a busy machine the ratio of the time that the processors worked."""
-    ours, *others = [name for name in times if not name.endswith(" cpu")]
-    speeds = [f"{name} {data.nbytes / times[name] / 1e6:.0f} MB/s" for name in (ours, *others)]
-    ratio = times[f"{others[0]} cpu"] / times[f"{ours} cpu"]
-    return f"{', '.join(speeds)}; by processor time {ratio:.2f}"

@@ -1,22 +1,29 @@
-"""TIFF: full reads, windows and opening, against the readers of the field.
+"""TIFF: full reads, windows, a level and opening, against the readers of the field.
 
-Peers: rasterio with one thread a core, tifffile with its threads, tifffile.aszarr through zarr,
-virtual-tiff where it is installed. osml-imagery-io is left out: it needs an environment of its own.
+Each full read opens the file. Peers: rasterio with one thread a core, tifffile with its threads,
+tifffile.aszarr through zarr, virtual-tiff, osml-imagery-io and async-geotiff in processes of their
+own; the bare decoder calls in as many threads as there are cores, pixels dropped.
 """
 
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import tifffile
 import zarr
 
 import anychunk
-from bench.measure import Row, best_of, cores
+from bench import peers
+from bench.measure import BARE, OURS, Row, Times, compare, cores
+
+ELSEWHERE = ("virtual-tiff", "osml-imagery-io", "async-geotiff")
 
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "deflate, predictor 2, 512-tiles": (
@@ -67,57 +74,69 @@ def read_aszarr(path: str) -> Any:
         return zarr.open_array(store, mode="r")[...]
 
 
-def virtual_tiff(path: str) -> Callable[[], Any] | None:
-    """Give a reader through virtual-tiff, or None where it does not run or open the file."""
-    try:
-        from obspec_utils.registry import ObjectStoreRegistry
-        from obstore.store import LocalStore
-        from virtual_tiff import VirtualTIFF
+def bare(path: str) -> Callable[[], None]:
+    """Give the bare decoder calls of a file's tiles, each thread with one buffer for all."""
+    with tifffile.TiffFile(path) as file:
+        page = file.pages.first
+        ranges = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+        compression, predictor, tables = page.compression, page.predictor, page.jpegtables
+        width, nbytes = page.chunks[1], int(np.prod(page.chunks)) * page.dtype.itemsize
+        dtype = page.dtype
+    whole = np.memmap(path, np.uint8)
 
-        registry = ObjectStoreRegistry({"file://": LocalStore()})
-        store = VirtualTIFF(ifd=0)(f"file://{path}", registry)
-        group = zarr.open_group(store, mode="r", zarr_format=3)
-        array = next(iter(group.arrays()))[1]
-        array[:1, :1]
-    except Exception:  # noqa: BLE001 - a peer that does not run is left out, and said to be
-        return None
-    return lambda: array[...]
+    def decode(data: np.ndarray, out: np.ndarray) -> None:
+        match compression.name:
+            case "ADOBE_DEFLATE":
+                imagecodecs.deflate_decode(data, out=out)
+            case "ZSTD":
+                imagecodecs.zstd_decode(data, out=out)
+            case "LZW":
+                imagecodecs.lzw_decode(data, out=out)
+            case "JPEG":
+                imagecodecs.jpeg8_decode(data, tables=tables, outcolorspace=2)
+            case "NONE":
+                out[:] = data
+        samples = out.view(dtype).reshape(-1, width) if predictor != 1 else out
+        if predictor == 2:
+            imagecodecs.delta_decode(samples, axis=-1, out=samples)
+        elif predictor == 3:
+            imagecodecs.floatpred_decode(samples, axis=-1)
+
+    def some(first: int) -> None:
+        out = buffers.__dict__.setdefault("out", np.empty(nbytes, np.uint8))
+        for offset, length in ranges[first :: cores()]:
+            decode(whole[offset : offset + length], out)
+
+    buffers, pool = threading.local(), ThreadPoolExecutor(cores())
+    return lambda: list(pool.map(some, range(cores())))
 
 
 def full_read(path: str, name: str, target: float, rounds: int) -> Row:
+    truth, wrong = anychunk.open_array(path)[...], {}
     calls: dict[str, Callable[[], Any]] = {
-        "anychunk": lambda: anychunk.open_array(path)[...],
+        OURS: lambda: anychunk.open_array(path)[...],
         "rasterio": lambda: read_rasterio(path),
         "tifffile": lambda: tifffile.imread(path, maxworkers=cores()),
-        "aszarr": lambda: read_aszarr(path),
+        "tifffile.aszarr": lambda: read_aszarr(path),
+        BARE: bare(path),
     }
-    virtual = virtual_tiff(path)
-    if virtual is not None:
-        calls["virtual-tiff"] = virtual
-    return row(f"TIFF full read, {name}", best_of(calls, rounds=rounds), f">= {target}")
-
-
-def row(case: str, seconds: dict[str, float], target: str) -> Row:
-    mine = seconds["anychunk"]
-    peers = {name: value for name, value in seconds.items() if name != "anychunk"}
-    best = min(peers, key=lambda name: peers[name])
-    detail = ", ".join(f"{name} {value * 1000:.1f} ms" for name, value in seconds.items())
-    return Row(case, peers[best] / mine, target, f"best peer {best}: {detail}", seconds)
+    assert np.array_equal(truth, calls["rasterio"]())
+    calls |= peers.calls(ELSEWHERE, path, truth, wrong)
+    return compare(f"TIFF {name}, full read", calls, target, rounds=rounds, wrong=wrong)
 
 
 def windows(path: str, rounds: int) -> list[Row]:
     """One 100 x 100 window: warm, and with the opening."""
-    place = (slice(1000, 1100), slice(1000, 1100))
-    array = anychunk.open_array(path)
-    store = tifffile.imread(path, aszarr=True)
-    warm_zarr = zarr.open_array(store, mode="r")
     import rasterio
     from rasterio.windows import Window
 
-    dataset = rasterio.open(path)
+    place = (slice(1000, 1100), slice(1000, 1100))
+    array = anychunk.open_array(path)
+    warm_zarr = zarr.open_array(tifffile.imread(path, aszarr=True), mode="r")
+    dataset = rasterio.open(path, num_threads=cores())
     warm = {
-        "anychunk": lambda: array[:, *place],
-        "aszarr": lambda: warm_zarr[place],
+        OURS: lambda: array[:, *place],
+        "tifffile.aszarr": lambda: warm_zarr[place],
         "rasterio": lambda: dataset.read(window=Window.from_slices(*place)),
     }
 
@@ -125,15 +144,47 @@ def windows(path: str, rounds: int) -> list[Row]:
         with tifffile.imread(path, aszarr=True) as fresh:
             return zarr.open_array(fresh, mode="r")[place]
 
+    wrong: dict[str, str] = {}
+    spans = [(s.start, s.stop) for s in place]
     cold = {
-        "anychunk": lambda: anychunk.open_array(path)[:, *place],
-        "aszarr": first_aszarr,
+        OURS: lambda: anychunk.open_array(path)[:, *place],
+        "tifffile.aszarr": first_aszarr,
         "rasterio": lambda: read_rasterio(path, place),
+        **peers.calls(ELSEWHERE, path, array[:, *place], wrong, spans),
     }
     return [
-        row("TIFF one 100 x 100 window, warm", best_of(warm, rounds=20 * rounds), ">= 1.0"),
-        row("TIFF open and one window", best_of(cold, rounds=10 * rounds), ">= 1.0"),
+        compare("TIFF 100 x 100 window, opened before", warm, 1.0, rounds=20 * rounds),
+        compare("TIFF open and 100 x 100 window", cold, 1.0, rounds=5 * rounds, wrong=wrong),
     ]
+
+
+def level(folder: Path, size: int, rounds: int) -> Row:
+    """The quarter-resolution level of a COG, opened and read."""
+    import rasterio
+
+    path = str(folder / "levels.tif")
+    profile = {"height": size, "width": size, "count": 1, "dtype": "uint16"}
+    options = {"BLOCKSIZE": 512, "COMPRESS": "DEFLATE", "PREDICTOR": "YES"}
+    with rasterio.open(path, "w", driver="COG", **profile, **options) as file:
+        file.write(field(size, "uint16"), 1)
+
+    def theirs() -> Any:
+        with rasterio.open(path, overview_level=1, num_threads=cores()) as dataset:
+            return dataset.read()
+
+    def tifffiles() -> Any:
+        return tifffile.imread(path, level=2, maxworkers=cores())
+
+    ours = anychunk.open_array(path, level=2)[...]
+    assert np.array_equal(ours, theirs())
+    calls = {
+        OURS: lambda: anychunk.open_array(path, level=2)[...],
+        "rasterio": theirs,
+        "tifffile": tifffiles,
+    }
+    found = compare("COG deflate, quarter-resolution level", calls, 1.0, rounds=rounds)
+    Path(path).unlink()
+    return found
 
 
 def opening(folder: Path) -> Row:
@@ -148,17 +199,27 @@ def opening(folder: Path) -> Row:
 
     tifffile.imwrite(path, tiles(), shape=(side, side), dtype=np.uint8, tile=(16, 16),
                      compression="zlib", maxworkers=1)  # fmt: skip
-    times = []
+    import rasterio
+
+    def rasterios() -> None:
+        rasterio.open(path).close()
+
+    calls = {OURS: lambda: anychunk.open_array(path), "rasterio": rasterios}
+    rounds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(7):
-        start = time.perf_counter()
-        anychunk.open_array(path)
-        times.append(time.perf_counter() - start)
-    return Row("TIFF open of 100,489 tiles", min(times) * 1000, "<= 50", "milliseconds")
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            rounds[name].append(time.perf_counter() - start)
+    seconds = Times(rounds)
+    return Row(
+        "TIFF open of 100,489 tiles, ms", seconds[OURS] * 1e3, "<= 50", "milliseconds", seconds
+    )
 
 
 def run(quick: bool) -> list[Row]:
     warnings.simplefilter("ignore")  # of the peers: no georeference, codecs of no specification
-    size, rounds = (2048, 2) if quick else (8192, 5)
+    size, rounds = (2048, 3) if quick else (8192, 5)
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -172,5 +233,6 @@ def run(quick: bool) -> list[Row]:
             if number == 0:
                 rows += windows(path, rounds)
             Path(path).unlink()
+        rows.append(level(folder, size, rounds))
         rows.append(opening(folder))
     return rows

@@ -1,10 +1,23 @@
 """Measure calls against each other: interleaved in one run, so that noise hits all alike."""
 
+import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+OURS, BARE = "anychunk", "bare decoder"
+ZARR_WORLD = ("virtual-tiff", "osml-imagery-io", "ManifestStore", "zarr-n5", "tifffile.aszarr")
+"""Peers that read through zarr too; against them the bar is higher."""
+
+
+class Times(dict[str, float]):
+    """Best seconds by name; the medians of the same rounds beside them."""
+
+    def __init__(self, rounds: Mapping[str, list[float]]) -> None:
+        super().__init__({name: min(values) for name, values in rounds.items()})
+        self.medians = {name: statistics.median(values) for name, values in rounds.items()}
 
 
 @dataclass
@@ -17,29 +30,66 @@ class Row:
     target: str
     detail: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+    medians: dict[str, float] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+    """Peers that do not run here, or give other pixels, and how."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seconds, Times):
+            self.medians, self.seconds = self.seconds.medians, dict(self.seconds)
+
+    def peers(self) -> dict[str, float]:
+        return {name: s for name, s in self.seconds.items() if name not in (OURS, BARE)}
+
+    def against(self, name: str) -> float:
+        """How many times as fast as `name`; NaN where it was not measured."""
+        return self.seconds.get(name, math.nan) / self.seconds.get(OURS, math.nan)
 
 
-def best_of(calls: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> dict[str, float]:
-    """Give the best time of each call in seconds, calls interleaved, after one warm-up."""
+def best_of(calls: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> Times:
+    """Time each call, interleaved, after one warm-up.
+
+    A call that runs in a process of its own gives `Elsewhere`, the seconds that it took there.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     for _ in range(rounds):
         for name, call in calls.items():
             start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-    return {name: min(values) for name, values in times.items()}
+            found = call()
+            spent = time.perf_counter() - start
+            times[name].append(found.seconds if isinstance(found, Elsewhere) else spent)
+    return Times(times)
 
 
-def medians(calls: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+@dataclass
+class Elsewhere:
+    """What a call in another process took."""
+
+    seconds: float
+
+
+def compare(
+    case: str,
+    calls: Mapping[str, Callable[[], object]],
+    target: float,
+    *,
+    rounds: int,
+    wrong: dict[str, str] | None = None,
+) -> Row:
+    """Hold our time against the best peer's."""
+    seconds = best_of(calls, rounds=rounds)
+    row = Row(case, math.nan, f">= {target}", seconds=seconds, wrong=wrong or {})
+    peers = row.peers()
+    best = min(peers, key=lambda name: peers[name])
+    row.ratio = row.against(best)
+    row.detail = f"best peer {best}: " + milliseconds(seconds)
+    return row
+
+
+def milliseconds(seconds: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value * 1e3:.3g} ms" for name, value in seconds.items())
 
 
 def cores() -> int:

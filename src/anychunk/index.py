@@ -4,6 +4,7 @@ An index prints, compares, pickles and travels to another process with no zarr a
 tables are numpy arrays shaped like the chunk grid, at most 32 bytes a chunk.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -211,14 +212,13 @@ class ArrayIndex(_Kept):
             raise FormatError(
                 f"index: {len(self.dimension_names)} dimension names for shape {self.shape}"
             )
-        count = 1
-        for size in self.grid:
-            count *= size
+        grid = self.grid
+        count = math.prod(grid)
         if count > limits.get().chunks:
             raise LimitError(f"index: {count} chunks are over the limit of {limits.get().chunks}")
-        if self.chunks.grid != self.grid:
+        if self.chunks.grid != grid:
             raise FormatError(
-                f"index: a chunk table of shape {self.chunks.grid} for the grid {self.grid}"
+                f"index: a chunk table of shape {self.chunks.grid} for the grid {grid}"
             )
 
     @property

@@ -1,0 +1,65 @@
+"""Peers in environments of their own: `make peers` makes those, a process of each answers here."""
+
+import atexit
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.measure import Elsewhere
+
+ROOT = Path(__file__).parents[1]
+PLACES = {
+    "virtual-tiff": ".venv-peers",
+    "zarr-n5": ".venv-peers",
+    "async-geotiff": ".venv-peers",
+    "osml-imagery-io": ".venv-osml",
+}
+
+
+@cache
+def process(place: str) -> subprocess.Popen[str]:
+    python = ROOT / place / "bin" / "python"
+    started = subprocess.Popen(
+        [python, "-W", "ignore", ROOT / "bench" / "worker.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    atexit.register(started.kill)
+    return started
+
+
+def ask(peer: str, path: str, window: Any = None, *, checks: bool = False) -> dict[str, Any]:
+    worker = process(PLACES[peer])
+    request = {"peer": peer, "path": path, "window": window, "checks": checks}
+    worker.stdin.write(json.dumps(request) + "\n")
+    worker.stdin.flush()
+    return json.loads(worker.stdout.readline() or '{"error": "its process ended"}')
+
+
+def calls(
+    names: tuple[str, ...], path: str, truth: np.ndarray, wrong: dict[str, str], window: Any = None
+) -> dict[str, Callable[[], Elsewhere]]:
+    """Give a call for each peer that reads this file right; note in `wrong` those that do not."""
+    found = {}
+    expected = zlib.crc32(np.sort(truth, axis=None))
+    for name in names:
+        if not (ROOT / PLACES[name] / "ready").exists():
+            print(f"{name} is not measured: run `make peers`", file=sys.stderr)
+            continue
+        answer = ask(name, path, window, checks=True)
+        if "error" in answer:
+            wrong[name] = answer["error"]
+        elif answer["crc"] != expected:
+            wrong[name] = "other pixels"
+        else:
+            found[name] = lambda name=name: Elsewhere(ask(name, path, window)["seconds"])
+    return found

@@ -1,0 +1,165 @@
+"""The results of a run: kept as JSON, shown as a table and a chart in the documentation."""
+
+import datetime as dt
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from bench.measure import BARE, OURS, ZARR_WORLD, Row, cores
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+CHART = ROOT / "docs" / "images" / "performance.png"
+BEGIN, END = "<!-- begin: made by make bench -->", "<!-- end: made by make bench -->"
+LIBRARIES = (
+    "anychunk", "zarr", "numpy", "imagecodecs", "tifffile", "rasterio", "tensorstore", "glymur",
+    "z5py", "pynrrd", "virtualizarr", "cast-value-rs",
+)  # fmt: skip
+
+
+def is_met(row: Row) -> bool | None:
+    """Hold a row against its target; None where the target is no number."""
+    sign, _, number = row.target.partition(" ")
+    try:
+        bound = float(number.split()[0])
+    except (IndexError, ValueError):
+        return None
+    return row.ratio >= bound if sign == ">=" else row.ratio <= bound
+
+
+def machine() -> dict[str, Any]:
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not here"
+    return {"cores": cores(), "python": platform.python_version(), "versions": found}
+
+
+def save(groups: dict[str, Sequence[Row]], *, quick: bool) -> Path:
+    """Write all rows as JSON; a group that was not measured keeps what the file has of it."""
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    path = RESULTS / f"{today}{'-quick' if quick else ''}.json"
+    before = json.loads(path.read_text())["groups"] if path.exists() else {}
+    rows = {name: [asdict(row) for row in found] for name, found in groups.items()}
+    found = {
+        "date": today,
+        "quick": quick,
+        **machine(),
+        "groups": dict(sorted({**before, **rows}.items())),
+    }
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(found, indent=1, default=float) + "\n")
+    return path
+
+
+def load(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
+    found = json.loads(path.read_text())
+    return found, {name: [Row(**row) for row in rows] for name, rows in found["groups"].items()}
+
+
+def number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def line(row: Row) -> str:
+    """One row of the table."""
+    peers = row.peers()
+    sign = {True: "yes", False: "**no**", None: ""}[is_met(row)]
+    cells = [row.case, number(row.ratio), row.target, sign]
+    if OURS in row.seconds and peers:
+        best = min(peers, key=lambda name: peers[name])
+        median = row.medians.get(best, math.nan) / row.medians.get(OURS, math.nan)
+        zarr = [row.against(name) for name in peers if name in ZARR_WORLD]
+        cells += [
+            f"{row.seconds[OURS] * 1e3:.3g}",
+            ", ".join(
+                f"{name} {s * 1e3:.3g}" for name, s in sorted(peers.items(), key=lambda p: p[1])
+            ),
+            number(median),
+            number(min(zarr, default=math.nan)),
+            number(row.against(BARE)),
+        ]
+    else:
+        cells += ["", row.detail.replace("|", "/"), "", "", ""]
+    if row.wrong:
+        cells[5] += "; not: " + ", ".join(
+            f"{n} ({w.splitlines()[0][:60]})" for n, w in row.wrong.items()
+        )
+    return "| " + " | ".join(cells) + " |"
+
+
+HEAD = """| case | measured | target | met | ours, ms | peers, ms | median | zarr peers | bare |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def raced(groups: dict[str, list[Row]]) -> list[Row]:
+    """Give the rows that hold us against a peer."""
+    return [
+        row
+        for rows in groups.values()
+        for row in rows
+        if row.peers() and OURS in row.seconds and row.target.startswith(">=")
+    ]
+
+
+def table(path: Path) -> str:
+    found, groups = load(path)
+    versions = ", ".join(f"{name} {v}" for name, v in found["versions"].items())
+    parts = [
+        f"{found['date']}, {found['cores']} cores, Python {found['python']}; {versions}.",
+        "",
+        "![How many times as fast as the best peer](images/performance.png)",
+    ]
+    for name, rows in groups.items():
+        parts += ["", f"### {name}", "", HEAD, *map(line, rows)]
+    ratios = sorted(row.ratio for row in raced(groups))
+    if ratios:
+        ahead = sum(ratio >= 1 for ratio in ratios)
+        text = f"{ahead} of {len(ratios)} cases at or ahead of the best peer"
+        parts += ["", f"{text}; {ratios[len(ratios) // 2]:.2f} times as fast in the median."]
+    return "\n".join(parts) + "\n"
+
+
+def publish(path: Path) -> None:
+    """Put table and chart into the documentation, unedited."""
+    text = PAGE.read_text()
+    start, stop = text.index(BEGIN) + len(BEGIN), text.index(END)
+    PAGE.write_text(f"{text[:start]}\n\n{table(path)}\n{text[stop:]}")
+    chart(path)
+
+
+def chart(path: Path) -> None:
+    """Draw, for each case, how many times as fast as the best peer."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    _, groups = load(path)
+    rows = raced(groups)[::-1]
+    names, ratios = [row.case for row in rows], [row.ratio for row in rows]
+    bares = [(row.against(BARE), row.case) for row in rows if BARE in row.seconds]
+    figure, axes = plt.subplots(figsize=(9, 0.28 * len(rows) + 1.2), dpi=110)
+    colors = ["#2a7f62" if ratio >= 1 else "#c8553d" for ratio in ratios]
+    axes.barh(names, ratios, color=colors, height=0.7, label="best peer's time / ours")
+    style = {"marker": "|", "s": 90, "color": "#333333", "zorder": 3}
+    axes.scatter(*zip(*bares, strict=True), label="bare decoder's time / ours", **style)
+    axes.axvline(1, color="#333333", linewidth=0.8)
+    axes.set_xscale("log")
+    ticks = [0.5, 0.7, 1, 1.5, 2, 3, 5, 10]
+    axes.set_xticks(ticks, [str(t) for t in ticks])
+    axes.minorticks_off()
+    axes.tick_params(axis="y", labelsize=7)
+    axes.legend(loc="lower right", fontsize=7, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    CHART.parent.mkdir(exist_ok=True)
+    figure.savefig(CHART)
