@@ -83,6 +83,7 @@ def main(folder: Path) -> None:
         f"thumb {folder}/tissue.n5 --at z=40 -o slice.png",
         f"convert {folder}/tissue.n5 tissue.zarr --verify",
         f"verify {folder}/scene.tif --against rasterio",
+        f"serve {folder}/ --open",
     ):
         print(f"  .venv/bin/anychunk {command}")
 

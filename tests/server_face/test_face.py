@@ -22,7 +22,7 @@ from anychunk.errors import (
 )
 from anychunk.server.catalog import Catalog
 from anychunk.server.jobs import Jobs
-from anychunk.server.pixels import Decoded
+from anychunk.server.pixels import Kept
 from anychunk.server.responses import BusyError, as_json, byte_range, matches, status_of
 from anychunk.server.run import Settings, guarded
 
@@ -34,7 +34,7 @@ def client_of():
 
     def start(*paths, **settings):
         jobs = Jobs(2)
-        catalog = Catalog([str(p) for p in paths], decoded=Decoded(memory=256 << 20))
+        catalog = Catalog([str(p) for p in paths], kept=Kept(memory=256 << 20))
         app = guarded(catalog, jobs, Settings(**settings))
         client = TestClient(app, base_url="http://127.0.0.1:8000")
         made.append((jobs, client))
@@ -593,3 +593,13 @@ def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
         thread.join()
     assert [a.status_code for a in answers] == [200, 200]
     assert ended == []
+
+
+def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
+    chunk = tmp_path / "store.zarr" / "c" / "0"
+    chunk.parent.mkdir(parents=True)
+    (tmp_path / "store.zarr" / "zarr.json").write_text("{}")
+    chunk.write_bytes(scene[0].read_bytes())
+    assert [r["name"] for r in client_of(tmp_path).get("/api/files").json()["files"]] == [
+        "scene.tif"
+    ]

@@ -11,14 +11,14 @@ from anychunk.errors import LimitError, SourceChangedError, SourceError, Truncat
 from anychunk.index import find
 from anychunk.server import pixels as module
 from anychunk.server.cache import Bounded
-from anychunk.server.pixels import Decoded, Pixels, served_store
+from anychunk.server.pixels import Kept, Pixels, served_store
 from anychunk.server.sources import ReadFile
 from tests.server import serve
 
 
 def opened(path, *, memory=256 << 20, place="0/0"):
     index = anychunk.index(path)
-    return Pixels(served_store(index), place, find(index, place), Decoded(memory=memory))
+    return Pixels(served_store(index), place, find(index, place), Kept(memory=memory))
 
 
 def noise(*shape, dtype="uint16"):
@@ -89,7 +89,7 @@ def test_large_chunks_are_decoded_once_and_kept_in_a_file(tmp_path, monkeypatch)
         )
     assert len(calls) == 1
     assert isinstance(found._chunk((0, 0, 0), None, is_kept=True), np.memmap)
-    assert len(found._decoded.small) == 0
+    assert len(found._kept.small) == 0
 
 
 def test_chunks_beyond_the_memory_are_refused(tmp_path):

@@ -35,7 +35,7 @@ class Server:
 
     def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
         self.catalog, self.jobs = catalog, jobs
-        self.room = Room(catalog.decoded.most // 8)
+        self.room = Room(catalog.kept.most // 8)
         self.small: Bounded[Held] = Bounded(32 << 20)
         """Metadata and thumbnails."""
 

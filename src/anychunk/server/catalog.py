@@ -16,7 +16,7 @@ from anychunk.index import GroupIndex, Node
 from anychunk.pin import Pin
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import served
-from anychunk.server.pixels import Decoded, served_store
+from anychunk.server.pixels import Kept, served_store
 from anychunk.source import Folder, is_remote, local_path, report_change
 from anychunk.store import IndexStore
 
@@ -72,9 +72,9 @@ class Entry:
 class Catalog:
     """The files that are served. Safe for threads."""
 
-    def __init__(self, arguments: Sequence[str], *, decoded: Decoded) -> None:
+    def __init__(self, arguments: Sequence[str], *, kept: Kept) -> None:
         self._arguments = tuple(arguments)
-        self.decoded = decoded
+        self.kept = kept
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._open: OrderedDict[str, Opened] = OrderedDict()
@@ -100,15 +100,19 @@ class Catalog:
 
     def peek(self, entry: Entry) -> Opened | None:
         """Give a file if it is open."""
-        return self._open.get(entry.name)
+        with self._lock:
+            found = self._open.get(entry.name)
+            if found is not None:
+                self._open.move_to_end(entry.name)
+            return found
 
     def opened(self, entry: Entry) -> Opened:
         """Give a file open; raise what was wrong with it."""
-        found = self._open.get(entry.name)
+        found = self.peek(entry)
         if found is not None:
             return found
         with entry.lock:
-            found = self._open.get(entry.name)
+            found = self.peek(entry)
             if found is not None:
                 return found
             if entry.error is not None and time.monotonic() - entry.failed_at < RETRY_S:
@@ -146,8 +150,8 @@ class Catalog:
         return Opened(
             index=index,
             store=store,
-            zstd=Chunks(trees["zstd"], store, decoded=self.decoded),
-            plain=Chunks(trees["none"], store, decoded=self.decoded),
+            zstd=Chunks(trees["zstd"], store, kept=self.kept),
+            plain=Chunks(trees["none"], store, kept=self.kept),
         )
 
 
@@ -204,7 +208,7 @@ def inside(root: Path) -> Iterator[tuple[str, str]]:
         here = Path(place)
         kept = []
         for name in sorted(folders):
-            if name.startswith(".") or (here / name).is_symlink():
+            if name.startswith(".") or (here / name).is_symlink() or is_zarr(here / name):
                 continue
             if is_folder_format(str(here / name)):
                 yield str((here / name).relative_to(root)), str(here / name)
@@ -220,6 +224,11 @@ def inside(root: Path) -> Iterator[tuple[str, str]]:
             if not name.startswith(".") and is_inside(path, real) and is_file_format(path):
                 yield str(path.relative_to(root)), str(path)
                 found += 1
+
+
+def is_zarr(folder: Path) -> bool:
+    """Whether a folder is a Zarr store: its chunks are no files, whatever they look like."""
+    return any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
 
 
 def is_inside(path: Path, real: Path) -> bool:

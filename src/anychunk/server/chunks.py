@@ -17,8 +17,7 @@ from anychunk.errors import FormatError
 from anychunk.index import ArrayIndex, Computed, Node, Shape, find
 from anychunk.server import wanted
 from anychunk.server.bodies import Held
-from anychunk.server.cache import Bounded
-from anychunk.server.pixels import Decoded, Pixels, Stamp, placed, touched
+from anychunk.server.pixels import Kept, Pixels, Stamp, placed, touched
 from anychunk.store import IndexStore
 
 type Array = npt.NDArray[Any]
@@ -33,15 +32,14 @@ _tokens = itertools.count(10**9)
 class Chunks:
     """Makes chunks of one hierarchy as it is served."""
 
-    def __init__(self, tree: Node, store: IndexStore, *, decoded: Decoded) -> None:
+    def __init__(self, tree: Node, store: IndexStore, *, kept: Kept) -> None:
         self.tree, self.store = tree, store
-        self._decoded = decoded
+        self._kept = kept
         self.token = next(_tokens)
         self._arrays: dict[str, ArrayIndex] = {}
         self._pixels: dict[str, Pixels] = {}
         self._encoders: dict[str, Encoder] = {}
         self._lock = threading.Lock()
-        self.encoded: Bounded[tuple[Stamp, Held]] = Bounded(decoded.most // 8)
 
     def array(self, path: str) -> ArrayIndex | None:
         """Give an array of the hierarchy; the first time it may have to be looked for."""
@@ -65,7 +63,7 @@ class Chunks:
                 own = find(self.store.index, path)
                 if not isinstance(own, ArrayIndex):
                     raise FormatError(f"{self.store.where(path)}: no array is there any more")
-                found = self._pixels[path] = Pixels(self.store, path, own, self._decoded)
+                found = self._pixels[path] = Pixels(self.store, path, own, self._kept)
             return found
 
     def cached(self, path: str, array: ArrayIndex, coords: Shape) -> Held | None:
@@ -75,7 +73,7 @@ class Chunks:
             pixels = self._pixels.get(chunks.source)
             stored = None if pixels is None else pixels.passed_now(coords)
             return None if stored is None else Held.of(memoryview(stored))
-        found = self.encoded.get((path, coords))
+        found = self._kept.encoded.get((self.token, path, coords))
         if found is None:
             return None
         return found[1] if found[0] == self._stamps(array, coords) else None
@@ -91,7 +89,8 @@ class Chunks:
         if pixels is None:
             return None
         body = Held.of(memoryview(self._encoder(path, array)(padded(pixels, array))))
-        self.encoded.put((path, coords), (stamps, body), len(body))
+        key = (self.token, path, coords)
+        self._kept.encoded.put(key, (stamps, body), len(body))
         return body
 
     def is_computed(self, array: ArrayIndex) -> bool:
@@ -171,12 +170,12 @@ class Chunks:
     def _kept_chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
         """Give a computed chunk that others are computed from."""
         key, now = (self.token, path, coords), self._stamps(array, coords)
-        found = self._decoded.small.get(key)
+        found = self._kept.small.get(key)
         if found is not None and found[0] == now:
             return found[1]
         made = self._chunk(path, array, coords)
         if made is not None:
-            self._decoded.small.put(key, (now, made), made.nbytes)
+            self._kept.small.put(key, (now, made), made.nbytes)
         return made
 
     def _encoder(self, path: str, array: ArrayIndex) -> Encoder:

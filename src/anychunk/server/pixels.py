@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from anychunk.server.sources import ReadFile, ReadSources, stamp
 from anychunk.source import Bytes1D, is_remote, local_path
 from anychunk.store import IndexStore
 
+if TYPE_CHECKING:
+    from anychunk.server.bodies import Held
+
 type Array = npt.NDArray[Any]
 type Stamp = tuple[Any, ...]
 
@@ -36,14 +39,15 @@ DISK = 4 * limits.GIB
 """The most that they take there."""
 
 
-class Decoded:
-    """What all files that are served share: decoded chunks, small ones in memory."""
+class Kept:
+    """What all files that are served share: chunks that were decoded, and answers."""
 
     def __init__(self, *, memory: int) -> None:
         self.most = memory
         """The largest chunk that is decoded."""
         self.small: Bounded[tuple[Stamp, Array]] = Bounded(memory // 4)
         self.large: Bounded[tuple[Stamp, Array]] = Bounded(DISK)
+        self.encoded: Bounded[tuple[Stamp, Held]] = Bounded(memory // 8)
         self.one_at_a_time = threading.Lock()
 
 
@@ -104,10 +108,10 @@ def owned(array: Array) -> Array:
 class Pixels:
     """One array of a file."""
 
-    def __init__(self, store: IndexStore, path: str, index: ArrayIndex, decoded: Decoded) -> None:
+    def __init__(self, store: IndexStore, path: str, index: ArrayIndex, kept: Kept) -> None:
         self.store, self.path, self.index = store, path, index
         self.reader: ChunkReader | None = store.chunk_reader(path)
-        self._decoded = decoded
+        self._kept = kept
         self._token = next(_tokens)  # a cache outlives the arrays that it has chunks of
         self.spec = array_spec(index)
         self.dtype = self.spec.dtype.to_native_dtype()
@@ -195,7 +199,7 @@ class Pixels:
 
     def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_kept: bool) -> Array | None:
         """Give one chunk, good until the next is asked for; None where it is absent."""
-        kept = self._decoded.large if self._is_large else self._decoded.small
+        kept = self._kept.large if self._is_large else self._kept.small
         key, now = (self._token, coords), self._stamp(coords)
         found = kept.get(key)
         if found is not None and found[0] == now:
@@ -211,8 +215,8 @@ class Pixels:
         return made
 
     def _large_chunk(self, coords: Shape, key: Hashable, now: Stamp) -> Array | None:
-        kept = self._decoded.large
-        with self._decoded.one_at_a_time:
+        kept = self._kept.large
+        with self._kept.one_at_a_time:
             found = kept.get(key)
             if found is not None and found[0] == now:
                 return found[1]
@@ -224,10 +228,10 @@ class Pixels:
             return made
 
     def _decode_chunk(self, coords: Shape, scratch: Bytes1D | None) -> Array | None:
-        if self._decode.nbytes > self._decoded.most:
+        if self._decode.nbytes > self._kept.most:
             raise LimitError(
                 f"{self.store.where(self.path)}: a chunk of {self._decode.nbytes} bytes is more "
-                f"than the {self._decoded.most} that this server decodes; give it more --memory"
+                f"than the {self._kept.most} that this server decodes; give it more --memory"
             )
         stored = self.stored(coords)
         if stored is None:

@@ -15,7 +15,7 @@ from anychunk.server.app import application
 from anychunk.server.catalog import Catalog
 from anychunk.server.guard import LOOPBACK, Guard
 from anychunk.server.jobs import Jobs
-from anychunk.server.pixels import Decoded
+from anychunk.server.pixels import Kept
 from anychunk.server.protocol import Connection
 
 PORT = 8000
@@ -94,7 +94,7 @@ def serve(
 ) -> bool:
     """Serve until interrupted; `ready` is told the address. Give whether all work is done."""
     jobs = Jobs()
-    catalog = Catalog(arguments, decoded=Decoded(memory=settings.memory))
+    catalog = Catalog(arguments, kept=Kept(memory=settings.memory))
     opened = listen(settings.host, settings.port)
     if verbose:
         logging.basicConfig(format="%(message)s", level=logging.INFO)
