@@ -64,13 +64,19 @@ def address(files) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def odd_address(tmp_path_factory) -> Iterator[str]:
+    """Serve files that are not as they should be."""
+    folder = tmp_path_factory.mktemp("odd")
+    odd_files(folder)
+    with served(folder) as url:
+        yield url
+
+
 @pytest.fixture
-def odd(look, tmp_path) -> Iterator[Look]:
-    """Look at a folder of files that are not as they should be."""
-    odd_files(tmp_path)
-    with served(tmp_path) as url:
-        look.address = url
-        yield look
+def odd(look, odd_address) -> Look:
+    look.address = odd_address
+    return look
 
 
 @pytest.fixture(scope="module")
