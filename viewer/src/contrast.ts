@@ -44,14 +44,19 @@ export interface Histogram {
   counts: number[];
 }
 
-export function histogram(values: Float64Array, least: number, most: number, bins = 96): Histogram {
+const MOST_BINS = 96;
+
+/** Count values; bins of whole numbers hold as many of them each, lest some stand out. */
+export function histogram(values: Float64Array, least: number, most: number): Histogram {
+  const isWhole = Number.isInteger(least) && values.every(Number.isInteger);
+  const step = isWhole ? Math.max(1, Math.ceil((most - least + 1) / MOST_BINS)) : (most - least) / MOST_BINS;
+  const bins = isWhole ? Math.ceil((most - least + 1) / step) : MOST_BINS;
   const counts = new Array<number>(bins).fill(0);
-  const scale = most > least ? bins / (most - least) : 0;
   for (const value of values) {
-    const bin = Math.min(bins - 1, Math.max(0, Math.floor((value - least) * scale)));
-    counts[bin]!++;
+    const bin = step > 0 ? Math.floor((value - least) / step) : 0;
+    counts[Math.min(bins - 1, Math.max(0, bin))]!++;
   }
-  return { least, most, counts };
+  return { least, most: isWhole ? least + bins * step : most, counts };
 }
 
 /** Give a number as short as tells it apart from others within `span`. */

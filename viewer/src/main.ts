@@ -180,9 +180,12 @@ async function readMetadata(): Promise<void> {
   try {
     const info = await json<{ metadata: Record<string, object> }>(`/api/info/${escaped(file)}`);
     if (metadataOf !== file) return;
-    const nodes = Object.entries(info.metadata).filter(([, attributes]) => Object.keys(attributes).length);
-    // a name that is a number would be put first
-    metadata.show(Object.fromEntries(nodes.map(([path, attributes]) => [`/${path}`, attributes])));
+    const nodes = Object.entries(info.metadata)
+      .filter(([, attributes]) => Object.keys(attributes).length)
+      // a bare number as a name would be put first, whatever the order
+      .map(([path, attributes]) => [`/${path}`, attributes] as const)
+      .sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+    metadata.show(Object.fromEntries(nodes));
   } catch (cause) {
     metadataOf = null;
     metadata.message(lineOf(cause));

@@ -54,8 +54,17 @@ test("a long plane is sampled, in order", () => {
 });
 
 test("a histogram counts every value once", () => {
-  const h = histogram(Float64Array.from([0, 0.5, 1, 2]), 0, 1, 4);
-  expect(h.counts).toEqual([1, 0, 1, 2]);
+  const halves = histogram(Float64Array.from([0, 0.5, 1, 2]), 0, 1);
+  expect([halves.counts.length, halves.counts[0], halves.counts[48], halves.counts[95]]).toEqual([
+    96, 1, 1, 2,
+  ]);
+});
+
+test("bins of whole numbers are equal", () => {
+  const values = Float64Array.from({ length: 250 }, (_, i) => i);
+  const { counts, most } = histogram(values, 0, 249);
+  expect(new Set(counts.slice(0, -1))).toEqual(new Set([3]));
+  expect([counts.length, most]).toEqual([84, 252]);
 });
 
 test.each([
