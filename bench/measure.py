@@ -16,6 +16,7 @@ class Times(dict[str, float]):
     """Best seconds by name; the medians of the same rounds beside them."""
 
     def __init__(self, rounds: Mapping[str, list[float]]) -> None:
+        self.rounds = rounds
         super().__init__({name: min(values) for name, values in rounds.items()})
         self.medians = {name: statistics.median(values) for name, values in rounds.items()}
 

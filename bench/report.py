@@ -151,7 +151,8 @@ def chart(path: Path) -> None:
     colors = ["#2a7f62" if ratio >= 1 else "#c8553d" for ratio in ratios]
     axes.barh(names, ratios, color=colors, height=0.7, label="best peer's time / ours")
     style = {"marker": "|", "s": 90, "color": "#333333", "zorder": 3}
-    axes.scatter(*zip(*bares, strict=True), label="bare decoder's time / ours", **style)
+    if bares:
+        axes.scatter(*zip(*bares, strict=True), label="bare decoder's time / ours", **style)
     axes.axvline(1, color="#333333", linewidth=0.8)
     axes.set_xscale("log")
     ticks = [0.5, 0.7, 1, 1.5, 2, 3, 5, 10]

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import zarr
 import anychunk
 from anychunk import memory
 from anychunk.array import Array
+from anychunk.index import Objects
 from anychunk.pipeline import IndexPipeline
 from anychunk.selection import cut, spans
 
@@ -184,3 +186,24 @@ def test_memory_is_lent_once_at_a_time():
         pass
     with memory.borrowed("test", 10) as fourth:
         assert fourth.ctypes.data % memory.PAGE == 0
+
+
+def test_shards(tmp_path):
+    """A shard is a chunk of the index, whatever zarr calls its pieces."""
+    array = zarr.create_array(
+        tmp_path / "a.zarr", shape=(64, 96), chunks=(8, 8), shards=(32, 48), dtype="uint16"
+    )
+    array[...] = values = np.arange(64 * 96, dtype="uint16").reshape(64, 96)
+    data = json.loads((tmp_path / "a.zarr/zarr.json").read_text())
+    index = anychunk.ArrayIndex(
+        shape=(64, 96),
+        chunk_shape=(32, 48),
+        data_type="uint16",
+        codecs=tuple(data["codecs"]),
+        chunks=Objects(base=str(tmp_path / "a.zarr/c"), pattern="{0}/{1}", grid=(2, 2)),
+        dimension_names=("y", "x"),
+    )
+    opened = anychunk.open(index)
+    np.testing.assert_array_equal(opened[...], values)
+    np.testing.assert_array_equal(opened[30:50, 40:60], values[30:50, 40:60])
+    np.testing.assert_array_equal(zarr.Array(opened.async_array)[30:50], values[30:50])

@@ -37,7 +37,9 @@ class Array(zarr.Array[ArrayV3Metadata]):
         reader = pipeline.local_reader(self.path)
         if reader is None or dtype.kind not in "biufc":
             return None
-        spec = ArraySpec(self.chunks, metadata.dtype, metadata.fill_value, self.config, prototype)
+        # not `self.chunks`, which of a sharded array are the pieces of a shard
+        chunk = reader.index.chunk_shape
+        spec = ArraySpec(chunk, metadata.dtype, metadata.fill_value, self.config, prototype)
         return _Reading(pipeline, reader, spec, dtype, self.shape)
 
     def __getstate__(self) -> dict[str, Any]:

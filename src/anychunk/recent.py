@@ -3,6 +3,7 @@
 One store of them a process, bounded by `limits.recent_bytes`; what was not used longest goes first.
 """
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -56,6 +57,10 @@ class Recent:
 
 
 RECENT = Recent()
+
+if hasattr(os, "register_at_fork"):
+    # a thread that does not exist in the child may have held the lock
+    os.register_at_fork(after_in_child=RECENT.__init__)  # type: ignore[misc]
 
 
 def owned(array: Array, memory: npt.NDArray[np.uint8]) -> Array:

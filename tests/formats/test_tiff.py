@@ -2,7 +2,10 @@
 
 import logging
 import math
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,6 +139,49 @@ def test_malformed(sample):
         except anychunk.AnychunkError:
             continue
         assert data.shape == tuple(min(n, 300) for n in array.shape)
+
+
+WITHIN = """
+import resource, sys, time, warnings
+from pathlib import Path
+import anychunk
+import anychunk.api, imagecodecs, tifffile
+warnings.simplefilter("ignore")
+
+def look(path):
+    try:
+        opened = anychunk.open(path)
+        for name, array in opened.store.index.arrays():
+            try:
+                opened[name][tuple(slice(0, min(n, 300)) for n in array.shape)]
+            except anychunk.AnychunkError:
+                pass
+    except anychunk.AnychunkError:
+        pass
+
+# threads of decoders reserve address space of their own, before anything is counted
+look(sys.argv[1])
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20),) * 2)
+for path in sys.argv[1:]:
+    start = time.process_time()
+    look(path)
+    print(f"{time.process_time() - start:.2f} {path}", flush=True)
+"""
+
+
+@needs_corpus
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is bounded as Linux does")
+def test_malformed_files_take_little():
+    """Each within 5 seconds of processor time, and all within 512 MiB of memory."""
+    files = [str(sample.file) for sample in samples("malformed/tiff")]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHIN, *files], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    spent = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert [path for _, path in spent] == files
+    assert [line for line in spent if float(line[0]) > 5] == []
 
 
 SMALL = np.random.default_rng(0).integers(0, 4000, (70, 90)).astype("uint16")

@@ -142,3 +142,85 @@ def test_cache_is_bounded():
     assert kept.get("large") is None, "it would push out all others"
     kept.put(0, "again", 20)
     assert (kept.get(0), kept.nbytes) == ("again", 100)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", ">u2", "<f4", ">c16"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_pieces_of_large_plain_chunks(tmp_path, dtype, order, monkeypatch):
+    """Rows are read, not the chunk; the values are those of numpy's own map."""
+    from anychunk.server import plain
+
+    monkeypatch.setattr(plain, "LEAST_CHUNK", 1000)
+    data = np.asarray(noise(300, 40, 50, dtype="uint8").astype(dtype), order=order)
+    path = tmp_path / "a.npy"
+    np.save(path, data)
+    found = opened(path)
+    assert found._plain is not None
+    monkeypatch.setattr(found, "_decode_chunk", None)
+    chosen = np.random.default_rng(0)
+    for _ in range(60):
+        low = [int(chosen.integers(0, n)) for n in data.shape]
+        high = [int(chosen.integers(a + 1, n + 1)) for a, n in zip(low, data.shape, strict=True)]
+        box = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
+        np.testing.assert_array_equal(found.read(tuple(low), tuple(high)), data[box])
+
+
+def test_runs():
+    from anychunk.server.plain import runs
+
+    whole = [slice(0, 10), slice(0, 20), slice(0, 30)]
+    assert runs((10, 20, 30), whole, 2) == (0, [0], 12000)
+    rows = [slice(1, 3), slice(0, 20), slice(0, 30)]
+    assert runs((10, 20, 30), rows, 2) == (0, [1200], 2400)
+    columns = [slice(0, 1), slice(2, 4), slice(100, 400)]
+    assert runs((1, 20, 1000), columns, 2) == (2, [4200, 6200], 600)
+    # too short to be read one by one: with what lies between them
+    short = [slice(0, 1), slice(2, 4), slice(100, 110)]
+    assert runs((1, 20, 1000), short, 2) == (1, [4000], 4000)
+
+
+def test_strips_are_decoded_once_for_a_row_of_pieces(tmp_path, monkeypatch):
+    data = noise(1024, 3000)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, data, rowsperstrip=1, compression="zlib")
+    index = anychunk.index(path)
+    found = Pixels(
+        served_store(index),
+        "0/0",
+        find(index, "0/0"),
+        Kept(memory=256 << 20),
+        piece=(1, 512, 512),
+    )
+    calls = []
+    decode = found._decode_chunk
+    monkeypatch.setattr(found, "_decode_chunk", lambda *a: calls.append(a) or decode(*a))
+    for x in range(0, 3000, 500):
+        values = found.read((0, 0, x), (1, 1024, x + 500))
+        np.testing.assert_array_equal(values[0], data[:, x : x + 500])
+    assert len(calls) == 1024
+
+
+def test_strips_are_read_together(tmp_path, monkeypatch):
+    data = noise(512, 2000)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, data, rowsperstrip=1, compression="zlib")
+    index = anychunk.index(path)
+    array = find(index, "0/0")
+    kept = Kept(memory=256 << 20)
+    found = Pixels(served_store(index), "0/0", array, kept, piece=(1, 512, 512))
+    calls = []
+    read = ReadFile.read
+    monkeypatch.setattr(ReadFile, "read", lambda *a: calls.append(a) or read(*a))
+    np.testing.assert_array_equal(found.read((0, 0, 0), (1, 512, 512))[0], data[:, :512])
+    assert len(calls) == 1
+
+
+def test_spans():
+    offsets, lengths = np.array([100, 0, 50, 10**6], "u8"), np.array([10, 0, 50, 7], "u8")
+    assert module.spans_of(offsets, lengths) == {
+        50: (50, 110),
+        100: (50, 110),
+        10**6: (10**6, 10**6 + 7),
+    }
+    assert module.spans_of(offsets, np.full(4, 2**64 - 1, "u8")) is None
+    assert module.spans_of(offsets[:0], lengths[:0]) is None

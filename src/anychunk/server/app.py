@@ -1,6 +1,5 @@
 """The routes."""
 
-import asyncio
 import mimetypes
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -86,8 +85,6 @@ def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             return await handler(server, request)
         except Gone:
             return Response(status_code=499)
-        except asyncio.CancelledError:
-            raise
         except Exception as e:  # noqa: BLE001 - the border of the server
             return failed(e, request.scope)
 

@@ -17,7 +17,7 @@ from anychunk.errors import FormatError
 from anychunk.index import ArrayIndex, Computed, Node, Shape, find
 from anychunk.server import wanted
 from anychunk.server.bodies import Held
-from anychunk.server.pixels import Kept, Pixels, Stamp, placed, touched
+from anychunk.server.pixels import Kept, Pixels, Stamp, assembled, placed, touched
 from anychunk.store import IndexStore
 
 type Array = npt.NDArray[Any]
@@ -55,15 +55,17 @@ class Chunks:
         """Whether `array` gives an answer at once."""
         return path in self._arrays
 
-    def pixels(self, path: str) -> Pixels:
-        """Give the reader of an array of the file."""
+    def pixels(self, array: ArrayIndex) -> Pixels:
+        """Give the reader of the array of the file that is behind one as it is served."""
+        path = cast("Computed", array.chunks).source
         with self._lock:
             found = self._pixels.get(path)
             if found is None:
                 own = find(self.store.index, path)
                 if not isinstance(own, ArrayIndex):
                     raise FormatError(f"{self.store.where(path)}: no array is there any more")
-                found = self._pixels[path] = Pixels(self.store, path, own, self._kept)
+                found = Pixels(self.store, path, own, self._kept, piece=array.chunk_shape)
+                self._pixels[path] = found
             return found
 
     def cached(self, path: str, array: ArrayIndex, coords: Shape) -> Held | None:
@@ -82,7 +84,7 @@ class Chunks:
         """Make a chunk; None: it is absent, and reads as fill."""
         chunks = cast("Computed", array.chunks)
         if chunks.method == "pass":
-            stored = self.pixels(chunks.source).passed(coords)
+            stored = self.pixels(array).passed(coords)
             return None if stored is None else Held.of(memoryview(stored))
         stamps = self._stamps(array, coords)
         pixels = self._chunk(path, array, coords)
@@ -104,8 +106,9 @@ class Chunks:
         scale = [1] * len(start)
         while chunks.method == "shrink":
             scale = [s * r for s, r in zip(scale, chunks.configuration["ratio"], strict=True)]
-            chunks = cast("Computed", cast("ArrayIndex", self.array(chunks.source)).chunks)
-        pixels = self.pixels(chunks.source)
+            array = cast("ArrayIndex", self.array(chunks.source))
+            chunks = cast("Computed", array.chunks)
+        pixels = self.pixels(array)
         shape = pixels.index.shape
         low = tuple(a * s for a, s in zip(start, scale, strict=True))
         high = tuple(min(b * s, n) for b, s, n in zip(stop, scale, shape, strict=True))
@@ -126,7 +129,7 @@ class Chunks:
         chunks = cast("Computed", array.chunks)
         start, stop = box(array, coords)
         if chunks.method != "shrink":
-            return self.pixels(chunks.source).read(start, stop)
+            return self.pixels(array).read(start, stop)
         wanted.check()
         pixels, low, high = self._base(array, coords)
         if pixels.is_absent(low, high):
@@ -144,28 +147,21 @@ class Chunks:
             raise FormatError(f"{self.store.where(path)}: no array is there")
         chunks = cast("Computed", array.chunks)
         if chunks.method != "shrink":
-            return self.pixels(chunks.source).read(start, stop)
+            return self.pixels(array).read(start, stop, is_sweep=True)
         return self._read_computed(path, array, start, stop)
 
     def _read_computed(
         self, path: str, array: ArrayIndex, start: Shape, stop: Shape
     ) -> Array | None:
-        out: Array | None = None
-        absent: list[tuple[slice, ...]] = []
         grid = list(touched(start, stop, array.chunk_shape))
         made = wanted.on_threads(lambda coords: self._kept_chunk(path, array, coords), grid)
-        for coords, chunk in zip(grid, made, strict=True):
-            place = placed(coords, start, stop, array)
-            if chunk is None:
-                absent.append(place.target)
-                continue
-            if out is None:
-                out = np.empty([b - a for a, b in zip(start, stop, strict=True)], chunk.dtype)
-            out[place.target] = chunk[place.source]
-        if out is not None:
-            for target in absent:
-                out[target] = array_spec(array).fill_value
-        return out
+        places = [placed(c, start, stop, array.chunk_shape, array.shape) for c in grid]
+        pieces = (
+            (place.target, None if chunk is None else chunk[place.source])
+            for place, chunk in zip(places, made, strict=True)
+        )
+        spec = array_spec(array)
+        return assembled(pieces, start, stop, spec.dtype.to_native_dtype(), spec.fill_value)
 
     def _kept_chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
         """Give a computed chunk that others are computed from."""

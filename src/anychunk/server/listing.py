@@ -156,16 +156,16 @@ def consolidated(root: GroupIndex) -> dict[str, Json] | None:
     return found
 
 
-def own_array(chunks: Chunks, path: str) -> tuple[ArrayIndex, ArrayIndex | None, str] | None:
-    """Give an array as it is served, that of the file behind it, if there is one, and its path."""
+def own_array(chunks: Chunks, path: str) -> tuple[ArrayIndex, ArrayIndex | None] | None:
+    """Give an array as it is served, and that of the file behind it, if there is one."""
     array = chunks.array(path)
     if array is None:
         return None
     made = cast("Computed", array.chunks)
     if made.method == "shrink":
-        return array, None, ""
+        return array, None
     own = find(chunks.store.index, made.source)
-    return array, cast("ArrayIndex", own), made.source
+    return array, cast("ArrayIndex", own)
 
 
 def grid(chunks: Chunks, path: str) -> dict[str, Json] | None:
@@ -173,7 +173,7 @@ def grid(chunks: Chunks, path: str) -> dict[str, Json] | None:
     found = own_array(chunks, path)
     if found is None:
         return None
-    array, own, _ = found
+    array, own = found
     shown = own or array
     return {
         "shape": list(shown.shape),
@@ -190,7 +190,7 @@ def chunk(chunks: Chunks, path: str, at: Shape) -> dict[str, Json] | None:
     found = own_array(chunks, path)
     if found is None:
         return None
-    array, own, source = found
+    array, own = found
     shown = own or array
     if len(at) != len(shown.shape) or any(
         not 0 <= a < n for a, n in zip(at, shown.shape, strict=True)
@@ -210,7 +210,7 @@ def chunk(chunks: Chunks, path: str, at: Shape) -> dict[str, Json] | None:
     }
     if own is None or isinstance(own.chunks, Computed):
         return record
-    return record | stored(chunks.pixels(source).reader, coords)
+    return record | stored(chunks.pixels(array).reader, coords)
 
 
 def stored(reader: Any, coords: Shape) -> dict[str, Json]:

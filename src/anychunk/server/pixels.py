@@ -1,9 +1,10 @@
 """Boxes of an array of a file, from decoded chunks that are kept within a bound."""
 
 import itertools
+import math
 import tempfile
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -15,10 +16,21 @@ from anychunk import api, codecs, limits, strides
 from anychunk.codecs.chain import Decoder
 from anychunk.computed import array_spec
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError, SourceError
-from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Node, Objects, Shape
+from anychunk.index import (
+    INLINE,
+    WHOLE,
+    ArrayIndex,
+    ByteRanges,
+    GroupIndex,
+    Node,
+    Objects,
+    Shape,
+    Uint64,
+)
 from anychunk.memory import borrowed
 from anychunk.reader import ChunkReader, located
 from anychunk.server.cache import Bounded
+from anychunk.server.plain import plain
 from anychunk.server.sources import ReadFile, ReadSources, stamp
 from anychunk.source import Bytes1D, is_remote, local_path
 from anychunk.store import IndexStore
@@ -33,6 +45,10 @@ _tokens = itertools.count()
 
 MOST_NOW = limits.MIB
 """Chunks up to this length are read at once where the system has them in memory."""
+GAP = 16 * limits.KIB
+"""Bytes between two chunks that are read as well rather than apart."""
+SMALL = 256 * limits.KIB
+"""Chunks up to this size are decoded a block at a time where pieces of many are wanted."""
 LARGE = 32 * limits.MIB
 """Decoded chunks from this size on are kept in a file, and are decoded one at a time."""
 DISK = 4 * limits.GIB
@@ -86,10 +102,10 @@ def touched(start: Shape, stop: Shape, chunk_shape: Shape) -> Iterator[Shape]:
     return itertools.product(*(range(a // n, -(-b // n)) for a, b, n in sides))
 
 
-def placed(coords: Shape, start: Shape, stop: Shape, array: ArrayIndex) -> Place:
-    """Say what the box from `start` to `stop` takes from one chunk."""
+def placed(coords: Shape, start: Shape, stop: Shape, chunk_shape: Shape, shape: Shape) -> Place:
+    """Say what the box from `start` to `stop` takes from one chunk of an array of `shape`."""
     source, target, is_whole = [], [], True
-    sides = zip(coords, start, stop, array.chunk_shape, array.shape, strict=True)
+    sides = zip(coords, start, stop, chunk_shape, shape, strict=True)
     for c, first, last, side, length in sides:
         origin, end = c * side, min((c + 1) * side, length)
         low, high = max(first, origin), min(last, end)
@@ -97,6 +113,63 @@ def placed(coords: Shape, start: Shape, stop: Shape, array: ArrayIndex) -> Place
         target.append(slice(low - first, high - first))
         is_whole &= low == origin and high == end
     return Place(tuple(source), tuple(target), is_whole)
+
+
+def assembled(
+    pieces: Iterable[tuple[tuple[slice, ...], Array | None]],
+    start: Shape,
+    stop: Shape,
+    dtype: np.dtype[Any],
+    fill: Any,
+) -> Array | None:
+    """Put pieces together, fill where there is none; None where there is none at all."""
+    out: Array | None = None
+    absent: list[tuple[slice, ...]] = []
+    for target, piece in pieces:
+        if piece is None:
+            absent.append(target)
+            continue
+        if out is None:
+            out = np.empty([b - a for a, b in zip(start, stop, strict=True)], dtype)
+        strides.assign(out[target], piece)
+    if out is not None:
+        for target in absent:
+            out[target] = fill
+    return out
+
+
+def spans_of(offsets: Uint64, lengths: Uint64) -> dict[int, tuple[int, int]] | None:
+    """Join byte ranges that lie close; give the span that each offset is in.
+
+    None where all together are more than is read at once, or some are no ranges.
+    """
+    if not len(lengths) or (lengths == WHOLE).any() or int(lengths.sum()) > LARGE:
+        return None
+    found: dict[int, tuple[int, int]] = {}
+    waiting: list[int] = []
+    first = last = -1
+    for at in np.argsort(offsets, kind="stable").tolist():
+        offset, length = int(offsets[at]), int(lengths[at])
+        if not length:
+            continue
+        if first < 0 or offset > last + GAP:
+            found |= dict.fromkeys(waiting, (first, last))
+            first, last, waiting = offset, offset, []
+        last = max(last, offset + length)
+        waiting.append(offset)
+    return found | dict.fromkeys(waiting, (first, last))
+
+
+def block_shape(array: ArrayIndex, piece: Shape | None, itemsize: int) -> Shape | None:
+    """Choose blocks of small chunks that stand out of the pieces that are read, as strips do."""
+    if piece is None or math.prod(array.chunk_shape) * itemsize > SMALL:
+        return None
+    block = tuple(map(max, array.chunk_shape, piece))
+    sides = zip(block, array.chunk_shape, strict=True)
+    inside = tuple(map(min, block, array.shape))
+    if inside == piece or any(b % n for b, n in sides):
+        return None
+    return block if math.prod(block) * itemsize <= LARGE else None
 
 
 def owned(array: Array) -> Array:
@@ -108,7 +181,16 @@ def owned(array: Array) -> Array:
 class Pixels:
     """One array of a file."""
 
-    def __init__(self, store: IndexStore, path: str, index: ArrayIndex, kept: Kept) -> None:
+    def __init__(
+        self,
+        store: IndexStore,
+        path: str,
+        index: ArrayIndex,
+        kept: Kept,
+        *,
+        piece: Shape | None = None,
+    ) -> None:
+        """`piece` is the shape of the boxes that are mostly read."""
         self.store, self.path, self.index = store, path, index
         self.reader: ChunkReader | None = store.chunk_reader(path)
         self._kept = kept
@@ -118,6 +200,10 @@ class Pixels:
         self._decode = Decoder([codecs.from_json(c) for c in index.codecs], self.spec)
         self._is_large = self._decode.nbytes >= LARGE
         self.fill = self.spec.fill_value
+        self._plain = plain(index, self.dtype)
+        self._block = block_shape(index, piece, self.dtype.itemsize)
+        self._sweep = self._sweep_block(piece)
+        self._locks = tuple(threading.Lock() for _ in range(16))
 
     def check(self, start: Shape, stop: Shape) -> None:
         """Look whether the files that this box is in are still those that were indexed."""
@@ -138,6 +224,14 @@ class Pixels:
     def _grid(self, start: Shape, stop: Shape) -> tuple[slice, ...]:
         sides = zip(start, stop, self.index.chunk_shape, strict=True)
         return tuple(slice(a // n, -(-b // n)) for a, b, n in sides)
+
+    def _sweep_block(self, piece: Shape | None) -> Shape | None:
+        """Choose blocks of whole rows, of chunks that are plain bytes."""
+        if self._plain is None or piece is None:
+            return None
+        last = self._plain.order[-1]
+        block = (*piece[:last], self.index.chunk_shape[last], *piece[last + 1 :])
+        return block if math.prod(block) * self.dtype.itemsize <= LARGE else None
 
     @property
     def is_mutable(self) -> bool:
@@ -160,28 +254,109 @@ class Pixels:
             return ()
         return stamp(f"{local_path(chunks.base)}/{chunks.name(coords)}") or ("absent",)
 
-    def read(self, start: Shape, stop: Shape) -> Array | None:
-        """Read the box from `start` to `stop`, into memory of its own; None: it is all absent."""
+    def read(self, start: Shape, stop: Shape, *, is_sweep: bool = False) -> Array | None:
+        """Read the box from `start` to `stop`, into memory of its own; None: it is all absent.
+
+        `is_sweep`: what lies beside it will be wanted next.
+        """
         self.check(start, stop)
         if self._is_batch(start, stop):
             return self._read_by_zarr(start, stop)
-        shape = tuple(b - a for a, b in zip(start, stop, strict=True))
-        out: Array | None = None
-        absent: list[tuple[slice, ...]] = []
-        with borrowed("scratch", 0 if self._is_large else self._decode.nbytes) as scratch:
-            for coords in self._coords(start, stop):
-                place = placed(coords, start, stop, self.index)
-                chunk = self._chunk(coords, scratch, is_kept=not place.is_whole)
-                if chunk is None:
-                    absent.append(place.target)
+        if is_sweep and self._sweep is not None:
+            return self._read_blocks(self._sweep, start, stop)
+        if self._block is None:
+            return self._read_chunks(start, stop)
+        return self._read_blocks(self._block, start, stop)
+
+    def _read_chunks(self, start: Shape, stop: Shape) -> Array | None:
+        nbytes = 0 if self._is_large or self._plain is not None else self._decode.nbytes
+        with borrowed("scratch", nbytes) as scratch:
+
+            def pieces() -> Iterator[tuple[tuple[slice, ...], Array | None]]:
+                for coords in touched(start, stop, self.index.chunk_shape):
+                    place = placed(coords, start, stop, self.index.chunk_shape, self.index.shape)
+                    piece = self._plain_piece(coords, place.source)
+                    if piece is None:
+                        chunk = self._chunk(coords, scratch, is_kept=not place.is_whole)
+                        piece = None if chunk is None else chunk[place.source]
+                    yield place.target, piece
+
+            return assembled(pieces(), start, stop, self.dtype, self.fill)
+
+    def _read_blocks(self, block: Shape, start: Shape, stop: Shape) -> Array | None:
+        """Read by way of blocks of many small chunks, each decoded once and kept."""
+
+        def pieces() -> Iterator[tuple[tuple[slice, ...], Array | None]]:
+            for coords in touched(start, stop, block):
+                place = placed(coords, start, stop, block, self.index.shape)
+                found = self._kept_block(coords, block)
+                yield place.target, None if found is None else found[place.source]
+
+        return assembled(pieces(), start, stop, self.dtype, self.fill)
+
+    def _kept_block(self, coords: Shape, block: Shape) -> Array | None:
+        start = tuple(c * n for c, n in zip(coords, block, strict=True))
+        stop = tuple(
+            min(a + n, size) for a, n, size in zip(start, block, self.index.shape, strict=True)
+        )
+        key = (self._token, "block", coords)
+        # who wants the same block waits for it
+        with self._locks[hash(coords) % len(self._locks)]:
+            now = self.stamps(start, stop)
+            found = self._kept.small.get(key)
+            if found is not None and found[0] == now:
+                return found[1]
+            made = self._read_together(start, stop)
+            if made is not None:
+                self._kept.small.put(key, (now, made), made.nbytes)
+            return made
+
+    def _read_together(self, start: Shape, stop: Shape) -> Array | None:
+        """Read a box of many small chunks of one local file, with few calls."""
+        chunks = self.index.chunks
+        if (
+            self._plain is not None
+            or not isinstance(chunks, ByteRanges)
+            or len(chunks.urls) != 1
+            or chunks.parts is not None
+            or chunks.fronts
+        ):
+            return self._read_chunks(start, stop)
+        source = self.store.sources.open(chunks.urls[0]) if chunks.urls[0] else None
+        grid = self._grid(start, stop)
+        spans = spans_of(chunks.offsets[grid].reshape(-1), chunks.lengths[grid].reshape(-1))
+        if spans is None or not isinstance(source, ReadFile):
+            return self._read_chunks(start, stop)
+        pieces = {first: source.read(first, last - first) for first, last in set(spans.values())}
+        sides, shape = self.index.chunk_shape, self.index.shape
+
+        def decoded(scratch: Bytes1D) -> Iterator[tuple[tuple[slice, ...], Array | None]]:
+            for coords in touched(start, stop, sides):
+                place = placed(coords, start, stop, sides, shape)
+                offset, length = int(chunks.offsets[coords]), int(chunks.lengths[coords])
+                if not length:
+                    yield place.target, None
                     continue
-                if out is None:
-                    out = np.empty(shape, self.dtype)
-                strides.assign(out[place.target], chunk[place.source])
-        if out is not None:
-            for target in absent:
-                out[target] = self.fill
-        return out
+                first, _ = spans[offset]
+                stored = pieces[first][offset - first : offset - first + length]
+                chunk = self._decode_chunk(coords, scratch, stored)
+                yield place.target, None if chunk is None else chunk[place.source]
+
+        with borrowed("scratch", self._decode.nbytes) as scratch:
+            return assembled(decoded(scratch), start, stop, self.dtype, self.fill)
+
+    def _plain_piece(self, coords: Shape, box: tuple[slice, ...]) -> Array | None:
+        """Read a piece of a chunk that is plain bytes; None where that cannot be done."""
+        if self._plain is None or self.reader is None:
+            return None
+        ((url, offset, length),) = self.reader.ranges(self.reader.number(coords))
+        source = self.store.sources.open(url) if url != INLINE else None
+        if length != self._plain.nbytes or not isinstance(source, ReadFile):
+            return None
+        try:
+            return self._plain.read(source, offset, box)
+        except AnychunkError as e:
+            raise located(e, self._where(coords)) from e
 
     def _is_batch(self, start: Shape, stop: Shape) -> bool:
         """Whether chunks are several, small and remote: fetched together they take one request."""
@@ -227,24 +402,26 @@ class Pixels:
             kept.put(key, (now, made), made.nbytes)
             return made
 
-    def _decode_chunk(self, coords: Shape, scratch: Bytes1D | None) -> Array | None:
+    def _decode_chunk(
+        self, coords: Shape, scratch: Bytes1D | None, stored: Bytes1D | None = None
+    ) -> Array | None:
         if self._decode.nbytes > self._kept.most:
             raise LimitError(
                 f"{self.store.where(self.path)}: a chunk of {self._decode.nbytes} bytes is more "
                 f"than the {self._kept.most} that this server decodes; give it more --memory"
             )
-        stored = self.stored(coords)
+        if stored is None:
+            stored = self.stored(coords)
         if stored is None:
             return None
-        where = self._where(coords)
         try:
             return self._decode(stored, scratch)
         except AnychunkError as e:
-            raise located(e, where) from e
+            raise located(e, self._where(coords)) from e
         except MemoryError:
             raise
         except Exception as e:
-            raise ChunkDecodeError(f"{where}: {e or type(e).__name__}") from e
+            raise ChunkDecodeError(f"{self._where(coords)}: {e or type(e).__name__}") from e
 
     def _where(self, coords: Shape) -> str:
         if self.reader is None:

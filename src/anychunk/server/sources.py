@@ -5,7 +5,7 @@ outlives such files: it reads by `pread`, and holds every single read against th
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anychunk import memory
@@ -45,7 +45,7 @@ class ReadFile:
         try:
             return file_pin(os.stat(self._path))  # noqa: PTH116 - half the cost of Path.stat
         except FileNotFoundError as e:
-            raise SourceError(f"{self.url}: the file is gone since it was opened") from e
+            raise SourceError(f"{self.url}: the file is gone, or was never there") from e
         except OSError as e:
             raise SourceError(f"{self.url}: {e.strerror or e}") from e
 
@@ -59,24 +59,36 @@ class ReadFile:
             report_change(self.url, change, "error")
 
     def read(self, offset: int, length: int) -> Bytes1D:
-        found = self._read(offset, length, 0)
+        found = self._read((offset,), length, 0)
         assert found is not None
         return found
 
     def read_now(self, offset: int, length: int) -> Bytes1D | None:
         """Read what the system has in memory; None where the caller would have to wait for it."""
-        return self._read(offset, length, NOW) if NOW else None
+        return self._read((offset,), length, NOW) if NOW else None
 
-    def _read(self, offset: int, length: int, flags: int) -> Bytes1D | None:
-        out = memory.aligned(length)
+    def read_runs(self, offsets: Sequence[int], length: int) -> Bytes1D:
+        """Read several runs of the same length, one after the other into the same memory."""
+        found = self._read(offsets, length, 0)
+        assert found is not None
+        return found
+
+    def _read(self, offsets: Sequence[int], length: int, flags: int) -> Bytes1D | None:
+        out = memory.aligned(length * len(offsets))
         try:
             handle = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except FileNotFoundError as e:
-            raise SourceError(f"{self.url}: the file is gone since it was opened") from e
+            raise SourceError(f"{self.url}: the file is gone, or was never there") from e
         except OSError as e:
             raise SourceError(f"{self.url}: {e.strerror or e}") from e
         try:
-            got = fill(handle, offset, out, flags)
+            view = memoryview(out)
+            short = None
+            for number, offset in enumerate(offsets):
+                target = view[number * length : (number + 1) * length]
+                if fill(handle, offset, target, flags) < length:
+                    short = offset
+                    break
             # after the read: a file that was changed before or meanwhile shows it now
             self._check(file_pin(os.fstat(handle)))
         except AnychunkError:
@@ -87,24 +99,22 @@ class ReadFile:
             raise SourceError(f"{self.url}: {e.strerror or e}") from e
         finally:
             os.close(handle)
-        if got < length and flags:
-            return None
-        if got < length:
+        if short is not None and not flags:
             raise TruncatedError(
-                f"{self.url} @{offset}: {length} bytes are wanted, "
+                f"{self.url} @{short}: {length} bytes are wanted, "
                 f"the object ends after {self.size()}"
             )
-        return out
+        return out if short is None else None
 
 
 NOW: int = getattr(os, "RWF_NOWAIT", 0)
 
 
-def fill(handle: int, offset: int, out: Bytes1D, flags: int) -> int:
+def fill(handle: int, offset: int, out: memoryview, flags: int) -> int:
     """Read into `out`; give how many bytes there were."""
-    view, got = memoryview(out), 0
-    while got < len(view):
-        count = os.preadv(handle, [view[got:]], offset + got, flags)
+    got = 0
+    while got < len(out):
+        count = os.preadv(handle, [out[got:]], offset + got, flags)
         if not count:
             break
         got += count

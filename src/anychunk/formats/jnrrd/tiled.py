@@ -34,11 +34,11 @@ from anychunk.formats.jnrrd.layout import (
     tile_counts,
     tile_numbers,
 )
-from anychunk.formats.jnrrd.pattern import Pattern, check_tells_apart, parse_pattern
+from anychunk.formats.jnrrd.pattern import LEVEL, Pattern, check_tells_apart, parse_pattern
 from anychunk.formats.jnrrd.tiling import Finding, Level, Tiling, error, warning
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.index import ArrayIndex, ByteRanges, Computed, Json, Objects
-from anychunk.source import Source, read_object
+from anychunk.source import Source, open_source, read_object
 
 type Shape = tuple[int, ...]
 type Numbers = npt.NDArray[np.uint64]
@@ -122,6 +122,8 @@ def choose_layouts(
         return error(field, _wrong_count(tiling, stored, entries))
     if len(found) > 1:
         fitting = [x for x in found.values() if fits(x, tiling, volume, source, references)]
+        if len(fitting) > 1:
+            fitting = [x for x in fitting if _is_all(x, tiling, source, references)] or fitting
         if len(fitting) != 1:
             how = "several ways to overlap fit" if fitting else "no way to overlap fits"
             return error("overlap", f"{list(tiling.overlap)}: {how} the number and size of tiles")
@@ -164,6 +166,46 @@ def fits(
     is_tight = tiling.format == "contiguous"
     matches = room == expected[order] if is_tight else room >= expected[order]
     return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
+
+
+def _is_all(
+    layouts: Sequence[Layout], tiling: Tiling, source: Source, references: References
+) -> bool:
+    """Whether the last tile of each level is there, and none behind it.
+
+    A pattern counts no tiles, but the files that it names do.
+    """
+    if tiling.pattern is None or tiling.files is not None:
+        return True
+    pattern = parse_pattern(tiling.pattern, tiling.dimensions)
+
+    def is_there(name: str) -> bool:
+        try:
+            open_source(references.url(name), storage=source.storage).size()
+        except FileNotFoundError:
+            return False
+        return True
+
+    before = 0
+    for layout in layouts:
+        grid = dimension_counts(layout, tiling.dimensions)
+        last, total, level = [n - 1 for n in grid], math.prod(grid), layout.level.number
+        behind = {
+            pattern.name(
+                [n if i == axis else last[i] for i, n in enumerate(grid)],
+                level=level,
+                number=total - 1,
+                before=before,
+            )
+            for axis in range(len(grid))
+        }
+        if LEVEL in pattern.positions or layout is layouts[-1]:
+            behind.add(pattern.name(last, level=level, number=total, before=before))
+        name = pattern.name(last, level=level, number=total - 1, before=before)
+        if not is_there(name) or any(is_there(other) for other in behind - {name}):
+            return False
+        before += total
+    return True
 
 
 def first_tile(tiling: Tiling, source: Source, references: References) -> npt.NDArray[np.uint8]:
