@@ -10,7 +10,7 @@ import { along } from "./place";
 import type { Slider } from "./sliders";
 import { json, zarrUrl } from "./source";
 import type { Limits, State } from "./state";
-import { keyOf, Tiles, type Selection } from "./tiles";
+import { Tiles, type Selection } from "./tiles";
 
 /** Chunks without compression: on the same machine both ends would only lose time over it. */
 export const PREFIX = "zarr-raw";
@@ -172,10 +172,6 @@ export class Showing {
       isFillShown: state.fill,
       hasPalette: this.palette !== null,
     };
-  }
-
-  key(state: State): string {
-    return keyOf(this.selection(state));
   }
 }
 
