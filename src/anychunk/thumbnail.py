@@ -159,7 +159,7 @@ def means(data: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int6
 def colours_of(image: Image, data: Array) -> Array | None:
     """Give the palette of an image whose only band counts colours, as (n, 3)."""
     for native in image.attributes.values():
-        table = native.get("colormap") if isinstance(native, Mapping) else None
+        table = native.get("color_map") if isinstance(native, Mapping) else None
         if table is None or data.shape[0] != 1:
             continue
         colours = np.asarray(table, np.float64)

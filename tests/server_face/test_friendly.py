@@ -157,7 +157,7 @@ def test_levels_follow_those_of_the_file():
 def test_palettes_and_truth_values_have_no_mean():
     for options, attributes in (
         ({"dtype": "bool"}, {}),
-        ({"dtype": "uint8"}, {"tiff": {"colormap": [[0] * 256] * 3}}),
+        ({"dtype": "uint8"}, {"tiff": {"color_map": [[0] * 256] * 3}}),
     ):
         tree = served(group(array((1, 900, 900), (1, 512, 512), **options), **attributes))
         assert find(tree, "1").chunks.configuration["method"] == "mode"

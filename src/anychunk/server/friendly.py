@@ -193,7 +193,7 @@ def with_note(array: ArrayIndex, how: str) -> ArrayIndex:
 
 def method_for(image: Image, dtype: np.dtype[Any]) -> str:
     """Choose how levels are made: numbers that stand for colours have no mean."""
-    has_palette = any(isinstance(v, Mapping) and "colormap" in v for v in image.attributes.values())
+    has_palette = any(isinstance(v, Mapping) and "color_map" in v for v in image.attributes.values())
     return "mode" if has_palette or dtype.kind == "b" else "average"
 
 

@@ -1,0 +1,1 @@
+var e={fromConfig(){throw Error(`this page reads only chunks without compression`)}};export{e as default};

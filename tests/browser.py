@@ -1,0 +1,159 @@
+"""A served folder, and Debian's browser that looks at it."""
+
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SWITCHES = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SETTLED = "#picture[data-settled=true]"
+
+
+@contextmanager
+def served(*paths: Path) -> Iterator[str]:
+    """Run `anychunk serve` on a free port; give its address."""
+    command = [Path(sys.executable).with_name("anychunk"), "serve", *paths, "--port", "0"]
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("http://127.0.0.1:"), line
+        yield line.split()[0].rstrip("/")
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Start Debian's chromium; skip, saying so, where it or Playwright is absent."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no chromium here: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=path, args=SWITCHES)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+@dataclass
+class Look:
+    """One tab, and everything that it complained about."""
+
+    page: Any
+    address: str
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._on_request)
+
+    def _on_console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.text} {message.location}")
+
+    def _on_request(self, request: Any) -> None:
+        if not request.url.startswith(self.address):
+            self.complaints.append(f"asked elsewhere: {request.url}")
+
+    def goto(self, hash: str = "", *, is_settled: bool = True) -> None:
+        # a new hash alone would not load the page anew
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}/{hash}")
+        if is_settled:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until all that is seen is drawn; what was just asked for marks it undrawn by then."""
+        self.page.wait_for_function("() => document.querySelector('#picture')")
+        self.page.evaluate(
+            "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))"
+        )
+        self.page.wait_for_selector(SETTLED)
+
+    def pixels(self) -> np.ndarray:
+        """Read the canvas back: (y, x, 4)."""
+        text = self.page.evaluate(
+            """() => {
+              const canvas = document.querySelector("#picture");
+              // a copy: reading the canvas itself would change how the browser keeps it
+              const copy = new OffscreenCanvas(canvas.width, canvas.height);
+              const context = copy.getContext("2d", { willReadFrequently: true });
+              context.drawImage(canvas, 0, 0);
+              const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+              let text = "";
+              for (let i = 0; i < data.length; i += 8192) text += String.fromCharCode(...data.subarray(i, i + 8192));
+              return [btoa(text), canvas.width, canvas.height];
+            }"""
+        )
+        data, width, height = text
+        return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)
+
+    def hash(self) -> dict[str, str]:
+        self.page.wait_for_timeout(260)  # it is written a little later than shown
+        pairs = self.page.evaluate("() => [...new URLSearchParams(location.hash.slice(1))]")
+        return dict(pairs)
+
+
+def expected(
+    planes: np.ndarray,
+    limits: list[tuple[float, float]],
+    view: tuple[float, float, float],
+    size: tuple[int, int],
+) -> np.ndarray:
+    """Give the canvas (y, x, 4) that (band, y, x) is to look like, as viewer/src/paint.ts says."""
+    x, y, zoom = view
+    width, height = size
+    count = int(zoom)
+    levels = []
+    for plane, (low, high) in zip(planes, limits, strict=True):
+        part = np.clip((plane.astype(np.float64) - low) / (high - low), 0, 1)
+        levels.append(np.floor(255 * part + 0.5).astype(np.uint8))
+    colour = np.stack(levels if len(levels) == 3 else levels * 3, axis=-1)
+    image = np.dstack([colour, np.full(colour.shape[:2], 255, np.uint8)])
+    image = image.repeat(count, axis=0).repeat(count, axis=1)
+    left, top = (
+        int(np.floor(width / 2 - x * zoom + 0.5)),
+        int(np.floor(height / 2 - y * zoom + 0.5)),
+    )
+    out = np.zeros((height, width, 4), np.uint8)
+    x0, y0 = max(left, 0), max(top, 0)
+    x1, y1 = min(left + image.shape[1], width), min(top + image.shape[0], height)
+    out[y0:y1, x0:x1] = image[y0 - top : y1 - top, x0 - left : x1 - left]
+    return out

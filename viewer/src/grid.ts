@@ -1,0 +1,118 @@
+/** The chunk grid of the file itself, over the image; a click asks what a chunk is. */
+
+import type { Image, Level } from "./image";
+import { escaped, escapedPath, json, type ChunkAnswer, type GridAnswer } from "./source";
+import type { View } from "./state";
+import { onCanvas } from "./tiles";
+import { seen, sizeOf, toFull, type Box, type Size } from "./view";
+
+export const arrayUrl = (kind: "grid" | "chunk", file: string, path: string): string =>
+  `/api/${kind}/${escaped(file)}${path ? `/${escapedPath(path)}` : ""}`;
+
+/** Give the chunk borders along an axis, first and last included. Pure. */
+export function borders(grid: GridAnswer, axis: number): number[] {
+  const length = grid.shape[axis] ?? 0;
+  const given = grid.edges?.[axis];
+  if (given) return [...new Set([0, ...given, length])].filter((v) => v <= length).sort((a, b) => a - b);
+  const step = grid.chunk_shape?.[axis] ?? length;
+  const out = [];
+  for (let at = 0; at < length && step > 0; at += step) out.push(at);
+  return [...out, length];
+}
+
+export class Grids {
+  readonly #image: Image;
+  readonly #known = new Map<string, GridAnswer | null>();
+  onchange: () => void = () => {};
+
+  constructor(image: Image) {
+    this.#image = image;
+  }
+
+  /** Give the grid of a level, once the server has told it. */
+  of(level: Level): GridAnswer | null {
+    const known = this.#known.get(level.path);
+    if (known !== undefined) return known;
+    this.#known.set(level.path, null);
+    json<GridAnswer>(arrayUrl("grid", this.#image.file, level.path)).then(
+      (grid) => {
+        this.#known.set(level.path, grid);
+        this.onchange();
+      },
+      () => {}, // a level without a grid of its own has no lines
+    );
+    return null;
+  }
+
+  /** Ask about the chunk that holds an element. */
+  chunk(level: Level, at: number[]): Promise<ChunkAnswer> {
+    return json<ChunkAnswer>(`${arrayUrl("chunk", this.#image.file, level.path)}?at=${at.join(",")}`);
+  }
+}
+
+/** Draw lines between chunks, and a frame around the picked one. */
+export function drawGrid(
+  context: CanvasRenderingContext2D,
+  image: Image,
+  level: Level,
+  grid: GridAnswer,
+  view: View,
+  canvas: Size,
+): void {
+  const box = seen(view, sizeOf(image), canvas);
+  const edges = onCanvas(box, view, canvas);
+  const ratio = window.devicePixelRatio;
+  context.lineWidth = Math.max(1, Math.round(ratio));
+  // two strokes, light over dark: seen on any picture
+  for (const [style, shift] of [
+    ["rgba(0, 0, 0, 0.55)", 0.5 + context.lineWidth],
+    ["rgba(255, 214, 102, 0.9)", 0.5],
+  ] as const) {
+    context.strokeStyle = style;
+    context.beginPath();
+    for (const axis of [image.y, image.x]) {
+      const isAcross = axis === image.x;
+      const all = borders(grid, axis);
+      const scale = level.shape[axis]! / Math.max(1, grid.shape[axis]!);
+      const gap = ((all[1] ?? 1) - (all[0] ?? 0)) * scale * level.factor[axis]! * view.zoom;
+      if (gap < 5 * ratio) continue; // closer than the eye tells apart
+      for (const border of all) {
+        const at = border * scale;
+        const full = toFull(image, level, { left: at, top: at, right: at, bottom: at });
+        const place = isAcross ? full.left : full.top;
+        if (place < (isAcross ? box.left : box.top) - 1 || place > (isAcross ? box.right : box.bottom) + 1)
+          continue;
+        const spot = onCanvas({ left: place, top: place, right: place, bottom: place }, view, canvas);
+        const line = (isAcross ? spot.left : spot.top) + shift;
+        context.moveTo(isAcross ? line : edges.left, isAcross ? edges.top : line);
+        context.lineTo(isAcross ? line : edges.right, isAcross ? edges.bottom : line);
+      }
+    }
+    context.stroke();
+  }
+}
+
+/** Give where a chunk lies in level 0. Pure. */
+export function chunkBox(image: Image, level: Level, chunk: ChunkAnswer): Box | null {
+  const [y, x] = [image.y, image.x];
+  const { origin, shape } = chunk;
+  if (origin.length !== image.axes.length || shape.length !== origin.length) return null;
+  const box = {
+    left: origin[x]!,
+    top: origin[y]!,
+    right: origin[x]! + shape[x]!,
+    bottom: origin[y]! + shape[y]!,
+  };
+  const full = toFull(image, level, box);
+  const { width, height } = sizeOf(image);
+  return { ...full, right: Math.min(full.right, width), bottom: Math.min(full.bottom, height) };
+}
+
+export function drawPicked(context: CanvasRenderingContext2D, box: Box, view: View, canvas: Size): void {
+  const { left, top, right, bottom } = onCanvas(box, view, canvas);
+  context.fillStyle = "rgba(255, 214, 102, 0.16)";
+  context.fillRect(left, top, right - left, bottom - top);
+  context.lineWidth = 3 * window.devicePixelRatio;
+  context.strokeStyle = "#ffd666";
+  context.strokeRect(left, top, right - left, bottom - top);
+}

@@ -1,0 +1,236 @@
+/** An image as its Zarr metadata describes it: axes, levels, places. Pure. */
+
+export interface NodeJson {
+  node_type: "array" | "group";
+  attributes?: Record<string, unknown>;
+  shape?: number[];
+  data_type?: string | { name: string };
+  chunk_grid?: { name: string; configuration: { chunk_shape: number[] } };
+  dimension_names?: (string | null)[];
+  fill_value?: unknown;
+  consolidated_metadata?: { metadata: Record<string, NodeJson> };
+}
+
+export interface Axis {
+  name: string;
+  /** As OME-Zarr spells it: micrometer … */
+  unit: string | null;
+}
+
+export interface Level {
+  /** Below the file. */
+  path: string;
+  metadata: NodeJson;
+  shape: number[];
+  chunks: number[];
+  /** Elements of level 0 that one element covers, along each axis. */
+  factor: number[];
+  /** Where the outer corner of its first element is, in elements of level 0. */
+  corner: number[];
+}
+
+export interface Image {
+  file: string;
+  path: string;
+  title: string;
+  axes: Axis[];
+  /** Places of y and x among the axes. */
+  y: number;
+  x: number;
+  /** Place of the bands, where there are several kinds of value. */
+  band: number | null;
+  dtype: string;
+  levels: Level[];
+  attributes: Record<string, unknown>;
+  /** Centre of the first element and size of one, along each axis, in its unit. */
+  scale: number[];
+  translation: number[];
+  /** Of level 0; null where it cannot be drawn as one number. */
+  fill: number | null;
+}
+
+/** A line that says why an image cannot be shown. */
+export class Unshowable extends Error {
+  /** What is known of it all the same. */
+  readonly image: Image | null;
+  constructor(line: string, image: Image | null = null) {
+    super(line);
+    this.image = image;
+  }
+}
+
+const BANDS = ["band", "c", "channel"];
+export const DRAWN = [
+  "bool",
+  "int8",
+  "uint8",
+  "int16",
+  "uint16",
+  "int32",
+  "uint32",
+  "int64",
+  "uint64",
+  "float16",
+  "float32",
+  "float64",
+];
+
+type Json = Record<string, unknown>;
+const object = (value: unknown): Json => (typeof value === "object" && value !== null ? (value as Json) : {});
+const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
+export function imageOf(file: string, path: string, root: NodeJson): Image {
+  const members = root.consolidated_metadata?.metadata ?? {};
+  const node = path === "" ? root : members[path];
+  if (!node) throw new Unshowable(`${file}: no image at ${path || "/"}`);
+  const multiscale = object(list(object(node.attributes?.["ome"])["multiscales"])[0]);
+  const below = (name: string): string => (path ? `${path}/${name}` : name);
+  const named = list(multiscale["datasets"]).map((d) => String(object(d)["path"]));
+  const paths = node.node_type === "array" ? [path] : named.map(below);
+  const arrays = paths.map((p) => ({ path: p, metadata: p === path ? node : members[p] }));
+  const known = arrays.filter(
+    (a): a is { path: string; metadata: NodeJson } => a.metadata?.node_type === "array",
+  );
+  const first = known[0]?.metadata;
+  if (!first) throw new Unshowable(`${file}: ${path || "/"} has no arrays to show`);
+
+  const shape = first.shape ?? [];
+  const axes = axesOf(first, list(multiscale["axes"]));
+  const names = axes.map((axis) => axis.name);
+  const steps = known.map((_, i) => transform(multiscale, i, shape.length));
+  const origin = steps[0]!;
+  const levels = known.map(({ path: own, metadata }, i) => levelOf(own, metadata, shape, origin, steps[i]!));
+  const { y, x } = planeAxes(names, shape.length, file);
+  const band = names.findIndex((name, i) => BANDS.includes(name) && i !== y && i !== x);
+  return {
+    file,
+    path,
+    title: typeof multiscale["name"] === "string" ? multiscale["name"] : path,
+    axes,
+    y,
+    x,
+    band: band < 0 ? null : band,
+    dtype: dtypeOf(first),
+    levels,
+    attributes: { ...node.attributes },
+    scale: origin.scale,
+    translation: origin.translation,
+    fill: fillOf(first.fill_value),
+  };
+}
+
+export const dtypeOf = (node: NodeJson): string =>
+  typeof node.data_type === "object" ? node.data_type.name : (node.data_type ?? "");
+
+/** Refuse, with the reason, what has no colours. */
+export function assertDrawn(image: Image): void {
+  if (DRAWN.includes(image.dtype)) return;
+  const kind = image.dtype.startsWith("complex")
+    ? "complex values have no one colour"
+    : image.dtype.includes("string") || image.dtype.includes("utf") || image.dtype.includes("bytes")
+      ? "text has no colours"
+      : "a browser has no numbers of this type";
+  throw new Unshowable(`${image.dtype} is not drawn: ${kind}; read it in Python, see “Open in”`, image);
+}
+
+function axesOf(array: NodeJson, described: unknown[]): Axis[] {
+  const shape = array.shape ?? [];
+  return shape.map((_, i) => {
+    const axis = described.length === shape.length ? object(described[i]) : {};
+    const name = axis["name"] ?? array.dimension_names?.[i] ?? `dim_${i}`;
+    return { name: String(name), unit: typeof axis["unit"] === "string" ? axis["unit"] : null };
+  });
+}
+
+function planeAxes(names: string[], ndim: number, file: string): { y: number; x: number } {
+  if (names.includes("y") && names.includes("x")) return { y: names.indexOf("y"), x: names.indexOf("x") };
+  const space = names.flatMap((name, i) => (BANDS.includes(name) ? [] : [i]));
+  const [y, x] = space.slice(-2);
+  if (y === undefined || x === undefined) {
+    throw new Unshowable(
+      `${file}: ${ndim === 0 ? "a single number" : `axes ${names.join(", ")}`} hold no plane to show`,
+    );
+  }
+  return { y, x };
+}
+
+interface Transform {
+  scale: number[];
+  translation: number[];
+  isGiven: boolean;
+}
+
+function transform(multiscale: Json, dataset: number, ndim: number): Transform {
+  const own = list(object(list(multiscale["datasets"])[dataset])["coordinateTransformations"]);
+  let scale = new Array<number>(ndim).fill(1);
+  let translation = new Array<number>(ndim).fill(0);
+  let isGiven = false;
+  for (const step of [...own, ...list(multiscale["coordinateTransformations"])].map(object)) {
+    const values = list(step[String(step["type"])]);
+    if (values.length !== ndim || !values.every((v) => typeof v === "number" && Number.isFinite(v))) continue;
+    const by = values as number[];
+    if (step["type"] === "scale") {
+      scale = scale.map((v, i) => v * by[i]!);
+      translation = translation.map((v, i) => v * by[i]!);
+      isGiven = true;
+    } else if (step["type"] === "translation") {
+      translation = translation.map((v, i) => v + by[i]!);
+    }
+  }
+  return { scale, translation, isGiven };
+}
+
+function levelOf(path: string, metadata: NodeJson, full: number[], first: Transform, own: Transform): Level {
+  const shape = metadata.shape ?? [];
+  const byShape = full.map((n, i) => n / Math.max(1, shape[i] ?? 1));
+  const isUsable = first.isGiven && own.isGiven && [...first.scale, ...own.scale].every((v) => v > 0);
+  const factor = isUsable ? own.scale.map((v, i) => v / first.scale[i]!) : byShape;
+  const corner = factor.map((f, i) =>
+    isUsable ? (own.translation[i]! - first.translation[i]!) / first.scale[i]! + 0.5 - f / 2 : 0,
+  );
+  // sums of decimal fractions end a hair beside whole numbers
+  const tidy = (v: number): number => (Math.abs(v - Math.round(v)) < 1e-6 ? Math.round(v) : v);
+  return {
+    path,
+    metadata,
+    shape,
+    chunks: metadata.chunk_grid?.configuration.chunk_shape ?? shape,
+    factor: factor.map(tidy),
+    corner: corner.map(tidy),
+  };
+}
+
+function fillOf(value: unknown): number | null {
+  if (value === "NaN") return Number.NaN;
+  return typeof value === "number" ? value : null;
+}
+
+/** Give where along an axis of a level the element of level 0 is. */
+export function placeAt(level: Level, axis: number, position: number): number {
+  const place = Math.floor((position + 0.5 - level.corner[axis]!) / level.factor[axis]!);
+  return Math.min(Math.max(0, place), Math.max(0, (level.shape[axis] ?? 1) - 1));
+}
+
+/** Give the axes that get a slider. */
+export const otherAxes = (image: Image): number[] =>
+  image.axes.map((_, i) => i).filter((i) => i !== image.y && i !== image.x && i !== image.band);
+
+/** Give the bands that are red, green, blue at first, or the one that is shown. */
+export function firstBands(image: Image): number[] {
+  const count = image.band === null ? 1 : image.levels[0]!.shape[image.band]!;
+  return count === 3 || count === 4 ? [0, 1, 2] : [0];
+}
+
+/** The palette of an image whose only band counts colours, as (red, green, blue) in a row. */
+export function palette(image: Image): Uint8Array | null {
+  for (const native of Object.values(image.attributes)) {
+    const table = list(object(native)["color_map"] ?? object(native)["colormap"]) as number[][];
+    if (!table.length || !table.every((row) => Array.isArray(row))) continue;
+    const rows =
+      table.length === 3 && table[0]!.length !== 3 ? table[0]!.map((_, i) => table.map((c) => c[i]!)) : table;
+    if (rows[0]?.length !== 3) continue;
+    const scale = rows.some((row) => row.some((v) => v > 255)) ? 257 : 1;
+    return Uint8Array.from(rows.flat().map((v) => Math.round(v / scale)));
+  }
+  return null;
+}

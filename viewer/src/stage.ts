@@ -1,0 +1,231 @@
+/** The canvas: draws the view, follows the pointer. */
+
+import { element } from "./element";
+import { drawGrid, drawPicked, type Grids } from "./grid";
+import type { Image } from "./image";
+import type { Painting } from "./paint";
+import { scaleBar } from "./place";
+import { listen } from "./pointer";
+import type { View } from "./state";
+import type { Selection, Tiles } from "./tiles";
+import {
+  bounded,
+  fit,
+  levelFor,
+  sizeOf,
+  toImage,
+  zoomedAt,
+  type Box,
+  type Inset,
+  type Point,
+  type Size,
+} from "./view";
+
+export interface Scene {
+  image: Image;
+  tiles: Tiles;
+  grids: Grids;
+  selection: Selection;
+  /** Fetched when all else is there. */
+  next: Selection | null;
+  /** null until limits are known. */
+  painting: Painting | null;
+  /** null: the whole image. */
+  view: View | null;
+  hasGrid: boolean;
+  picked: Box | null;
+}
+
+const GLIDE_MS = 180;
+/** CSS pixels: room around the whole image, beside the tools, for the scale bar; as in theme.css. */
+const [EDGE, TOOLS, BAR, NARROW] = [14, 66, 44, 600];
+
+export class Stage {
+  readonly canvas = element("canvas", {
+    className: "picture",
+    id: "picture",
+    aria: { role: "img", label: "image" },
+  });
+  onview: (view: View | null) => void = () => {};
+  onpoint: (at: Point | null, level: number) => void = () => {};
+  ontap: (at: Point, level: number) => void = () => {};
+  /** How much of its lower edge is covered, in CSS pixels. */
+  covered: () => number = () => 0;
+  onframe: (level: number, zoom: number, isSettled: boolean) => void = () => {};
+  readonly #root: HTMLElement;
+  readonly #over = element("canvas", { className: "over", id: "over" });
+  readonly #bar = element("div", { className: "scale-bar" });
+  #scene: Scene | null = null;
+  #frame = 0;
+  #glide = 0;
+  #pointer: Point | null = null;
+
+  constructor(root: HTMLElement) {
+    this.#root = root;
+    root.append(this.canvas, this.#over, this.#bar);
+    root.tabIndex = 0;
+    listen(root, {
+      pan: (by) => this.pan(by),
+      zoom: (at, factor) => this.#zoomAt(this.#device(at), factor),
+      tap: (at) => this.#atImage(at, (point, level) => this.ontap(point, level)),
+      hover: (at) => {
+        this.#pointer = at;
+        this.#hover();
+      },
+    });
+    new ResizeObserver(() => this.redraw()).observe(root);
+  }
+
+  get view(): View {
+    if (!this.#scene) return { x: 0, y: 0, zoom: 1 };
+    return this.#scene.view ?? fit(sizeOf(this.#scene.image), this.#size(), this.#inset());
+  }
+
+  show(scene: Scene | null): void {
+    this.#scene = scene;
+    this.redraw();
+  }
+
+  redraw(): void {
+    this.#frame ||= requestAnimationFrame(() => this.#draw());
+  }
+
+  pan(by: Point): void {
+    const ratio = window.devicePixelRatio;
+    const { x, y, zoom } = this.view;
+    this.#move({ x: x - (by.x * ratio) / zoom, y: y - (by.y * ratio) / zoom, zoom });
+  }
+
+  /** Zoom at the middle, smoothly. */
+  zoomBy(factor: number): void {
+    const { width, height } = this.#size();
+    this.#glideTo(zoomedAt(this.view, this.#size(), { x: width / 2, y: height / 2 }, factor));
+  }
+
+  zoomTo(zoom: number): void {
+    this.#glideTo({ ...this.view, zoom });
+  }
+
+  whole(): void {
+    cancelAnimationFrame(this.#glide);
+    this.onview(null);
+  }
+
+  #size(): Size {
+    const ratio = window.devicePixelRatio;
+    return {
+      width: Math.max(1, Math.round(this.#root.clientWidth * ratio)),
+      height: Math.max(1, Math.round(this.#root.clientHeight * ratio)),
+    };
+  }
+
+  /** Give what tools and sliders cover. */
+  #inset(): Inset {
+    const ratio = window.devicePixelRatio;
+    const isNarrow = this.#root.clientWidth < NARROW;
+    const [side, below] = [
+      isNarrow ? EDGE : TOOLS,
+      Math.max(this.covered() + 2 * EDGE, isNarrow ? EDGE : BAR),
+    ];
+    return {
+      left: EDGE * ratio,
+      top: (isNarrow ? TOOLS : EDGE) * ratio,
+      right: side * ratio,
+      bottom: below * ratio,
+    };
+  }
+
+  #device(at: Point): Point {
+    return { x: at.x * window.devicePixelRatio, y: at.y * window.devicePixelRatio };
+  }
+
+  #move(view: View): void {
+    if (!this.#scene) return;
+    cancelAnimationFrame(this.#glide);
+    this.onview(bounded(view, sizeOf(this.#scene.image), this.#size()));
+  }
+
+  #zoomAt(at: Point, factor: number): void {
+    if (!this.#scene) return;
+    const limited = bounded(
+      { ...this.view, zoom: this.view.zoom * factor },
+      sizeOf(this.#scene.image),
+      this.#size(),
+    );
+    this.#move(zoomedAt(this.view, this.#size(), at, limited.zoom / this.view.zoom));
+  }
+
+  #glideTo(target: View): void {
+    if (!this.#scene) return;
+    const end = bounded(target, sizeOf(this.#scene.image), this.#size());
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.#move(end);
+    cancelAnimationFrame(this.#glide);
+    const start = this.view;
+    const began = performance.now();
+    const step = (now: number): void => {
+      const part = Math.min(1, Math.max(0, (now - began) / GLIDE_MS));
+      const eased = 1 - (1 - part) ** 3;
+      const between = (a: number, b: number): number => a + (b - a) * eased;
+      const zoom = start.zoom * (end.zoom / start.zoom) ** eased;
+      this.onview(part === 1 ? end : { x: between(start.x, end.x), y: between(start.y, end.y), zoom });
+      if (part < 1) this.#glide = requestAnimationFrame(step);
+    };
+    this.#glide = requestAnimationFrame(step);
+  }
+
+  #atImage(at: Point, call: (point: Point, level: number) => void): void {
+    if (!this.#scene) return;
+    const spot = toImage(this.view, this.#size(), this.#device(at));
+    const [x, y] = [Math.floor(spot.x), Math.floor(spot.y)];
+    const { width, height } = sizeOf(this.#scene.image);
+    if (x >= 0 && y >= 0 && x < width && y < height)
+      call({ x, y }, levelFor(this.#scene.image, this.view.zoom));
+    else this.onpoint(null, 0);
+  }
+
+  #hover(): void {
+    if (this.#pointer) this.#atImage(this.#pointer, (point, level) => this.onpoint(point, level));
+    else this.onpoint(null, 0);
+  }
+
+  #draw(): void {
+    this.#frame = 0;
+    const size = this.#size();
+    for (const canvas of [this.canvas, this.#over]) {
+      // setting a size clears, so only when it differs
+      if (canvas.width !== size.width || canvas.height !== size.height) Object.assign(canvas, size);
+    }
+    const over = this.#over.getContext("2d")!;
+    over.clearRect(0, 0, size.width, size.height);
+    const scene = this.#scene;
+    const context = this.canvas.getContext("2d")!;
+    if (!scene) {
+      context.clearRect(0, 0, size.width, size.height);
+      this.#bar.hidden = true;
+      this.canvas.dataset["settled"] = "false";
+      return;
+    }
+    const { image, tiles, grids, selection, painting } = scene;
+    const view = this.view;
+    const number = levelFor(image, view.zoom);
+    tiles.want(view, size, selection, { next: scene.next, isLowFirst: painting === null });
+    const isDrawn = painting !== null && tiles.draw(context, view, size, selection, painting);
+    if (painting && !isDrawn) this.redraw();
+    const level = image.levels[number]!;
+    const grid = scene.hasGrid ? grids.of(level) : null;
+    if (grid) drawGrid(over, image, level, grid, view, size);
+    if (scene.hasGrid && scene.picked) drawPicked(over, scene.picked, view, size);
+    this.#drawBar(image, view);
+    const isSettled = isDrawn && tiles.isSettled(view, size, selection);
+    this.canvas.dataset["settled"] = String(isSettled);
+    this.onframe(number, view.zoom, isSettled);
+  }
+
+  #drawBar(image: Image, view: View): void {
+    const bar = scaleBar(image, view.zoom / window.devicePixelRatio, 140);
+    this.#bar.hidden = bar === null;
+    if (!bar) return;
+    this.#bar.style.width = `${bar.length.toFixed(1)}px`;
+    this.#bar.textContent = bar.text;
+  }
+}

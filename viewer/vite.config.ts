@@ -1,0 +1,55 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { defineConfig, type Plugin } from "vite";
+
+const here = import.meta.dirname;
+const page = join(here, "../src/anychunk/server/page");
+
+/** What the page is built from; tests/test_page.py computes the same hash without Node. */
+function sources(): string[] {
+  const under = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(here, join(entry.parentPath, entry.name)));
+  return [
+    ...under,
+    "index.html",
+    "package-lock.json",
+    "package.json",
+    "tsconfig.json",
+    "vite.config.ts",
+  ].sort();
+}
+
+/** Write the hash of the sources beside what was built from them. */
+function stamp(): Plugin {
+  return {
+    name: "stamp",
+    closeBundle() {
+      const hash = createHash("sha256");
+      for (const name of sources())
+        hash
+          .update(`${name}\0`)
+          .update(readFileSync(join(here, name)))
+          .update("\0");
+      writeFileSync(join(page, "SOURCES.sha256"), `${hash.digest("hex")}\n`);
+    },
+  };
+}
+
+export default defineConfig({
+  base: "/",
+  // decoders that the page never needs: its chunks come without compression
+  resolve: { alias: [{ find: /^numcodecs\/(blosc|lz4|zstd)$/, replacement: join(here, "src/nocodec.ts") }] },
+  build: {
+    outDir: page,
+    emptyOutDir: true,
+    sourcemap: false,
+    target: "es2022",
+    // everything from this server: no data: urls that a strict policy would refuse
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+  },
+  server: { proxy: { "^/(api|zarr|zarr-raw|raw|thumb)/": "http://127.0.0.1:8000" } },
+  plugins: [stamp()],
+});
