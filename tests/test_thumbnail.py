@@ -47,6 +47,17 @@ def test_colours_and_one_band(tmp_path):
         thumbnail(index, band=3)
 
 
+def test_a_palette_colours_its_image(tmp_path):
+    colours = np.zeros((3, 256), "uint16")
+    colours[:, 7], colours[:, 200] = (65535, 0, 257), (0, 257 * 100, 0)
+    data = np.full((40, 50), 7, "uint8")
+    data[20:] = 200
+    tifffile.imwrite(tmp_path / "a.tif", data, colormap=colours, photometric="palette")
+    pixels = thumbnail(anychunk.index(tmp_path / "a.tif"))
+    assert pixels[0, 0].tolist() == [255, 0, 1]
+    assert pixels[-1, -1].tolist() == [0, 100, 0]
+
+
 def test_the_fitting_level_is_read(tmp_path):
     full, half = np.full((400, 400), 7, "uint8"), np.tile(np.arange(200, dtype="uint8"), (200, 1))
     with tifffile.TiffWriter(tmp_path / "a.tif") as file:

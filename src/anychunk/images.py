@@ -187,3 +187,12 @@ def chosen(found: Sequence[Image], image: int | str | None) -> Image:
         known = " ".join(i.path or "/" for i in found[:20])
         raise KeyError(f"no image {image!r}; there are {len(found)}: {known}")
     return found[number]
+
+
+def palette(attributes: Mapping[str, Json]) -> list[Any] | None:
+    """Give the colours that an image's values count, as the format's own attributes have them."""
+    for native in attributes.values():
+        table = native.get("color_map") if isinstance(native, Mapping) else None
+        if isinstance(table, list):
+            return table
+    return None

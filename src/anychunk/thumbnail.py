@@ -158,15 +158,17 @@ def means(data: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int6
 
 def colours_of(image: Image, data: Array) -> Array | None:
     """Give the palette of an image whose only band counts colours, as (n, 3)."""
-    for native in image.attributes.values():
-        table = native.get("color_map") if isinstance(native, Mapping) else None
-        if table is None or data.shape[0] != 1:
-            continue
+    table = im.palette(image.attributes)
+    if table is None or data.shape[0] != 1:
+        return None
+    try:
         colours = np.asarray(table, np.float64)
-        if colours.ndim == 2 and COLOUR in colours.shape:
-            colours = colours.T if colours.shape[0] == COLOUR else colours
-            return colours / (257 if colours.max(initial=0) > 255 else 1)
-    return None
+    except (TypeError, ValueError):  # attributes of a saved index may hold anything
+        return None
+    if colours.ndim != 2 or COLOUR not in colours.shape:
+        return None
+    colours = colours.T if colours.shape[0] == COLOUR else colours
+    return colours / (257 if colours.max(initial=0) > 255 else 1)
 
 
 def picture(

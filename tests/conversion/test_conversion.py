@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
 import anychunk
@@ -187,6 +188,17 @@ def test_zero_has_no_say_where_the_file_says_that_it_is_nothing(tmp_path):
             out.write(data)
         anychunk.convert(tmp_path / "a.tif", tmp_path / "b.zarr", levels=2, overwrite=True)
         assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[[expected, 0]]]
+
+
+def test_levels_of_a_palette_hold_its_own_values(tmp_path):
+    """The mean of two colours' numbers is the number of a third."""
+    data = np.full((64, 64), 10, "uint8")
+    data[:, 1::4] = 200
+    colours = np.zeros((3, 256), "uint16")
+    tifffile.imwrite(tmp_path / "a.tif", data, colormap=colours, photometric="palette")
+    anychunk.convert(tmp_path / "a.tif", tmp_path / "b.zarr", levels=3)
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    assert all(set(np.unique(group[level][:])) <= {10, 200} for level in ("0", "1", "2"))
 
 
 @pytest.mark.parametrize(("method", "expected"), [("max", 7), ("min", 1), ("mode", 1)])

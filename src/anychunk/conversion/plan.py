@@ -337,7 +337,9 @@ class Recipe:
         return presets.chain(data_type, inner, outer, compressed)
 
     def method(self, array: ArrayIndex) -> str:
-        found = self.wishes.method or ("mode" if data_kind(array) == "bool" else "average")
+        # what counts colours or classes has no mean
+        is_counted = data_kind(array) == "bool" or im.palette(self.attributes) is not None
+        found = self.wishes.method or ("mode" if is_counted else "average")
         if found not in BY_WINDOW:
             raise UnsupportedError(f"convert: method {found!r}; known: {' '.join(BY_WINDOW)}")
         return found

@@ -17,7 +17,7 @@ from zarr.core.dtype import get_data_type_from_json
 
 from anychunk import downsample as ds
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.images import Image, images, join, level_names, multiscale
+from anychunk.images import Image, images, join, level_names, multiscale, palette
 from anychunk.index import (
     ArrayIndex,
     ByteRanges,
@@ -193,8 +193,8 @@ def with_note(array: ArrayIndex, how: str) -> ArrayIndex:
 
 def method_for(image: Image, dtype: np.dtype[Any]) -> str:
     """Choose how levels are made: numbers that stand for colours have no mean."""
-    has_palette = any(isinstance(v, Mapping) and "color_map" in v for v in image.attributes.values())
-    return "mode" if has_palette or dtype.kind == "b" else "average"
+    is_counted = palette(image.attributes) is not None or dtype.kind == "b"
+    return "mode" if is_counted else "average"
 
 
 def computed_levels(
