@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile
 PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup peers try-wheel viewer demo test test-others lint types layers docs check bench format clean
+.PHONY: setup peers try-wheel viewer viewer-packages demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -60,8 +60,12 @@ try-wheel: setup
 	@$(BIN)/python .ci/try-wheel
 
 # The page of `anychunk serve`, from viewer/ into the package: committed, so that users need no Node.
-viewer:
-	@cd viewer && npm ci --silent && npm run --silent test && npm run --silent build
+viewer: viewer-packages
+	@cd viewer && npm run --silent test && npm run --silent build
+
+# not `npm ci`: it wants the packages of every other platform in the lock file, and npm leaves them out
+viewer-packages:
+	@cd viewer && npm install --silent --no-save
 
 # Readers that cannot live beside us: osml-imagery-io wants an older zarr, the others register codecs
 # under names of ours. For `make bench`, and for tests/test_osml.py.
