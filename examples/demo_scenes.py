@@ -12,7 +12,7 @@ def fractal(*shape: int, seed: int, roughness: float = 2.2) -> Array:
     square = sum(a**2 for a in np.meshgrid(*axes, indexing="ij", sparse=True))
     square.flat[0] = 1
     noise *= square ** (-roughness / 2)
-    found = np.fft.irfftn(noise, shape)
+    found = np.fft.irfftn(noise, shape, axes=range(len(shape)))
     return (found - found.min()) / np.ptp(found)
 
 
