@@ -22,7 +22,10 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-# The same tests on every other supported interpreter that this machine has.
+# The same tests on every other supported interpreter that this machine has, but for those of parts
+# that run in processes of their own (a browser, servers, clusters) and of speed.
+ONCE := test_viewer.py test_page.py test_examples.py test_archive.py test_export_matrix.py test_guard.py test_osml.py \
+  server_face conversion formats/test_jpeg2000.py
 test-others: setup
 	@for version in 3.12 3.13; do \
 	  $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
@@ -33,7 +36,7 @@ test-others: setup
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --upgrade pip && \
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev && touch "$$venv/ready" || exit 1; \
 	  fi; \
-	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) || exit 1; \
+	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
 	done
 
 lint: setup
