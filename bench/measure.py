@@ -48,15 +48,20 @@ class Row:
 
 
 def best_of(calls: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> Times:
-    """Time each call, interleaved, after one warm-up.
+    """Time each call, interleaved, after one warm-up, each round beginning with another one.
 
+    What one leaves behind, in caches and free memory, is so not always the same one's to find.
     A call that runs in a process of its own gives `Elsewhere`, the seconds that it took there.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
+    if hasattr(os, "sync"):
+        os.sync()  # files that were just made are not written back while others are read
     for call in calls.values():
         call()
-    for _ in range(rounds):
-        for name, call in calls.items():
+    order = list(calls.items())
+    for number in range(rounds):
+        first = number % len(order)
+        for name, call in order[first:] + order[:first]:
             start = time.perf_counter()
             found = call()
             spent = time.perf_counter() - start
