@@ -11,7 +11,6 @@ from pathlib import Path
 
 from bench import report
 
-
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 """Memory that was freed stays with the process, of every reader alike: a virtual machine may take
 longer to hand out a fresh gigabyte than a reader to fill it."""
