@@ -5,21 +5,12 @@ Results go to `bench/results`; a full run, or `--publish`, puts them into docs/p
 
 import argparse
 import importlib
-import os
-import sys
 from pathlib import Path
 
 from bench import report
 
-KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""Memory that was freed stays with the process, of every reader alike: a virtual machine may take
-longer to hand out a fresh gigabyte than a reader to fill it."""
-
 
 def main() -> None:
-    if sys.platform == "linux" and KEPT.items() - os.environ.items():
-        # glibc reads them when the process begins
-        os.execve(sys.executable, [sys.executable, "-m", "bench", *sys.argv[1:]], os.environ | KEPT)
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--quick", action="store_true", help="smaller data, fewer rounds")
     parser.add_argument(
