@@ -20,31 +20,16 @@ FALL = 0.8
 type Calls = dict[str, Callable[[], object]]
 
 
-def tiff(folder: Path, tile: int) -> Calls:
+def tiff(folder: Path, tile: int, kind: str = "uint16") -> Calls:
     import tifffile
 
     import anychunk
     from bench.bench_tiff import field
 
     path = folder / f"{tile}.tif"
-    options = {"compression": "zlib", "predictor": 2, "tile": (tile, tile)}
-    tifffile.imwrite(path, field(2048, "uint16"), metadata=None, **options)
-    array = anychunk.open_array(path)
-    return {
-        OURS: lambda: array[...],
-        "peer": lambda: tifffile.imread(path, maxworkers=2),
-    }
-
-
-def float_tiff(folder: Path) -> Calls:
-    import tifffile
-
-    import anychunk
-    from bench.bench_tiff import field
-
-    path = folder / "float.tif"
-    options = {"compression": "zlib", "predictor": 3, "tile": (512, 512)}
-    tifffile.imwrite(path, field(1024, "float32"), metadata=None, **options)
+    size, predictor = (1024, 3) if kind == "float32" else (2048, 2)
+    options = {"compression": "zlib", "predictor": predictor, "tile": (tile, tile)}
+    tifffile.imwrite(path, field(size, kind), metadata=None, **options)
     array = anychunk.open_array(path)
     return {
         OURS: lambda: array[...],
@@ -96,7 +81,7 @@ def window(folder: Path) -> Calls:
 CASES: dict[str, Callable[[Path], Calls]] = {
     "TIFF deflate in 512-tiles against tifffile": lambda folder: tiff(folder, 512),
     "TIFF deflate in 128-tiles against tifffile": lambda folder: tiff(folder, 128),
-    "TIFF float predictor against tifffile": float_tiff,
+    "TIFF float predictor against tifffile": lambda folder: tiff(folder, 512, "float32"),
     "TIFF window against rasterio": window,
     "N5 zstd against tensorstore": n5,
     "4,000 chunks of 4 KiB against zarr": chunks,

@@ -228,8 +228,8 @@ class TestFolder:
         for name in ("a/one", "a/b/two", "three"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(name.encode())
-            obstore.put(memory_store("folder"), f"root/{name}", name.encode())
-        return Folder(str(tmp_path) if request.param == "local" else "memory://folder/root/")
+            obstore.put(memory_store("folder"), f"top/{name}", name.encode())
+        return Folder(str(tmp_path) if request.param == "local" else "memory://folder/top/")
 
     def test_names(self, folder):
         assert folder.names() == (["a"], ["three"])
