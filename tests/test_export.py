@@ -580,10 +580,10 @@ def test_pins_are_read_strictly(tmp_path):
 def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, monkeypatch):
     import icechunk
 
-    from anychunk.export import transaction
+    from anychunk.export.icechunk import transaction
 
     monkeypatch.setattr(transaction, "PIECE", 1)
-    monkeypatch.setattr(ice, "MANIFEST_CHUNKS", 1)
+    monkeypatch.setattr("anychunk.export.icechunk.repository.MANIFEST_CHUNKS", 1)
     node, truth = plain(tmp_path)
     target = tmp_path / "i.icechunk"
     node.save(target)
