@@ -14,7 +14,8 @@ from anychunk import api, sink
 from anychunk import images as im
 from anychunk.conversion.journal import Journal
 from anychunk.conversion.others import refuse_zarr_wishes, write_other
-from anychunk.conversion.plan import Plan, Wishes, make_plan
+from anychunk.conversion.plan import Plan, Wishes
+from anychunk.conversion.planning import make_plan
 from anychunk.conversion.work import Task, Workshop
 from anychunk.errors import FormatError, MissingDependencyError, SourceError
 from anychunk.index import ArrayIndex, GroupIndex, Json, Node, find

@@ -6,7 +6,7 @@ Spec: JNRRD Tiling Extension 1.0.0 sections 4 to 7 and 12; DECISIONS G.
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -54,6 +54,10 @@ def error(field: str, message: str) -> Finding:
 
 def warning(field: str, message: str) -> Finding:
     return Finding(severity="warning", field=f"tile:{field}", message=message)
+
+
+def first_error(findings: Sequence[Finding]) -> Finding | None:
+    return next((f for f in findings if f.severity == "error"), None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
