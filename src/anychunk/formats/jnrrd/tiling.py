@@ -18,9 +18,8 @@ import numpy.typing as npt
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.volume import Volume
+from anychunk.index import Json, Shape
 
-type Json = Any
-type Shape = tuple[int, ...]
 type Table = npt.NDArray[np.uint64]
 type Severity = Literal["error", "warning"]
 
