@@ -1,4 +1,4 @@
-"""The levels of an image: which there are, how each is cut and encoded. Pure."""
+"""The levels of an image: which there are, how each is cut and encoded."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From an index and what the caller asks for to a plan. Pure."""
+"""From an index and what the caller asks for to a plan; no sample is read."""
 
 import hashlib
 import json

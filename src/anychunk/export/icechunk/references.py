@@ -14,6 +14,7 @@ from anychunk.export.icechunk.repository import per_manifest
 from anychunk.export.icechunk.transaction import Transaction
 from anychunk.export.places import absolute, file_url
 from anychunk.export.tables import Table
+from anychunk.index import Shape, Uint64
 from anychunk.pin import Pin
 
 
@@ -44,31 +45,19 @@ def _set_box(  # noqa: PLR0917 - one caller, which has them all at hand
 ) -> None:
     """Refer to chunks of one source by the box of the grid that they lie in."""
     location = file_url(absolute(url))
-    grid = table.grid or (1,)
-    if len(numbers) == math.prod(grid):
-        starts, box = (0,) * len(grid), grid
-        locations = [location] * len(numbers)
-        offsets, lengths = table.offsets, table.lengths
-    else:
-        coords = np.stack(np.unravel_index(numbers, grid), axis=1)
-        starts = tuple(int(n) for n in coords.min(axis=0))
-        box = tuple(int(n) for n in coords.max(axis=0) + 1 - coords.min(axis=0))
-        inside = np.ravel_multi_index(tuple((coords - coords.min(axis=0)).T), box)
-        count = math.prod(box)
-        offsets, lengths = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
-        offsets[inside], lengths[inside] = table.offsets[numbers], table.lengths[numbers]
-        locations = [""] * count
-        for i in inside.tolist():
-            locations[i] = location
     if not table.grid:
-        key = f"{path}/c" if path else "c"
         work.store.set_virtual_ref(
-            key, location, offset=int(offsets[0]), length=int(lengths[0]), checksum=_checksum(pin)
+            f"{path}/c" if path else "c",
+            location,
+            offset=int(table.offsets[0]),
+            length=int(table.lengths[0]),
+            checksum=_checksum(pin),
         )
         return
+    starts, box, (locations, offsets, lengths) = _box(table, numbers, location)
     # some whole manifests at a time: one that two pieces share would be written twice
     place = tuple(a + b for a, b in zip(starts, shift, strict=True))
-    rows = per_manifest([grid])
+    rows = per_manifest([table.grid])
     for row in range(0, box[0], rows):
         some = slice(row * math.prod(box[1:]), min(row + rows, box[0]) * math.prod(box[1:]))
         failed = work.store.set_virtual_refs_arr(
@@ -84,6 +73,27 @@ def _set_box(  # noqa: PLR0917 - one caller, which has them all at hand
         if failed:
             raise SourceError(f"{url}: Icechunk took no reference for chunk {failed[0]}")
         work.took(some.stop - some.start)
+
+
+def _box(
+    table: Table, numbers: Any, location: str
+) -> tuple[Shape, Shape, tuple[list[str], Uint64, Uint64]]:
+    """Give start and shape of the box that chunks lie in, and its columns: empty for the others."""
+    grid = table.grid
+    if len(numbers) == math.prod(grid):
+        columns = [location] * len(numbers), table.offsets, table.lengths
+        return (0,) * len(grid), grid, columns
+    coords = np.stack(np.unravel_index(numbers, grid), axis=1)
+    starts = tuple(int(n) for n in coords.min(axis=0))
+    box = tuple(int(n) for n in coords.max(axis=0) + 1 - coords.min(axis=0))
+    inside = np.ravel_multi_index(tuple((coords - coords.min(axis=0)).T), box)
+    count = math.prod(box)
+    offsets, lengths = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
+    offsets[inside], lengths[inside] = table.offsets[numbers], table.lengths[numbers]
+    locations = [""] * count
+    for i in inside.tolist():
+        locations[i] = location
+    return starts, box, (locations, offsets, lengths)
 
 
 def _checksum(pin: Pin | None) -> str | datetime | None:

@@ -12,6 +12,7 @@ from anychunk.export.rebuild import Rows, no_rows
 from anychunk.index import grid_shape
 
 BATCH = 1 << 16
+"""Keys that are read in one go."""
 
 
 COORDS = re.compile(r"\d{1,10}(?:[./]\d{1,10})*")

@@ -14,6 +14,7 @@ from anychunk.export.tables import Table, Tables
 from anychunk.index import WHOLE
 
 BATCH = 1 << 16
+"""References that are one piece of text."""
 
 
 def write_json(
