@@ -24,7 +24,7 @@ test: setup
 
 # The same tests on every other supported interpreter that this machine has, but for those of parts
 # that run in processes of their own (a browser, servers, clusters) and of speed.
-ONCE := test_viewer.py test_page.py test_examples.py test_archive.py test_export_matrix.py test_guard.py test_osml.py \
+ONCE := test_viewer.py test_page.py test_examples.py test_archive.py export/test_matrix.py test_guard.py test_osml.py \
   server_face conversion formats/test_jpeg2000.py
 test-others: setup
 	@for version in 3.12 3.13; do \

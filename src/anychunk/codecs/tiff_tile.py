@@ -43,7 +43,7 @@ from anychunk.errors import (
 
 type Array = npt.NDArray[Any]
 
-NONE, FAX_RLE, FAX_T4, FAX_T6, OLD_JPEG = 1, 2, 3, 4, 6
+NONE, FAX_T4, OLD_JPEG = 1, 3, 6
 LIBTIFF = {
     2: "CCITT RLE",
     3: "CCITT T.4",
