@@ -37,6 +37,7 @@ def proxy(host: str, port: int):
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # a body would wait 40 ms for the ACK of its headers
 
         def log_message(self, *args):
             pass
