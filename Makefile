@@ -3,8 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # two at a time, a file's tests together: they share servers and made files
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile
-# modules are compiled when they are first imported: most never are
 PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constraints.txt
+# the tests start hundreds of interpreters, each of which would compile all that it imports
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
@@ -15,6 +16,7 @@ $(VENV)/ready: pyproject.toml constraints.txt .ci/find-python
 	@python="$$(.ci/find-python)" && echo "setting up $(VENV) with $$python" && "$$python" -m venv $(VENV)
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev
+	@$(BIN)/python -m compileall -qq -j 2 src $(VENV)/lib || true  # two at a time; pip does one
 	@touch $@
 
 demo: setup
@@ -24,13 +26,15 @@ test: setup
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 # The same tests on every other supported interpreter that this machine has, but for those of parts
-# that run in processes of their own (a browser, servers, clusters) and of speed.
+# that run in processes of their own (a browser, servers, clusters), of speed, and long comparisons
+# of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
 ONCE := test_viewer.py test_page.py test_examples.py test_archive.py test_export_matrix.py test_guard.py test_osml.py \
-  server_face conversion formats/test_jpeg2000.py
+  server_face conversion formats/test_jpeg2000.py formats/test_n5_peers.py codecs/test_casting.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
 
+# Nothing is compiled there ahead of its first import: most of it never is.
 setup-others: setup
 	@$(OTHERS) \
 	  python="$$(.ci/find-python $$version 2>/dev/null)" || { echo "no Python $$version here: not tested on it"; continue; }; \
