@@ -90,8 +90,8 @@ def run(quick: bool) -> list[Row]:
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         four = field(4, size, "uint16")
         path = Path(folder) / "a.ntf"
-        for imode in "BPS":
-            # GDAL writes B; the same bytes in another order are P and S
+        for imode in "BPRS":
+            # GDAL writes B; the same bytes in another order are the others
             write(path, four, IC="NC", BLOCKXSIZE=512, BLOCKYSIZE=512)
             reorder(path, four, imode, 512)
             rows.append(case(f"NITF NC IMODE {imode} u16 x 4", path, 1.2, pool, rounds))
@@ -110,8 +110,13 @@ def reorder(path, array, imode, block):
     down, across = rows // block, columns // block
     blocks = array.astype(">u2").reshape(bands, down, block, across, block)
     # axes: band, block down, y, block across, x
-    order = {"B": (1, 3, 0, 2, 4), "P": (1, 3, 2, 4, 0), "S": (0, 1, 3, 2, 4)}[imode]
-    raw[data:] = np.ascontiguousarray(blocks.transpose(order)).tobytes()
+    orders = {
+        "B": (1, 3, 0, 2, 4),
+        "P": (1, 3, 2, 4, 0),
+        "R": (1, 3, 2, 0, 4),
+        "S": (0, 1, 3, 2, 4),
+    }
+    raw[data:] = np.ascontiguousarray(blocks.transpose(orders[imode])).tobytes()
     place = raw.index(b"B%04d%04d%04d%04d16" % (across, down, block, block))
     raw[place : place + 1] = imode.encode()
     path.write_bytes(raw)

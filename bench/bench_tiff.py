@@ -44,6 +44,14 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
 }  # fmt: skip
 
 
+GEOREFERENCE = (
+    (33550, "d", 3, (10.0, 10.0, 0.0), True),
+    (33922, "d", 6, (0.0, 0.0, 0.0, 500000.0, 5000000.0, 0.0), True),
+    (34735, "H", 16, (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633), True),
+)
+"""UTM zone 33, pixels of 10 m: most large TIFF files have it, and async-geotiff opens no other."""
+
+
 def field(size: int, kind: str) -> np.ndarray:
     """Give a smooth field with noise: compressible as measurements are."""
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
@@ -243,7 +251,7 @@ def run(quick: bool) -> list[Row]:
             if kind not in fields:
                 fields = {kind: field(size, kind)}
             path = str(folder / f"{number}.tif")
-            tifffile.imwrite(path, fields[kind], metadata=None, **options)
+            tifffile.imwrite(path, fields[kind], metadata=None, extratags=GEOREFERENCE, **options)
             rows.append(full_read(path, case, target, rounds))
             if number == 0:
                 rows += windows(path, rounds)
