@@ -152,7 +152,7 @@ def test_types_that_n5_does_not_have(dtype):
 
 
 def test_the_codecs_of_others_get_native_samples():
-    """zarr's own cast_value takes no array of the other byte order."""
+    """Zarr's own cast_value takes no array of the other byte order."""
     codecs = (
         {"name": "transpose", "configuration": {"order": [1, 0]}},
         {"name": "bytes", "configuration": {"endian": "big"}},

@@ -201,7 +201,7 @@ def test_decoding_is_a_view():
 
 
 def test_the_codecs_of_others_get_aligned_chunks():
-    """zarr's own cast_value panics on floats that begin at an odd address."""
+    """Zarr's own cast_value panics on floats that begin at an odd address."""
     store = zarr.storage.MemoryStore()
     values = np.arange(40, dtype="f8").reshape(5, 8)
     made = zarr.create_array(
