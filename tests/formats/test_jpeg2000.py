@@ -13,7 +13,14 @@ from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError, FormatError, LimitError, TruncatedError, UnsupportedError
 from anychunk.testing.formats import FormatContract
 from tests.corpus import needs_corpus, samples, sha256
-from tests.j2k_streams import compress, decompress, field, interleaved, needs_openjpeg
+from tests.j2k_streams import (
+    compress,
+    decompress,
+    field,
+    interleaved,
+    needs_openjpeg,
+    with_packed_headers,
+)
 
 IMAGE = field((701, 653), depth=12)
 RGB = field((300, 260), bands=3)
@@ -132,6 +139,27 @@ def test_interleaved_tile_parts(tmp_path, options):
     np.testing.assert_array_equal(group["0/0"][...], RGB)
     assert group.store.index["0/0"].chunks.parts is not None
     assert_levels(group, stream)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("options", [(), ("-TP", "R"), ("-TP", "C", "-p", "CPRL")])
+def test_packed_packet_headers(tmp_path, options):
+    """PPT are numbered in each tile-part anew, where OpenJPEG wants a number once in a tile."""
+    markers = ("-SOP", "-EPH", "-t", "128,96", "-r", "20,5,1")
+    stream = with_packed_headers(compress(list(RGB), *markers, *options))
+    if not options:
+        np.testing.assert_array_equal(np.stack(decompress(stream)), RGB)
+    group = opened(tmp_path / "a.j2k", stream)
+    np.testing.assert_array_equal(group["0/0"][...], RGB)
+
+
+@needs_openjpeg
+def test_one_tile_part_more_than_announced(tmp_path):
+    stream = compress(list(RGB), "-TP", "R")
+    made = stream.replace(b"\x06\xff\x93", b"\x05\xff\x93")  # TNsot, at the end of SOT
+    assert made != stream
+    np.testing.assert_array_equal(np.stack(decompress(made)), RGB)
+    np.testing.assert_array_equal(opened(tmp_path / "a.j2k", made)["0/0"][...], RGB)
 
 
 @needs_openjpeg
