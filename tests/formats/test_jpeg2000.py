@@ -153,6 +153,16 @@ def test_packed_packet_headers(tmp_path, options):
     np.testing.assert_array_equal(group["0/0"][...], RGB)
 
 
+@pytest.mark.parametrize("rest", [b"\xff" * 20, struct.pack(">I4s", 500, b"uuid") + b"cut"])
+def test_what_is_no_box_behind_the_codestream(tmp_path, rest):
+    stream = imagecodecs.jpeg2k_encode(IMAGE[0, :50, :60], level=0, codecformat="J2K")
+    data = jp2(stream) + rest
+    np.testing.assert_array_equal(imagecodecs.jpeg2k_decode(data), IMAGE[0, :50, :60])
+    np.testing.assert_array_equal(opened(tmp_path / "a.jp2", data)["0/0"][0], IMAGE[0, :50, :60])
+    with pytest.raises(FormatError):
+        opened(tmp_path / "b.jp2", data.replace(b"jp2c", b"jp2x"))
+
+
 @needs_openjpeg
 def test_one_tile_part_more_than_announced(tmp_path):
     stream = compress(list(RGB), "-TP", "R")
