@@ -19,6 +19,7 @@ from tests.j2k_streams import (
     field,
     interleaved,
     needs_openjpeg,
+    with_length,
     with_packed_headers,
 )
 
@@ -234,6 +235,33 @@ def test_htj2k(tmp_path, tile, options):
     np.testing.assert_array_equal(group["0/0"][...], image)
     lower = imagecodecs.jpeg2k_decode(stream, planar=True, skipres=1)
     np.testing.assert_array_equal(group["0/1"][...], lower)
+
+
+@pytest.mark.parametrize("depth", [27, 28, 29, 30, 31])
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("bands", [1, 3])
+def test_htj2k_too_deep_for_openjpeg(tmp_path, depth, is_signed, bands):
+    """Code-blocks of more than 30 bit-planes, with which OpenJPEG gives up."""
+    half = 1 << depth - 1
+    low, high = (-half, half - 1) if is_signed else (0, 2 * half - 1)
+    rng = np.random.default_rng(depth)
+    image = rng.integers(low, high, (bands, 70, 90), f"{'i' if is_signed else 'u'}4", endpoint=True)
+    pixels = np.moveaxis(image, 0, -1) if bands > 1 else image[0]
+    stream = imagecodecs.htj2k_encode(pixels, bitspersample=depth, tile=(40, 33), resolutions=3)
+    group = opened(tmp_path / "a.jhc", stream)
+    np.testing.assert_array_equal(group["0/0"][...], image)
+    lower = imagecodecs.htj2k_decode(stream, planar=True, skipres=1).reshape(bands, 35, 45)
+    # values between samples may leave the range, and are clipped
+    expected = lower.view(np.int32).clip(low, high).astype(image.dtype)
+    np.testing.assert_array_equal(group["0/1"][...], expected)
+
+
+def test_deep_htj2k_that_is_cut(tmp_path):
+    image = np.random.default_rng(0).integers(0, 1 << 30, (40, 50), np.uint32)
+    stream = imagecodecs.htj2k_encode(image, bitspersample=30)
+    part = stream[read_main_header(stream).length : -12]
+    with pytest.raises(AnychunkError, match="packet"):
+        opened(tmp_path / "a.jhc", with_length(stream, part))["0/0"][...]
 
 
 def test_htj2k_irreversible_does_not_wrap(tmp_path):
