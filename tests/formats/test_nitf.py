@@ -362,6 +362,27 @@ def test_headers_that_lie(tmp_path, fields, error):
     np.testing.assert_array_equal(group["1/0"][...], sound.array)
 
 
+@pytest.mark.parametrize("place", ["lengths", "subheader"])
+def test_the_place_or_the_subheader_of_an_image_is_not_known(tmp_path, place):
+    """GDAL writes question marks for images that are still to come, and opens the others."""
+    first, second = Image(array("u1", (1, 4, 4))), Image(array("u2", (2, 5, 6)))
+    data = bytearray(nitf([first, second]))
+    at = 363 + 16 if place == "lengths" else data.rindex(b"IMtest")
+    data[at : at + 2] = b"??"
+    (tmp_path / "a.ntf").write_bytes(data)
+    group = anychunk.open(tmp_path / "a.ntf")
+    np.testing.assert_array_equal(group["0/0"][...], first.array)
+    assert list(group["1"].array_keys()) == []
+    assert "image 1" in group["1"].attrs["nitf"]["refused"]
+    # alone it is an error
+    data = bytearray(nitf([second]))
+    at = 363 if place == "lengths" else data.rindex(b"IMtest")
+    data[at : at + 2] = b"??"
+    (tmp_path / "b.ntf").write_bytes(data)
+    with pytest.raises(FormatError, match="image 0"):
+        anychunk.open(tmp_path / "b.ntf")
+
+
 def test_blank_and_wrong_abpp_mean_all_bits(tmp_path):
     for text in ("  ", "00", "99"):
         image = Image(array("i2", (1, 4, 4)), fields={"ABPP": text})

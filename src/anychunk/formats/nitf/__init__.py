@@ -9,7 +9,7 @@ Refused: by name: other IC, encrypted segments, samples of other types; headers 
          several images opens with those that it can; the attributes of the others say why not.
 """
 
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf import uncompressed
 from anychunk.formats.nitf.attributes import (
     extensions,
@@ -62,6 +62,8 @@ def parse_file(source: Source) -> GroupIndex:
             levels, more = image_levels(source, segment, tres)
             attributes = {**level_attributes(levels), **more, **attributes}
         except (UnsupportedError, FormatError) as e:
+            if isinstance(e, TruncatedError) and segment.end > source.size():
+                raise  # cut off, it is not to be taken for an image that was never there
             # the other images are no worse for it
             refusals.append(e)
             attributes["nitf"]["refused"] = str(e)
@@ -76,6 +78,8 @@ def image_levels(
     source: Source, segment: Segment, tres: list[Tre]
 ) -> tuple[Levels, dict[str, Json]]:
     """Index one image: its arrays, full resolution first, and what its group says of them."""
+    if segment.refusal:
+        raise segment.refusal
     if segment.values.get("ENCRYP") not in ("0", "", None):
         raise UnsupportedError(f"{source.url} {segment.name}: it is encrypted")
     image = read_image(segment, source.url, source.size())
