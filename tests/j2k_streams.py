@@ -93,6 +93,24 @@ def interleaved(stream: bytes) -> bytes:
     )
 
 
+def with_packed_headers(stream: bytes) -> bytes:
+    """Move the packet headers of each tile-part to two PPT; SOP and EPH tell where they are."""
+    length = read_main_header(stream).length
+    body, made = stream[length:-2], []
+    for part in tile_parts(body):
+        head, _, data = body[part.offset : part.offset + part.length].partition(b"\xff\x93")
+        packets = [packet.partition(b"\xff\x92") for packet in data.split(b"\xff\x91\0\4")[1:]]
+        headers = b"".join(packet[2:] + end for packet, end, _ in packets)
+        bodies = b"".join(b"\xff\x91\0\4" + packet[:2] + rest for packet, _, rest in packets)
+        # numbered in each tile-part anew, and the second before the first
+        halves = [(0, headers[:1]), (1, headers[1:])][::-1]
+        ppts = b"".join(struct.pack(">HHB", 0xFF61, 3 + len(h), i) + h for i, h in halves)
+        whole = bytearray(head + ppts + b"\xff\x93" + bodies)
+        struct.pack_into(">I", whole, 6, len(whole))
+        made.append(bytes(whole))
+    return stream[:length] + b"".join(made) + stream[-2:]
+
+
 def with_length(stream: bytes, part: bytes) -> bytes:
     """Set the length of a tile-part that was changed, and put it behind the main header."""
     patched = bytearray(part)

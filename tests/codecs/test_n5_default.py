@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+import zarr
+from zarr.codecs.cast_value import CastValue as ZarrCastValue
 
 from anychunk.codecs._base import ChunkSpec
 from anychunk.codecs.n5_block import OBJECT, VARLENGTH, read_header, write_header
@@ -147,3 +149,19 @@ def test_types_that_n5_does_not_have(dtype):
         zarr.create_array(
             {}, shape=(4,), dtype=dtype, serializer=N5Default(codecs=[BYTES]), compressors=None
         )
+
+
+def test_the_codecs_of_others_get_native_samples():
+    """Zarr's own cast_value takes no array of the other byte order."""
+    codecs = (
+        {"name": "transpose", "configuration": {"order": [1, 0]}},
+        {"name": "bytes", "configuration": {"endian": "big"}},
+    )
+    values = np.arange(40, dtype="f8").reshape(5, 8)
+    made = zarr.create_array(
+        zarr.storage.MemoryStore(), shape=values.shape, chunks=(2, 3), dtype="f8",
+        filters=[ZarrCastValue(data_type="float32")], serializer=N5Default(codecs=codecs),
+        compressors=None,
+    )  # fmt: skip
+    made[...] = values
+    np.testing.assert_array_equal(made[...], values)

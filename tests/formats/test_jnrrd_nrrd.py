@@ -74,12 +74,35 @@ def text(tmp_path, *lines, data=b"", name="a.nrrd"):
 HEAD = ("NRRD0004", "# a comment", "type: short", "dimension: 3", "sizes: 4 3 2", "endian: little")
 
 
-@pytest.mark.parametrize("version", "12345")
+@pytest.mark.parametrize("version", ["01", "02", "03", "04", "05", ".01"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_versions_and_line_ends(tmp_path, version, end):
-    lines = (f"NRRD000{version}", *HEAD[1:], "encoding: raw", "", "")
+    lines = (f"NRRD00{version}", *HEAD[1:], "encoding: raw", "", "")
     (tmp_path / "a.nrrd").write_bytes(end.join(lines).encode() + VALUES.astype("<i2").tobytes())
     np.testing.assert_array_equal(read(tmp_path / "a.nrrd"), VALUES)
+
+
+def test_names_in_capitals(tmp_path):
+    """Teem knows its names in any case."""
+    head = [line.replace("short", "SHORT").replace("little", "Little") for line in HEAD]
+    path = text(tmp_path, *head, "encoding: RAW", "", "", data=VALUES.astype("<i2").tobytes())
+    np.testing.assert_array_equal(read(path), VALUES)
+
+
+def test_keys_with_colons(tmp_path):
+    pairs = ("DICOM:0008:=a: b", "DICOM:0010:=c:=d", "content:")
+    path = text(
+        tmp_path, *HEAD, "encoding: raw", *pairs, "", "", data=VALUES.astype("<i2").tobytes()
+    )
+    np.testing.assert_array_equal(read(path), VALUES)
+    found = anychunk.open(path)["0"].attrs["nrrd"]["key_values"]
+    assert found == {"DICOM:0008": "a: b", "DICOM:0010": "c:=d"}
+
+
+def test_percent_sign_in_a_name(tmp_path):
+    (tmp_path / "a%20b.raw").write_bytes(VALUES.astype("<i2").tobytes())
+    path = text(tmp_path, *HEAD, "encoding: raw", "data file: a%20b.raw", "", name="a.nhdr")
+    np.testing.assert_array_equal(read(path), VALUES)
 
 
 def test_lists_and_patterns_of_data_files(tmp_path):

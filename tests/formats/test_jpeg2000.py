@@ -13,7 +13,15 @@ from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError, FormatError, LimitError, TruncatedError, UnsupportedError
 from anychunk.testing.formats import FormatContract
 from tests.corpus import needs_corpus, samples, sha256
-from tests.j2k_streams import compress, decompress, field, interleaved, needs_openjpeg
+from tests.j2k_streams import (
+    compress,
+    decompress,
+    field,
+    interleaved,
+    needs_openjpeg,
+    with_length,
+    with_packed_headers,
+)
 
 IMAGE = field((701, 653), depth=12)
 RGB = field((300, 260), bands=3)
@@ -135,6 +143,37 @@ def test_interleaved_tile_parts(tmp_path, options):
 
 
 @needs_openjpeg
+@pytest.mark.parametrize("options", [(), ("-TP", "R"), ("-TP", "C", "-p", "CPRL")])
+def test_packed_packet_headers(tmp_path, options):
+    """PPT are numbered in each tile-part anew, where OpenJPEG wants a number once in a tile."""
+    markers = ("-SOP", "-EPH", "-t", "128,96", "-r", "20,5,1")
+    stream = with_packed_headers(compress(list(RGB), *markers, *options))
+    if not options:
+        np.testing.assert_array_equal(np.stack(decompress(stream)), RGB)
+    group = opened(tmp_path / "a.j2k", stream)
+    np.testing.assert_array_equal(group["0/0"][...], RGB)
+
+
+@pytest.mark.parametrize("rest", [b"\xff" * 20, struct.pack(">I4s", 500, b"uuid") + b"cut"])
+def test_what_is_no_box_behind_the_codestream(tmp_path, rest):
+    stream = imagecodecs.jpeg2k_encode(IMAGE[0, :50, :60], level=0, codecformat="J2K")
+    data = jp2(stream) + rest
+    np.testing.assert_array_equal(imagecodecs.jpeg2k_decode(data), IMAGE[0, :50, :60])
+    np.testing.assert_array_equal(opened(tmp_path / "a.jp2", data)["0/0"][0], IMAGE[0, :50, :60])
+    with pytest.raises(FormatError):
+        opened(tmp_path / "b.jp2", data.replace(b"jp2c", b"jp2x"))
+
+
+@needs_openjpeg
+def test_one_tile_part_more_than_announced(tmp_path):
+    stream = compress(list(RGB), "-TP", "R")
+    made = stream.replace(b"\x06\xff\x93", b"\x05\xff\x93")  # TNsot, at the end of SOT
+    assert made != stream
+    np.testing.assert_array_equal(np.stack(decompress(made)), RGB)
+    np.testing.assert_array_equal(opened(tmp_path / "a.j2k", made)["0/0"][...], RGB)
+
+
+@needs_openjpeg
 @pytest.mark.parametrize(
     "changes",
     ["T1=0,0,1,3,3,RLCP/T1=3,0,1,6,3,CPRL", "T1=0,0,1,6,1,LRCP/T1=0,1,1,6,3,PCRL"],
@@ -196,6 +235,33 @@ def test_htj2k(tmp_path, tile, options):
     np.testing.assert_array_equal(group["0/0"][...], image)
     lower = imagecodecs.jpeg2k_decode(stream, planar=True, skipres=1)
     np.testing.assert_array_equal(group["0/1"][...], lower)
+
+
+@pytest.mark.parametrize("depth", [27, 28, 29, 30, 31])
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("bands", [1, 3])
+def test_htj2k_too_deep_for_openjpeg(tmp_path, depth, is_signed, bands):
+    """Code-blocks of more than 30 bit-planes, with which OpenJPEG gives up."""
+    half = 1 << depth - 1
+    low, high = (-half, half - 1) if is_signed else (0, 2 * half - 1)
+    rng = np.random.default_rng(depth)
+    image = rng.integers(low, high, (bands, 70, 90), f"{'i' if is_signed else 'u'}4", endpoint=True)
+    pixels = np.moveaxis(image, 0, -1) if bands > 1 else image[0]
+    stream = imagecodecs.htj2k_encode(pixels, bitspersample=depth, tile=(40, 33), resolutions=3)
+    group = opened(tmp_path / "a.jhc", stream)
+    np.testing.assert_array_equal(group["0/0"][...], image)
+    lower = imagecodecs.htj2k_decode(stream, planar=True, skipres=1).reshape(bands, 35, 45)
+    # values between samples may leave the range, and are clipped
+    expected = lower.view(np.int32).clip(low, high).astype(image.dtype)
+    np.testing.assert_array_equal(group["0/1"][...], expected)
+
+
+def test_deep_htj2k_that_is_cut(tmp_path):
+    image = np.random.default_rng(0).integers(0, 1 << 30, (40, 50), np.uint32)
+    stream = imagecodecs.htj2k_encode(image, bitspersample=30)
+    part = stream[read_main_header(stream).length : -12]
+    with pytest.raises(AnychunkError, match="packet"):
+        opened(tmp_path / "a.jhc", with_length(stream, part))["0/0"][...]
 
 
 def test_htj2k_irreversible_does_not_wrap(tmp_path):

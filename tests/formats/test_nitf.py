@@ -123,6 +123,23 @@ def test_masked_blocks_are_the_pad_pixel(tmp_path, imode, dtype):
     np.testing.assert_array_equal(read(tmp_path, [image])["0/0"][...], expected)
 
 
+@pytest.mark.parametrize("imode", "BS")
+@pytest.mark.parametrize("ic", ["NM", "M3", "M5", "M1", "M4"])
+def test_no_block_is_stored(tmp_path, ic, imode):
+    """A mask may leave out every block: the image is its pad pixel, and the others open."""
+    bits, bands = (1, 1) if ic == "M1" else (8, 1 if ic == "M4" else 2)
+    absent = {(b, 0, x) for b in range(bands) for x in (0, 1)} if imode == "S" else {(0, 0), (0, 1)}
+    values = np.ones((bands, 16, 32), "u1")
+    masked = Image(
+        values, ic=ic, imode=imode, block=(16, 16), absent=absent, pad=b"\1", nbpp=bits,
+        comrat="1D  " if ic == "M1" else "00.0",
+    )  # fmt: skip
+    other = Image(array("u2", (1, 7, 9)))
+    group = read(tmp_path, [other, masked])
+    np.testing.assert_array_equal(group["1/0"][...], values)
+    np.testing.assert_array_equal(group["0/0"][...], other.array)
+
+
 def test_absent_blocks_of_a_colour_map_are_no_colour(tmp_path):
     lut = tuple(bytes(range(64)) for _ in range(3))
     image = Image(array("u1", (1, 8, 8), bits=6), ic="NM", block=(4, 4), absent={(0, 1)}, lut=lut)
@@ -337,6 +354,33 @@ def test_headers_that_lie(tmp_path, fields, error):
     image = Image(array("u1", (1, 4, 4)), fields=fields)
     with pytest.raises(error, match="image 0"):
         read(tmp_path, [image], texts=[text_segment(b"x" * 9999)])
+    # others of the same file open, and this one says why not
+    sound = Image(array("u1", (1, 4, 4)))
+    group = read(tmp_path, [image, sound])
+    assert list(group["0"].array_keys()) == []
+    assert "image 0" in group["0"].attrs["nitf"]["refused"]
+    np.testing.assert_array_equal(group["1/0"][...], sound.array)
+
+
+@pytest.mark.parametrize("place", ["lengths", "subheader"])
+def test_the_place_or_the_subheader_of_an_image_is_not_known(tmp_path, place):
+    """GDAL writes question marks for images that are still to come, and opens the others."""
+    first, second = Image(array("u1", (1, 4, 4))), Image(array("u2", (2, 5, 6)))
+    data = bytearray(nitf([first, second]))
+    at = 363 + 16 if place == "lengths" else data.rindex(b"IMtest")
+    data[at : at + 2] = b"??"
+    (tmp_path / "a.ntf").write_bytes(data)
+    group = anychunk.open(tmp_path / "a.ntf")
+    np.testing.assert_array_equal(group["0/0"][...], first.array)
+    assert list(group["1"].array_keys()) == []
+    assert "image 1" in group["1"].attrs["nitf"]["refused"]
+    # alone it is an error
+    data = bytearray(nitf([second]))
+    at = 363 if place == "lengths" else data.rindex(b"IMtest")
+    data[at : at + 2] = b"??"
+    (tmp_path / "b.ntf").write_bytes(data)
+    with pytest.raises(FormatError, match="image 0"):
+        anychunk.open(tmp_path / "b.ntf")
 
 
 def test_blank_and_wrong_abpp_mean_all_bits(tmp_path):

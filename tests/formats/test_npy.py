@@ -113,6 +113,17 @@ def test_refused(tmp_path, data, error):
         anychunk.index(tmp_path / "a.npy")
 
 
+def test_sizes_as_python_2_wrote_them(tmp_path):
+    header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (2L, 3L), }".ljust(117) + b"\n"
+    values = array("<i2", (2, 3))
+    file = tmp_path / "a.npy"
+    length = len(header).to_bytes(2, "little")
+    file.write_bytes(b"\x93NUMPY\1\0" + length + header + values.tobytes())
+    with pytest.warns(UserWarning, match="Python 2"):
+        np.testing.assert_array_equal(np.load(file), values)
+    np.testing.assert_array_equal(anychunk.open(file)["0/0"][...], values)
+
+
 def test_last_byte_missing(tmp_path):
     buffer = io.BytesIO()
     np.save(buffer, np.arange(10, dtype="<u2"))

@@ -61,6 +61,11 @@ def as_bytes(data: BytesLike | npt.NDArray[Any]) -> Bytes1D:
     return np.frombuffer(data, np.uint8)
 
 
+def aligned(data: Bytes1D, dtype: np.dtype[Any]) -> Bytes1D:
+    """Copy bytes that begin where an item of `dtype` must not: the codecs of others may want it."""
+    return data.copy() if data.ctypes.data % dtype.alignment else data
+
+
 def runtime_field(default: Any = None) -> Any:
     """Declare an option of the running process: never written to JSON, never compared."""
     return field(default=default, compare=False, repr=False, metadata={"runtime": True})
@@ -183,9 +188,10 @@ class BytesToBytes(_Configured, BytesBytesCodec):
         return spec.prototype.buffer.from_array_like(as_bytes(data))
 
     def _decode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> Buffer:
+        decoded = chunk_spec(spec)
         with _mapped(self.name, ChunkDecodeError):
-            data = self.decode_bytes(as_bytes(chunk_bytes.as_numpy_array()), chunk_spec(spec))
-        return spec.prototype.buffer.from_array_like(as_bytes(data))
+            data = self.decode_bytes(as_bytes(chunk_bytes.as_numpy_array()), decoded)
+        return spec.prototype.buffer.from_array_like(aligned(as_bytes(data), decoded.dtype))
 
     async def _encode_single(self, chunk_data: Buffer, spec: ArraySpec) -> Buffer | None:
         return await asyncio.to_thread(self._encode_sync, chunk_data, spec)
@@ -248,7 +254,11 @@ class ArrayToBytes(_Configured, ArrayBytesCodec):
 
     def _decode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> NDBuffer:
         with _mapped(self.name, ChunkDecodeError):
-            array = self.decode_chunk(as_bytes(chunk_bytes.as_numpy_array()), chunk_spec(spec))
+            decoded = chunk_spec(spec)
+            array = self.decode_chunk(as_bytes(chunk_bytes.as_numpy_array()), decoded)
+        if array.dtype.kind in "iufc":
+            # the codecs of others expect the byte order that zarr asks for, as `bytes` gives it
+            array = array.astype(decoded.dtype, copy=False)
         return spec.prototype.nd_buffer.from_ndarray_like(array)
 
     async def _encode_single(self, chunk_data: NDBuffer, spec: ArraySpec) -> Buffer | None:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.codecs._openjpeg import decode_components, decode_uniform, decodes
+from anychunk.codecs._openjph import decode_deep, is_deep
 from anychunk.codestream.jpeg2000 import (
     COM,
     EXTENSIONS,
@@ -190,7 +191,11 @@ def decode_tile(
         planes = decode_stream(stream, siz, rect, level, out)
     except ChunkDecodeError:
         check_tile(header, tile, data, parts)  # it says better what is wrong, where it finds it
-        raise
+        if not is_deep(header):
+            raise
+        here = rect.scaled(*scale(siz, level))
+        shape = (len(siz.components), here.height, here.width)
+        return decode_deep(stream, header, level, shape)  # type: ignore[return-value]
     if not is_checked and not is_surely_whole(header, rect, data, parts, stream):
         check_tile(header, tile, data, parts)
     return planes

@@ -217,7 +217,9 @@ def name(marker: int) -> str:
     return NAMES.get(marker, f"0x{marker:04x}")
 
 
-def segments(data: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+def segments(
+    data: bytes | bytearray | memoryview, start: int, stop: int
+) -> Iterator[tuple[int, int, int]]:
     """Yield (marker, where its parameters begin, where they end) up to the marker `stop`."""
     position = start
     while True:
@@ -423,12 +425,28 @@ def single_tile_stream(
 ) -> bytearray:
     """Make a stream that holds this tile alone from its tile-parts in `data`."""
     stream = bytearray(single_tile_header(header, tile))
+    packed = 0
     for part in parts:
         start = len(stream)
         stream += data[part.offset : part.offset + part.length]
         struct.pack_into(">HI", stream, start + 4, 0, part.length)
+        if len(parts) > 1:
+            # some writers announce one too few, which is for the decoder to guess
+            stream[start + 11] = len(parts) if len(parts) < 256 else 0
+            packed = _renumber(stream, start + SOT_BYTES, packed)
     stream += b"\xff\xd9"
     return stream
+
+
+def _renumber(stream: bytearray, start: int, packed: int) -> int:
+    """Number the PPT of one tile-part on from `packed`; give how many there are now.
+
+    T.800 table A.39 numbers them in each header anew, OpenJPEG wants each number once in a tile.
+    """
+    found = [at for marker, at, end in segments(stream, start, SOD) if marker == PPT and end > at]
+    for number, at in enumerate(sorted(found, key=stream.__getitem__), packed):
+        stream[at] = min(number, 255)
+    return packed + len(found)
 
 
 def shortened(stream: bytearray, last: TilePart, payload: int) -> bytearray | None:

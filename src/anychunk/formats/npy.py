@@ -8,6 +8,7 @@ Refused: object arrays (a pickle, which may run code), structured, string and da
 
 import ast
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ memory, of which only the selection is touched; a remote one is fetched whole.""
 
 LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """The kinds that Zarr has, with their largest size: long doubles have none there."""
+
+LONG = re.compile(r"(?<=\d)L(?=\s*[,)])")
 
 type Header = tuple[Shape, bool, np.dtype[Any], int]
 """Shape, whether in Fortran order, type, where the data begins."""
@@ -66,6 +69,8 @@ def header_length(start: bytes, url: str) -> int:
 def read_header(data: bytes, url: str) -> Header:
     """Parse the dictionary that describes the array."""
     text = data[10:].decode("latin1") if data[6] == 1 else data[12:].decode("utf-8", "replace")
+    # Python 2 wrote sizes as `3L` where its own integers were too short for them
+    text = LONG.sub("", text)
     try:
         fields = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError) as e:

@@ -1,6 +1,6 @@
 """NRRD headers: text lines, turned into the fields that JNRRD has for them.
 
-Spec: NRRD format (Teem), versions NRRD0001 to NRRD0005.
+Spec: NRRD format (Teem), versions NRRD00.01 and NRRD0001 to NRRD0005.
 """
 
 import math
@@ -14,7 +14,7 @@ from anychunk.formats.jnrrd.parse import untiled_index
 from anychunk.index import GroupIndex, Json
 from anychunk.source import Source
 
-MAGIC = re.compile(rb"NRRD000[1-5]\r?\n")
+MAGIC = re.compile(rb"NRRD00(?:0[1-5]|\.01)\r?\n")
 END = re.compile(rb"\r?\n\r?\n")
 VECTOR = re.compile(r"\(([^()]*)\)|(\S+)")
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -66,7 +66,8 @@ def read_fields(text: str, url: str) -> dict[str, Json]:
     for number, line in enumerate(lines, 2):
         if line.startswith("#") or not line.strip():
             continue
-        found = re.search(r":=|: ?", line)
+        # a key may hold colons, as in `DICOM:0008:=value`
+        found = re.search(r":=|: ", line) or re.search(":", line)
         if not found:
             raise FormatError(f"{url} line {number}: {line[:60]!r} is no 'field: value'")
         key, value = line[: found.start()], line[found.end() :]
@@ -82,7 +83,8 @@ def read_fields(text: str, url: str) -> dict[str, Json]:
             fields.pop(name)
             fields["data_files"] = [entry.strip() for entry in lines[number - 1 :] if entry.strip()]
             break
-    if "%" in str(fields.get("data_file", "")):
+    # a pattern has its first and last number behind it; a name may hold a percent sign
+    if re.search(r"%\S*\s+-?\d+\s+-?\d+", str(fields.get("data_file", ""))):
         fields["data_file_pattern"] = fields.pop("data_file")
     if pairs:
         fields["key_values"] = pairs
@@ -102,6 +104,11 @@ def read_value(name: str, text: str, where: str) -> Json:
         return reader(text)
     except ValueError as e:
         raise FormatError(f"{where}: {name} is {text[:60]!r} ({e})") from e
+
+
+def keyword(text: str) -> str:
+    """Teem does not look at the case of names that it knows."""
+    return text.lower()
 
 
 def integer(text: str) -> int:
@@ -151,6 +158,9 @@ def words(text: str) -> list[str | None]:
 
 
 READERS: dict[str, Any] = {
+    "type": keyword,
+    "encoding": keyword,
+    "endian": keyword,
     "dimension": integer,
     "sizes": integers,
     "block_size": integer,

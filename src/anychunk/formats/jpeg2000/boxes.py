@@ -60,7 +60,12 @@ def scan(source: Source) -> list[Box]:
 
 def _scan(source: Source, offset: int, end: int, depth: int, found: list[Box]) -> None:
     while offset + 8 <= end:
-        box = read_box(source, offset, end, depth)
+        try:
+            box = read_box(source, offset, end, depth)
+        except FormatError:
+            if any(box.type == "jp2c" for box in found):
+                return  # what is no box behind a codestream is no harm to it
+            raise
         found.append(box)
         if len(found) > MAX_BOXES:
             raise FormatError(f"{source.url}: more than {MAX_BOXES} boxes")

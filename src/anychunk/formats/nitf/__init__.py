@@ -5,11 +5,11 @@ Axes:    (band, y, x), always three.
 Opened:  every image segment; IC NC NM C1 M1 C3 M3 I1 C4 M4 C5 M5 C8 M8 CD MD; IMODE B P R S; INT
          and SI of 1 to 64 bits, B, R of 32 and 64, C of 64; blocked, in one block, masked, padded;
          reduced resolutions in files beside it (.r1, .r2 …) as levels.
-Refused: by name: other IC, encrypted segments, samples of other types. A file of several images
-         opens with those that it can; the attributes of the others say why not.
+Refused: by name: other IC, encrypted segments, samples of other types; headers that lie. A file of
+         several images opens with those that it can; the attributes of the others say why not.
 """
 
-from anychunk.errors import AnychunkError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf import uncompressed
 from anychunk.formats.nitf.attributes import (
     extensions,
@@ -52,7 +52,7 @@ def parse_file(source: Source) -> GroupIndex:
     file = read_file(source)
     further = overflow(file, source)
     members: dict[str, Node] = {}
-    refusals = []
+    refusals: list[AnychunkError] = []
     for segment in file.of("image"):
         found, rests = extensions(segment.values)
         tres = found + further.get(("image", segment.number), [])
@@ -61,7 +61,10 @@ def parse_file(source: Source) -> GroupIndex:
         try:
             levels, more = image_levels(source, segment, tres)
             attributes = {**level_attributes(levels), **more, **attributes}
-        except UnsupportedError as e:
+        except (UnsupportedError, FormatError) as e:
+            if isinstance(e, TruncatedError) and segment.end > source.size():
+                raise  # cut off, it is not to be taken for an image that was never there
+            # the other images are no worse for it
             refusals.append(e)
             attributes["nitf"]["refused"] = str(e)
         arrays = {str(i): level for i, level in enumerate(levels)}
@@ -75,6 +78,8 @@ def image_levels(
     source: Source, segment: Segment, tres: list[Tre]
 ) -> tuple[Levels, dict[str, Json]]:
     """Index one image: its arrays, full resolution first, and what its group says of them."""
+    if segment.refusal:
+        raise segment.refusal
     if segment.values.get("ENCRYP") not in ("0", "", None):
         raise UnsupportedError(f"{source.url} {segment.name}: it is encrypted")
     image = read_image(segment, source.url, source.size())

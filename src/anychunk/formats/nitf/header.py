@@ -241,6 +241,8 @@ class Segment:
     """Whether nothing follows in the file."""
     problem: str | None = None
     """What of the subheader could not be read, and does not matter for pixels."""
+    refusal: FormatError | None = None
+    """Why an image is not opened, where its subheader or its place is not known."""
 
     @property
     def name(self) -> str:
@@ -314,22 +316,28 @@ def _streamed(source: Source, head: bytes) -> bytes:
 
 def _segments(source: Source, values: Values, version: str) -> list[Segment]:
     offset = number(values, "HL")
-    found = []
+    found: list[Segment] = []
+    lost: FormatError | None = None
     for kind, _, head, _, body, _ in SEGMENTS:
         for i, record in enumerate(values.get(kind, ())):
+            header_length = length = 0
             try:
                 header_length = number(record, head, default=0)
                 length = number(record, body, default=0)
             except FormatError as e:
-                raise FormatError(f"{source.url} {kind} {i}: {e}") from e
+                # where this segment ends is not known, nor where any behind it begins
+                lost = lost or FormatError(f"{source.url} {kind} {i}: {e}")
             start = offset + header_length
-            parsed, problem = _subheader(
-                source, kind, i, offset=offset, length=header_length, version=version
-            )
+            parsed: Values = {}
+            problem, refusal = (str(lost), lost) if lost else (None, None)
+            if not lost:
+                parsed, problem, refusal = _subheader(
+                    source, kind, i, offset=offset, length=header_length, version=version
+                )
             found.append(
                 Segment(
                     kind=kind, number=i, header_offset=offset, header_length=header_length,
-                    offset=start, length=length, values=parsed, problem=problem,
+                    offset=start, length=length, values=parsed, problem=problem, refusal=refusal,
                 )
             )  # fmt: skip
             offset = start + length
@@ -338,11 +346,14 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
 
 def _subheader(
     source: Source, kind: Kind, i: int, *, offset: int, length: int, version: str
-) -> tuple[Values, str | None]:
-    """Read a subheader; one that is no image's may be wrong without harm to the images."""
+) -> tuple[Values, str | None, FormatError | None]:
+    """Read a subheader; what is wrong in it does no harm to the images of others.
+
+    Give also what is wrong, and for an image why it is refused.
+    """
     if kind not in LAYOUTS:
-        return {}, None
-    where = f"{source.url} {kind} {i}"
+        return {}, None, None
+    where, is_image = f"{source.url} {kind} {i}", kind == "image"
     try:
         limits.check_header(length, where=where)
         if offset + length > source.size():
@@ -351,15 +362,15 @@ def _subheader(
             )
         data = source.read(offset, length).tobytes()
         values, end = read(LAYOUTS[kind](version), data)
+        if is_image and values["IM"] != "IM":
+            raise FormatError(f"its subheader begins with {data[:2]!r}, expected b'IM'")
     except AnychunkError as e:
-        if kind == "image":
-            raise type(e)(f"{where}: {e}") from e
-        return {}, str(e)
-    if kind != "image":
-        return values, None
-    if values["IM"] != "IM":
-        raise FormatError(f"{where}: its subheader begins with {data[:2]!r}, expected b'IM'")
-    return values, _extensions(values, data, end)
+        named = type(e)(f"{where}: {e}")
+        # an image that is cut off is not to be taken for one that is not there
+        if is_image and (offset + length > source.size() or not isinstance(named, FormatError)):
+            raise named from e
+        return {}, str(e), named if is_image and isinstance(named, FormatError) else None
+    return values, _extensions(values, data, end) if is_image else None, None
 
 
 def _extensions(values: Values, data: bytes, at: int) -> str | None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.jpeg import Jpeg
 from anychunk.codestream.jpeg_scan import Stream, head
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats.nitf.blocks import Offsets, block_array, check_inside, cropped, ranges
 from anychunk.formats.nitf.image import Image
 from anychunk.formats.nitf.mask import Mask, block_grid, read_mask
@@ -24,9 +24,10 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
     """Index C3, M3, C5, M5 and I1."""
     mask = read_mask(source, image)
     first = first_stream(source, image, mask)
-    image = framed(image, first)
     # bands that share a stream are interleaved in it; others have a stream each
-    per_stream = first.bands
+    per_stream = 1
+    if first is not None:
+        image, per_stream = framed(image, first), first.bands
     if per_stream not in (1, image.bands):
         raise FormatError(
             f"{image.where}: a JPEG stream of {per_stream} bands, the image has {image.bands}"
@@ -55,14 +56,14 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
     return block_array(image, codec.to_dict(), chunks, bands=per_stream, fill=mask.fill(image))
 
 
-def first_stream(source: Source, image: Image, mask: Mask) -> Stream:
-    """Read the markers of the first stream that is stored, up to its data."""
+def first_stream(source: Source, image: Image, mask: Mask) -> Stream | None:
+    """Read the markers of the first stream that is stored, up to its data; None: none is."""
     segment = image.segment
     start = mask.start
     if mask.offsets is not None:
         stored = mask.offsets[mask.offsets >= 0]
         if not len(stored):
-            raise UnsupportedError(f"{image.where}: IC {image.ic} without a stored block")
+            return None
         check_inside(image, mask.offsets)
         start = int(stored.min())
     length = min(segment.end, source.size()) - start

@@ -136,8 +136,9 @@ def check_extent(image: Image, offsets: Offsets, size: int) -> None:
     segment = image.segment
     # LI is too small in some files; behind the last segment nothing else can be meant
     end = max(segment.end, size) if segment.is_last else segment.end
-    needed = int(offsets.max(initial=0)) + block_bytes(image)
-    if needed > end:
+    last = int(offsets.max(initial=-1))
+    needed = last + block_bytes(image)
+    if last >= 0 and needed > end:
         raise TruncatedError(
             f"{image.where}: blocks of {block_bytes(image)} bytes reach to {needed}, "
             f"the image data ends at {end}"
