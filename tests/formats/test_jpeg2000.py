@@ -264,6 +264,15 @@ def test_deep_htj2k_that_is_cut(tmp_path):
         opened(tmp_path / "a.jhc", with_length(stream, part))["0/0"][...]
 
 
+def test_htj2k_without_bit_planes_is_refused(tmp_path):
+    """OpenJPH writes so one sample of one bit; OpenJPEG shows 1 where 0 was stored."""
+    stream = imagecodecs.htj2k_encode(np.zeros((1, 1), np.uint8), bitspersample=1, resolutions=1)
+    with pytest.raises(UnsupportedError, match="no bit-plane"):
+        opened(tmp_path / "a.jhc", stream)
+    two = imagecodecs.htj2k_encode(np.full((1, 1), 3, np.uint8), bitspersample=2, resolutions=1)
+    assert opened(tmp_path / "b.jhc", two)["0/0"][...].tolist() == [[[3]]]
+
+
 def test_htj2k_irreversible_does_not_wrap(tmp_path):
     """Imagecodecs' OpenJPH casts without clipping, so what is brighter than white becomes black."""
     image = np.zeros((64, 64), np.uint8)

@@ -100,6 +100,9 @@ def check_decodable(header: MainHeader) -> None:
     extensions = sorted(name(m) for m in header.markers & EXTENSIONS)
     if extensions:
         raise UnsupportedError(f"JPEG 2000 part 2 extension {extensions[0]} is not decoded")
+    if header.is_ht and header.has_empty_bands:
+        # as OpenJPH writes samples of one bit without levels; OpenJPEG shows other samples
+        raise UnsupportedError("HTJ2K that announces no bit-plane for its samples is not decoded")
     deepest = max(c.depth for c in header.siz.components)
     if deepest > MAX_DEPTH:
         raise UnsupportedError(

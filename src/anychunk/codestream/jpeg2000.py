@@ -183,6 +183,8 @@ class MainHeader:
     comments: tuple[str, ...] = ()
     poc: bytes = b""
     """Parameters of POC, where there is one."""
+    qcds: tuple[bytes, ...] = ()
+    """Parameters of every QCD."""
 
     def style(self, component: int) -> Style:
         return self.cocs.get(component, self.cod.style)
@@ -203,6 +205,15 @@ class MainHeader:
     @property
     def is_reversible(self) -> bool:
         return all(style.transform == 1 for style in self.styles)
+
+    @property
+    def has_empty_bands(self) -> bool:
+        """Whether a band that is not quantised is announced without a bit-plane (T.800 E-2)."""
+        return any(
+            body[0] & 31 == 0 and any((body[0] >> 5) + (step >> 3) <= 1 for step in body[1:])
+            for body in self.qcds
+            if body
+        )
 
 
 class NeedsMoreError(TruncatedError):
@@ -281,6 +292,7 @@ def read_main_header(data: bytes) -> MainHeader:
         length=length,
         comments=tuple(text.decode("latin1") for text in texts[:16]),
         poc=b"".join(bodies.get(POC, [])),
+        qcds=tuple(bodies[QCD]),
     )
 
 
