@@ -25,6 +25,8 @@ type Picture = Callable[["TiffTile", Bytes1D], Array]
 RGB, CMYK, YCBCR = 2, 5, 6
 COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 8: 3, 9: 3, 10: 3}
 """Bands that are colour, by PhotometricInterpretation; further ones are extra samples."""
+SHADES = (0, 1, 3, 8, 9, 10)
+"""MinIsWhite, MinIsBlack, palette and Lab: never stored as YCbCr (libtiff, tif_jpeg.c)."""
 
 
 def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -77,6 +79,9 @@ def jpeg_colors(tile: "TiffTile", *, is_jfif: bool) -> tuple[int | None, int | N
     """Give the colour space of the stream and of the result, as jpeg8_decode takes them."""
     if tile.samples_per_pixel == 1:
         return None, 1 if tile.planar_config == 2 else None
+    if tile.samples_per_pixel == 3 and tile.photometric in SHADES and not is_jfif:
+        # bands that are no colours: libjpeg would take any three for YCbCr
+        return RGB, RGB
     if tile.samples_per_pixel != COLORS.get(tile.photometric):
         return None, None
     if tile.photometric == RGB:
@@ -131,11 +136,26 @@ def unlerc(tile: "TiffTile", data: Bytes1D) -> Array:
     elif data[:4].tobytes() == b"\x28\xb5\x2f\xfd":
         data = unzstd(data, np.empty(nbytes, np.uint8))
     array, mask = imagecodecs.lerc_decode(data, masks=True)
+    if array.ndim == 3 and mask is not None and mask.ndim == 3:
+        # bands that are valid in different places are one after the other
+        array, mask = np.moveaxis(array, 0, -1), np.moveaxis(mask, 0, -1)
+    if tile.byte_order == "big":
+        # numbers are swapped before LERC compresses them (libtiff, TIFFWriteEncodedStrip)
+        array = array.byteswap()
+    return _masked(tile, array, mask)
+
+
+def _masked(tile: "TiffTile", array: Array, mask: Array | None) -> Array:
+    """Show what LERC says of valid pixels, as libtiff does (tif_lerc.c)."""
+    has_alpha = array.ndim == 3 and array.shape[-1] == tile.samples_per_pixel - 1
+    if (has_alpha or (array.ndim == 2 and tile.samples_per_pixel == 2)) and array.dtype == np.uint8:
+        # alpha that is only 0 and 255 is kept as the mask
+        alpha = np.full(array.shape[:2], True) if mask is None else mask
+        return np.dstack([array, np.where(alpha, 255, 0).astype(np.uint8)])
     if mask is not None and array.dtype.kind == "f":
-        # libtiff shows pixels that LERC masks as NaN, where the type has one
         valid = mask if mask.ndim == array.ndim else mask[..., None]
         array = np.where(valid.astype(bool), array, np.nan).astype(array.dtype)
-    return array  # type: ignore[no-any-return]
+    return array
 
 
 def uneer(tile: "TiffTile", data: Bytes1D) -> Array:
