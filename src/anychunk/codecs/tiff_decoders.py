@@ -92,12 +92,14 @@ def jpeg_colors(tile: "TiffTile", *, is_jfif: bool) -> tuple[int | None, int | N
 
 def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
     """Decode; into `out` where it has the shape of the picture, which a last strip may not have."""
+    whole = data
+    tables, data = tables_of(tile, data)
     check_jpeg_end(data)
     stream, result = jpeg_colors(tile, is_jfif=data[6:10].tobytes() == b"JFIF")
     try:
         return imagecodecs.jpeg8_decode(  # type: ignore[no-any-return]
             data,
-            tables=tile.tables,
+            tables=tables,
             colorspace=stream,
             outcolorspace=result,
             shape=(tile.tile_height, tile.tile_width),
@@ -106,7 +108,7 @@ def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
     except ValueError:
         if out is None:
             raise
-        return unjpeg(tile, data)
+        return unjpeg(tile, whole)
     except imagecodecs.Jpeg8Error as e:
         # lossless streams of DNG: other precisions, a row folded into several components
         if not any(word in str(e) for word in ("precision", "conversion", "Huffman", "SOF type")):
@@ -114,6 +116,23 @@ def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
         array = imagecodecs.ljpeg_decode(data)
         shape = (tile.tile_height, tile.tile_width, tile.samples_per_pixel)
         return array.reshape(shape) if array.size == np.prod(shape) else array  # type: ignore[no-any-return]
+
+
+def tables_of(tile: "TiffTile", data: Bytes1D) -> tuple[bytes | None, Bytes1D]:
+    """Give the JPEG tables of a chunk and its stream: they may be a stream of their own in front.
+
+    (ITU-T T.81 B.5: the abbreviated format for tables ends with EOI, and has no entropy-coded data
+    in which its bytes could occur; segments are hopped over all the same.)
+    """
+    if tile.tables != b"":
+        return tile.tables, data
+    end = 2
+    while data[end : end + 2].tobytes() != b"\xff\xd9":
+        if end + 4 > len(data) or data[end] != 0xFF:
+            raise ChunkDecodeError("JPEG tables in front of a chunk do not end")
+        end += 2 + int.from_bytes(data[end + 2 : end + 4].tobytes(), "big")
+    tables = data[: end + 2].tobytes()
+    return (tables if len(tables) > 4 else None), data[end + 2 :]
 
 
 def check_jpeg_end(data: Bytes1D) -> None:

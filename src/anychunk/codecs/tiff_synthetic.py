@@ -4,8 +4,10 @@ Spec: TIFF 6.0 section 2. The file is little more than the tags that the codec's
       holds, one strip that is the whole image, and the stored bytes; libtiff does the rest.
 """
 
+import base64
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import imagecodecs
@@ -13,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs._base import Bytes1D
-from anychunk.codecs.tiff_decoders import COLORS, RGB, YCBCR
+from anychunk.codecs.tiff_decoders import COLORS, RGB, YCBCR, tables_of
 from anychunk.errors import ChunkDecodeError
 
 if TYPE_CHECKING:
@@ -118,6 +120,10 @@ def pack_values(kind: str, values: Sequence[float] | bytes, order: str) -> tuple
 
 def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
     """Decode with libtiff into (rows, columns, bands): a whole chunk, or one at the lower edge."""
+    tables, data = tables_of(tile, data)
+    if tables != tile.tables:
+        text = None if tables is None else base64.b64encode(tables).decode()
+        tile = replace(tile, jpeg_tables=text)
     heights = [tile.tile_height * tile.tile_depth]
     if tile.last_height and tile.tile_depth == 1 and tile.last_height != heights[0]:
         heights.append(tile.last_height)

@@ -88,7 +88,7 @@ class TiffTile(BytesToBytes):
     """RowsPerStrip for strips."""
     sample_format: int = 1
     jpeg_tables: str | None = None
-    """Base64 of the JPEGTables tag."""
+    """Base64 of the JPEGTables tag. Empty: they stand in front of each chunk."""
     byte_order: Literal["little", "big"] = "little"
     fill_order: int = 1
     t4_options: int = 0
