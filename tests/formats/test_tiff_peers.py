@@ -82,7 +82,7 @@ def test_alpha_that_lerc_keeps_as_a_mask(tmp_path, bands):
 @QUIET
 @pytest.mark.parametrize("order", ["LITTLE", "BIG"])
 @pytest.mark.parametrize("interleave", ["pixel", "band"])
-def test_integers_of_24_bits_are_in_the_order_of_the_file(tmp_path, interleave, order):
+def test_integers_of_24_bits(tmp_path, interleave, order):
     array = (field(3) * 60000).astype("uint32")
     options = {"nbits": 24, "compress": "lzw", "interleave": interleave, "ENDIANNESS": order}
     np.testing.assert_array_equal(write(tmp_path / "a.tif", array, **options), array)

@@ -141,7 +141,14 @@ def check_jpeg_end(data: Bytes1D) -> None:
         raise ChunkDecodeError("JPEG stream ends before its end marker")
 
 
+RIFF_TURNED = bytes.fromhex("4a926262")
+"""The signature of WebP with the bits of each byte turned round."""
+
+
 def unwebp(tile: "TiffTile", data: Bytes1D) -> Array:
+    if data[:4].tobytes() == RIFF_TURNED:
+        # FillOrder 2, which other streams of pictures are not subject to (libtiff, tif_webp.c)
+        data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
     # an opaque alpha band may be left out of the stream
     has_alpha = True if tile.samples_per_pixel == 4 else None
     return imagecodecs.webp_decode(data, hasalpha=has_alpha)  # type: ignore[no-any-return]

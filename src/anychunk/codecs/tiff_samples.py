@@ -105,9 +105,10 @@ def unpack(
 
 
 def swapped_triples(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Turn integers of three bytes round: like two or four bytes, they are in the file's order.
+    """Turn integers of three bytes round, as libtiff does with those of a big-endian file.
 
-    (libtiff, `_TIFFSwab24BitData`.) imagecodecs takes them to be little-endian.
+    In little-endian files all readers take the first byte for the most significant one; so what
+    libtiff and GDAL write as big-endian has it last (libtiff, `_TIFFSwab24BitData`; GDAL #2361).
     """
     return np.ascontiguousarray(data.reshape(-1, 3)[:, ::-1]).reshape(-1)
 

@@ -142,9 +142,15 @@ def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
 
 
 def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
-    """Give RGB of uncompressed YCbCr samples, chroma as often as `tile.subsampling` says."""
+    """Give RGB of uncompressed YCbCr samples, chroma as often as `tile.subsampling` says.
+
+    Whole blocks are stored at the edges too, and decoded: libtiff refuses images below one block.
+    """
+    across, down = tile.subsampling
+    columns, high = -(-tile.tile_width // across) * across, -(-rows // down) * down
+    wide = tile if columns == tile.tile_width else replace(tile, tile_width=columns)
     plain = synthetic_tiff(
-        tile, data, rows=rows, compression=1, predictor=1, fill_order=1, photometric=YCBCR
+        wide, data, rows=high, compression=1, predictor=1, fill_order=1, photometric=YCBCR
     )
     try:
         array = imagecodecs.tiff_decode(plain, asrgb=True)
@@ -152,4 +158,5 @@ def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
         raise ChunkDecodeError(
             f"libtiff: YCbCr with subsampling {list(tile.subsampling)} does not decode"
         ) from e
-    return np.ascontiguousarray(array.reshape(rows, tile.tile_width, 4)[..., :3])
+    pixels = array.reshape(high, columns, 4)[:rows, : tile.tile_width, :3]
+    return np.ascontiguousarray(pixels)

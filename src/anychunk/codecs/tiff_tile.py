@@ -226,8 +226,10 @@ class TiffTile(BytesToBytes):
                 rows, rest = divmod(length, self.row_bytes)
                 if rows and not rest and not self.is_subsampled:
                     return rows
-            elif self.stored_bytes(last) <= length < self.stored_bytes(last + 1):
-                return last
+            else:
+                step = self.subsampling[1] if self.is_subsampled else 1
+                if self.stored_bytes(last) <= length < self.stored_bytes(last + step):
+                    return last
         raise ChunkDecodeError(
             f"tiff-tile: decompresses to {length} bytes, expected "
             f"{self.stored_bytes(self.tile_height) * self.tile_depth}"

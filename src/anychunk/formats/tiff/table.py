@@ -63,6 +63,8 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
 def _column(values: Any, layout: Layout) -> Table:
     if isinstance(values, int):
         values = (values,)
+    if isinstance(values, bytes):
+        values = tuple(values)  # of type BYTE or UNDEFINED
     try:
         return np.asarray(values, np.uint64).reshape(-1)
     except (TypeError, ValueError, OverflowError) as e:
