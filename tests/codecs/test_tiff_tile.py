@@ -124,7 +124,7 @@ def test_last_strip_is_padded_and_others_are_not():
 
 
 @pytest.mark.parametrize("subsampling", [(2, 1), (1, 2), (2, 2), (4, 2), (4, 4)])
-@pytest.mark.parametrize(("rows", "columns"), [(4, 8), (3, 8), (1, 8), (1, 1), (3, 5)])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 8), (3, 8), (1, 8), (1, 1), (3, 5), (4, 12)])
 def test_blocks_of_ycbcr_reach_over_the_edge(subsampling, rows, columns):
     """TIFF 6.0 section 21: blocks are whole, so two heights of the last strip are as long."""
     across, down = subsampling
@@ -144,7 +144,7 @@ def test_blocks_of_ycbcr_reach_over_the_edge(subsampling, rows, columns):
 
 def test_webp_with_its_bits_turned_round():
     """FillOrder 2, as libtiff applies it to WebP."""
-    array = RNG.integers(0, 255, (3, 16, 16)).astype(np.uint8)
+    array = np.random.default_rng(1).integers(0, 255, (3, 16, 16)).astype(np.uint8)
     tile = TiffTile(
         compression=50001, samples_per_pixel=3, photometric=2, tile_width=16, tile_height=16
     )

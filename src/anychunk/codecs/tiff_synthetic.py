@@ -147,7 +147,13 @@ def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
     Whole blocks are stored at the edges too, and decoded: libtiff refuses images below one block.
     """
     across, down = tile.subsampling
-    columns, high = -(-tile.tile_width // across) * across, -(-rows // down) * down
+    blocks, high = -(-tile.tile_width // across), -(-rows // down) * down
+    size = across * down + 2
+    if blocks * size % down:
+        # libtiff counts the bytes of a row of pixels, and forgets what does not divide evenly
+        by_row = data.reshape(high // down, blocks, size)
+        data, blocks = np.pad(by_row, ((0, 0), (0, 1), (0, 0))).reshape(-1), blocks + 1
+    columns = blocks * across
     wide = tile if columns == tile.tile_width else replace(tile, tile_width=columns)
     plain = synthetic_tiff(
         wide, data, rows=high, compression=1, predictor=1, fill_order=1, photometric=YCBCR
