@@ -174,3 +174,21 @@ def test_companions_without_a_count_of_planes(pair):
     for plane in range(3, 6):
         with pytest.raises(anychunk.AnychunkError, match=r"b\.tif"):
             array[plane]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("back_to", [0, 1, 2])
+@pytest.mark.parametrize("kinds", [[1, 1, 1], [1, 2, 1]], ids=["alike", "mixed"])
+def test_directories_in_a_circle_count_once(tmp_path, kinds, back_to):
+    pages = [page(height=40 * kind) for kind in kinds]
+    path = tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as file:
+        for data in pages:
+            file.write(data, **PLAIN)
+    with tifffile.TiffFile(path) as tif:
+        offsets = [p.offset for p in tif.pages]
+        end = offsets[-1] + 2 + 12 * len(tif.pages[-1].tags)
+    data = bytearray(path.read_bytes())
+    data[end : end + 4] = offsets[back_to].to_bytes(4, "little")
+    path.write_bytes(data)
+    hold(path, pages)
