@@ -176,6 +176,35 @@ def test_companions_without_a_count_of_planes(pair):
             array[plane]
 
 
+def changed(path, code, *, value=None, new_code=None):
+    """Change the value of a SHORT tag of the first page, or its code."""
+    with tifffile.TiffFile(path) as tif:
+        tag = tif.pages[0].tags[code]
+    data = bytearray(path.read_bytes())
+    if value is not None:
+        data[tag.valueoffset : tag.valueoffset + 2] = value.to_bytes(2, "little")
+    if new_code is not None:
+        data[tag.offset : tag.offset + 2] = new_code.to_bytes(2, "little")
+    path.write_bytes(data)
+
+
+def test_bands_that_are_neither_together_nor_apart_are_refused(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, page(bands=3), photometric="rgb", **PLAIN)
+    changed(path, 284, value=257)
+    with pytest.raises(anychunk.AnychunkError, match="PlanarConfiguration 257 is not opened"):
+        anychunk.open(path)
+
+
+def test_jpeg_that_says_itself_what_its_colours_are(tmp_path):
+    path = tmp_path / "a.tif"
+    data = np.repeat(page(bands=3)[::8, ::8], 8, 0).repeat(8, 1)[:40, :48]
+    tifffile.imwrite(path, data, photometric="ycbcr", compression="jpeg", metadata=None)
+    expected = tifffile.imread(path)
+    changed(path, 262, new_code=263)  # Threshholding, which nobody heeds
+    np.testing.assert_array_equal(np.moveaxis(anychunk.open_array(path)[...], 0, -1), expected)
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("back_to", [0, 1, 2])
 @pytest.mark.parametrize("kinds", [[1, 1, 1], [1, 2, 1]], ids=["alike", "mixed"])
