@@ -176,10 +176,25 @@ def test_companions_without_a_count_of_planes(pair):
             array[plane]
 
 
-def changed(path, code, *, value=None, new_code=None):
-    """Change the value of a SHORT tag of the first page, or its code."""
+def test_absent_tiles_of_a_mask_mask(tmp_path):
+    """The image's nodata is a value of pixels, and says nothing of its mask."""
+    path = tmp_path / "a.tif"
+    tile = np.full((16, 16), 255, np.uint8)
+    shape = {"shape": (16, 32), "dtype": np.uint8, "tile": (16, 16), **PLAIN}
+    with tifffile.TiffWriter(path) as file:
+        file.write(iter([tile, None]), extratags=[(42113, 2, 4, "255", True)], **shape)
+        file.write(iter([tile, None]), subfiletype=2, **shape)
+    changed(path, 254, value=4, number=1)
+    changed(path, 262, value=4, number=1)
+    opened = anychunk.open(path)["0"]
+    assert (opened["0"][...] == 255).all()
+    assert opened["mask"][0, 0].tolist() == [255] * 16 + [0] * 16
+
+
+def changed(path, code, *, value=None, new_code=None, number=0):
+    """Change the value of a short tag of one page, or its code."""
     with tifffile.TiffFile(path) as tif:
-        tag = tif.pages[0].tags[code]
+        tag = tif.pages[number].aspage().tags[code]
     data = bytearray(path.read_bytes())
     if value is not None:
         data[tag.valueoffset : tag.valueoffset + 2] = value.to_bytes(2, "little")

@@ -107,7 +107,7 @@ def image_index(image: Image, sources: list[Source], xml: Any) -> GroupIndex:
         name = f"mask_{number}" if number else "mask"
         if name not in members:
             members[name] = _array(
-                stack, sources, {}, metadata.fill_value(page, stack.layout.dtype)
+                stack, sources, {}, metadata.fill_value(stack.keyframe, stack.layout.dtype)
             )
     attributes: dict[str, Json] = {
         "ome": ome.attribute(image, paths, xml),
