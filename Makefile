@@ -3,9 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 # two at a time, a file's tests together: they share servers and made files
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile
-PIP_FLAGS := -qq --disable-pip-version-check --constraint constraints.txt
+PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constraints.txt
+# the tests start hundreds of interpreters, each of which would compile all that it imports
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup peers try-wheel viewer viewer-packages demo test test-others lint types layers docs check bench format clean
+.PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -14,6 +16,7 @@ $(VENV)/ready: pyproject.toml constraints.txt .ci/find-python
 	@python="$$(.ci/find-python)" && echo "setting up $(VENV) with $$python" && "$$python" -m venv $(VENV)
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev
+	@$(BIN)/python -m compileall -qq -j 2 src $(VENV)/lib || true  # two at a time; pip does one
 	@touch $@
 
 demo: setup
@@ -23,19 +26,28 @@ test: setup
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 # The same tests on every other supported interpreter that this machine has, but for those of parts
-# that run in processes of their own (a browser, servers, clusters) and of speed.
-ONCE := test_viewer.py test_page.py test_examples.py test_archive.py test_export_matrix.py test_guard.py test_osml.py \
-  server_face conversion formats/test_jpeg2000.py
-test-others: setup
-	@for version in 3.12 3.13; do \
-	  $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
+# that run in processes of their own (a browser, servers, clusters), of speed, and long comparisons
+# of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
+ONCE := test_viewer.py test_page.py test_examples.py test_archive.py export/test_matrix.py test_guard.py test_osml.py \
+  server_face conversion formats/test_jpeg2000.py formats/test_n5_peers.py codecs/test_casting.py
+OTHERS = for version in 3.12 3.13; do \
+  $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
+  venv="$(VENV)-$$version";
+
+# Nothing is compiled there ahead of its first import: most of it never is.
+setup-others: setup
+	@$(OTHERS) \
 	  python="$$(.ci/find-python $$version 2>/dev/null)" || { echo "no Python $$version here: not tested on it"; continue; }; \
-	  venv="$(VENV)-$$version"; \
 	  if [ ! -e "$$venv/ready" ] || [ pyproject.toml -nt "$$venv/ready" ] || [ constraints.txt -nt "$$venv/ready" ]; then \
 	    echo "setting up $$venv"; "$$python" -m venv "$$venv" && \
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --upgrade pip && \
-	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev && touch "$$venv/ready" || exit 1; \
+	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --editable ".[all]" --group test && touch "$$venv/ready" || exit 1; \
 	  fi; \
+	done
+
+test-others: setup-others
+	@$(OTHERS) \
+	  [ -e "$$venv/ready" ] || continue; \
 	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
 	done
 
@@ -53,7 +65,10 @@ docs: setup
 	@$(BIN)/python .ci/generate-docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-check: lint types layers test test-others docs
+# Two at a time, until the tests, which take both. The documentation last: a test asks whether it is up to date.
+check: setup
+	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
+	@$(MAKE) --no-print-directory test test-others docs
 
 bench: setup peers
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)

@@ -5,6 +5,7 @@ Results go to `bench/results`; a full run, or `--publish`, puts them into docs/p
 
 import argparse
 import importlib
+import time
 from pathlib import Path
 
 from bench import report
@@ -34,13 +35,14 @@ def run(names: list[str], *, quick: bool) -> Path:
     path = report.RESULTS
     print(f"{'case':58} {'measured':>9}  target")
     for name in names or found:
-        rows = []
+        rows, start = [], time.perf_counter()
         for row in importlib.import_module(f"bench.bench_{name}").run(quick=quick):
             rows.append(row)
             print(f"{row.case:58} {row.ratio:9.3g}  {row.target:24} {row.detail}", flush=True)
             for peer, what in row.wrong.items():
                 print(f"{'':70} {peer}: {what}")
         path = report.save({name: rows}, quick=quick)
+        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
     return path
 
 

@@ -53,7 +53,7 @@ def save_and_reopen(folder: str, form: str, side: int) -> None:
 
 
 def saved(quick: bool) -> list[Row]:
-    side, rounds = (300, 1) if quick else (1000, 3)
+    side, rounds = (100, 1) if quick else (1000, 3)
     rows = []
     for form, target in FORMS.items():
         found = []
@@ -135,7 +135,7 @@ def remote(quick: bool) -> list[Row]:
             array[..., *WINDOW]
             requests = len(counted.requests)
         with slow_server(folder, 0.03) as url:
-            rows = _window(f"{url}/a.tif", 3 if quick else 7)
+            rows = _window(f"{url}/a.tif", 2 if quick else 7)
     return [Row("COG window of 100 tiles over 30 ms, requests", requests, "<= 8"), *rows]
 
 

@@ -37,14 +37,13 @@ def volume(shape):
 
 
 def run(quick: bool) -> list[Row]:
-    shape = (64, 512, 512) if quick else (128, 2048, 2048)
-    rounds = 5
+    shape, rounds = ((32, 512, 512), 3) if quick else ((128, 2048, 2048), 5)
     with tempfile.TemporaryDirectory() as folder:
         data = volume(shape)
         rows = [read_raw(data, folder, rounds)]
         rows += [read_compressed(data, name, folder, rounds) for name in DECODE]
-        rows.append(read_against_pynrrd(data, folder, 5))
-        rows.append(write_pyramid(data, folder, 5))
+        rows.append(read_against_pynrrd(data, folder, rounds))
+        rows.append(write_pyramid(data, folder, rounds))
         del data
         rows.append(header_of_many(folder, 100_000 if quick else 1_000_000))
         rows.append(memory(quick))

@@ -145,7 +145,7 @@ def indexing(path, rounds):
 
 
 def run(quick: bool) -> list[Row]:
-    size, block = (1024, 64) if quick else (4096, 128)
+    size, block = (1024, 128) if quick else (4096, 128)
     rounds = 3 if quick else 5
     with (
         tempfile.TemporaryDirectory() as folder,

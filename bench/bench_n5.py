@@ -139,7 +139,7 @@ def listing(folder, quick):
 
 def run(quick: bool) -> list[Row]:
     array = volume(quick)
-    rounds = 5 if quick else 7
+    rounds = 3 if quick else 7
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return [

@@ -94,7 +94,7 @@ def bare(path: Path) -> float:
 
 def rates(folder: Path, quick: bool) -> list[Row]:
     """Warm chunks, chunks that are decoded each time, and those that are passed through."""
-    seconds, rounds = (2, 2) if quick else (4, 5)
+    seconds, rounds = (1, 2) if quick else (4, 5)
     scene, plain = folder / "scene.tif", folder / "plain.tif"
     data = field(4096 if quick else 8192)
     side = len(data) // 512
@@ -145,7 +145,7 @@ def panning(folder: Path, quick: bool) -> Row:
         ("/zarr/strips.tif/0/1/c/0/%d/%d", 4),
         ("/zarr-raw/strips.tif/0/2/c/0/%d/%d", 2),
     ]
-    until = time.monotonic() + (4 if quick else 20)
+    until = time.monotonic() + (2 if quick else 20)
     count = [0] * CLIENTS
     with server(folder) as (url, process):
 

@@ -5,6 +5,7 @@ tifffile.aszarr through zarr, virtual-tiff, osml-imagery-io and async-geotiff in
 own; the bare decoder calls in as many threads as there are cores, pixels dropped.
 """
 
+import itertools
 import tempfile
 import threading
 import time
@@ -75,7 +76,10 @@ def read_aszarr(path: str) -> Any:
 
 
 def bare(path: str) -> Callable[[], None]:
-    """Give the bare decoder calls of a file's tiles, each thread with one buffer for all."""
+    """Give the bare decoder calls of a file's tiles, each thread with one buffer for all.
+
+    Where nothing is compressed, the limit is to copy all of it to fresh memory once.
+    """
     with tifffile.TiffFile(path) as file:
         page = file.pages.first
         ranges = list(zip(page.dataoffsets, page.databytecounts, strict=True))
@@ -83,6 +87,15 @@ def bare(path: str) -> Callable[[], None]:
         width, nbytes = page.chunks[1], int(np.prod(page.chunks)) * page.dtype.itemsize
         dtype = page.dtype
     whole = np.memmap(path, np.uint8)
+
+    def copied() -> np.ndarray:
+        fresh, cuts = (
+            np.empty(len(whole), np.uint8),
+            np.linspace(0, len(whole), cores() + 1, dtype=int),
+        )
+        halves = [slice(*ends) for ends in itertools.pairwise(cuts)]
+        list(pool.map(lambda half: np.copyto(fresh[half], whole[half]), halves))
+        return fresh
 
     def decode(data: np.ndarray, out: np.ndarray) -> None:
         match compression.name:
@@ -94,8 +107,6 @@ def bare(path: str) -> Callable[[], None]:
                 imagecodecs.lzw_decode(data, out=out)
             case "JPEG":
                 imagecodecs.jpeg8_decode(data, tables=tables, outcolorspace=2)
-            case "NONE":
-                out[:] = data
         samples = out.view(dtype).reshape(-1, width) if predictor != 1 else out
         if predictor == 2:
             imagecodecs.delta_decode(samples, axis=-1, out=samples)
@@ -108,7 +119,7 @@ def bare(path: str) -> Callable[[], None]:
             decode(whole[offset : offset + length], out)
 
     buffers, pool = threading.local(), ThreadPoolExecutor(cores())
-    return lambda: list(pool.map(some, range(cores())))
+    return copied if compression.name == "NONE" else lambda: list(pool.map(some, range(cores())))
 
 
 def full_read(path: str, name: str, target: float, rounds: int) -> Row:
@@ -187,14 +198,14 @@ def level(folder: Path, size: int, rounds: int) -> Row:
     return found
 
 
-def opening(folder: Path) -> Row:
-    """A file of 100,000 tiles, all of them sparse but the table full."""
+def opening(folder: Path, across: int) -> Row:
+    """A file of very many tiles."""
     path = str(folder / "many.tif")
     tile = np.zeros((16, 16), np.uint8)
-    side = 317 * 16
+    side = across * 16
 
     def tiles() -> Any:
-        for _ in range(317 * 317):
+        for _ in range(across * across):
             yield tile
 
     tifffile.imwrite(path, tiles(), shape=(side, side), dtype=np.uint8, tile=(16, 16),
@@ -213,7 +224,11 @@ def opening(folder: Path) -> Row:
             rounds[name].append(time.perf_counter() - start)
     seconds = Times(rounds)
     return Row(
-        "TIFF open of 100,489 tiles, ms", seconds[OURS] * 1e3, "<= 50", "milliseconds", seconds
+        f"TIFF open of {across * across:,} tiles, ms",
+        seconds[OURS] * 1e3,
+        "<= 50",
+        "milliseconds",
+        seconds,
     )
 
 
@@ -234,5 +249,5 @@ def run(quick: bool) -> list[Row]:
                 rows += windows(path, rounds)
             Path(path).unlink()
         rows.append(level(folder, size, rounds))
-        rows.append(opening(folder))
+        rows.append(opening(folder, 50 if quick else 317))
     return rows

@@ -116,7 +116,7 @@ def table(path: Path) -> str:
     parts = [
         f"{found['date']}, {found['cores']} cores, Python {found['python']}; {versions}.",
         "",
-        "![How many times as fast as the best peer](images/performance.png)",
+        "![How fast each reader is, against anychunk](images/performance.png)",
     ]
     for name, rows in groups.items():
         parts += ["", f"### {name}", "", HEAD, *map(line, rows)]
@@ -137,29 +137,47 @@ def publish(path: Path) -> None:
 
 
 def chart(path: Path) -> None:
-    """Draw, for each case, how many times as fast as the best peer."""
+    """Draw every case: how fast each reader is, against us; the bare decoder is the limit."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    _, groups = load(path)
-    rows = raced(groups)[::-1]
-    names, ratios = [row.case for row in rows], [row.ratio for row in rows]
-    bares = [(row.against(BARE), row.case) for row in rows if BARE in row.seconds]
-    figure, axes = plt.subplots(figsize=(9, 0.28 * len(rows) + 1.2), dpi=110)
-    colors = ["#2a7f62" if ratio >= 1 else "#c8553d" for ratio in ratios]
-    axes.barh(names, ratios, color=colors, height=0.7, label="best peer's time / ours")
-    style = {"marker": "|", "s": 90, "color": "#333333", "zorder": 3}
-    if bares:
-        axes.scatter(*zip(*bares, strict=True), label="bare decoder's time / ours", **style)
-    axes.axvline(1, color="#333333", linewidth=0.8)
+    rows = raced(load(path)[1])[::-1]
+    readers = sorted({name for row in rows for name in row.peers()})
+    colors = {OURS: "#111111"} | {
+        name: plt.get_cmap("tab20")(n % 20) for n, name in enumerate(readers)
+    }
+    bars: list[tuple[float, float, str]] = []
+    limits: list[tuple[float, float, float]] = []
+    places: dict[float, str] = {}
+    top = 0.0
+    for row in rows:
+        bottom = top
+        for name in sorted([OURS, *row.peers()], key=lambda name: row.seconds[name], reverse=True):
+            bars.append((top, row.seconds[OURS] / row.seconds[name], name))
+            top += 1
+        places[(bottom + top - 1) / 2] = row.case
+        if BARE in row.seconds:
+            limits.append((row.seconds[OURS] / row.seconds[BARE], bottom - 0.5, top - 0.5))
+        top += 1
+    figure, axes = plt.subplots(figsize=(10, 0.09 * top + 1.4), dpi=100)
+    for name in (OURS, *readers):
+        own = [(place, speed) for place, speed, reader in bars if reader == name]
+        places_of, speeds = zip(*own, strict=True)
+        axes.barh(places_of, speeds, color=colors[name], height=0.9, label=name)
+    if limits:
+        axes.vlines(*zip(*limits, strict=True), color="#c8553d", linewidth=2, label=BARE)
+    axes.axvline(1, color="#111111", linewidth=0.8)
     axes.set_xscale("log")
-    ticks = [0.5, 0.7, 1, 1.5, 2, 3, 5, 10]
+    ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
     axes.set_xticks(ticks, [str(t) for t in ticks])
+    axes.set_xlim(0.015, 4)
+    axes.set_ylim(-1, top)
     axes.minorticks_off()
-    axes.tick_params(axis="y", labelsize=7)
-    axes.legend(loc="lower right", fontsize=7, frameon=False)
+    axes.set_yticks(list(places), list(places.values()), fontsize=7)
+    axes.set_xlabel("speed; anychunk = 1", fontsize=8)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.3, 1.04), ncols=4, fontsize=7, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     CHART.parent.mkdir(exist_ok=True)

@@ -37,6 +37,7 @@ def proxy(host: str, port: int):
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # a body would wait 40 ms for the ACK of its headers
 
         def log_message(self, *args):
             pass
@@ -94,7 +95,7 @@ def proxy(host: str, port: int):
 
     server = Server(("127.0.0.1", 0), Handler)
     found = Proxied(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield found

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -223,6 +224,8 @@ def test_failures_are_reported_file_by_file(tmp_path):
     with pytest.raises(FilesError) as e:
         anychunk.index(str(tmp_path / "*.tif"), combine="group")
     assert set(e.value.failures) == {str(tmp_path / "bad.tif"), str(tmp_path / "worse.tif")}
+    assert str(e.value).startswith("2 of 3 files")
+    assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
     failures = {}
     node = anychunk.index(str(tmp_path / "*.tif"), combine="group", failures=failures)
     assert list(node.members) == ["good"]

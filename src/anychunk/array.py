@@ -12,8 +12,11 @@ import numpy as np
 import zarr
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.core.dtype import get_data_type_from_json
 from zarr.core.metadata import ArrayV3Metadata
 
+from anychunk.codecs import from_json
+from anychunk.index import ArrayIndex
 from anychunk.pipeline import IndexPipeline
 from anychunk.reader import ChunkReader
 from anychunk.selection import cut, spans
@@ -62,6 +65,22 @@ class Array(zarr.Array[ArrayV3Metadata]):
         if not dropped:
             return out
         return out[tuple(0 if axis in dropped else slice(None) for axis in range(out.ndim))]
+
+
+def array_metadata(index: ArrayIndex) -> ArrayV3Metadata:
+    """Give zarr's metadata of an array, with our own classes for the codecs that are ours."""
+    document = index.metadata()
+    data_type = get_data_type_from_json(index.data_type, zarr_format=3)
+    return ArrayV3Metadata(
+        shape=index.shape,
+        data_type=data_type,
+        chunk_grid=document["chunk_grid"],
+        chunk_key_encoding=document["chunk_key_encoding"],
+        fill_value=data_type.from_json_scalar(index.fill_value, zarr_format=3),
+        codecs=[from_json(codec) for codec in index.codecs],
+        attributes=index.attributes,
+        dimension_names=index.dimension_names,
+    )
 
 
 class _Reading(NamedTuple):

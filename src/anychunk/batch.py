@@ -29,13 +29,13 @@ class FilesError(AnychunkError):
     """Some of many files could not be indexed; `failures` says which, and why."""
 
     def __init__(self, failures: Failures, count: int) -> None:
-        self.failures = failures
-        shown = "; ".join(f"{message}" for message in list(failures.values())[:20])
+        self.failures, self.count = failures, count
+        shown = "; ".join(list(failures.values())[:20])
         more = f"; and {len(failures) - 20} more" if len(failures) > 20 else ""
         super().__init__(f"{len(failures)} of {count} files could not be indexed: {shown}{more}")
 
     def __reduce__(self) -> Any:
-        return type(self), (self.failures, len(self.failures))
+        return type(self), (self.failures, self.count)
 
 
 def expand(

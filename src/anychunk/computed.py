@@ -19,11 +19,10 @@ from anychunk import codecs, limits
 from anychunk import downsample as ds
 from anychunk.codecs.chain import Decoder
 from anychunk.errors import AnychunkError, ChunkDecodeError, FormatError, LimitError
-from anychunk.index import ArrayIndex, Computed, Json
+from anychunk.index import ArrayIndex, Computed, Json, Shape
 from anychunk.reader import ChunkReader, located
 
 type Array = npt.NDArray[Any]
-type Shape = tuple[int, ...]
 type Read = Callable[[Shape, Shape], Array]
 
 PIECE_BYTES = 64 * limits.MIB

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.errors import UnsupportedError
+from anychunk.index import Shape
 
 type Array = npt.NDArray[Any]
-type Shape = tuple[int, ...]
 type Method = Literal["average", "gaussian", "lanczos", "max", "min", "mode"]
 
 METHODS: tuple[str, ...] = get_args(Method.__value__)

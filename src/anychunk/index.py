@@ -223,7 +223,7 @@ class ArrayIndex(_Kept):
                 f"index: a chunk table of shape {self.chunks.grid} for the grid {grid}"
             )
 
-    @property
+    @cached_property
     def grid(self) -> Shape:
         return grid_shape(self.shape, self.chunk_shape)
 

@@ -139,16 +139,15 @@ def _join(
             return None
         arrays[url] = found
     try:
-        return _joined(key, full, placed, arrays, overlap, name)
+        return _joined(key, placed, arrays, overlap, name)
     except FormatError:
         if key == "0":
             raise
         return None
 
 
-def _joined(  # noqa: PLR0917 - one caller, which has them all at hand
+def _joined(
     key: str,
-    full: ArrayIndex,
     placed: Mapping[str, Placed],
     arrays: Mapping[str, ArrayIndex],
     overlap: Overlap,

@@ -23,7 +23,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.registry import _pipeline_registry, register_pipeline
 
 from anychunk import limits, strides
-from anychunk.codecs.chain import Decoder
+from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.fused_cast import fuse
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.memory import borrowed
@@ -224,10 +224,14 @@ class IndexPipeline(CodecPipeline):
     ) -> None:
         raise ValueError("store was opened in read-only mode and does not support writing")
 
-    def _decoder_for(self, spec: ArraySpec) -> Decoder:
+    def _decoder_for(self, spec: ArraySpec, reader: ChunkReader | None) -> Decoder:
         made = self._decoder
         if made is None or (made[0] is not spec and made[0] != spec):
-            made = self._decoder = (spec, Decoder(self._codecs, spec))
+            codecs: Sequence[Codec] = self._codecs
+            if reader is not None:
+                # zarr may have taken another package's class, which drops keys that are ours
+                codecs = [ours(c, d) for c, d in zip(codecs, reader.index.codecs, strict=True)]
+            made = self._decoder = (spec, Decoder(codecs, spec))
         return made[1]
 
     async def read(
@@ -241,9 +245,9 @@ class IndexPipeline(CodecPipeline):
         def places(positions: Iterable[int]) -> Iterator[tuple[Selector, Selector]]:
             return ((items[position][2], items[position][3]) for position in positions)
 
-        batch = _Batch(places, spec, out, self._decoder_for(spec), drop_axes=drop_axes)
         path, numbers = chunk_numbers([item[0].path for item in items], self._store, spec)
         reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
+        batch = _Batch(places, spec, out, self._decoder_for(spec, reader), drop_axes=drop_axes)
         if reader is None:
             await self._read_computed(batch, [item[0] for item in items])
         elif reader.is_local:
@@ -264,7 +268,7 @@ class IndexPipeline(CodecPipeline):
         self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
     ) -> None:
         """Read chunks of a local array, without zarr's event loop."""
-        decode = self._decoder_for(spec)
+        decode = self._decoder_for(spec, reader)
         numbers = plan.numbers(reader.grid)
         keys: Sequence[Hashable] = ()
         wanted = len(plan) * decode.nbytes

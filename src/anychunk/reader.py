@@ -128,7 +128,7 @@ class ChunkReader:
             source = self._source(chunks.urls[0])
             if source.is_local and not (lengths == WHOLE).any():
                 return self._slices(source, numbers, offsets, lengths)
-        return [self._assemble(chunks, int(n)) for n in numbers]
+        return [self._assemble(int(n)) for n in numbers]
 
     def stream(self, numbers: Numbers) -> Iterator[Stored]:
         """Give the stored bytes of several local chunks; each is good until the next is asked for.
@@ -200,7 +200,7 @@ class ChunkReader:
             return b""
         return chunks.fronts[0 if chunks.front_ids is None else int(chunks.front_ids.flat[number])]
 
-    def _assemble(self, chunks: ByteRanges, number: int) -> Stored:
+    def _assemble(self, number: int) -> Stored:
         if self.is_absent(number):
             return None
         pieces = []

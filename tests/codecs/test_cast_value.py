@@ -36,13 +36,6 @@ def create(dtype, *filters, fill=0, store=None, shape=(10,), **options):
     )  # fmt: skip
 
 
-@pytest.fixture
-def enabled():
-    anychunk.enable()
-    yield
-    anychunk.disable()
-
-
 @pytest.mark.usefixtures("enabled")
 class TestCastValueContract(CodecContract):
     codecs = (

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
 
-import anychunk
 from anychunk.codecs._base import ChunkSpec
 from anychunk.codecs.number_types import BY_NAME, code_values
 from anychunk.codecs.scale_offset import ScaleOffset, ScaleOffsetV2
@@ -36,13 +35,6 @@ def create(dtype, codec, *, fill=0, store=None, shape=(4,)):
         {} if store is None else store, shape=shape, chunks=shape, dtype=dtype, fill_value=fill,
         filters=[codec], compressors=None,
     )  # fmt: skip
-
-
-@pytest.fixture
-def enabled():
-    anychunk.enable()
-    yield
-    anychunk.disable()
 
 
 @pytest.mark.usefixtures("enabled")

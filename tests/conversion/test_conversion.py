@@ -109,7 +109,7 @@ def test_levels_and_metadata(npy, tmp_path):
 @pytest.mark.parametrize("shape", [(9, 130, 170), (1, 65, 257), (3, 64, 64)])
 def test_every_way_of_cutting(tmp_path, options, shape, monkeypatch):
     # small regions, so that levels are assembled from many of them
-    monkeypatch.setattr("anychunk.conversion.plan.REGION_BYTES", 4096)
+    monkeypatch.setattr("anychunk.conversion.levels.REGION_BYTES", 4096)
     data = volume(shape)
     np.save(tmp_path / "a.npy", data)
     anychunk.convert(
@@ -256,7 +256,7 @@ def test_remote_target(npy):
 
 def test_a_failure_is_taken_up_again(npy, tmp_path, monkeypatch):
     file, data = npy
-    monkeypatch.setattr("anychunk.conversion.plan.REGION_BYTES", 4096)
+    monkeypatch.setattr("anychunk.conversion.levels.REGION_BYTES", 4096)
     options = {"axes": "zyx", "levels": 3, "chunk": (32, 32), "shard": False, "workers": 2}
     real, calls = Workshop.write, []
 

@@ -17,8 +17,8 @@ from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import tiling
 from anychunk.source import MemorySource
+from tests.formats.jnrrd_tiles import GRID, cut, external, read
 from tests.formats.naive_jnrrd import URI, core, tiled, write
-from tests.formats.test_jnrrd_tiling import GRID, cut, external, read
 
 TILES = cut(GRID, (3, 4))
 

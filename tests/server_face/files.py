@@ -85,3 +85,8 @@ def first(path: Path) -> tuple[str, np.ndarray]:
     node = anychunk.index(path)
     place = next(place for place, found in walk(node) if isinstance(found, ArrayIndex))
     return place, np.asarray(open_path(node, place))
+
+
+def decoded(response, shape, dtype):
+    assert response.status_code == 200, response.text
+    return np.frombuffer(imagecodecs.zstd_decode(response.content), dtype).reshape(shape)

@@ -1,15 +1,11 @@
-"""The HTTP face: statuses, tags, ranges, names, and what the page asks for."""
+"""The HTTP face: statuses, tags, ranges, and what the page asks for."""
 
 import json
-import os
-from contextlib import ExitStack
 
 import imagecodecs
 import numpy as np
 import pytest
 import tifffile
-from anyio.from_thread import start_blocking_portal
-from starlette.testclient import TestClient
 
 import anychunk
 from anychunk.errors import (
@@ -22,71 +18,8 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.server.catalog import Catalog
-from anychunk.server.jobs import Jobs
-from anychunk.server.pixels import Kept
 from anychunk.server.responses import BusyError, as_json, byte_range, matches, status_of
-from anychunk.server.run import Settings, guarded
-
-
-@pytest.fixture
-def client_of():
-    """Give a client of a server of these files."""
-    made = []
-    loops = ExitStack()
-
-    def start(*paths, **settings):
-        jobs = Jobs(2)
-        catalog = Catalog([str(p) for p in paths], kept=Kept(memory=256 << 20))
-        app = guarded(catalog, jobs, Settings(**settings))
-        client = TestClient(app, base_url="http://127.0.0.1:8000")
-        # all its requests run in one event loop, as a server's do
-        client.portal = loops.enter_context(start_blocking_portal())
-        made.append((jobs, client))
-        return client
-
-    with loops:
-        yield start
-        for jobs, client in made:
-            client.close()
-            jobs.close()
-
-
-@pytest.fixture
-def scene(tmp_path):
-    """1100 x 1300 in tiles of 256, without levels."""
-    y, x = np.mgrid[0:1100, 0:1300]
-    data = ((y * 7 + x * 3) % 4001).astype("uint16")
-    path = tmp_path / "scene.tif"
-    tifffile.imwrite(path, data, tile=(256, 256), compression="zlib")
-    return path, data
-
-
-def decoded(response, shape, dtype):
-    assert response.status_code == 200, response.text
-    return np.frombuffer(imagecodecs.zstd_decode(response.content), dtype).reshape(shape)
-
-
-def test_list(client_of, scene):
-    (record,) = client_of(scene[0]).get("/api/files").json()["files"]
-    (image,) = record.pop("images")
-    assert record == {
-        "name": "scene.tif",
-        "title": "scene.tif",
-        "format": "tiff",
-        "bytes": scene[0].stat().st_size,
-        "error": None,
-        "arrays": [],
-    }
-    assert image == {
-        "path": "0",
-        "title": image["title"],
-        "shape": [1, 1100, 1300],
-        "axes": ["band", "y", "x"],
-        "dtype": "uint16",
-        "levels": 3,
-        "thumbnail": "/thumb/scene.tif/0.png",
-    }
+from tests.server_face.files import decoded
 
 
 def test_levels_are_averages(client_of, scene):
@@ -252,214 +185,12 @@ def test_status_of_errors(error, status):
     assert status_of(error) == status
 
 
-def test_broken_files_are_listed_with_their_error(client_of, scene, tmp_path):
-    (tmp_path / "broken.tif").write_bytes(scene[0].read_bytes()[:100])
-    client = client_of(tmp_path)
-    records = {r["name"]: r for r in client.get("/api/files").json()["files"]}
-    assert records["scene.tif"]["error"] is None
-    assert records["broken.tif"]["images"] == []
-    assert records["broken.tif"]["error"].startswith("broken.tif")
-    assert str(tmp_path) not in json.dumps(records)
-    answer = client.get("/zarr/broken.tif/zarr.json")
-    assert answer.status_code in (415, 502)
-    assert str(tmp_path) not in answer.text
-
-
-def test_changed_and_deleted_files(client_of, scene, tmp_path):
-    other = tmp_path / "other.npy"
-    np.save(other, np.arange(512 * 512, dtype="uint16").reshape(512, 512))
-    client = client_of(scene[0], other)
-    chunk = "/zarr/scene.tif/0/0/c/0/0/0"
-    assert client.get(chunk).status_code == 200
-    passed = "/zarr/other.npy/0/0/c/0/0"
-    assert client.get(passed).status_code == 200
-    scene[0].write_bytes(scene[0].read_bytes() + b"more")
-    with other.open("r+b") as file:
-        file.truncate(1000)
-    for url in (chunk, "/zarr/scene.tif/0/0/c/0/1/1", "/raw/scene.tif/0/0/c/0/0/0", passed):
-        answer = client.get(url)
-        assert answer.status_code == 409, (url, answer.text)
-        assert str(tmp_path) not in answer.text
-    scene[0].unlink()
-    other.unlink()
-    for url in (chunk, "/zarr/scene.tif/0/1/c/0/0/0", "/raw/scene.tif/0/0/c/0/0/0", passed):
-        answer = client.get(url)
-        assert answer.status_code == 502, (url, answer.text)
-        assert "gone" in answer.json()["error"]
-
-
-def test_a_changed_block_of_n5_is_read_again(client_of, tmp_path):
-    path = tmp_path / "v.n5"
-    anychunk.write(np.full((64, 64), 1, "uint8"), str(path), block=(32, 32), compression="raw")
-    client = client_of(path)
-    url = "/zarr-raw/v.n5/0/c/0/0"
-    assert set(client.get(url).content) == {1}
-    block = path / "0" / "0"
-    block.write_bytes(block.read_bytes()[:-1] + b"\x09")
-    os.utime(block, ns=(1, 1))
-    assert client.get(url).content.count(b"\x09") == 1
-
-
-def test_names(client_of, tmp_path):
-    for folder in ("a", "b", "b/deep er"):
-        (tmp_path / folder).mkdir(exist_ok=True)
-    data = np.zeros((20, 20), "uint8")
-    np.save(tmp_path / "a" / "x.npy", data)
-    np.save(tmp_path / "b" / "x.npy", data + 1)
-    np.save(tmp_path / "b" / "deep er" / "é %2F#?.npy", data + 2)
-    (tmp_path / "notes.txt").write_text("nothing")
-    client = client_of(tmp_path, tmp_path / "a" / "x.npy")
-    records = client.get("/api/files").json()["files"]
-    assert [r["name"] for r in records] == ["a/x.npy", "b/x.npy", "b/deep er/é %2F#?.npy", "x.npy"]
-    urls = [r["images"][0]["thumbnail"].replace("/thumb/", "/zarr-raw/") for r in records]
-    assert urls[1] == "/zarr-raw/b%2Fx.npy/0.png"
-    values = [client.get(u.replace("/0.png", "/0/0/c/0/0")).content[0] for u in urls]
-    assert values == [0, 1, 2, 0]
-    # also with plain slashes, which is what clients make of it
-    assert client.get("/zarr-raw/b/x.npy/0/0/c/0/0").content[0] == 1
-
-
-def test_same_names_are_told_apart(client_of, tmp_path):
-    for folder, value in (("a", 3), ("b", 4)):
-        (tmp_path / folder).mkdir()
-        np.save(tmp_path / folder / "x.npy", np.full((20, 20), value, "uint8"))
-    client = client_of(tmp_path / "a" / "x.npy", tmp_path / "b" / "x.npy")
-    assert [r["name"] for r in client.get("/api/files").json()["files"]] == ["x.npy", "x.npy (2)"]
-    assert client.get("/zarr-raw/x.npy%20(2)/0/0/c/0/0").content[0] == 4
-
-
-def test_links_do_not_lead_out(client_of, tmp_path):
-    (tmp_path / "in").mkdir()
-    np.save(tmp_path / "secret.npy", np.zeros(4))
-    (tmp_path / "in" / "way.npy").symlink_to(tmp_path / "secret.npy")
-    (tmp_path / "in" / "out").symlink_to(tmp_path)
-    assert client_of(tmp_path / "in").get("/api/files").json()["files"] == []
-
-
-def test_files_that_come_later_are_found(client_of, tmp_path):
-    client = client_of(tmp_path)
-    assert client.get("/api/files").json() == {"files": []}
-    np.save(tmp_path / "new.npy", np.zeros((8, 8), "uint8"))
-    assert [r["name"] for r in client.get("/api/files").json()["files"]] == ["new.npy"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/zarr/../../etc/passwd",
-        "/zarr/..%2f..%2fetc%2fpasswd",
-        "/zarr/scene.tif/%2e%2e/%2e%2e/zarr.json",
-        "/zarr/scene.tif%2f..%2fscene.tif/zarr.json",
-        "/zarr/scene.tif/0%00/zarr.json",
-        "/zarr/scene.tif/%ff%fe/zarr.json",
-        "/zarr//scene.tif/zarr.json",
-        "/zarr/scene.tif/..\\..\\x",
-        "/raw/../scene.tif/zarr.json",
-        "/raw/scene.tif/" + "a/" * 500 + "zarr.json",
-        "/thumb/..%2f..%2fx.png",
-        "/thumb/scene.tif/../0.png",
-        "/api/info/..%2fscene.tif",
-        "/api/chunk/scene.tif/../0?at=0",
-        "/..%2f..%2f..%2fetc/passwd",
-        "/assets/..%2f..%2f..%2fapp.py",
-        "/%00",
-    ],
-)
-def test_nothing_else_is_reachable(client_of, scene, path):
-    client = client_of(scene[0])
-    answer = client.get(path)
-    assert answer.status_code in (200, 404)
-    if answer.status_code == 200:  # a client may take `..` out of a url by itself
-        assert "/.." in path
-        assert "scene.tif" in str(answer.url)
-    assert "root:" not in answer.text
-
-
-def test_cors(client_of, scene):
-    client = client_of(scene[0])
-    for url in ("/zarr/scene.tif/zarr.json", "/zarr/none", "/api/files"):
-        answer = client.get(url, headers={"Origin": "https://example.org"})
-        assert answer.headers["access-control-allow-origin"] == "*"
-        assert "ETag" in answer.headers["access-control-expose-headers"]
-        assert answer.headers["x-content-type-options"] == "nosniff"
-    asked = {
-        "Origin": "https://example.org",
-        "Access-Control-Request-Method": "GET",
-        "Access-Control-Request-Headers": "range",
-    }
-    answer = client.options("/zarr/scene.tif/zarr.json", headers=asked)
-    assert answer.status_code == 204
-    assert "Range" in answer.headers["access-control-allow-headers"]
-
-
-def test_methods(client_of, scene):
-    client = client_of(scene[0])
-    for method in ("POST", "PUT", "DELETE", "PATCH"):
-        answer = client.request(method, "/zarr/scene.tif/zarr.json", content=b"x" * 1000)
-        assert answer.status_code == 405
-        assert "error" in answer.json()
-
-
-def test_page_has_a_policy(client_of, scene):
-    answer = client_of(scene[0]).get("/")
-    assert answer.headers["content-type"].startswith("text/html")
-    assert "default-src 'self'" in answer.headers["content-security-policy"]
-
-
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("127.0.0.1:8000", 200),
-        ("localhost", 200),
-        ("LOCALHOST:99", 200),
-        ("[::1]:8000", 200),
-        ("evil.example", 421),
-        ("evil.example:8000", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("", 421),
-    ],
-)
-def test_host(client_of, scene, host, status):
-    answer = client_of(scene[0]).get("/api/files", headers={"Host": host})
-    assert answer.status_code == status
-
-
-def test_host_is_free_where_others_reach_it(client_of, scene):
-    client = client_of(scene[0], host="0.0.0.0")
-    assert client.get("/api/files", headers={"Host": "lab.example"}).status_code == 200
-    client = client_of(scene[0], allow_hosts=("lab.example",))
-    assert client.get("/api/files", headers={"Host": "lab.example:80"}).status_code == 200
-
-
-def test_token(client_of, scene):
-    client = client_of(scene[0], token="s3cret")
-    url = "/zarr/scene.tif/zarr.json"
-    assert client.get(url).status_code == 401
-    for wrong in ("Bearer s3cre", "Bearer", "Basic s3cret", "bearer s3cret2"):
-        assert client.get(url, headers={"Authorization": wrong}).status_code == 401
-    assert client.get(url, headers={"Authorization": "Bearer s3cret"}).status_code == 200
-    assert client.get(f"{url}?token=nope").status_code == 401
-    assert client.get(f"{url}?token=%ff%00").status_code == 401
-    # a preflight carries no token
-    assert client.options(url, headers={"Origin": "x"}).status_code == 204
-    first = client.get("/?token=s3cret")
-    assert first.status_code == 200
-    assert "httponly" in first.headers["set-cookie"].lower()
-    assert client.get(url).status_code == 200, "by the cookie"
-
-
 def test_info(client_of, scene):
     found = client_of(scene[0]).get("/api/info/scene.tif").json()
     assert (found["name"], found["format"], found["source"]) == ("scene.tif", "tiff", "scene.tif")
     assert set(found["metadata"]) == {"", "0", "0/0"}
     assert "ome" in found["metadata"]["0"]
     assert str(scene[0].parent) not in json.dumps(found)
-
-
-def test_raw_metadata_does_not_say_where_the_file_is(client_of, scene):
-    text = client_of(scene[0]).get("/raw/scene.tif/zarr.json").text
-    assert str(scene[0].parent) not in text
-    assert "scene.tif" in text
 
 
 def test_where_a_chunk_is(client_of, scene):
@@ -508,22 +239,6 @@ def test_tags_match_weakly():
     assert matches("*", '"a"')
     assert not matches('"b"', '"a"')
     assert not matches(None, '"a"')
-
-
-def test_a_changed_part_of_a_mosaic_is_noticed(client_of, tmp_path):
-    parts = []
-    for number in range(3):
-        parts.append(str(tmp_path / f"part{number}.tif"))
-        data = np.full((300, 300), number + 1, "uint8")
-        tifffile.imwrite(parts[-1], data, tile=(128, 128), compression="zlib")
-    anychunk.index(parts, combine="stack").save(tmp_path / "all.json")
-    client = client_of(tmp_path / "all.json")
-    meta = client.get("/zarr-raw/all.json/0/0/zarr.json").json()
-    assert meta["shape"][0] == 3
-    urls = [f"/zarr-raw/all.json/0/0/c/{n}/0/0/0" for n in range(3)]
-    assert [client.get(url).content[0] for url in urls] == [1, 2, 3]
-    tifffile.imwrite(parts[1], np.full((300, 300), 9, "uint8"), tile=(128, 128))
-    assert [client.get(url).status_code for url in urls] == [200, 409, 200]
 
 
 @pytest.mark.parametrize(
@@ -599,13 +314,3 @@ def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
         thread.join()
     assert [(a.status_code, a.text[:200]) for a in answers if a.status_code != 200] == []
     assert ended == []
-
-
-def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
-    chunk = tmp_path / "store.zarr" / "c" / "0"
-    chunk.parent.mkdir(parents=True)
-    (tmp_path / "store.zarr" / "zarr.json").write_text("{}")
-    chunk.write_bytes(scene[0].read_bytes())
-    assert [r["name"] for r in client_of(tmp_path).get("/api/files").json()["files"]] == [
-        "scene.tif"
-    ]

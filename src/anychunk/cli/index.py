@@ -1,16 +1,19 @@
 """`anychunk index`: keep an index, of one file or of very many."""
 
+import itertools
 import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from anychunk import api, export
 from anychunk.batch import Failures, expand
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
+from anychunk.cli.progress import shown
 from anychunk.combine import combine as combine_files
 from anychunk.index import Node
 
@@ -62,13 +65,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         "failures": failures if keep_going else None,
         **allowed(allow),
     }
-    shape: dict[str, Any] = {}
-    if (layout, zarr_format) != ("anychunk", 3):
-        if kind != "kerchunk" or layout not in ("anychunk", "osml") or zarr_format not in (2, 3):
-            raise typer.BadParameter(
-                "kerchunk JSON has --layout anychunk or osml, --zarr-format 3 or 2"
-            )
-        shape = {"layout": layout, "zarr_format": zarr_format}
+    shape = _shape(kind, layout, zarr_format)
     with progress(len(urls)) as advance:
         settings["progress"] = advance
         if append:
@@ -85,44 +82,34 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         raise typer.Exit(1)
 
 
+def _shape(kind: str, layout: str, zarr_format: int) -> dict[str, Any]:
+    """Give the options that only kerchunk JSON has, where they are not the usual ones."""
+    if (layout, zarr_format) == ("anychunk", 3):
+        return {}
+    if kind != "kerchunk" or layout not in ("anychunk", "osml") or zarr_format not in (2, 3):
+        raise typer.BadParameter(
+            "kerchunk JSON has --layout anychunk or osml, --zarr-format 3 or 2"
+        )
+    return {"layout": layout, "zarr_format": zarr_format}
+
+
 def _combined(found: dict[str, Node], how: Any, along: str | None, overlap: Any) -> Node:
     if how is None:
         return next(iter(found.values()))
     return combine_files(found, how, along=along, overlap=overlap)
 
 
-class progress:  # noqa: N801 - used as a function
-    """Show a bar on a terminal; gives what to call when a file is done."""
-
-    def __init__(self, total: int) -> None:
-        self._bar = Progress(
-            TextColumn("indexing"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not Console(stderr=True).is_terminal or total < 2,
-        )
-        self._total = total
-
-    def __enter__(self) -> Any:
-        self._bar.start()
-        task = self._bar.add_task("indexing", total=self._total)
-        return lambda: self._bar.advance(task)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[], None] | None]:
+    """Show a bar where there are several files; give what to call when one is done."""
+    with shown("indexing") if total > 1 else nullcontext() as bar:
+        done = itertools.count(1)
+        yield None if bar is None else lambda: bar(next(done), total)
 
 
 def _summary(node: Node, output: str, files: int, failures: Failures, *, as_json: bool) -> None:
     arrays = api.describe(node)["arrays"]
-    chunks = 0
-    for array in arrays:
-        count = 1
-        for n in array["grid"]:
-            count *= n
-        chunks += count
+    chunks = sum(math.prod(array["grid"]) for array in arrays)
     stored = sum(array["stored_bytes"] or 0 for array in arrays)
     if as_json:
         found = {"index": output, "files": files, "arrays": len(arrays), "chunks": chunks}

@@ -13,7 +13,7 @@ from collections.abc import Buffer as BytesLike
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, ClassVar, Self, cast
 
@@ -98,6 +98,7 @@ class _Configured:
     name: ClassVar[str]
 
     @classmethod
+    @cache  # a class has one answer, and asking dataclasses costs more than the rest of parsing
     def json_fields(cls) -> tuple[Field[Any], ...]:
         declared = fields(cast("Any", cls))
         return tuple(f for f in declared if not f.metadata.get("runtime"))

@@ -23,7 +23,7 @@ from anychunk.codecs._base import ArrayToArray, ChunkSpec, Json, runtime_field
 from anychunk.codecs.array_filter import array_filter
 from anychunk.codecs.blocks import BadValueError, Step, run
 from anychunk.codecs.casting import OutOfRange
-from anychunk.codecs.fill_value import number_type_of, with_encoded_fill
+from anychunk.codecs.fill_value import number_type_of, there_and_back, with_encoded_fill
 from anychunk.codecs.number_types import BY_NAME, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.rounding import MODES, Rounding
 from anychunk.codecs.scalar_map import Entry, ScalarMap
@@ -126,15 +126,9 @@ class CastValue(ArrayToArray):
         return with_encoded_fill(self, chunk_spec, self.dtype)
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Encode the fill value, by the same rules as any other, and see that it comes back."""
-        spec = ChunkSpec((), fill.dtype)
-        try:
-            encoded = self.encode_array(fill, spec)
-            decoded = self.decode_array(encoded, spec)
-        except AnychunkError as e:
-            raise CodecConfigError(
-                f"{e}; it is the fill value: choose another one, or give it a place in scalar_map"
-            ) from e
+        """Encode the fill value, and see that it comes back."""
+        what_to_do = "choose another one, or give it a place in scalar_map"
+        encoded, decoded = there_and_back(self, fill, what_to_do=what_to_do)
         if self.strict and not is_same(fill, decoded):
             raise CodecConfigError(
                 f"cast_value: the fill value {fill[()]} becomes {encoded[()]} and comes back as "

@@ -30,6 +30,7 @@ from anychunk.codecs._base import (
     Bytes1D,
     BytesToBytes,
     ChunkSpec,
+    Json,
     as_bytes,
     chunk_spec,
 )
@@ -50,11 +51,14 @@ STREAMS: dict[type[Codec], streams.Decode] = {
 }
 
 
-def ours(codec: Codec) -> Codec:
-    """Give our codec for the JSON of another's, where the name is ours."""
+def ours(codec: Codec, document: Json = None) -> Codec:
+    """Give our codec for another's, where the name is ours.
+
+    `document` is the JSON that it was made from; its own may lack what its class does not know.
+    """
     if isinstance(codec, BytesToBytes | ArrayToArray | ArrayToBytes):
         return codec
-    data = codec.to_dict()
+    data = codec.to_dict() if document is None else document
     cls = codec_class(cast("str", data["name"])) if "name" in data else None
     return codec if cls is None else cls.from_dict(data)
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from zarr.core.array_spec import ArraySpec
 from zarr.core.dtype import ZDType
 
+from anychunk.codecs._base import ChunkSpec
 from anychunk.codecs.number_types import NumberType, number_type
-from anychunk.errors import CodecConfigError
+from anychunk.errors import AnychunkError, CodecConfigError
 
 
 def number_type_of(zdtype: ZDType[Any, Any], codec: str) -> NumberType:
@@ -31,7 +32,21 @@ class EncodesFill(Hashable, Protocol):
     @property
     def strict(self) -> bool: ...
 
+    def encode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]: ...
+    def decode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]: ...
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]: ...
+
+
+def there_and_back(
+    codec: EncodesFill, fill: npt.NDArray[Any], *, what_to_do: str
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Encode the fill value, by the same rules as any other, and decode it again."""
+    spec = ChunkSpec((), fill.dtype)
+    try:
+        encoded = codec.encode_array(fill, spec)
+        return encoded, codec.decode_array(encoded, spec)
+    except AnychunkError as e:
+        raise CodecConfigError(f"{e}; it is the fill value: {what_to_do}") from e
 
 
 def with_encoded_fill(codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, Any]) -> ArraySpec:

@@ -19,7 +19,7 @@ from anychunk.codecs import json_scalar, scaling
 from anychunk.codecs._base import ArrayToArray, ChunkSpec, Json, runtime_field
 from anychunk.codecs.array_filter import array_filter
 from anychunk.codecs.blocks import BadValueError, Step, run
-from anychunk.codecs.fill_value import number_type_of, with_encoded_fill
+from anychunk.codecs.fill_value import number_type_of, there_and_back, with_encoded_fill
 from anychunk.codecs.number_types import Block, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.scalar_map import as_number
 from anychunk.errors import (
@@ -115,14 +115,9 @@ class ScaleOffset(ArrayToArray):
         return with_encoded_fill(self, chunk_spec, chunk_spec.dtype)
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Encode the fill value, by the same rules as any other, and see that it comes back."""
-        spec = ChunkSpec((), fill.dtype)
-        try:
-            encoded = self.encode_array(fill, spec)
-            decoded = self.decode_array(encoded, spec)
-        except AnychunkError as e:
-            raise CodecConfigError(f"{e}; it is the fill value: choose another one") from e
-        bound = self.bind(self._kind(fill, spec, ChunkEncodeError))
+        """Encode the fill value, and see that it comes back."""
+        encoded, decoded = there_and_back(self, fill, what_to_do="choose another one")
+        bound = self.bind(self._kind(fill, ChunkSpec((), fill.dtype), ChunkEncodeError))
         if self.strict and not survives(bound, fill, decoded):
             raise CodecConfigError(
                 f"scale_offset: the fill value {fill[()]} becomes {encoded[()]} and comes back as "

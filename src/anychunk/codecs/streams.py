@@ -43,11 +43,19 @@ def decode_raw(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1
     return _sized(data, nbytes, "raw")
 
 
-def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+def _decoded(
+    decode: Callable[..., Any], data: Bytes1D, target: Bytes1D, name: str, **options: Any
+) -> Bytes1D:
+    """Decode by imagecodecs into `target`, which it must fill."""
     try:
-        return _sized(imagecodecs.zstd_decode(data, out=_target(nbytes, out)), nbytes, "zstd")
+        found = decode(data, out=target, **options)
     except DAMAGED as e:
-        raise ChunkDecodeError(f"zstd: {e}, expected {nbytes} decoded bytes") from e
+        raise ChunkDecodeError(f"{name}: {e}, expected {len(target)} decoded bytes") from e
+    return _sized(found, len(target), name)
+
+
+def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+    return _decoded(imagecodecs.zstd_decode, data, _target(nbytes, out), "zstd")
 
 
 def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
@@ -68,23 +76,10 @@ def decode_zlib(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 
 
 def _inflate(data: Bytes1D, nbytes: int, name: str, *, wbits: int) -> Bytes1D:
-    """Inflate member by member with zlib, and say what is wrong with the stream."""
-    pieces: list[bytes] = []
-    rest, left = data.tobytes(), nbytes
-    try:
-        while rest and (not pieces or rest.strip(b"\0")):
-            stream = zlib.decompressobj(wbits=wbits)
-            piece = stream.decompress(rest, left + 1)
-            pieces.append(piece)
-            left -= len(piece)
-            if left < 0:
-                raise ChunkDecodeError(f"{name}: decodes to more than the expected {nbytes} bytes")
-            if not stream.eof:
-                raise ChunkDecodeError(f"{name}: ends early, {left} of {nbytes} bytes are missing")
-            rest = stream.unused_data
-    except zlib.error as e:
-        raise ChunkDecodeError(f"{name}: {e}") from e
-    return _sized(b"".join(pieces), nbytes, name)
+    def make() -> Any:
+        return zlib.decompressobj(wbits=wbits)
+
+    return _streamed(data, nbytes, name, make, (zlib.error,), has_gaps=False)
 
 
 def _streamed(
@@ -93,22 +88,29 @@ def _streamed(
     name: str,
     make: Callable[[], Any],
     errors: tuple[type[Exception], ...],
+    *,
+    has_gaps: bool = True,
 ) -> Bytes1D:
+    """Decode member by member with the standard library, and say what is wrong with the stream.
+
+    Zeros may stand behind the last member; `has_gaps`: between two as well.
+    """
     pieces: list[bytes] = []
     rest, left = data.tobytes(), nbytes
-    try:
-        while rest:
-            stream = make()
+    while rest:
+        stream = make()
+        try:
             piece = stream.decompress(rest, max_length=left + 1)
-            pieces.append(piece)
-            left -= len(piece)
-            if left < 0:
-                raise ChunkDecodeError(f"{name}: decodes to more than the expected {nbytes} bytes")
-            if not stream.eof:
-                raise ChunkDecodeError(f"{name}: ends early, {left} of {nbytes} bytes are missing")
-            rest = stream.unused_data.lstrip(b"\0")
-    except errors as e:
-        raise ChunkDecodeError(f"{name}: {e}") from e
+        except errors as e:
+            raise ChunkDecodeError(f"{name}: {e}") from e
+        pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise ChunkDecodeError(f"{name}: decodes to more than the expected {nbytes} bytes")
+        if not stream.eof:
+            raise ChunkDecodeError(f"{name}: ends early, {left} of {nbytes} bytes are missing")
+        behind = stream.unused_data.lstrip(b"\0")
+        rest = behind if has_gaps or not behind else stream.unused_data
     return _sized(b"".join(pieces), nbytes, name)
 
 
@@ -183,10 +185,7 @@ def lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
 
 
 def decode_lz4_block(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    try:
-        return _sized(imagecodecs.lz4_decode(data, out=_target(nbytes, out)), nbytes, "lz4 block")
-    except DAMAGED as e:
-        raise ChunkDecodeError(f"lz4 block: {e}, expected {nbytes} decoded bytes") from e
+    return _decoded(imagecodecs.lz4_decode, data, _target(nbytes, out), "lz4 block")
 
 
 def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
@@ -199,10 +198,7 @@ def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
     if not 16 <= stored <= len(data):
         raise ChunkDecodeError(f"blosc: announces {stored} stored bytes, there are {len(data)}")
     target = _target(nbytes, out)
-    try:
-        return _sized(imagecodecs.blosc_decode(data, numthreads=1, out=target), nbytes, "blosc")
-    except DAMAGED as e:
-        raise ChunkDecodeError(f"blosc: {e}, expected {nbytes} decoded bytes") from e
+    return _decoded(imagecodecs.blosc_decode, data, target, "blosc", numthreads=1)
 
 
 DECODE: dict[str, Decode] = {

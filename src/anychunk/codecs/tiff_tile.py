@@ -23,7 +23,7 @@ import sys
 import threading
 from collections.abc import Buffer as BytesLike
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -43,7 +43,7 @@ from anychunk.errors import (
 
 type Array = npt.NDArray[Any]
 
-NONE, FAX_RLE, FAX_T4, FAX_T6, OLD_JPEG = 1, 2, 3, 4, 6
+NONE, FAX_T4, OLD_JPEG = 1, 3, 6
 LIBTIFF = {
     2: "CCITT RLE",
     3: "CCITT T.4",
@@ -108,7 +108,7 @@ class TiffTile(BytesToBytes):
     backend: Literal["direct", "libtiff"] = runtime_field("direct")
 
     def __post_init__(self) -> None:
-        for f in fields(self):
+        for f in self.json_fields():
             value = getattr(self, f.name)
             if isinstance(value, list):
                 object.__setattr__(self, f.name, tuple(value))

@@ -19,20 +19,19 @@ import numpy as np
 
 from anychunk import limits, sink
 from anychunk.errors import FormatError, LimitError, MissingDependencyError, UnsupportedError
-from anychunk.export.kerchunk import metadata
-from anychunk.export.places import Places, absolute, folder_of
+from anychunk.export.documents import metadata
+from anychunk.export.places import absolute, folder_of
 from anychunk.export.rebuild import (
-    Document,
+    Fields,
     Rows,
-    array_index,
+    assembled,
     node_fields,
     parse_document,
-    saved_base,
-    tree,
-    with_pins,
+    saved_places,
 )
 from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
-from anychunk.index import WHOLE, ArrayIndex, GroupIndex, Node, grid_shape
+from anychunk.export.v2 import to_v2
+from anychunk.index import WHOLE, GroupIndex, Node, grid_shape
 from anychunk.source import Folder, Storage
 
 FORM = Form(name="kerchunk parquet", has_whole=True)
@@ -77,24 +76,18 @@ def save(
     for path, (_, table) in found.items():
         for record, data in _records(arrow, table, write):
             sink.put(f"{root}/{path}/refs.{record}.parq", data, storage=storage)
-    known = {"metadata": _v2_where_it_can(node, write, base), "record_size": RECORD}
+    v2 = metadata(_with_v2_form(node), write, base, 2)
+    known = {"metadata": v2, "record_size": RECORD}
     sink.put(f"{root}/{OURS}", json.dumps({"metadata": ours}).encode(), storage=storage)
     sink.put(f"{root}/.zmetadata", json.dumps(known).encode(), storage=storage)
 
 
-def _v2_where_it_can(node: GroupIndex, write: dict[str, str], base: str | None) -> Document:
-    """Give v2 metadata of groups and of those arrays that v2 can express."""
-    kept = _without(node)
-    return metadata(kept, write, base, 2)
-
-
-def _without(node: GroupIndex) -> GroupIndex:
-    from anychunk.export.v2 import to_v2
-
+def _with_v2_form(node: GroupIndex) -> GroupIndex:
+    """Keep the groups, and those arrays that v2 can express."""
     members: dict[str, Node] = {}
     for name, member in node.members.items():
         if isinstance(member, GroupIndex):
-            members[name] = _without(member)
+            members[name] = _with_v2_form(member)
             continue
         try:
             to_v2(member, name)
@@ -164,21 +157,16 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
     where = folder.path
     parsed = {k: parse_document(d, f"{where} {k}") for k, d in documents.items()}
     fields = node_fields(parsed, where)
-    root = fields.get("", {})
-    base = saved_base(root[1]["attributes"] if isinstance(root, tuple) else root, where)
-    places = Places(url=where, base=base, allow=tuple(allow))
-    nodes: dict[str, ArrayIndex | Document] = {}
-    for path, member in fields.items():
-        if isinstance(member, tuple):
-            grid = grid_shape(member[1]["shape"], member[1]["chunk_shape"])
-            if math.prod(grid) > limits.get().chunks:
-                raise LimitError(f"{where} {path}: {math.prod(grid)} chunks are over the limit")
-            rows, urls = _rows(arrow, folder, path, math.prod(grid), size, has_all=ours is not None)
-            resolved = [places.resolve(url) for url in urls]
-            nodes[path] = array_index(member[1], rows, resolved, f"{where} {path}")
-        else:
-            nodes[path] = member
-    return with_pins(tree(nodes, where), places)
+    places = saved_places(fields, where, allow)
+
+    def read(path: str, array: Fields) -> tuple[Rows, list[str]]:
+        count = math.prod(grid_shape(array["shape"], array["chunk_shape"]))
+        if count > limits.get().chunks:
+            raise LimitError(f"{where} {path}: {count} chunks are over the limit")
+        rows, urls = _rows(arrow, folder, path, count, size, has_all=ours is not None)
+        return rows, [places.resolve(url) for url in urls]
+
+    return assembled(fields, places, read)
 
 
 def _rows(

@@ -2,16 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from anychunk import limits
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.export.places import Places, read_pins
-from anychunk.export.v2 import from_v2
+from anychunk.export.v2 import from_v2, sizes
 from anychunk.index import (
     INLINE,
     WHOLE,
@@ -28,6 +29,10 @@ from anychunk.pin import Pin
 type Document = dict[str, Json]
 type Int64 = npt.NDArray[np.int64]
 type Range = tuple[int, int]
+type Fields = dict[str, Any]
+"""What an `ArrayIndex` takes, but its chunks."""
+type Nodes = dict[str, tuple[str, Fields] | Document]
+"""By path: (key pattern, fields) of an array, attributes of a group."""
 
 DEEPEST = 64
 """How many groups may stand inside each other."""
@@ -47,8 +52,8 @@ class Rows:
     """Bytes of chunks that were copied in, by number."""
 
 
-def array_fields(document: Document, where: str) -> dict[str, Any]:
-    """Give what an `ArrayIndex` takes, but its chunks, from `zarr.json` of an array."""
+def array_fields(document: Document, where: str) -> Fields:
+    """Read `zarr.json` of an array."""
     try:
         grid = document["chunk_grid"]
         if grid["name"] != "regular":
@@ -57,8 +62,8 @@ def array_fields(document: Document, where: str) -> dict[str, Any]:
         if document.get("storage_transformers"):
             raise UnsupportedError(f"{where}: storage transformers are not opened")
         fields = {
-            "shape": _sizes(shape, where),
-            "chunk_shape": _sizes(chunks, where),
+            "shape": sizes(shape, where),
+            "chunk_shape": sizes(chunks, where),
             "data_type": document["data_type"],
             "codecs": tuple(document["codecs"]),
             "fill_value": document["fill_value"],
@@ -69,12 +74,6 @@ def array_fields(document: Document, where: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError) as e:
         raise FormatError(f"{where}: zarr.json lacks or garbles {e}") from e
     return fields
-
-
-def _sizes(found: Any, where: str) -> tuple[int, ...]:
-    if not isinstance(found, list) or not all(type(n) is int and n >= 0 for n in found):
-        raise FormatError(f"{where}: {found!r} are no sizes")
-    return tuple(found)
 
 
 def parse_document(text: str | bytes | Document, where: str) -> Document:
@@ -108,11 +107,11 @@ def byte_ranges(grid: tuple[int, ...], rows: Rows, urls: list[str], where: str) 
     blob = b""
     if rows.inline:
         blob = b"".join(rows.inline.values())
-        sizes = np.array([len(data) for data in rows.inline.values()], np.uint64)
-        if not sizes.all():
+        counts = np.array([len(data) for data in rows.inline.values()], np.uint64)
+        if not counts.all():
             raise FormatError(f"{where}: an inline chunk of 0 bytes")
         numbers = np.fromiter(rows.inline, np.int64, len(rows.inline))
-        offsets[numbers], lengths[numbers] = np.cumsum(sizes) - sizes, sizes
+        offsets[numbers], lengths[numbers] = np.cumsum(counts) - counts, counts
         ids[numbers] = len(table)
         table.append(INLINE)
     return ByteRanges(
@@ -199,7 +198,33 @@ def with_pins(node: Node, places: Places) -> Node:
     )
 
 
-def saved_base(root: Document, where: str) -> str | None:
+def saved_places(
+    fields: Nodes, where: str, allow: Iterable[str], templates: Mapping[str, str] | None = None
+) -> Places:
+    """Say where the references of a saved index lead, by what its root tells of its saving."""
+    root = fields.get("", {})
+    base = _saved_base(root[1]["attributes"] if isinstance(root, tuple) else root, where)
+    known = dict(templates or {})
+    if templates is not None and base is not None:
+        known["base"] = base  # what was below it is looked for where the index lies now
+    return Places(url=where, base=base, templates=known, allow=tuple(allow))
+
+
+def assembled(
+    fields: Nodes, places: Places, read: Callable[[str, Fields], tuple[Rows, list[str]]]
+) -> Node:
+    """Build the index of all nodes; `read` gives the rows of an array and the urls they name."""
+    nodes: dict[str, ArrayIndex | Document] = {}
+    for path, member in fields.items():
+        if isinstance(member, tuple):
+            rows, urls = read(path, member[1])
+            nodes[path] = array_index(member[1], rows, urls, f"{places.url} {path}")
+        else:
+            nodes[path] = member
+    return with_pins(tree(nodes, places.url), places)
+
+
+def _saved_base(root: Document, where: str) -> str | None:
     """Give the folder that a saved index was saved in, where it is to move with its data."""
     about = root.get("anychunk")
     base = about.get("base") if isinstance(about, dict) else None
@@ -208,14 +233,12 @@ def saved_base(root: Document, where: str) -> str | None:
     return base
 
 
-def node_fields(
-    documents: Mapping[str, Document], where: str
-) -> dict[str, tuple[str, dict[str, Any]] | Document]:
-    """Read metadata keys: {path: (key pattern, fields of an array) | attributes of a group}.
+def node_fields(documents: Mapping[str, Document], where: str) -> Nodes:
+    """Read metadata documents by their keys.
 
     The key pattern is the separator of chunk keys, after `c` where it is v3's default encoding.
     """
-    found: dict[str, tuple[str, dict[str, Any]] | Document] = {}
+    found: Nodes = {}
     for key, document in documents.items():
         path, _, name = key.rpartition("/")
         here = f"{where} {path}"
@@ -249,10 +272,8 @@ def _key_pattern(document: Document, where: str) -> str:
     return f"c{separator}" if name == "default" else str(separator)
 
 
-def array_index(fields: dict[str, Any], rows: Rows, urls: list[str], where: str) -> ArrayIndex:
+def array_index(fields: Fields, rows: Rows, urls: list[str], where: str) -> ArrayIndex:
     """Build an array from its fields and its rows."""
-    from anychunk import limits
-
     if len(fields["chunk_shape"]) != len(fields["shape"]) or 0 in fields["chunk_shape"]:
         raise FormatError(
             f"{where}: chunks {fields['chunk_shape']} do not fit shape {fields['shape']}"
@@ -269,7 +290,3 @@ def no_rows() -> Rows:
     empty = np.empty(0, np.uint64)
     nothing = np.empty(0, np.int64)
     return Rows(numbers=nothing, offsets=empty, lengths=empty, url_ids=nothing)
-
-
-def resolved(urls: Iterable[str], places: Places) -> list[str]:
-    return [places.resolve(url) for url in urls]

@@ -82,9 +82,11 @@ class Table:
         return 0 if self.url_ids is None else int(self.url_ids[number])
 
 
-def tables(
-    node: Node, form: Form, *, copy: Copy, storage: Storage | None
-) -> dict[str, tuple[ArrayIndex, Table]]:
+type Tables = Mapping[str, tuple[ArrayIndex, Table]]
+"""Every array with its table, by path."""
+
+
+def tables(node: Node, form: Form, *, copy: Copy, storage: Storage | None) -> Tables:
     """Give every array with its table, by path; refuse what `form` cannot hold."""
     if copy not in ("never", "needed"):
         raise ValueError(f"copy is {copy!r}, expected 'never' or 'needed'")
@@ -256,7 +258,7 @@ def _check_copied(found: dict[int, bytes], where: str) -> None:
         )
 
 
-def with_found_pins[N: Node](node: N, found: Mapping[str, tuple[ArrayIndex, Table]]) -> N:
+def with_found_pins[N: Node](node: N, found: Tables) -> N:
     """Give the index with the pins of all sources that its tables name."""
     pins = dict(node.pins)
     for _, table in found.values():
@@ -264,7 +266,7 @@ def with_found_pins[N: Node](node: N, found: Mapping[str, tuple[ArrayIndex, Tabl
     return replace(node, pins=pins) if len(pins) > len(node.pins) else node
 
 
-def used_urls(found: Mapping[str, tuple[ArrayIndex, Table]]) -> Iterator[str]:
+def used_urls(found: Tables) -> Iterator[str]:
     """Yield every url that the tables name."""
     for _, table in found.values():
         for url in table.urls:

@@ -134,10 +134,10 @@ def _v2_dtype(data_type: Json, endian: Json, where: str) -> str:
 
 
 def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Give shape, chunk shape, type, codecs, fill value, names and attributes, and `separator`."""
+    """Give shape, chunk shape, type, codecs, fill value, names and attributes."""
     try:
-        shape = _sizes(zarray["shape"], where)
-        chunks = _sizes(zarray["chunks"], where)
+        shape = sizes(zarray["shape"], where)
+        chunks = sizes(zarray["chunks"], where)
         dtype = np.dtype(zarray["dtype"]) if isinstance(zarray["dtype"], str) else None
         order, filters = zarray.get("order", "C"), zarray.get("filters") or []
         compressor = zarray.get("compressor")
@@ -174,7 +174,8 @@ def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) ->
     }
 
 
-def _sizes(found: Any, where: str) -> Shape:
+def sizes(found: Any, where: str) -> Shape:
+    """Read a list of lengths, one an axis."""
     if not isinstance(found, list) or not all(type(n) is int and n >= 0 for n in found):
         raise FormatError(f"{where}: {found!r} are no sizes")
     return tuple(found)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anychunk.errors import MissingDependencyError, UnsupportedError
-from anychunk.export.kerchunk import root_attributes
+from anychunk.export.documents import root_attributes
 from anychunk.export.places import Places, absolute, file_url
 from anychunk.export.rebuild import Document, Rows, array_fields, array_index, tree, with_pins
-from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
+from anychunk.export.tables import Copy, Form, Table, Tables, tables, used_urls, with_found_pins
 from anychunk.index import INLINE, ArrayIndex, GroupIndex, Node, find, grid_shape, walk
 from anychunk.source import Storage
 
@@ -78,7 +78,7 @@ def apart(node: Node, name: str) -> GroupIndex:
 def _group(
     manifests: Any,
     node: GroupIndex,
-    found: Mapping[str, tuple[ArrayIndex, Table]],
+    found: Tables,
     write: Mapping[str, str],
     path: str,
 ) -> "ManifestGroup":

@@ -55,10 +55,16 @@ def table() -> dict[str, Format | FolderFormat]:
     return {entry.name: cast("Format | FolderFormat", entry.load()) for entry in found}
 
 
+@cache
+def of_kind[Kind](kind: type[Kind]) -> dict[str, Kind]:
+    """Give the formats of one kind; asking what a protocol has costs more than sniffing."""
+    return {name: module for name, module in table().items() if isinstance(module, kind)}
+
+
 def sniff(head: bytes, url: str) -> tuple[str, Format]:
     """Find the format of a file by its first bytes."""
-    for name, module in table().items():
-        if isinstance(module, Format) and module.sniff(head):
+    for name, module in of_kind(Format).items():
+        if module.sniff(head):
             return name, module
     if not head:
         raise FormatError(f"{url}: the file is empty; write or fetch it again")
@@ -70,8 +76,8 @@ def sniff(head: bytes, url: str) -> tuple[str, Format]:
 
 def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
     """Find the format of a folder by what lies in it."""
-    for name, module in table().items():
-        if isinstance(module, FolderFormat) and module.sniff_folder(folder):
+    for name, module in of_kind(FolderFormat).items():
+        if module.sniff_folder(folder):
             return name, module
     raise UnsupportedError(
         f"{folder.path}: a folder of none of the formats opened here: {' '.join(table())}; "

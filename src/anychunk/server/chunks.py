@@ -87,7 +87,7 @@ class Chunks:
             stored = self.pixels(array).passed(coords)
             return None if stored is None else Held.of(memoryview(stored))
         stamps = self._stamps(array, coords)
-        pixels = self._chunk(path, array, coords)
+        pixels = self._chunk(array, coords)
         if pixels is None:
             return None
         body = Held.of(memoryview(self._encoder(path, array)(padded(pixels, array))))
@@ -125,7 +125,7 @@ class Chunks:
             return (int(time.monotonic() / STALE_S),)
         return pixels.stamps(low, high)
 
-    def _chunk(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
+    def _chunk(self, array: ArrayIndex, coords: Shape) -> Array | None:
         chunks = cast("Computed", array.chunks)
         start, stop = box(array, coords)
         if chunks.method != "shrink":
@@ -169,7 +169,7 @@ class Chunks:
         found = self._kept.small.get(key)
         if found is not None and found[0] == now:
             return found[1]
-        made = self._chunk(path, array, coords)
+        made = self._chunk(array, coords)
         if made is not None:
             self._kept.small.put(key, (now, made), made.nbytes)
         return made

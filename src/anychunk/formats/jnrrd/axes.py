@@ -6,14 +6,12 @@ Spec: JNRRD 1.0.0 sections 4 and 5; OME-Zarr 0.5 section 2.4.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from anychunk.formats.jnrrd.tiling import Level
+from anychunk.index import Json
 from anychunk.multiscales import Axis
 from anychunk.multiscales import Level as OmeLevel
 from anychunk.multiscales import ome as ome_json
-
-type Json = Any
 
 UNITS = {
     "nm": "nanometer",

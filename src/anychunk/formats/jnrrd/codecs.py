@@ -7,8 +7,7 @@ import numpy as np
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.volume import Volume
-
-type Json = Any
+from anychunk.index import Json
 
 EXACT: dict[str, Json] = {
     "gzip": {"name": "gzip", "configuration": {"level": 6}},

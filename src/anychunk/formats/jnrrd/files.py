@@ -8,7 +8,6 @@ import os
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +15,8 @@ from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.layout import Layout, tile_numbers
 from anychunk.formats.jnrrd.pattern import NUMBER, Pattern, all_indices
 from anychunk.formats.jnrrd.tiling import Tiling
-from anychunk.index import WHOLE, ByteRanges, Objects
+from anychunk.index import WHOLE, ByteRanges, Json, Objects, Shape
 from anychunk.source import is_remote, local_path, resolve
-
-type Json = Any
-type Shape = tuple[int, ...]
 
 
 def folder_of(url: str) -> str:

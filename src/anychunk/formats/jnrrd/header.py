@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError
+from anychunk.index import Json
 from anychunk.source import Source
-
-type Json = Any
 
 MAGIC = re.compile(rb'\s{0,64}\{\s{0,64}"jnrrd"\s{0,64}:')
 STEP = 64 * limits.KIB

@@ -5,7 +5,6 @@ at the end of the last line of the header fill what is left.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +14,7 @@ from anychunk.formats.jnrrd.header import Line, make_line, rewrite
 from anychunk.formats.jnrrd.layout import Layout
 from anychunk.formats.jnrrd.plan import Plan
 from anychunk.formats.jnrrd.tiling import KNOWN_URI, URI
-
-type Json = Any
+from anychunk.index import Json
 
 ALIGNMENT = 1024
 REPLACED = (

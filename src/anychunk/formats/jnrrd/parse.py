@@ -5,20 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from anychunk.errors import FormatError, FormatWarning, UnsupportedError
 from anychunk.formats.jnrrd import axes, untiled
+from anychunk.formats.jnrrd.arrays import array_indexes
 from anychunk.formats.jnrrd.files import References, folder_of
 from anychunk.formats.jnrrd.header import Header, read_header, without_nan
-from anychunk.formats.jnrrd.tiled import (
-    Tiled,
-    array_indexes,
-    check_sizes,
-    check_tables,
-    choose_layouts,
-    first_error,
-)
+from anychunk.formats.jnrrd.overlap import choose_layouts
+from anychunk.formats.jnrrd.tables import check_tables
+from anychunk.formats.jnrrd.tiled import Tiled, check_sizes
 from anychunk.formats.jnrrd.tiling import (
     LONG,
     Finding,
     Level,
+    first_error,
     levels_of,
     read_tiling,
     tiling_prefix,

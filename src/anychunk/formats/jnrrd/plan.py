@@ -19,9 +19,7 @@ from anychunk.formats.jnrrd.layout import Layout, lay_out
 from anychunk.formats.jnrrd.pattern import Pattern, all_indices, check_tells_apart, parse_pattern
 from anychunk.formats.jnrrd.tiling import Level, Tiling, levels_of, read_tiling
 from anychunk.formats.jnrrd.volume import Volume
-
-type Json = Any
-type Shape = tuple[int, ...]
+from anychunk.index import Json, Shape
 
 SUFFIXES = {"raw": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
 ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from anychunk import downsample as ds
 from anychunk.computed import shrink
+from anychunk.index import Shape
 
 type Array = npt.NDArray[Any]
-type Shape = tuple[int, ...]
 type Read = Callable[[Shape, Shape], Array]
 
 

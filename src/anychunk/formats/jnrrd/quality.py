@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.formats.jnrrd.plan import Plan
+from anychunk.index import Json, Shape
 
 type Array = npt.NDArray[Any]
-type Shape = tuple[int, ...]
-type Json = Any
 
 LOSSLESS_DB = 100.0
 ROWS_BYTES = 16 << 20

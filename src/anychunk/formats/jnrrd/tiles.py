@@ -9,11 +9,9 @@ import numpy.typing as npt
 from anychunk.computed import Region, compute_chunk
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, tiled_index
-from anychunk.index import ArrayIndex, Computed
+from anychunk.index import ArrayIndex, Computed, Shape
 from anychunk.reader import ChunkReader
 from anychunk.source import Sources, Storage, buffered, open_source
-
-type Shape = tuple[int, ...]
 
 
 class TileReader:

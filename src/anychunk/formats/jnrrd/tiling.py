@@ -6,7 +6,7 @@ Spec: JNRRD Tiling Extension 1.0.0 sections 4 to 7 and 12; DECISIONS G.
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -18,9 +18,8 @@ import numpy.typing as npt
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.volume import Volume
+from anychunk.index import Json, Shape
 
-type Json = Any
-type Shape = tuple[int, ...]
 type Table = npt.NDArray[np.uint64]
 type Severity = Literal["error", "warning"]
 
@@ -54,6 +53,10 @@ def error(field: str, message: str) -> Finding:
 
 def warning(field: str, message: str) -> Finding:
     return Finding(severity="warning", field=f"tile:{field}", message=message)
+
+
+def first_error(findings: Sequence[Finding]) -> Finding | None:
+    return next((f for f in findings if f.severity == "error"), None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -17,11 +17,9 @@ from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, window_codec
 from anychunk.formats.jnrrd.files import References
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Json, grid_shape
+from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Json, Shape, grid_shape
 from anychunk.pin import Pin
 from anychunk.source import Source, open_source
-
-type Shape = tuple[int, ...]
 
 CHUNK_BYTES = 4 * limits.MIB
 """About how long a chunk of raw samples is made: the file has none of its own."""

@@ -12,8 +12,8 @@ from anychunk.computed import Region
 from anychunk.errors import AnychunkError, FormatWarning
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.parse import open_header, read_tiled, tiled_index, untiled_index
-from anychunk.formats.jnrrd.tiled import Tiled, first_error
-from anychunk.formats.jnrrd.tiling import Finding, tiling_prefix, warning
+from anychunk.formats.jnrrd.tiled import Tiled
+from anychunk.formats.jnrrd.tiling import Finding, first_error, tiling_prefix, warning
 from anychunk.index import ArrayIndex, Computed, GroupIndex
 from anychunk.reader import ChunkReader
 from anychunk.source import Source, Sources, Storage, buffered, open_source

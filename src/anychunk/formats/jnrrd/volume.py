@@ -12,9 +12,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from anychunk.errors import FormatError, FormatWarning, UnsupportedError
+from anychunk.index import Json, Shape
 
-type Json = Any
-type Shape = tuple[int, ...]
 type Endian = Literal["little", "big"]
 
 TYPES = (

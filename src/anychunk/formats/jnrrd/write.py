@@ -28,10 +28,10 @@ from anychunk.formats.jnrrd.layout import Layout, spread
 from anychunk.formats.jnrrd.plan import Plan, make_plan
 from anychunk.formats.jnrrd.pyramid import Pyramid, Target
 from anychunk.formats.jnrrd.quality import Quality
+from anychunk.index import Shape
 from anychunk.source import is_remote, local_path
 
 type Array = npt.NDArray[Any]
-type Shape = tuple[int, ...]
 type Progress = Callable[[int, int], None]
 """Called with (tiles done, tiles to do)."""
 

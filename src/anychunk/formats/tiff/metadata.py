@@ -2,7 +2,7 @@
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -198,7 +198,3 @@ def geo_attributes(
     return georeference.attributes(
         shape=shape, transform=transform, code=georeference.geotiff_code(page_geo_keys(page))
     )
-
-
-def merged(*parts: Mapping[str, Json]) -> dict[str, Json]:
-    return {key: value for part in parts for key, value in part.items()}

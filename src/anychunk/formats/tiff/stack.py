@@ -176,7 +176,7 @@ def stack_index(
     for name in ("offsets", "lengths", "front_ids", "url_ids"):
         if name in tables:
             # from the file's order (band, z) to the array's (z, band)
-            tables[name] = np.ascontiguousarray(np.moveaxis(tables[name], 1, 2)).reshape(grid)
+            tables[name] = np.ascontiguousarray(tables[name].swapaxes(1, 2)).reshape(grid)
     names = stack.dimension_names
     limits.check_chunk(math.prod(layout.chunk_shape) * layout.dtype.itemsize, where=layout.where)
     chunk = (1,) * len(stack.sizes) + layout.chunk_shape

@@ -47,6 +47,9 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
     if len(offsets) == 0 and count:
         raise FormatError(f"{layout.where}: StripOffsets or TileOffsets are missing")
     known = min(len(offsets), len(lengths), count)
+    if known == count and layout.compression != NONE and _is_sound(offsets, lengths, count, size):
+        grid = layout.file_grid
+        return offsets[:count].reshape(grid), lengths[:count].reshape(grid)
     is_absent = (offsets[:known] == 0) | (lengths[:known] == 0)
     full_offsets = np.full(count, size, np.uint64)
     # one byte behind the end: reading a chunk that has no entry says that the file ends before it
@@ -58,6 +61,14 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
     if layout.compression == NONE:
         full_lengths = _exact(full_lengths, layout, is_single=count == 1)
     return full_offsets.reshape(layout.file_grid), full_lengths.reshape(layout.file_grid)
+
+
+def _is_sound(offsets: Table, lengths: Table, count: int, size: int) -> bool:
+    """Whether every chunk is there and lies inside the file, as in nearly all of them."""
+    if not count or offsets[:count].max() > size:
+        return False
+    is_there = (offsets[:count] > 0) & (lengths[:count] > 0)
+    return bool((is_there & (lengths[:count] <= size - offsets[:count])).all())
 
 
 def _column(values: Any, layout: Layout) -> Table:

@@ -1,0 +1,80 @@
+"""A repository that holds something already, made longer or given further arrays."""
+
+from zarr.core.sync import sync
+
+from anychunk.errors import FormatError
+from anychunk.export.documents import metadata
+from anychunk.export.icechunk.hierarchy import read_documents, set_documents
+from anychunk.export.icechunk.references import set_chunks
+from anychunk.export.icechunk.transaction import Transaction
+from anychunk.export.places import absolute
+from anychunk.export.rebuild import Document
+from anychunk.export.tables import Tables, used_urls
+from anychunk.gather import common_codecs
+from anychunk.index import ArrayIndex, GroupIndex
+
+
+def grow(
+    work: Transaction,
+    node: GroupIndex,
+    found: Tables,
+    along: int | None,
+    target: str,
+) -> None:
+    """Add to a repository that holds something already."""
+    there = sync(read_documents(work.store))
+    write = {url: absolute(url) for url in used_urls(found)}
+    documents = metadata(node, write, None, 3)
+    shifts: dict[str, tuple[int, ...]] = {}
+    for path, (array, table) in found.items():
+        key = f"{path}/zarr.json" if path else "zarr.json"
+        if key not in there:
+            if along is not None:
+                raise FormatError(f"{target}: holds no array {path!r} that could grow")
+            shifts[path] = (0,) * len(table.grid)
+            continue
+        if along is None:
+            raise FormatError(f"{target}: holds an array {path!r} already")
+        documents[key], shifts[path] = _grown(there[key], array, along, f"{target} {path}")
+    root = there.get("zarr.json", documents["zarr.json"])
+    documents["zarr.json"] = _merged_root(root, documents["zarr.json"])
+    kept = {k: d for k, d in documents.items() if k == "zarr.json" or d != there.get(k)}
+    if along is not None:
+        # groups stay as they were: what the first batch said of them holds
+        kept = {k: d for k, d in kept.items() if d["node_type"] == "array" or k == "zarr.json"}
+    sync(set_documents(work.store, kept))
+    for path, (_, table) in found.items():
+        set_chunks(work, path, table, node.pins, shifts[path])
+
+
+def _grown(
+    there: Document, array: ArrayIndex, along: int, where: str
+) -> tuple[Document, tuple[int, ...]]:
+    """Give the metadata of a longer array, and where the new chunks begin."""
+    new = array.metadata()
+    codecs = common_codecs([there.get("codecs") or (), new["codecs"]])
+    if codecs is None:
+        raise FormatError(f"{where}: codecs {new['codecs']}, there they are {there.get('codecs')}")
+    for name in ("data_type", "fill_value", "chunk_grid", "dimension_names"):
+        if there.get(name) != new[name]:
+            raise FormatError(f"{where}: {name} is {new[name]}, there it is {there.get(name)}")
+    old, add = list(there["shape"]), list(array.shape)
+    if old[:along] + old[along + 1 :] != add[:along] + add[along + 1 :]:
+        raise FormatError(f"{where}: shape {add} does not go on with {old} along axis {along}")
+    chunk = array.chunk_shape[along]
+    if old[along] % chunk:
+        raise FormatError(f"{where}: its {old[along]} along axis {along} end inside a chunk")
+    shift = tuple(old[along] // chunk if i == along else 0 for i in range(len(old)))
+    old[along] += add[along]
+    return {**there, "shape": old, "codecs": list(codecs)}, shift
+
+
+def _merged_root(there: Document, new: Document) -> Document:
+    """Keep the root's attributes, with the pins of both."""
+    attributes = dict(there.get("attributes") or {})
+    about = dict(attributes.get("anychunk") or {})
+    added = (new.get("attributes") or {}).get("anychunk") or {}
+    about["pins"] = {**about.get("pins", {}), **added.get("pins", {})}
+    if folders := [*about.get("folders", []), *added.get("folders", [])]:
+        about["folders"] = folders
+    return {**there, "attributes": {**attributes, "anychunk": about}}

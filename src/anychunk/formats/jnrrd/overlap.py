@@ -1,0 +1,153 @@
+"""How tiles overlap, which the text leaves open: in the one way that fits the file.
+
+Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; DECISIONS G, "overlap".
+"""
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codecs import leading_stream
+from anychunk.errors import ChunkDecodeError, FormatError
+from anychunk.formats.jnrrd.files import References, dimension_counts
+from anychunk.formats.jnrrd.layout import READINGS, Layout, lay_out, stored_voxels, tile_counts
+from anychunk.formats.jnrrd.pattern import LEVEL, parse_pattern
+from anychunk.formats.jnrrd.tiling import Finding, Level, Table, Tiling, error
+from anychunk.formats.jnrrd.volume import Volume
+from anychunk.source import Source, open_source, read_object
+
+
+def choose_layouts(
+    tiling: Tiling, levels: Sequence[Level], volume: Volume, source: Source, references: References
+) -> tuple[Layout, ...] | Finding:
+    """Lay out the stored levels; where tiles overlap, in the one way that fits the file."""
+    stored = [level for level in levels if level.is_stored]
+    table = tiling.offset_table if tiling.storage == "internal" else tiling.files
+    entries = None if table is None else len(table)
+    field = "offset_table" if tiling.storage == "internal" else "files"
+    found: dict[tuple[object, ...], tuple[Layout, ...]] = {}
+    for reading in READINGS if any(tiling.overlap) else READINGS[:1]:
+        counts = [tile_counts(tiling, level, reading) for level in stored]
+        total = sum(math.prod(c) for c in counts if c is not None)
+        if None in counts or (entries is not None and total != entries):
+            continue
+        layouts = tuple(cast("Layout", lay_out(tiling, level, reading)) for level in stored)
+        found.setdefault(tuple(x.geometry() for x in layouts), layouts)
+    if not found:
+        return error(field, _wrong_count(tiling, stored, entries))
+    if len(found) > 1:
+        fitting = [x for x in found.values() if fits(x, tiling, volume, source, references)]
+        if len(fitting) > 1:
+            fitting = [x for x in fitting if _is_all(x, tiling, source, references)] or fitting
+        if len(fitting) != 1:
+            how = "several ways to overlap fit" if fitting else "no way to overlap fits"
+            return error("overlap", f"{list(tiling.overlap)}: {how} the number and size of tiles")
+        return fitting[0]
+    return next(iter(found.values()))
+
+
+def _wrong_count(tiling: Tiling, stored: Sequence[Level], entries: int | None) -> str:
+    counts = [tile_counts(tiling, level, "halo") or () for level in stored]
+    grids = " + ".join("x".join(str(c[axis]) for axis in tiling.dimensions) for c in counts)
+    total = sum(math.prod(c) for c in counts)
+    return f"has {entries} entries, expected {total} tiles ({grids})"
+
+
+def fits(
+    layouts: Sequence[Layout],
+    tiling: Tiling,
+    volume: Volume,
+    source: Source,
+    references: References,
+) -> bool:
+    """Whether tiles of this layout have the sizes that the file has."""
+    size = np.uint64(volume.itemsize)
+    voxels = [np.broadcast_to(stored_voxels(x, tiling.dimensions), x.tiles) for x in layouts]
+    expected = np.concatenate(voxels).astype(np.uint64) * size
+    if tiling.compression != "raw":
+        data = first_tile(tiling, source, references)
+        try:
+            leading_stream.decode(tiling.compression, data, int(expected[0]))
+        except ChunkDecodeError:
+            return False
+        return True
+    if tiling.storage == "external":
+        return len(first_tile(tiling, source, references)) == int(expected[0])
+    if tiling.size_table is not None:
+        return bool(np.array_equal(tiling.size_table, expected))
+    offsets = cast("Table", tiling.offset_table)
+    order = np.argsort(offsets, kind="stable")
+    room = np.diff(np.append(offsets[order], np.uint64(source.size())))
+    is_tight = tiling.format == "contiguous"
+    matches = room == expected[order] if is_tight else room >= expected[order]
+    return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
+
+
+def _is_all(
+    layouts: Sequence[Layout], tiling: Tiling, source: Source, references: References
+) -> bool:
+    """Whether the last tile of each level is there, and none behind it.
+
+    A pattern counts no tiles, but the files that it names do.
+    """
+    if tiling.pattern is None or tiling.files is not None:
+        return True
+    pattern = parse_pattern(tiling.pattern, tiling.dimensions)
+
+    def is_there(name: str) -> bool:
+        try:
+            open_source(references.url(name), storage=source.storage).size()
+        except FileNotFoundError:
+            return False
+        return True
+
+    before = 0
+    for layout in layouts:
+        grid = dimension_counts(layout, tiling.dimensions)
+        last, total, level = [n - 1 for n in grid], math.prod(grid), layout.level.number
+        behind = {
+            pattern.name(
+                [n if i == axis else last[i] for i, n in enumerate(grid)],
+                level=level,
+                number=total - 1,
+                before=before,
+            )
+            for axis in range(len(grid))
+        }
+        if LEVEL in pattern.positions or layout is layouts[-1]:
+            behind.add(pattern.name(last, level=level, number=total, before=before))
+        name = pattern.name(last, level=level, number=total - 1, before=before)
+        if not is_there(name) or any(is_there(other) for other in behind - {name}):
+            return False
+        before += total
+    return True
+
+
+def first_tile(tiling: Tiling, source: Source, references: References) -> npt.NDArray[np.uint8]:
+    """Read the stored bytes of the first tile."""
+    if tiling.storage == "internal":
+        offsets = cast("Table", tiling.offset_table)
+        start, stop = int(offsets[0]), source.size()
+        if tiling.size_table is not None:
+            stop = min(stop, start + int(tiling.size_table[0]))
+        if start >= stop:
+            return np.empty(0, np.uint8)
+        limits.check_chunk(stop - start, where=f"{source.url}: the first tile")
+        return source.read(start, stop - start)
+    zeros = [0] * len(tiling.dimensions)
+    if tiling.files is not None:
+        names = [
+            f["file"] for f in tiling.files if f.get("indices") == zeros and not f.get("level")
+        ]
+        name = names[0] if names and isinstance(names[0], str) else ""
+    else:
+        pattern = parse_pattern(cast("str", tiling.pattern), tiling.dimensions)
+        name = pattern.name(zeros, level=0, number=0, before=0)
+    data = read_object(references.url(name), storage=source.storage)
+    if data is None:
+        raise FormatError(f"{source.url}: the first tile, {name}, is missing")
+    return data

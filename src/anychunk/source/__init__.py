@@ -1,0 +1,45 @@
+"""Read bytes by range: local files by memory map, everything else by obstore.
+
+A source gives exactly the bytes that were asked for or raises. `Sources` keeps them open by url and
+holds each against its pin, so that bytes of a changed file never reach a decoder.
+"""
+
+from anychunk.source.access import open_source, pin_of, read_object
+from anychunk.source.blocks import Blocks, buffered
+from anychunk.source.change import OnChange, report_change
+from anychunk.source.errors import first_line
+from anychunk.source.file import FileSource, ObjectBuffer
+from anychunk.source.folder import Folder, list_objects
+from anychunk.source.memory import MemorySource
+from anychunk.source.object import ObjectSource
+from anychunk.source.protocol import Bytes1D, Source, Storage
+from anychunk.source.reference import resolve
+from anychunk.source.sources import Sources
+from anychunk.source.stores import memory_store, object_store
+from anychunk.source.url import is_remote, local_path
+
+__all__ = [
+    "Blocks",
+    "Bytes1D",
+    "FileSource",
+    "Folder",
+    "MemorySource",
+    "ObjectBuffer",
+    "ObjectSource",
+    "OnChange",
+    "Source",
+    "Sources",
+    "Storage",
+    "buffered",
+    "first_line",
+    "is_remote",
+    "list_objects",
+    "local_path",
+    "memory_store",
+    "object_store",
+    "open_source",
+    "pin_of",
+    "read_object",
+    "report_change",
+    "resolve",
+]

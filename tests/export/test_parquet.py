@@ -1,0 +1,52 @@
+"""Tables of references that are garbled, lost, or written again."""
+
+import numpy as np
+import pytest
+
+import anychunk
+from anychunk import sink
+from anychunk.errors import (
+    FormatError,
+    UnsupportedError,
+)
+from tests.indexes import MADE, plain
+
+
+def test_garbled_parquet_is_refused(tmp_path):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "i.parquet")
+    (tmp_path / "i.parquet/0/0/refs.0.parq").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(FormatError, match="no parquet references"):
+        anychunk.open(tmp_path / "i.parquet")
+
+
+def test_a_lost_table_of_parquet_is_no_absent_chunks(tmp_path):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "i.parquet")
+    (tmp_path / "i.parquet/0/0/refs.0.parq").unlink()
+    with pytest.raises(FormatError, match="refs.0.parq is missing"):
+        anychunk.open(tmp_path / "i.parquet")
+    # as fsspec has it, where others wrote it
+    (tmp_path / "i.parquet/anychunk.json").unlink()
+    assert (anychunk.open(tmp_path / "i.parquet", allow=["*"])["0/0"][...] == 9).all()
+
+
+def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
+    node, truth = plain(tmp_path)
+    target = tmp_path / "i.parquet"
+    MADE["scalar"](tmp_path)[0].save(target)
+    real = sink.put
+
+    def failing(url, *pieces, **options):
+        if url.endswith("anychunk.json"):
+            raise OSError("the disk is full")
+        real(url, *pieces, **options)
+
+    monkeypatch.setattr(sink, "put", failing)
+    with pytest.raises(OSError, match="full"):
+        node.save(target)
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedError):
+        anychunk.open(target)
+    node.save(target)
+    np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
