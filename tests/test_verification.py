@@ -32,6 +32,16 @@ def test_good_files(tiff, tmp_path):
         assert report.compared == reader
 
 
+@pytest.mark.parametrize("reader", ["tifffile", "rasterio"])
+def test_bands_apart_are_compared(tmp_path, reader):
+    data = np.random.default_rng(0).integers(0, 255, (3, 40, 30), dtype="uint8")
+    file = tmp_path / "a.tif"
+    tifffile.imwrite(file, data, photometric="rgb", planarconfig="separate", compression="zlib")
+    report = anychunk.verify(file, against=reader)
+    assert report.findings == []
+    assert report.compared == reader
+
+
 def test_a_broken_chunk_is_named(tiff):
     index = anychunk.index(tiff)
     chunks = index["0/0"].chunks

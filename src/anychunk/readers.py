@@ -87,7 +87,7 @@ def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | N
         # in a temporary file where it is large
         data = series.asarray(out="memmap" if series.nbytes > 1 << 28 else None)
     if "S" in axes and "Y" in axes:
-        data = np.moveaxis(data, axes.index("S"), axes.index("Y"))
+        data = np.moveaxis(data, axes.index("S"), axes.replace("S", "").index("Y"))
     if data.size == int(np.prod(shape)):
         # axes of length one stand elsewhere, or nowhere
         long = tuple(n for n in data.shape if n != 1)

@@ -123,6 +123,36 @@ def test_last_strip_is_padded_and_others_are_not():
         decode(foreign, bytes(5))
 
 
+@pytest.mark.parametrize("subsampling", [(2, 1), (1, 2), (2, 2), (4, 2), (4, 4)])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 8), (3, 8), (1, 8), (1, 1), (3, 5), (4, 12)])
+def test_blocks_of_ycbcr_reach_over_the_edge(subsampling, rows, columns):
+    """TIFF 6.0 section 21: blocks are whole, so two heights of the last strip are as long."""
+    across, down = subsampling
+    luma = np.arange(rows * columns, dtype=np.uint8).reshape(rows, columns)
+    padded = np.pad(luma, ((0, -rows % down), (0, -columns % across)), constant_values=99)
+    blocks = padded.reshape(len(padded) // down, down, -1, across).swapaxes(1, 2)
+    flat = blocks.reshape(-1, down * across)
+    stored = np.hstack([flat, np.full((len(flat), 2), 128, np.uint8)])
+    tile = TiffTile(
+        photometric=6, samples_per_pixel=3, subsampling=subsampling, tile_width=columns,
+        tile_height=4, last_height=rows, last_width=columns,
+    )  # fmt: skip
+    found = decode(tile, stored.tobytes()).reshape(3, 4, columns)
+    for band in found:
+        np.testing.assert_array_equal(band[:rows], luma)  # chroma of 128 is grey
+
+
+def test_webp_with_its_bits_turned_round():
+    """FillOrder 2, as libtiff applies it to WebP."""
+    array = np.random.default_rng(1).integers(0, 255, (3, 16, 16)).astype(np.uint8)
+    tile = TiffTile(
+        compression=50001, samples_per_pixel=3, photometric=2, tile_width=16, tile_height=16
+    )
+    stored = bytes(tile.encode_bytes(as_bytes(array), None))
+    turned = bytes(int(f"{byte:08b}"[::-1], 2) for byte in stored)
+    np.testing.assert_array_equal(decode(tile, turned), decode(tile, stored))
+
+
 def test_depth():
     tile = TiffTile(samples_per_pixel=2, tile_width=2, tile_height=1, tile_depth=2)
     assert decode(tile, bytes(range(8))).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]

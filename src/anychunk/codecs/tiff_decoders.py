@@ -25,6 +25,8 @@ type Picture = Callable[["TiffTile", Bytes1D], Array]
 RGB, CMYK, YCBCR = 2, 5, 6
 COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 8: 3, 9: 3, 10: 3}
 """Bands that are colour, by PhotometricInterpretation; further ones are extra samples."""
+SHADES = (0, 1, 3, 8, 9, 10)
+"""MinIsWhite, MinIsBlack, palette and Lab: never stored as YCbCr (libtiff, tif_jpeg.c)."""
 
 
 def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -77,6 +79,9 @@ def jpeg_colors(tile: "TiffTile", *, is_jfif: bool) -> tuple[int | None, int | N
     """Give the colour space of the stream and of the result, as jpeg8_decode takes them."""
     if tile.samples_per_pixel == 1:
         return None, 1 if tile.planar_config == 2 else None
+    if tile.samples_per_pixel == 3 and tile.photometric in SHADES and not is_jfif:
+        # bands that are no colours: libjpeg would take any three for YCbCr
+        return RGB, RGB
     if tile.samples_per_pixel != COLORS.get(tile.photometric):
         return None, None
     if tile.photometric == RGB:
@@ -87,12 +92,14 @@ def jpeg_colors(tile: "TiffTile", *, is_jfif: bool) -> tuple[int | None, int | N
 
 def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
     """Decode; into `out` where it has the shape of the picture, which a last strip may not have."""
+    whole = data
+    tables, data = tables_of(tile, data)
     check_jpeg_end(data)
     stream, result = jpeg_colors(tile, is_jfif=data[6:10].tobytes() == b"JFIF")
     try:
         return imagecodecs.jpeg8_decode(  # type: ignore[no-any-return]
             data,
-            tables=tile.tables,
+            tables=tables,
             colorspace=stream,
             outcolorspace=result,
             shape=(tile.tile_height, tile.tile_width),
@@ -101,7 +108,7 @@ def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
     except ValueError:
         if out is None:
             raise
-        return unjpeg(tile, data)
+        return unjpeg(tile, whole)
     except imagecodecs.Jpeg8Error as e:
         # lossless streams of DNG: other precisions, a row folded into several components
         if not any(word in str(e) for word in ("precision", "conversion", "Huffman", "SOF type")):
@@ -111,13 +118,37 @@ def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
         return array.reshape(shape) if array.size == np.prod(shape) else array  # type: ignore[no-any-return]
 
 
+def tables_of(tile: "TiffTile", data: Bytes1D) -> tuple[bytes | None, Bytes1D]:
+    """Give the JPEG tables of a chunk and its stream: they may be a stream of their own in front.
+
+    (ITU-T T.81 B.5: the abbreviated format for tables ends with EOI, and has no entropy-coded data
+    in which its bytes could occur; segments are hopped over all the same.)
+    """
+    if tile.tables != b"":
+        return tile.tables, data
+    end = 2
+    while data[end : end + 2].tobytes() != b"\xff\xd9":
+        if end + 4 > len(data) or data[end] != 0xFF:
+            raise ChunkDecodeError("JPEG tables in front of a chunk do not end")
+        end += 2 + int.from_bytes(data[end + 2 : end + 4].tobytes(), "big")
+    tables = data[: end + 2].tobytes()
+    return (tables if len(tables) > 4 else None), data[end + 2 :]
+
+
 def check_jpeg_end(data: Bytes1D) -> None:
     """Refuse a stream without its end marker: libjpeg would paint the missing rows grey."""
     if b"\xff\xd9" not in data[-64:].tobytes() and b"\xff\xd9" not in data.tobytes():
         raise ChunkDecodeError("JPEG stream ends before its end marker")
 
 
+RIFF_TURNED = bytes.fromhex("4a926262")
+"""The signature of WebP with the bits of each byte turned round."""
+
+
 def unwebp(tile: "TiffTile", data: Bytes1D) -> Array:
+    if data[:4].tobytes() == RIFF_TURNED:
+        # FillOrder 2, which other streams of pictures are not subject to (libtiff, tif_webp.c)
+        data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
     # an opaque alpha band may be left out of the stream
     has_alpha = True if tile.samples_per_pixel == 4 else None
     return imagecodecs.webp_decode(data, hasalpha=has_alpha)  # type: ignore[no-any-return]
@@ -131,11 +162,26 @@ def unlerc(tile: "TiffTile", data: Bytes1D) -> Array:
     elif data[:4].tobytes() == b"\x28\xb5\x2f\xfd":
         data = unzstd(data, np.empty(nbytes, np.uint8))
     array, mask = imagecodecs.lerc_decode(data, masks=True)
+    if array.ndim == 3 and mask is not None and mask.ndim == 3:
+        # bands that are valid in different places are one after the other
+        array, mask = np.moveaxis(array, 0, -1), np.moveaxis(mask, 0, -1)
+    if tile.byte_order == "big":
+        # numbers are swapped before LERC compresses them (libtiff, TIFFWriteEncodedStrip)
+        array = array.byteswap()
+    return _masked(tile, array, mask)
+
+
+def _masked(tile: "TiffTile", array: Array, mask: Array | None) -> Array:
+    """Show what LERC says of valid pixels, as libtiff does (tif_lerc.c)."""
+    has_alpha = array.ndim == 3 and array.shape[-1] == tile.samples_per_pixel - 1
+    if (has_alpha or (array.ndim == 2 and tile.samples_per_pixel == 2)) and array.dtype == np.uint8:
+        # alpha that is only 0 and 255 is kept as the mask
+        alpha = np.full(array.shape[:2], True) if mask is None else mask
+        return np.dstack([array, np.where(alpha, 255, 0).astype(np.uint8)])
     if mask is not None and array.dtype.kind == "f":
-        # libtiff shows pixels that LERC masks as NaN, where the type has one
         valid = mask if mask.ndim == array.ndim else mask[..., None]
         array = np.where(valid.astype(bool), array, np.nan).astype(array.dtype)
-    return array  # type: ignore[no-any-return]
+    return array
 
 
 def uneer(tile: "TiffTile", data: Bytes1D) -> Array:

@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs import tiff_samples
+from anychunk.codecs.tiff_decoders import SHADES
 from anychunk.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from anychunk.codecs.tiff_tile import TiffTile
 
+LERC = 34887
 type Array = npt.NDArray[Any]
 
-COLORS = {2: "RGB", 6: "YCBCR"}
+COLORS = {2: "RGB", 6: "YCBCR", **dict.fromkeys(SHADES, "RGB")}
 """Colour spaces that JPEG is written in, by PhotometricInterpretation."""
 
 
@@ -38,7 +40,7 @@ STREAMS: dict[int, Callable[[Any, int | None], BytesLike]] = {
 }
 PICTURES: dict[int, Callable[[Any, int | None], BytesLike]] = {
     34712: _leveled("jpeg2k"),
-    34887: _leveled("lerc"),
+    LERC: _leveled("lerc"),
     34933: _leveled("png"),
     34934: _leveled("jpegxr"),
     50001: _leveled("webp"),
@@ -56,6 +58,8 @@ def encode(tile: "TiffTile", array: Array) -> BytesLike:
     if tile.compression == 32773:
         return _bit_order(tile, _packbits(tile, pixels))
     native = np.ascontiguousarray(pixels, tile.dtype)
+    if tile.compression == LERC and tile.byte_order == "big":
+        native = native.byteswap()  # see tiff_decoders.unlerc
     picture = native[..., 0] if bands == 1 else native
     if tile.compression == 7:
         return _jpeg(tile, picture)
@@ -77,12 +81,15 @@ def _stored(tile: "TiffTile", pixels: Array) -> npt.NDArray[np.uint8]:
         coded = tiff_samples.predict(np.ascontiguousarray(pixels, tile.dtype), tile.predictor)
         data = coded.reshape(-1).view(np.uint8)
     else:
+        kind = tile.sample_format
         if tile.predictor != 1:
             native = np.ascontiguousarray(pixels, tile.dtype)
+            if kind in tiff_samples.COMPLEX:
+                if tile.bits != 64 or kind == tiff_samples.COMPLEX_INT:
+                    raise UnsupportedError("tiff-tile: these samples are not written predicted")
+                native, kind = native.view(np.uint64), tiff_samples.UINT
             pixels = tiff_samples.predict(native, tile.predictor)
-        data = tiff_samples.pack(
-            pixels, sample_format=tile.sample_format, bits=tile.bits, is_big=is_big
-        )
+        data = tiff_samples.pack(pixels, sample_format=kind, bits=tile.bits, is_big=is_big)
     return data
 
 

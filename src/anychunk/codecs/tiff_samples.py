@@ -21,6 +21,7 @@ type Array = npt.NDArray[Any]
 type Bits = int | tuple[int, ...]
 
 UINT, INT, FLOAT, VOID, COMPLEX_INT, COMPLEX_FLOAT = 1, 2, 3, 4, 5, 6
+COMPLEX = (COMPLEX_INT, COMPLEX_FLOAT)
 RGB565 = (5, 6, 5)
 WHOLE_BITS = (8, 16, 32, 64, 128)
 
@@ -31,6 +32,8 @@ FLOAT_DISTANCES = {3: 1, 34894: 2, 34895: 4}
 
 FLOATS = {16: "float16", 24: "float32", 32: "float32", 64: "float64"}
 COMPLEX_INTS = {16: "complex64", 32: "complex64", 64: "complex128"}
+COMPLEX_WORDS: dict[Bits, int] = {16: 2, 32: 4, 64: 8}
+"""Bytes of complex samples that are differenced, by their bits."""
 COMPLEX_FLOATS = {32: "complex64", 64: "complex64", 128: "complex128"}
 
 
@@ -96,7 +99,18 @@ def unpack(
         return data.view(f"{order}{kind}{bits // 16}").astype(half).view(target).reshape(shape)
     if sample_format == FLOAT:
         return imagecodecs.float24_decode(data, byteorder=order).reshape(shape)  # type: ignore[no-any-return]
+    if bits == 24 and is_big:
+        data = swapped_triples(data)
     return _sign(_unpack_bits(data, columns * bands, bits), sample_format, bits).reshape(shape)
+
+
+def swapped_triples(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Turn integers of three bytes round, as libtiff does with those of a big-endian file.
+
+    In little-endian files all readers take the first byte for the most significant one; so what
+    libtiff and GDAL write as big-endian has it last (libtiff, `_TIFFSwab24BitData`; GDAL #2361).
+    """
+    return np.ascontiguousarray(data.reshape(-1, 3)[:, ::-1]).reshape(-1)
 
 
 def _unpack_bits(data: npt.NDArray[np.uint8], run: int, bits: int) -> Array:
@@ -144,7 +158,8 @@ def pack(array: Array, *, sample_format: int, bits: Bits, is_big: bool) -> npt.N
         if bits == 1:
             packed = np.packbits(plain.astype(bool).reshape(-1, run), axis=1)
             return packed.reshape(-1)
-        return np.frombuffer(imagecodecs.packints_encode(plain, bits, runlen=run), np.uint8)
+        packed = np.frombuffer(imagecodecs.packints_encode(plain, bits, runlen=run), np.uint8)
+        return swapped_triples(packed) if bits == 24 and is_big else packed
     raise UnsupportedError(
         f"tiff-tile: samples of {bits} bits in SampleFormat {sample_format} are not written"
     )
@@ -158,11 +173,7 @@ def unpredict(array: Array, *, predictor: int, bits: int, sample_format: int) ->
     if not array.flags.writeable:
         array = array.copy()
     # differences are taken of the bits as integers, whatever they mean (libtiff, tif_predict.c)
-    words = array
-    if array.dtype.kind not in "iu":
-        words = array.view(f"u{min(array.dtype.itemsize, 8)}")
-        if array.dtype.itemsize == 16:
-            raise UnsupportedError("tiff-tile: predictor 2 of 128-bit samples is not opened")
+    words = array if array.dtype.kind in "iu" else array.view(f"u{array.dtype.itemsize}")
     imagecodecs.delta_decode(words, axis=-2, dist=distance, out=words)
     if bits not in WHOLE_BITS:
         # packed samples wrap at their own width
@@ -170,6 +181,27 @@ def unpredict(array: Array, *, predictor: int, bits: int, sample_format: int) ->
             return _sign(words.view(f"u{words.itemsize}"), sample_format, bits)
         words &= words.dtype.type((1 << bits) - 1)
     return array
+
+
+def unpredict_complex(
+    data: npt.NDArray[np.uint8],
+    *,
+    shape: tuple[int, int, int],
+    bits: Bits,
+    predictor: int,
+    is_big: bool,
+) -> npt.NDArray[np.uint8]:
+    """Undo the differencing of complex samples, each of them one word; in native order then.
+
+    (libtiff, tif_predict.c: so the parts of a sample change places in a big-endian file.)
+    """
+    if bits not in COMPLEX_WORDS:
+        raise UnsupportedError(
+            f"tiff-tile: predictor 2 of {bits}-bit complex samples is not opened"
+        )
+    words = data.view(f"{'>' if is_big else '<'}u{COMPLEX_WORDS[bits]}").reshape(shape)
+    summed = unpredict(words, predictor=predictor, bits=COMPLEX_WORDS[bits] * 8, sample_format=UINT)
+    return summed.reshape(-1).view(np.uint8)
 
 
 def unpredict_float(

@@ -4,8 +4,10 @@ Spec: TIFF 6.0 section 2. The file is little more than the tags that the codec's
       holds, one strip that is the whole image, and the stored bytes; libtiff does the rest.
 """
 
+import base64
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import imagecodecs
@@ -13,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs._base import Bytes1D
-from anychunk.codecs.tiff_decoders import COLORS, RGB, YCBCR
+from anychunk.codecs.tiff_decoders import COLORS, RGB, YCBCR, tables_of
 from anychunk.errors import ChunkDecodeError
 
 if TYPE_CHECKING:
@@ -118,6 +120,10 @@ def pack_values(kind: str, values: Sequence[float] | bytes, order: str) -> tuple
 
 def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
     """Decode with libtiff into (rows, columns, bands): a whole chunk, or one at the lower edge."""
+    tables, data = tables_of(tile, data)
+    if tables != tile.tables:
+        text = None if tables is None else base64.b64encode(tables).decode()
+        tile = replace(tile, jpeg_tables=text)
     heights = [tile.tile_height * tile.tile_depth]
     if tile.last_height and tile.tile_depth == 1 and tile.last_height != heights[0]:
         heights.append(tile.last_height)
@@ -136,9 +142,21 @@ def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
 
 
 def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
-    """Give RGB of uncompressed YCbCr samples, chroma as often as `tile.subsampling` says."""
+    """Give RGB of uncompressed YCbCr samples, chroma as often as `tile.subsampling` says.
+
+    Whole blocks are stored at the edges too, and decoded: libtiff refuses images below one block.
+    """
+    across, down = tile.subsampling
+    blocks, high = -(-tile.tile_width // across), -(-rows // down) * down
+    size = across * down + 2
+    if blocks * size % down:
+        # libtiff counts the bytes of a row of pixels, and forgets what does not divide evenly
+        by_row = data.reshape(high // down, blocks, size)
+        data, blocks = np.pad(by_row, ((0, 0), (0, 1), (0, 0))).reshape(-1), blocks + 1
+    columns = blocks * across
+    wide = tile if columns == tile.tile_width else replace(tile, tile_width=columns)
     plain = synthetic_tiff(
-        tile, data, rows=rows, compression=1, predictor=1, fill_order=1, photometric=YCBCR
+        wide, data, rows=high, compression=1, predictor=1, fill_order=1, photometric=YCBCR
     )
     try:
         array = imagecodecs.tiff_decode(plain, asrgb=True)
@@ -146,4 +164,5 @@ def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
         raise ChunkDecodeError(
             f"libtiff: YCbCr with subsampling {list(tile.subsampling)} does not decode"
         ) from e
-    return np.ascontiguousarray(array.reshape(rows, tile.tile_width, 4)[..., :3])
+    pixels = array.reshape(high, columns, 4)[:rows, : tile.tile_width, :3]
+    return np.ascontiguousarray(pixels)

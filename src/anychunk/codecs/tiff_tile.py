@@ -54,6 +54,7 @@ LIBTIFF = {
 }
 """Compressions that libtiff decodes here: strict about what is missing, or known to it alone."""
 YCBCR = tiff_decoders.YCBCR
+FLOAT = tiff_samples.FLOAT
 KNOWN = {NONE, OLD_JPEG, *LIBTIFF, *tiff_decoders.STREAMS, *tiff_decoders.PICTURES}
 PREDICTORS = {1, *tiff_samples.DISTANCES, *tiff_samples.FLOAT_DISTANCES}
 
@@ -87,7 +88,7 @@ class TiffTile(BytesToBytes):
     """RowsPerStrip for strips."""
     sample_format: int = 1
     jpeg_tables: str | None = None
-    """Base64 of the JPEGTables tag."""
+    """Base64 of the JPEGTables tag. Empty: they stand in front of each chunk."""
     byte_order: Literal["little", "big"] = "little"
     fill_order: int = 1
     t4_options: int = 0
@@ -225,8 +226,10 @@ class TiffTile(BytesToBytes):
                 rows, rest = divmod(length, self.row_bytes)
                 if rows and not rest and not self.is_subsampled:
                     return rows
-            elif self.stored_bytes(last) <= length < self.stored_bytes(last + 1):
-                return last
+            else:
+                step = self.subsampling[1] if self.is_subsampled else 1
+                if self.stored_bytes(last) <= length < self.stored_bytes(last + step):
+                    return last
         raise ChunkDecodeError(
             f"tiff-tile: decompresses to {length} bytes, expected "
             f"{self.stored_bytes(self.tile_height) * self.tile_depth}"
@@ -395,6 +398,17 @@ class TiffTile(BytesToBytes):
                 predictor=self.predictor,
                 out=out if self._is_direct else None,
             )
+        is_big = self.byte_order == "big"
+        is_complex = self.sample_format in tiff_samples.COMPLEX
+        if self.predictor > 1 and is_complex:
+            plain = tiff_samples.unpredict_complex(
+                plain,
+                shape=(rows, self.tile_width, self.samples_per_pixel),
+                bits=self.bits,
+                predictor=self.predictor,
+                is_big=is_big,
+            )
+            is_big = sys.byteorder == "big"
         array = tiff_samples.unpack(
             plain,
             rows=rows,
@@ -402,12 +416,15 @@ class TiffTile(BytesToBytes):
             bands=self.samples_per_pixel,
             sample_format=self.sample_format,
             bits=self.bits,
-            is_big=self.byte_order == "big",
+            is_big=is_big,
         )
-        if self.predictor == 1:
+        if self.predictor == 1 or is_complex:
             return array
-        if isinstance(self.bits, tuple):
-            raise UnsupportedError("tiff-tile: a predictor with samples of different size")
+        if isinstance(self.bits, tuple) or (self.bits, self.sample_format) == (24, FLOAT):
+            raise UnsupportedError(
+                f"tiff-tile: predictor {self.predictor} with samples of {self.bits} bits in "
+                f"SampleFormat {self.sample_format} is not opened"
+            )
         return tiff_samples.unpredict(
             array, predictor=self.predictor, bits=self.bits, sample_format=self.sample_format
         )

@@ -36,13 +36,14 @@ def parse(source: Source) -> GroupIndex:
         check_chain(tif, source)
         if not images and not refusals:
             raise FormatError(f"{source.url}: no page of this TIFF holds an image")
-        sources, pins = with_companions(tif, images, source)
         root = ome.parse_xml(tif.ome_metadata if tif.is_ome else None)
-        pixels = [] if root is None else ome.pixels_of(root)
+        pixels = [] if root is None else ome.own_pixels(root, source.url, len(tif.pages))
+        uuid = None if root is None else root.attrib.get("UUID")
+        sources, pins = with_companions(images, source, pixels, uuid)
         members: dict[str, Node] = {}
         for number, image in enumerate(images):
             try:
-                xml = pixels[number] if number < len(pixels) and image.kind == "ome" else None
+                xml = ome.pixels_of_image(image, pixels)
                 members[str(number)] = image_index(image, sources, xml)
             except Refusal as e:
                 refusals.append(e)
@@ -106,7 +107,7 @@ def image_index(image: Image, sources: list[Source], xml: Any) -> GroupIndex:
         name = f"mask_{number}" if number else "mask"
         if name not in members:
             members[name] = _array(
-                stack, sources, {}, metadata.fill_value(page, stack.layout.dtype)
+                stack, sources, {}, metadata.fill_value(stack.keyframe, stack.layout.dtype)
             )
     attributes: dict[str, Json] = {
         "ome": ome.attribute(image, paths, xml),

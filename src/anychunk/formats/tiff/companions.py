@@ -4,8 +4,10 @@ A companion is looked for in the folder of the file that names it, and never out
 missing the file opens all the same; its planes are not absent, and reading them says what lacks.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from xml.etree import ElementTree as ET
 
 import tifffile
 
@@ -20,35 +22,44 @@ from anychunk.source import MemorySource, Source, open_source, resolve
 
 
 def with_companions(
-    tif: tifffile.TiffFile, images: list[Image], source: Source
+    images: list[Image], source: Source, pixels: Sequence[ET.Element], root_uuid: str | None
 ) -> tuple[list[Source], dict[str, Pin]]:
-    """Fill in planes from companion files; give all sources, and the pins of the further ones."""
+    """Fill in planes from companion files; give all sources, and the pins of the further ones.
+
+    `pixels` are the OME-XML of the images that tifffile calls series 0, 1 …
+    """
     sources = [source]
-    root = ome.parse_xml(tif.ome_metadata if tif.is_ome else None)
-    elements = [] if root is None else ome.pixels_of(root)
     name = source.url.rpartition("/")[2]
     files = _Files(source, sources)
     with files.open:
-        for image, pixels in zip([i for i in images if i.kind == "ome"], elements, strict=False):
+        for image in images:
+            xml = ome.pixels_of_image(image, pixels)
             first = image.levels[0]
-            if root is None or all(plane is not None for plane in first.planes):
+            if xml is None or all(plane is not None for plane in first.planes):
                 continue
-            places = ome.plane_references(pixels, root.attrib.get("UUID"), name, source.url)
+            places = ome.placements(xml, root_uuid, name, source.url)
             image.levels = [_filled(first, places, files), *image.levels[1:]]
     there = [s for s in sources[1:] if not isinstance(s, MissingSource)]
     return sources, {s.url: s.pin() for s in there}
 
 
-def _filled(stack: Stack, places: dict[int, ome.Reference], files: "_Files") -> Stack:
+def _filled(stack: Stack, places: list[ome.Placement], files: "_Files") -> Stack:
     planes = list(stack.planes)
-    for i, plane in enumerate(planes):
-        place = places.get(i)
-        if plane is None and place is not None:
-            planes[i] = (
-                Plane(page=None)
-                if place.file is None
-                else files.plane(place.file, place.directory, stack.layout)
-            )
+    is_open = [plane is None for plane in planes]
+    for place in places:
+        count = place.count
+        if count is None and place.file is not None:
+            following = [p.start for p in places if p.start > place.start]
+            count = files.pages(place.file)
+            if count is None:
+                count = min([*following, len(planes)]) - place.start
+        for n in range(min(count or 0, len(planes) - place.start)):
+            if is_open[place.start + n]:
+                planes[place.start + n] = (
+                    Plane(page=None)
+                    if place.file is None
+                    else files.plane(place.file, place.directory + n, stack.layout)
+                )
     return replace(stack, planes=planes)
 
 
@@ -69,10 +80,18 @@ class _Files:
         self._sources = sources
         self._found: dict[str, tuple[int, tifffile.TiffFile | None]] = {}
 
-    def plane(self, name: str, directory: int, layout: Layout) -> Plane:
+    def pages(self, name: str) -> int | None:
+        """How many pages a companion has; None where it is not there."""
+        tif = self._file(name)[1]
+        return None if tif is None else len(tif.pages)
+
+    def _file(self, name: str) -> tuple[int, tifffile.TiffFile | None]:
         if name not in self._found:
             self._found[name] = self._opened(name)
-        number, tif = self._found[name]
+        return self._found[name]
+
+    def plane(self, name: str, directory: int, layout: Layout) -> Plane:
+        number, tif = self._file(name)
         if tif is None:
             return Plane(page=None, file=number)
         if directory >= len(tif.pages):

@@ -12,6 +12,7 @@ import tifffile
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError
+from anychunk.formats.tiff.chain import Chain
 from anychunk.source import Source
 
 
@@ -80,6 +81,7 @@ def tiff_file(source: Source, **flags: Any) -> Iterator[tifffile.TiffFile]:
     try:
         file = cast("IO[bytes]", handle)
         with tifffile.TiffFile(file, name=basename(source.url), **flags) as tif:
+            tif.pages.__class__ = Chain
             yield tif
         handle.check()
     except (AnychunkError, OSError, MemoryError):

@@ -7,7 +7,7 @@ import tifffile
 
 from anychunk.codecs.tiff_tile import OLD_JPEG
 from anychunk.errors import AnychunkError, LimitError, UnsupportedError
-from anychunk.formats.tiff.stack import Stack, page_stack, series_stack
+from anychunk.formats.tiff.stack import Stack, page_stack, series_stacks
 
 Refusal = (UnsupportedError, LimitError)
 """What makes one image not open and leaves the others as they are."""
@@ -30,19 +30,39 @@ def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[A
     """List the images of a file, and why others are not among them."""
     found: list[Image] = []
     refused: list[AnychunkError] = []
-    for series in tif.series(squeeze=False):
+    for series in _series(tif):
         try:
-            found += _images(series, where)
+            images, reasons = _images(series, where)
         except Refusal as e:
             refused.append(e)
+        else:
+            found += images
+            refused += reasons
     if not found and not refused:
         pages = [page.aspage() for page in tif.pages]
         found = [Image(levels=[page_stack(page, where)]) for page in pages if page.tags]
     return gather(found), refused
 
 
-def _images(series: Any, where: str) -> list[Image]:
-    levels = [series_stack(level, where) for level in series.levels]
+def _series(tif: tifffile.TiffFile) -> list[Any]:
+    """List series; where the metadata of their kind do not hold, as the directories show them."""
+    try:
+        return list(tif.series(squeeze=False))
+    except (AnychunkError, OSError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - tifffile has no class of its own for this
+        return list(tif.series(kind="generic", squeeze=False))
+
+
+def _images(series: Any, where: str) -> tuple[list[Image], list[AnychunkError]]:
+    read = [series_stacks(level, where) for level in series.levels]
+    reasons = [reason for _, reasons in read for reason in reasons]
+    if any(len(stacks) != 1 for stacks, _ in read):
+        return [Image(levels=[stack]) for stacks, _ in read for stack in stacks], reasons
+    return _images_of([stacks[0] for stacks, _ in read], series), reasons
+
+
+def _images_of(levels: list[Stack], series: Any) -> list[Image]:
     first = levels[0]
     if first.layout.compression == OLD_JPEG and len(first.planes) > 1:
         # each page brings tables of its own

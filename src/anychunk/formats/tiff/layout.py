@@ -169,13 +169,19 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         bits=tiff_samples.as_bits(page.bitspersample),
         sample_format=int(page.sampleformat),
         predictor=1 if compression in PICTURES else int(page.predictor),
-        photometric=int(page.photometric),
+        photometric=_photometric(page, compression),
         fill_order=int(page.fillorder) if compression not in PICTURES else 1,
         is_big=page.parent.byteorder == ">",
         configuration=tuple(_configuration(page, compression, is_planar).items()),
     )
     _check(layout, page)
     return layout
+
+
+def _photometric(page: tifffile.TiffPage, compression: int) -> int:
+    if compression == JPEG and page.samplesperpixel == 3 and 262 not in page.tags:
+        return YCBCR  # where the tag is missing, the stream itself says what its colours are
+    return int(page.photometric)
 
 
 def _check(layout: Layout, page: tifffile.TiffPage) -> None:
@@ -191,6 +197,10 @@ def _check(layout: Layout, page: tifffile.TiffPage) -> None:
     if tag is not None and isinstance(tag.value, tuple) and len(set(tag.value)) > 1:
         raise UnsupportedError(
             f"{layout.where}: bands of different SampleFormat {tag.value} are not opened"
+        )
+    if layout.bands > 1 and page.planarconfig not in (1, 2):
+        raise UnsupportedError(
+            f"{layout.where}: PlanarConfiguration {page.planarconfig} is not opened; opened: 1 2"
         )
     if layout.is_subsampled and layout.is_planar:
         raise UnsupportedError(f"{layout.where}: subsampled YCbCr in separate planes is not opened")

@@ -119,9 +119,13 @@ def _color(text: str | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference:
-    """Where OME-XML says that a plane is."""
+class Placement:
+    """Where OME-XML says that planes are: some pages of one file, one after the other."""
 
+    start: int
+    """The number of the first plane."""
+    count: int | None
+    """None: as many as the file has pages."""
     file: str | None
     """None: the file that holds the XML."""
     directory: int
@@ -131,17 +135,41 @@ def pixels_of(root: ET.Element) -> list[ET.Element]:
     return [p for image in children(root, "Image") for p in children(image, "Pixels")]
 
 
-def plane_references(
-    pixels: ET.Element, root_uuid: str | None, name: str, where: str
-) -> dict[int, Reference]:
-    """Map the numbers of planes to their places."""
+def pixels_of_image(image: Image, pixels: Sequence[ET.Element]) -> ET.Element | None:
+    """Find the Pixels of an image, among those of which this file holds planes."""
+    if image.kind != "ome" or image.series is None:
+        return None
+    number = int(image.series._index)  # noqa: SLF001 - it has no public name
+    return pixels[number] if number < len(pixels) else None
+
+
+def own_pixels(root: ET.Element, where: str, pages: int) -> list[ET.Element]:
+    """List the Pixels of which this file holds planes: tifffile has a series for each of them."""
+    uuid, name = root.attrib.get("UUID"), where.rpartition("/")[2]
+    return [
+        pixels
+        for pixels in pixels_of(root)
+        if any(
+            place.file is None and place.directory < pages
+            for place in placements(pixels, uuid, name, where)
+        )
+    ]
+
+
+def placements(pixels: ET.Element, root_uuid: str | None, name: str, where: str) -> list[Placement]:
+    """Say where planes are, in the order of the XML: what comes later rules."""
     try:
-        return _plane_references(pixels, root_uuid, name)
+        sizes, axes = plane_sizes(pixels)
+        found = [
+            _placement(data, axes, sizes, root_uuid, name) for data in children(pixels, "TiffData")
+        ]
     except (KeyError, ValueError) as e:
         raise FormatError(f"{where}: OME-XML TiffData does not hold ({e})") from e
+    return [place for place in found if place is not None]
 
 
-def _plane_references(pixels: ET.Element, root_uuid: str | None, name: str) -> dict[int, Reference]:
+def plane_sizes(pixels: ET.Element) -> tuple[list[int], str]:
+    """Give the sizes and the letters of the axes that planes are counted along, slowest first."""
     axes = pixels.attrib["DimensionOrder"][::-1][:-2]
     bands = max(
         [int(c.attrib.get("SamplesPerPixel", 1)) for c in children(pixels, "Channel")] or [1]
@@ -149,19 +177,26 @@ def _plane_references(pixels: ET.Element, root_uuid: str | None, name: str) -> d
     sizes = [
         int(pixels.attrib[f"Size{a}"]) // (bands if a == "C" and bands > 1 else 1) for a in axes
     ]
-    found: dict[int, Reference] = {}
-    for data in children(pixels, "TiffData"):
-        first = [int(data.attrib.get(f"First{a}", 0)) for a in axes]
-        start = int(np.ravel_multi_index(first, sizes)) if sizes else 0
-        count = int(data.attrib.get("PlaneCount", data.attrib.get("NumPlanes", 1)))
-        file = None
-        for uuid in children(data, "UUID"):
-            named = uuid.attrib.get("FileName")
-            is_own = (root_uuid is not None and uuid.text == root_uuid) or (
-                root_uuid is None and (named or "").lower() == name.lower()
-            )
-            file = None if is_own else named
-        directory = int(data.attrib.get("IFD", 0))
-        for i in range(min(count, math.prod(sizes) - start)):
-            found[start + i] = Reference(file=file, directory=directory + i)
-    return found
+    return sizes, axes
+
+
+def _placement(
+    data: ET.Element, axes: str, sizes: list[int], root_uuid: str | None, name: str
+) -> Placement | None:
+    first = [int(data.attrib.get(f"First{a}", 0)) for a in axes]
+    if any(not 0 <= n < size for n, size in zip(first, sizes, strict=True)):
+        return None  # left over from an image that was cropped
+    start = int(np.ravel_multi_index(first, sizes)) if sizes else 0
+    # OME-TIFF: without IFD and PlaneCount, all pages of the file
+    text = data.attrib.get("PlaneCount", data.attrib.get("NumPlanes"))
+    count = int(text) if text is not None else 1 if "IFD" in data.attrib else 0
+    file = None
+    for uuid in children(data, "UUID")[:1]:
+        named = uuid.attrib.get("FileName")
+        is_own = (root_uuid is not None and uuid.text == root_uuid) or (
+            root_uuid is None and (named or "").lower() == name.lower()
+        )
+        file = None if is_own else named
+    return Placement(
+        start=start, count=count or None, file=file, directory=int(data.attrib.get("IFD", 0))
+    )

@@ -10,8 +10,9 @@ import tifffile
 
 from anychunk import limits
 from anychunk.codecs.tiff_tile import OLD_JPEG
-from anychunk.errors import FormatError
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.formats.tiff import old_jpeg
+from anychunk.formats.tiff.kinship import Relative, relatives, without_tables
 from anychunk.formats.tiff.layout import JPEG, Layout, page_layout
 from anychunk.formats.tiff.table import Page, Table, check_count, page_table, recut
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Json, Shape
@@ -19,6 +20,8 @@ from anychunk.source import Source
 
 AXES = {"T": "t", "C": "c", "Z": "z", "I": "page", "Q": "other", "S": "sample", "Y": "y", "X": "x"}
 """Names of axes by tifffile's letters; others by tifffile's own words."""
+
+NO_TABLES = b"\xff\xd8\xff\xd9"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class Stack:
     planes: Sequence[Plane | None]
     run: int | None = None
     """Where the pages begin that lie one after the other, however many directories there are."""
+    tables: tuple[bytes | None, ...] = ()
+    """JPEG tables of each plane, where they are not the same for all."""
 
     @property
     def shape(self) -> Shape:
@@ -53,11 +58,20 @@ class Stack:
         return (*self.axes, *deep, "band", "y", "x")
 
 
-def series_stack(level: Any, where: str) -> Stack:
-    """Read a stack from one level of a series of tifffile."""
+def series_stacks(level: Any, where: str) -> tuple[list[Stack], list[AnychunkError]]:
+    """Read one level of a series of tifffile: a stack; several, where pages are not alike."""
     keyframe = level.keyframe
     layout = page_layout(keyframe, f"{where} page {keyframe.index}")
     pages = list(level._pages)  # noqa: SLF001 - indexing would read directories that need not be there
+    kin = relatives(pages, keyframe, layout)
+    if any(r.layout is not None or r.error is not None for r in kin):
+        return _apart(kin, keyframe, layout)
+    stack = series_stack(level, pages, layout)
+    return [_with_tables(stack, [r.tables for r in kin])], []
+
+
+def series_stack(level: Any, pages: Sequence[Page | None], layout: Layout) -> Stack:
+    """Give the stack of pages that are all laid out the same."""
     size = math.prod(layout.shape)
     total = math.prod(int(n) for n in level.shape)
     run = level.dataoffset if layout.is_plain and layout.depth == 1 and size else None
@@ -67,8 +81,50 @@ def series_stack(level: Any, where: str) -> Stack:
     names, sizes = leading_axes(level.axes, tuple(int(n) for n in level.shape), count, size)
     planes = [None if page is None else Plane(page=page) for page in pages]
     return Stack(
-        layout=layout, keyframe=keyframe, axes=names, sizes=sizes, planes=planes, run=run or None
+        layout=layout,
+        keyframe=level.keyframe,
+        axes=names,
+        sizes=sizes,
+        planes=planes,
+        run=run or None,
     )
+
+
+def _apart(
+    kin: Sequence[Relative], keyframe: tifffile.TiffPage, layout: Layout
+) -> tuple[list[Stack], list[AnychunkError]]:
+    """Give a stack for the pages of each layout, and why others have none."""
+    if any(r.page is None for r in kin):
+        raise UnsupportedError(
+            f"{layout.where}: further pages of its image are laid out differently"
+        )
+    groups: dict[Layout, list[Relative]] = {}
+    for relative in kin:
+        if relative.error is None:
+            groups.setdefault(without_tables(relative.layout or layout), []).append(relative)
+    stacks = []
+    for group in groups.values():
+        first = group[0]
+        own = layout if first.layout is None else first.layout
+        page = keyframe if first.page is None or first.layout is None else first.page.aspage()
+        stack = Stack(
+            layout=own,
+            keyframe=page,
+            axes=("page",) if len(group) > 1 else (),
+            sizes=(len(group),) if len(group) > 1 else (),
+            planes=[Plane(page=relative.page) for relative in group],
+        )
+        stacks.append(_with_tables(stack, [relative.tables for relative in group]))
+    return stacks, list(dict.fromkeys(r.error for r in kin if r.error is not None))
+
+
+def _with_tables(stack: Stack, tables: Sequence[bytes | None]) -> Stack:
+    """Keep the JPEG tables of each plane, where one configuration cannot hold them all."""
+    if stack.layout.compression != JPEG or len(set(tables)) == 1:
+        return stack
+    plain = without_tables(stack.layout)
+    in_front = replace(plain, configuration=(*plain.configuration, ("jpeg_tables", "")))
+    return replace(stack, layout=in_front, tables=tuple(tables))
 
 
 def page_stack(page: tifffile.TiffPage, where: str) -> Stack:
@@ -105,8 +161,11 @@ def stack_index(
     fronts: dict[str, Any] = {}
     if layout.compression == OLD_JPEG:
         layout, fronts = _old_jpeg(stack, layout, sources, offsets, lengths)
-    elif getattr(stack.keyframe, "jpegheader", None):
-        layout, fronts = _headed(stack, layout, offsets)
+    elif header := getattr(stack.keyframe, "jpegheader", None):
+        headers = [getattr(p.page, "jpegheader", None) if p else None for p in stack.planes]
+        fronts = _headed(headers, header, offsets)
+    elif stack.tables:
+        fronts = _headed(stack.tables, NO_TABLES, offsets)
     deep = len(stack.sizes) + (layout.depth > 1)
     grid = (*stack.sizes, *_array_grid(layout))
     ids = [p.file if p is not None else 0 for p in stack.planes]
@@ -187,10 +246,9 @@ def _old_jpeg(
     return layout, {"fronts": headers, "front_ids": ids}
 
 
-def _headed(stack: Stack, layout: Layout, offsets: Table) -> tuple[Layout, dict[str, Any]]:
-    """Put the JPEG header that NDPI keeps once a page in front of each of its tiles."""
-    headers = [getattr(p.page, "jpegheader", None) if p else b"" for p in stack.planes]
-    unique = tuple(dict.fromkeys(h or stack.keyframe.jpegheader for h in headers))
-    ids = np.array([unique.index(h or stack.keyframe.jpegheader) for h in headers], np.uint32)
+def _headed(headers: Sequence[bytes | None], other: bytes, offsets: Table) -> dict[str, Any]:
+    """Put the bytes that each page keeps once in front of each of its tiles."""
+    unique = tuple(dict.fromkeys(h or other for h in headers))
+    ids = np.array([unique.index(h or other) for h in headers], np.uint32)
     spread = np.broadcast_to(ids.reshape((-1,) + (1,) * 4), offsets.shape)
-    return layout, {"fronts": unique, "front_ids": spread}
+    return {"fronts": unique, "front_ids": spread}

@@ -74,6 +74,8 @@ def _is_sound(offsets: Table, lengths: Table, count: int, size: int) -> bool:
 def _column(values: Any, layout: Layout) -> Table:
     if isinstance(values, int):
         values = (values,)
+    if isinstance(values, bytes):
+        values = tuple(values)  # of type BYTE or UNDEFINED
     try:
         return np.asarray(values, np.uint64).reshape(-1)
     except (TypeError, ValueError, OverflowError) as e:
