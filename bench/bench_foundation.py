@@ -62,7 +62,7 @@ def npy(quick):
 
 
 def many_chunks(quick):
-    count = 10_000 if quick else 100_000
+    count = 4_000 if quick else 100_000
     data = np.random.default_rng(0).integers(0, 255, count * 4096, dtype=np.uint8)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chunks"

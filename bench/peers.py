@@ -4,7 +4,6 @@ import atexit
 import json
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.measure import Elsewhere
+from bench.worker import checksum
 
 ROOT = Path(__file__).parents[1]
 PLACES = {
@@ -50,7 +50,7 @@ def calls(
 ) -> dict[str, Callable[[], Elsewhere]]:
     """Give a call for each peer that reads this file right; note in `wrong` those that do not."""
     found = {}
-    expected = zlib.crc32(np.sort(truth, axis=None))
+    expected = checksum(truth)
     for name in names:
         if not (ROOT / PLACES[name] / "ready").exists():
             print(f"{name} is not measured: run `make peers`", file=sys.stderr)
@@ -58,7 +58,7 @@ def calls(
         answer = ask(name, path, window, checks=True)
         if "error" in answer:
             wrong[name] = answer["error"]
-        elif answer["crc"] != expected:
+        elif answer["checksum"] != expected:
             wrong[name] = "other pixels"
         else:
             found[name] = lambda name=name: Elsewhere(ask(name, path, window)["seconds"])

@@ -8,7 +8,6 @@ import json
 import sys
 import time
 import warnings
-import zlib
 
 warnings.simplefilter("ignore")
 
@@ -93,6 +92,15 @@ PEERS = {
 }
 
 
+def checksum(array):
+    """Sum up all elements and their squares: the order of axes differs between readers."""
+    import numpy as np
+
+    native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    bits = native.view(f"u{native.dtype.itemsize}").ravel().astype(np.uint64)
+    return [int(bits.sum()), int((bits * bits).sum())]
+
+
 def answer(request):
     import numpy as np
 
@@ -101,13 +109,9 @@ def answer(request):
     start = time.perf_counter()
     array = PEERS[request["peer"]](request["path"])[where]
     seconds = time.perf_counter() - start
-    # order of axes differs between readers, so single elements count, not their order
-    array = np.asarray(array)
-    found = {"seconds": seconds, "size": int(array.size)}
-    if request.get("checks"):
-        found["sum"] = float(array.sum(dtype="f8"))
-        found["crc"] = zlib.crc32(np.sort(array, axis=None))
-    return found
+    return {"seconds": seconds} | (
+        {"checksum": checksum(np.asarray(array))} if request.get("checks") else {}
+    )
 
 
 def main():
