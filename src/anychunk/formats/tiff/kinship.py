@@ -48,7 +48,7 @@ def relatives(
     pages: Sequence[Page | None], keyframe: tifffile.TiffPage, layout: Layout
 ) -> list[Relative]:
     """Give every page with its layout, as far as that is not `layout`, of `keyframe`."""
-    marked = _marks(keyframe)
+    marked = None if all(page is keyframe for page in pages) else _marks(keyframe)
     if marked is None:
         return [Relative(page=page, layout=None) for page in pages]
     seen: dict[tuple[Entry, ...], Layout | UnsupportedError | None] = {marked[0]: None}
