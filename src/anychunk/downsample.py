@@ -227,8 +227,9 @@ def _round_up(quotient: Array, rest: Array, count: int | Array) -> Array:
 
 def _mean_of_halves(high: Array, low: Array, count: int | Array, dtype: np.dtype[Any]) -> Array:
     """Divide (high * 2**32 + low) without a number that needs more than 64 bits."""
-    quotient = high // count
-    rest = ((high - quotient * count) << 32) + low
+    quotient: Array = high // count
+    left: Array = high - quotient * count
+    rest = (left << 32) + low
     whole = (quotient << 32) + rest // count
     return _round_up(whole, rest % count, count).astype(dtype)
 

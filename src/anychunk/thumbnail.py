@@ -170,9 +170,9 @@ def means(data: Array, rows: Borders, columns: Borders, nodata: float | None) ->
     is_there = np.isfinite(wide)
     if nodata is not None:
         is_there &= data != np.asarray(nodata).astype(data.dtype)
-    if is_there.all():
-        return sums(wide, rows, columns) / np.outer(np.diff(rows), np.diff(columns))
-    counts = sums(is_there.astype(np.float64), rows, columns)
+    counts = np.outer(np.diff(rows), np.diff(columns)).astype(np.float64)
+    if not is_there.all():
+        counts = sums(is_there.astype(np.float64), rows, columns)
     total = sums(np.where(is_there, wide, 0.0), rows, columns)
     return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
 
