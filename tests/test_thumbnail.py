@@ -7,6 +7,7 @@ import tifffile
 
 import anychunk
 from anychunk.errors import UnsupportedError
+from anychunk.source import read_object
 from anychunk.thumbnail import means, picture, png, row_step, thumbnail
 from tests.test_cli import run
 
@@ -169,3 +170,11 @@ def test_strips_are_bounded_whatever_the_order_of_axes():
         shape, chunks = (100_000, 100_000, 3), (256, 256, 3)
 
     assert row_step(Large, 0, 1) == 256
+
+
+def test_a_remote_picture(capsys, tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(12.0).reshape(3, 4))
+    url = "memory://thumbnails/a.png"
+    assert run(capsys, "thumb", str(tmp_path / "a.npy"), "-o", url)[0] == 0
+    data = read_object(url)
+    assert imagecodecs.png_decode(data.tobytes()).shape == (3, 4)

@@ -481,3 +481,10 @@ def test_levels_of_an_array_without_elements(tmp_path):
     anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", axes="cyx", levels=2, verify=True)
     made = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
     assert [made[name].shape for name in "01"] == [(3, 8, 0), (3, 4, 0)]
+
+
+@pytest.mark.parametrize("compression", ["zstd:999", "zstd:--3", '[{"name": "nope"}]', "[7]"])
+def test_compression_that_is_none(npy, tmp_path, compression):
+    with pytest.raises(UnsupportedError, match=r"convert: "):
+        anychunk.convert(npy[0], tmp_path / "b.zarr", compression=compression)
+    assert not (tmp_path / "b.zarr").exists()
