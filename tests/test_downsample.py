@@ -200,3 +200,67 @@ def test_unknown_method_is_refused():
         ds.downsample(np.zeros(4), (2,), "median")
     with pytest.raises(UnsupportedError, match="no order"):
         ds.downsample(np.zeros(4, "V3"), (2,), "average")
+
+
+def exact_valid_mean(nodata):
+    def pick(window):
+        values = [int(v) for v in window.flat if v != nodata]
+        return round(Fraction(sum(values), len(values))) if values else nodata
+
+    return pick
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_average_of_what_is_valid_is_exact(dtype, end):
+    bounds = np.iinfo(dtype)
+    near = bounds.max - 7 if end == "max" else bounds.min
+    array = (RNG.integers(0, 7, (12, 18)).astype(dtype) + np.asarray(near, dtype)).astype(dtype)
+    for nodata in (int(array[0, 0]), bounds.max, bounds.min):
+        array[RNG.random(array.shape) < 0.4] = nodata
+        np.testing.assert_array_equal(
+            ds.by_window(array, (2, 3), "average", nodata),
+            brute(array, (2, 3), exact_valid_mean(nodata)),
+        )
+
+
+@pytest.mark.parametrize("nodata", [-9999.0, math.nan, math.inf])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_largest_and_smallest_of_what_is_valid(dtype, nodata):
+    array = np.array([-np.inf, nodata, 3, nodata, nodata, nodata, 1, 2], dtype)
+    missing = array[1]
+    np.testing.assert_array_equal(
+        ds.by_window(array, (2,), "max", nodata), np.array([-np.inf, 3, missing, 2], dtype)
+    )
+    np.testing.assert_array_equal(
+        ds.by_window(-array, (2,), "min", -nodata), np.array([np.inf, -3, -missing, -2], dtype)
+    )
+
+
+def test_truth_values_are_rounded_too():
+    array = np.array([1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0], bool)
+    assert ds.downsample(array, (4,)).tolist() == [False, False, True]
+    line = np.zeros(40, bool)
+    line[10] = True
+    # a weight is never half of all: rounded, nothing is left of a single element
+    assert not ds.downsample(line, (4,), "gaussian").any()
+    assert not ds.downsample(line, (4,), "lanczos").any()
+    assert ds.downsample(~line, (4,), "lanczos").all()
+
+
+@pytest.mark.parametrize("method", ds.METHODS)
+def test_an_axis_without_elements(method):
+    assert ds.downsample(np.zeros((0, 5), "u2"), (2, 2), method).shape == (0, 2)
+    assert ds.downsample(np.zeros((4, 0, 3)), (2, 2, 1), method).shape == (2, 0, 3)
+
+
+@pytest.mark.parametrize("ratio", [(0, 2), (2,), (-1, 2), (2, 2, 2)])
+def test_ratios_that_are_none(ratio):
+    with pytest.raises(UnsupportedError, match="2 axes"):
+        ds.downsample(np.zeros((4, 4)), ratio)
+
+
+@pytest.mark.parametrize("method", ["average", "gaussian", "lanczos"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
+def test_infinities_that_cancel_are_no_number(dtype, method):
+    assert np.isnan(ds.downsample(np.array([np.inf, -np.inf], dtype), (2,), method)).all()

@@ -7,7 +7,8 @@ import tifffile
 
 import anychunk
 from anychunk.errors import UnsupportedError
-from anychunk.thumbnail import picture, png, thumbnail
+from anychunk.source import read_object
+from anychunk.thumbnail import means, picture, png, row_step, thumbnail
 from tests.test_cli import run
 
 
@@ -70,8 +71,9 @@ def test_the_fitting_level_is_read(tmp_path):
 
 def test_what_is_not_there_is_black():
     data = np.array([[[np.nan, 5.0, 10.0, -9999.0]]])
-    assert picture(data, (0, 100), -9999).tolist() == [[0, 0, 255, 0]]
-    assert picture(np.full((1, 2, 2), np.nan), (2, 98), 0).tolist() == [[0, 0], [0, 0]]
+    whole = np.arange(2), np.arange(5)
+    assert picture(means(data, *whole, -9999), (0, 100)).tolist() == [[0, 0, 255, 0]]
+    assert picture(np.full((1, 2, 2), np.nan), (2, 98)).tolist() == [[0, 0], [0, 0]]
 
 
 def test_a_line_is_no_plane(tmp_path):
@@ -108,7 +110,7 @@ def test_a_picture_of_one_pixel(shape, tmp_path):
 
 
 def picture_of_nothing():
-    return picture(np.full((3, 4, 1), np.nan), (2, 98), None)
+    return picture(np.full((3, 4, 1), np.nan), (2, 98))
 
 
 def test_arrays_may_come_from_elsewhere(tmp_path):
@@ -122,3 +124,57 @@ def test_arrays_may_come_from_elsewhere(tmp_path):
 
     assert thumbnail(node, open_path=opened).shape == (8, 8)
     assert asked == ["0/0"]
+
+
+def test_a_small_picture_mixes_the_colours_of_a_palette_not_their_numbers(tmp_path):
+    colours = np.zeros((3, 256), "uint16")
+    # between black and white, by number, lies red
+    colours[:, 1], colours[:, 2], colours[:, 3] = 0, (65535, 0, 0), 65535
+    data = np.where(np.indices((400, 400)).sum(0) % 2, 1, 3).astype("uint8")
+    tifffile.imwrite(tmp_path / "a.tif", data, colormap=colours, photometric="palette")
+    pixels = thumbnail(anychunk.index(tmp_path / "a.tif"), size=100)
+    assert pixels.shape == (100, 100, 3)
+    assert (pixels == 128).all()
+
+
+def test_nodata_has_no_say_in_a_small_picture(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    data = np.repeat(np.array([10, 20], "int16"), 200)[None].repeat(400, 0)
+    data[::2] = -9999
+    data[:, :40] = -9999
+    profile = {"driver": "GTiff", "width": 400, "height": 400, "count": 1, "dtype": "int16"}
+    # no georeference is what GDAL warns of
+    transform = rasterio.transform.from_origin(0, 400, 1, 1)
+    with rasterio.open(
+        tmp_path / "a.tif", "w", nodata=-9999, transform=transform, **profile
+    ) as out:
+        out.write(data, 1)
+    pixels = thumbnail(anychunk.index(tmp_path / "a.tif"), size=100, percentiles=(0, 100))
+    assert set(pixels[:, :50].flat) == {0}
+    assert set(pixels[:, 50:].flat) == {255}
+
+
+def test_a_mean_that_equals_nodata_is_there():
+    found = means(np.array([[[-1, 1, 0, 0]]], "int8"), np.arange(2), np.array([0, 2, 4]), 0)
+    np.testing.assert_array_equal(found, [[[0, np.nan]]])
+
+
+def test_what_is_no_number_is_refused():
+    data = np.zeros((1, 2, 2), [("a", "u1"), ("b", "f4")])
+    with pytest.raises(UnsupportedError, match="no grey"):
+        means(data, np.arange(3), np.arange(3), None)
+
+
+def test_strips_are_bounded_whatever_the_order_of_axes():
+    class Large:
+        shape, chunks = (100_000, 100_000, 3), (256, 256, 3)
+
+    assert row_step(Large, 0, 1) == 256
+
+
+def test_a_remote_picture(capsys, tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(12.0).reshape(3, 4))
+    url = "memory://thumbnails/a.png"
+    assert run(capsys, "thumb", str(tmp_path / "a.npy"), "-o", url)[0] == 0
+    data = read_object(url)
+    assert imagecodecs.png_decode(data.tobytes()).shape == (3, 4)

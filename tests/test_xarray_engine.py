@@ -230,3 +230,11 @@ def test_drop_variables(scene):
     file, _ = scene
     found = xr.open_dataset(file, engine="anychunk", drop_variables="image")
     assert "image" not in found
+
+
+def test_an_array_that_is_called_as_an_axis(tmp_path):
+    data = np.arange(6, dtype="uint8").reshape(2, 3)
+    anychunk.write(data, str(tmp_path / "a.n5/x"), axes="reversed")
+    found = xr.open_dataset(tmp_path / "a.n5", engine="anychunk", options={"axes": "reversed"})
+    assert "x" in found["image"].dims
+    np.testing.assert_array_equal(found["image"], data)

@@ -31,13 +31,22 @@ def check_method(method: str) -> None:
         raise UnsupportedError(f"downsample: method {method!r}, known: {' '.join(METHODS)}")
 
 
+def check_ratio(shape: Shape, ratio: Sequence[int]) -> None:
+    if len(ratio) != len(shape) or any(r < 1 for r in ratio):
+        raise UnsupportedError(
+            f"downsample: ratio {tuple(ratio)} for an array of {len(shape)} axes; "
+            "expected a number from 1 on for each"
+        )
+
+
 def output_shape(shape: Shape, ratio: Shape) -> Shape:
-    return tuple(max(1, n // r) for n, r in zip(shape, ratio, strict=True))
+    """Give how many windows there are along each axis: none along one without elements."""
+    return tuple(max(min(n, 1), n // r) for n, r in zip(shape, ratio, strict=True))
 
 
 def clip_ratio(shape: Shape, ratio: Shape) -> Shape:
     """Shorten windows that are longer than their axis."""
-    return tuple(min(n, r) for n, r in zip(shape, ratio, strict=True))
+    return tuple(max(1, min(n, r)) for n, r in zip(shape, ratio, strict=True))
 
 
 def taps(ratio: int, method: str) -> tuple[int, Array]:
@@ -62,6 +71,7 @@ def source_range(start: int, stop: int, *, ratio: int, size: int, method: str) -
 def downsample(array: Array, ratio: Sequence[int], method: str = "average") -> Array:
     """Make the whole smaller array."""
     check_method(method)
+    check_ratio(array.shape, ratio)
     clipped = clip_ratio(array.shape, tuple(ratio))
     shape = output_shape(array.shape, clipped)
     origin = (0,) * array.ndim
@@ -95,8 +105,16 @@ def downsample_region(
     return by_kernel(source, at=at, start=start, stop=stop, ratio=ratio, shape=shape, method=method)
 
 
-def by_window(array: Array, ratio: Shape, method: str) -> Array:
-    """Reduce windows that lie side by side; the shape is a multiple of the ratio."""
+def by_window(array: Array, ratio: Shape, method: str, nodata: float | None = None) -> Array:
+    """Reduce windows that lie side by side; the shape is a multiple of the ratio.
+
+    Elements that equal `nodata` have no say in `average`, `max` and `min`.
+    """
+    if nodata is not None and method != "mode":
+        value = np.asarray(nodata).astype(array.dtype)
+        is_valid = ~np.isnan(array) if np.isnan(nodata) else array != value
+        if not is_valid.all():
+            return _of_valid(array, is_valid, value, ratio, method)
     match method:
         case "average":
             return mean(window_sums(array, ratio), math.prod(ratio), array.dtype)
@@ -109,6 +127,27 @@ def by_window(array: Array, ratio: Shape, method: str) -> Array:
                     array = pick(array, piece)
             return np.ascontiguousarray(array)
     return most_common(array, ratio)
+
+
+def _of_valid(array: Array, is_valid: Array, value: Array, ratio: Shape, method: str) -> Array:
+    """Reduce the valid elements of each window; `value` where there are none."""
+    counts = add_up(is_valid, ratio, np.dtype(np.int64))
+    if method == "average":
+        sums = window_sums(np.where(is_valid, array, array.dtype.type(0)), ratio)
+        # of the same type: numpy has no integers that hold both signed and unsigned ones
+        divisors = np.maximum(counts, 1).astype(sums.dtype)
+        reduced = mean(sums, divisors, array.dtype)
+    else:
+        last = _extremes(array.dtype)[0 if method == "max" else 1]
+        reduced = by_window(np.where(is_valid, array, last), ratio, method)
+    return np.where(counts > 0, reduced, value)
+
+
+def _extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Give values of a type that are no larger, and no smaller, than any other."""
+    if dtype.kind in "iu":
+        return dtype.type(np.iinfo(dtype).min), dtype.type(np.iinfo(dtype).max)
+    return dtype.type(-np.inf), dtype.type(np.inf)
 
 
 def strided(array: Array, axis: int, ratio: int) -> list[Array]:
@@ -144,21 +183,24 @@ def add_up(array: Array, ratio: Shape, dtype: np.dtype[Any]) -> Array:
         if r == 1:
             continue
         pieces = strided(array, axis, r)
-        total = np.add(pieces[0], pieces[1], dtype=dtype)
-        for piece in pieces[2:]:
-            np.add(total, piece, out=total)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.add(pieces[0], pieces[1], dtype=dtype)
+            for piece in pieces[2:]:
+                np.add(total, piece, out=total)
         array = total
     return array.astype(dtype, copy=False)
 
 
-def mean(sums: Array, count: int, dtype: np.dtype[Any]) -> Array:
-    """Divide sums of `count` values, integers rounded half to even."""
+def mean(sums: Array, count: int | Array, dtype: np.dtype[Any]) -> Array:
+    """Divide sums of `count` values, one number for all or one each; half goes to even."""
+    if dtype.kind == "b":
+        return np.rint(sums / count).astype(dtype)
     if dtype.kind not in "iu":
         with np.errstate(over="ignore", invalid="ignore"):
             return (sums / count).astype(dtype)
     if dtype.itemsize == 8:
         return _mean_of_halves(sums[0], sums[1], count, dtype)
-    if count & (count - 1) == 0:
+    if isinstance(count, int) and count & (count - 1) == 0:
         shift = count.bit_length() - 1
         return _shift_half_even(sums, shift, dtype)
     quotient = sums // count
@@ -177,16 +219,17 @@ def _shift_half_even(sums: Array, shift: int, dtype: np.dtype[Any]) -> Array:
     return rounded.astype(dtype)
 
 
-def _round_up(quotient: Array, rest: Array, count: int) -> Array:
+def _round_up(quotient: Array, rest: Array, count: int | Array) -> Array:
     twice = rest * 2
     rounded: Array = quotient + ((twice > count) | ((twice == count) & (quotient % 2 == 1)))
     return rounded
 
 
-def _mean_of_halves(high: Array, low: Array, count: int, dtype: np.dtype[Any]) -> Array:
+def _mean_of_halves(high: Array, low: Array, count: int | Array, dtype: np.dtype[Any]) -> Array:
     """Divide (high * 2**32 + low) without a number that needs more than 64 bits."""
-    quotient = high // count
-    rest = ((high - quotient * count) << 32) + low
+    quotient: Array = high // count
+    left: Array = high - quotient * count
+    rest = (left << 32) + low
     whole = (quotient << 32) + rest // count
     return _round_up(whole, rest % count, count).astype(dtype)
 
@@ -217,10 +260,11 @@ def by_kernel(
     """Weigh with a kernel, one axis after the other."""
     wide = np.dtype(np.complex128 if source.dtype.kind == "c" else np.float64)
     array = source.astype(wide)
-    for axis in range(source.ndim):
-        array = _kernel_axis(
-            array, axis, at[axis], (start[axis], stop[axis]), ratio[axis], shape[axis], method
-        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        for axis in range(source.ndim):
+            array = _kernel_axis(
+                array, axis, at[axis], (start[axis], stop[axis]), ratio[axis], shape[axis], method
+            )
     return to_dtype(array, source.dtype)
 
 
@@ -248,6 +292,8 @@ def _kernel_axis(  # noqa: PLR0917
 
 def to_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
     """Round half to even and keep to the range of an integer type."""
+    if dtype.kind == "b":
+        return np.rint(array) > 0
     if dtype.kind not in "iu":
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array.astype(dtype))

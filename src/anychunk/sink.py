@@ -89,6 +89,19 @@ def remove(url: str, *, storage: Storage | None = None) -> None:
         raise SourceError(f"{url}: {first_line(e)}") from e
 
 
+def remove_all(url: str, *, storage: Storage | None = None) -> None:
+    """Remove every object below a remote url."""
+    import obstore
+
+    store, path = object_store(url, storage)
+    try:
+        found = [str(o["path"]) for batch in obstore.list(store, path or None) for o in batch]
+        if found:
+            obstore.delete(store, found)
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
 def _open_aside(aside: str, folder: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     try:

@@ -15,6 +15,7 @@ from anychunk.images import Image
 from anychunk.index import ArrayIndex, Node, find
 
 type Array = npt.NDArray[Any]
+type Borders = npt.NDArray[np.int64]
 
 STRIP = 8 << 20
 """About how many elements are read at a time."""
@@ -52,6 +53,7 @@ def thumbnail(
             f"thumbnail: no axis {unknown[0]!r} to choose along; there are: {known}"
         )
     place = {i: position(shown.names[i], array.shape[i], at or {}) for i in others}
+    colours = colours_of(shown) if len(picked) == 1 else None
 
     def read(box: Mapping[int, slice]) -> Array:
         """Read (band, y, x)."""
@@ -64,15 +66,26 @@ def thumbnail(
             full[bands] = slice(picked[0], picked[-1] + 1)
         order = [*others, *([] if bands is None else [bands]), y, x]
         data = np.asarray(array[tuple(full)]).transpose(order)
-        return data.reshape(-1, *data.shape[-2:])
+        data = data.reshape(-1, *data.shape[-2:])
+        # numbers of colours have no mean, colours do
+        return data if colours is None else coloured(data[0], colours)
 
     height, width = array.shape[y], array.shape[x]
     if not math.prod(array.shape):
         raise UnsupportedError(f"thumbnail: an image of shape {tuple(array.shape)} has no pixels")
-    small = shrink(read, (y, x), (height, width), size, row_step(array, y))
-    missing = find(node, path)
-    nodata = im.nodata(shown.attributes, missing) if isinstance(missing, ArrayIndex) else None
-    return picture(small, percentiles, nodata, colours_of(shown, small))
+    own = find(node, path)
+    nodata = im.nodata(shown.attributes, own) if isinstance(own, ArrayIndex) else None
+    small = shrink(
+        read,
+        (y, x),
+        (height, width),
+        size=size,
+        step=row_step(array, y, x),
+        nodata=nodata if colours is None else None,
+    )
+    if colours is not None:
+        return np.ascontiguousarray(np.rint(small).astype(np.uint8).transpose(1, 2, 0))
+    return picture(small, percentiles)
 
 
 def plane_axes(image: Image) -> tuple[int, int]:
@@ -91,7 +104,9 @@ def fitting_level(node: Node, image: Image, axes: tuple[int, int], size: int) ->
     best = image.levels[0]
     for path in image.levels:
         array = find(node, path)
-        if isinstance(array, ArrayIndex) and max(array.shape[i] for i in axes) >= size:
+        if not isinstance(array, ArrayIndex) or len(array.shape) != len(image.axes):
+            continue
+        if max(array.shape[i] for i in axes) >= size:
             best = path
     return best
 
@@ -112,9 +127,9 @@ def position(name: str, length: int, at: Mapping[str, int]) -> int:
     return value
 
 
-def row_step(array: zarr.Array[Any], y: int) -> int:
+def row_step(array: zarr.Array[Any], y: int, x: int) -> int:
     """How many rows are read at a time: whole chunks, within bounds."""
-    row = max(1, math.prod(array.shape[-2:]) // max(1, array.shape[y])) * COLOUR
+    row = max(1, array.shape[x]) * COLOUR
     chunk = array.chunks[y]
     return max(chunk, STRIP // row // chunk * chunk)
 
@@ -123,8 +138,10 @@ def shrink(
     read: Callable[[Mapping[int, slice]], Array],
     axes: tuple[int, int],
     shape: tuple[int, int],
+    *,
     size: int,
     step: int,
+    nodata: float | None,
 ) -> Array:
     """Read strip by strip, and give the means of windows that cover the plane."""
     y, x = axes
@@ -134,57 +151,65 @@ def shrink(
     while first < len(rows) - 1:
         last = max(first + 1, int(np.searchsorted(rows, rows[first] + step, "right")) - 1)
         strip = read({y: slice(int(rows[first]), int(rows[last])), x: slice(0, shape[1])})
-        strips.append(means(strip, rows[first : last + 1] - rows[first], columns))
+        strips.append(means(strip, rows[first : last + 1] - rows[first], columns, nodata))
         first = last
     return np.concatenate(strips, axis=1)
 
 
-def borders(length: int, scale: float) -> npt.NDArray[np.int64]:
+def borders(length: int, scale: float) -> Borders:
     """Cut an axis into windows, as many as there are pixels to show."""
     count = max(1, min(length, round(length * scale)))
     return np.arange(count + 1, dtype=np.int64) * length // count
 
 
-def means(data: Array, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Array:
-    """Give the means of the windows between borders of the last two axes."""
+def means(data: Array, rows: Borders, columns: Borders, nodata: float | None) -> Array:
+    """Give the means of the windows between borders of the last two axes; NaN: nothing is there."""
+    if data.dtype.kind not in "biufc" and data.dtype.name != "bfloat16":
+        raise UnsupportedError(f"thumbnail: {data.dtype} is no grey")
     wide = (np.abs(data) if data.dtype.kind == "c" else data).astype(np.float64)
+    is_there = np.isfinite(wide)
+    if nodata is not None:
+        is_there &= data != np.asarray(nodata).astype(data.dtype)
+    counts = np.outer(np.diff(rows), np.diff(columns)).astype(np.float64)
+    if not is_there.all():
+        counts = sums(is_there.astype(np.float64), rows, columns)
+    total = sums(np.where(is_there, wide, 0.0), rows, columns)
+    return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+
+
+def sums(data: Array, rows: Borders, columns: Borders) -> Array:
     for axis, edges in ((1, rows), (2, columns)):
-        if len(edges) - 1 < wide.shape[axis]:
-            shape = [-1 if i == axis else 1 for i in range(3)]
-            counts = (edges[1:] - edges[:-1]).reshape(shape)
-            wide = np.add.reduceat(wide, edges[:-1], axis=axis) / counts
-    return wide
+        if len(edges) - 1 < data.shape[axis]:
+            data = np.add.reduceat(data, edges[:-1], axis=axis)
+    return data
 
 
-def colours_of(image: Image, data: Array) -> Array | None:
+def colours_of(image: Image) -> Array | None:
     """Give the palette of an image whose only band counts colours, as (n, 3)."""
     table = im.palette(image.attributes)
-    if table is None or data.shape[0] != 1:
+    if table is None:
         return None
     try:
         colours = np.asarray(table, np.float64)
     except (TypeError, ValueError):  # attributes of a saved index may hold anything
         return None
-    if colours.ndim != 2 or COLOUR not in colours.shape:
+    if colours.ndim != 2 or COLOUR not in colours.shape or not colours.size:
+        return None
+    if not np.isfinite(colours).all():
         return None
     colours = colours.T if colours.shape[0] == COLOUR else colours
-    return colours / (257 if colours.max(initial=0) > 255 else 1)
+    return np.clip(colours / (257 if colours.max(initial=0) > 255 else 1), 0, 255)
 
 
-def picture(
-    data: Array,
-    percentiles: Sequence[float],
-    nodata: float | None,
-    colours: Array | None = None,
-) -> npt.NDArray[np.uint8]:
-    """Stretch (band, y, x) to bytes; what is not there is black."""
-    if colours is not None:
-        index = np.clip(np.rint(data[0]), 0, len(colours) - 1).astype(np.int64)
-        found: npt.NDArray[np.uint8] = np.rint(colours[index]).astype(np.uint8)
-        return found
+def coloured(data: Array, colours: Array) -> Array:
+    """Look up (y, x) in a palette: (3, y, x)."""
+    number = np.clip(np.nan_to_num(data.astype(np.float64)), 0, len(colours) - 1)
+    return np.moveaxis(colours[number.astype(np.int64)], -1, 0)
+
+
+def picture(data: Array, percentiles: Sequence[float]) -> npt.NDArray[np.uint8]:
+    """Stretch (band, y, x) to bytes; what is not there, NaN, is black."""
     is_there = np.isfinite(data)
-    if nodata is not None:
-        is_there &= data != nodata
     if not is_there.any():
         nothing = np.zeros((*data.shape[1:], data.shape[0]), np.uint8)
         return nothing[..., 0] if data.shape[0] == 1 else nothing

@@ -172,7 +172,8 @@ def dataset(
         encoding["grid_mapping"] = GRID_MAPPING
     variable = Variable(names, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
     name = image.path.rsplit("/", 1)[-1] or "image"
-    name = "image" if name.isdigit() else name
+    # an array may be called as one of its axes is; xarray keeps that name for the coordinate
+    name = "image" if name.isdigit() or name in {*names, GRID_MAPPING} else name
     if mask_and_scale:
         variable = decode_cf_variable(name, variable, decode_times=False)
     about = plain(node.attributes.get("anychunk", {}))
@@ -232,8 +233,10 @@ def coordinate_variables(
 def channel_labels(image: Image) -> list[str]:
     """Give the names of channels, where each has one of its own."""
     ome = image.attributes.get("ome")
-    omero = ome.get("omero", {}) if isinstance(ome, Mapping) else {}
-    labels = [str(c.get("label", "")) for c in omero.get("channels", ()) if isinstance(c, Mapping)]
+    omero = ome.get("omero") if isinstance(ome, Mapping) else None
+    channels = omero.get("channels") if isinstance(omero, Mapping) else None
+    found = channels if isinstance(channels, list) else []
+    labels = [str(c.get("label", "")) for c in found if isinstance(c, Mapping)]
     return labels if all(labels) and len(set(labels)) == len(labels) else []
 
 

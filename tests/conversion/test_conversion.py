@@ -18,6 +18,7 @@ from anychunk.conversion.work import Workshop
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex
 from anychunk.multiscales import Axis, Level, ome
+from anychunk.source import object_store
 from tests.test_cli import run
 
 
@@ -405,3 +406,85 @@ def test_stays_in_memory_bounds(tmp_path):
     )
     assert int(done.stdout) < 512, f"{done.stdout} MiB"
     assert Path(tmp_path / "b.zarr/2/zarr.json").exists()
+
+
+def test_levels_of_other_axes_are_left_out(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(24, dtype="uint8"))
+    index = image_index(tmp_path / "a.npy", (1, 4, 6), "uint8", axes="zyx")
+    image = index.members["0"]
+    flat = image_index(tmp_path / "a.npy", (2, 3), "uint8", axes="yx").members["0"].members["0"]
+    half = image_index(tmp_path / "a.npy", (1, 2, 3), "uint8", axes="zyx")
+    members = {"0": image.members["0"], "1": flat, "2": half.members["0"].members["0"]}
+    sizes = [(1.0, 1.0, 1.0), (2.0, 2.0), (1.0, 2.0, 2.0)]
+    levels = [Level(path=str(i), scale=scale) for i, scale in enumerate(sizes)]
+    attributes = {"ome": ome([Axis(name=n) for n in "zyx"], levels)}
+    group = GroupIndex(members={"0": GroupIndex(members=members, attributes=attributes)})
+    anychunk.convert(group, tmp_path / "b.zarr", like="archive")
+    made = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
+    datasets = made.attrs["ome"]["multiscales"][0]["datasets"]
+    assert [made[d["path"]].shape for d in datasets] == [(1, 4, 6), (1, 2, 3)]
+    assert datasets[1]["coordinateTransformations"][0]["scale"] == [1.0, 2.0, 2.0]
+
+
+def test_nothing_of_an_overwritten_remote_target_is_left(tmp_path):
+    np.save(tmp_path / "a.npy", np.full((40, 40), 7, "uint8"))
+    np.save(tmp_path / "b.npy", np.eye(40, dtype="uint8"))
+    options = {"axes": "yx", "chunk": (8, 8), "shard": False}
+    url = "memory://overwritten/c.zarr"
+    anychunk.convert(tmp_path / "a.npy", url, levels=3, **options)
+    anychunk.convert(tmp_path / "b.npy", url, levels=1, overwrite=True, **options)
+    store, path = object_store(url)
+    group = zarr.open_group(zarr.storage.ObjectStore(store), path=path, mode="r", zarr_format=3)
+    np.testing.assert_array_equal(group["0"][:], np.eye(40))
+    assert set(group) == {"0"}
+
+
+@pytest.mark.parametrize("target", ["{}/c.zarr", "memory://other-journal/c.zarr"])
+def test_what_another_conversion_had_done_does_not_count(tmp_path, monkeypatch, target):
+    target = target.format(tmp_path)
+    np.save(tmp_path / "a.npy", np.zeros((40, 40), "uint8"))
+    np.save(tmp_path / "b.npy", np.ones((40, 40), "uint8"))
+    monkeypatch.setattr("anychunk.conversion.levels.REGION_BYTES", 64)
+    options = {"axes": "yx", "levels": 1, "chunk": (8, 8), "shard": False, "workers": 1}
+    real, calls = Workshop.write, []
+
+    def write(self, task):
+        calls.append(task)
+        if len(calls) > 5:
+            raise FormatError("power cut")
+        return real(self, task)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Workshop, "write", write)
+        with pytest.raises(FormatError, match="power cut"):
+            anychunk.convert(tmp_path / "a.npy", target, **options)
+    done = anychunk.convert(tmp_path / "b.npy", target, overwrite=True, verify=True, **options)
+    assert done.skipped_bytes == 0
+
+
+def test_an_array_beside_that_is_called_as_a_level(tmp_path):
+    data = np.random.default_rng(2).integers(0, 200, (4, 6), "uint8")
+    np.save(tmp_path / "a.npy", data)
+    index = image_index(tmp_path / "a.npy", (4, 6), "uint8", axes="yx")
+    image = index.members["0"]
+    beside = {"1": image.members["0"], **image.members}
+    group = GroupIndex(members=beside, attributes=image.attributes)
+    anychunk.convert(group, tmp_path / "b.zarr", levels=2, verify=True)
+    made = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
+    np.testing.assert_array_equal(made["0"][:], data)
+    np.testing.assert_array_equal(made["1"][:], halved(data))
+    np.testing.assert_array_equal(made["1_"][:], data)
+
+
+def test_levels_of_an_array_without_elements(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((3, 8, 0), "uint8"))
+    anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", axes="cyx", levels=2, verify=True)
+    made = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
+    assert [made[name].shape for name in "01"] == [(3, 8, 0), (3, 4, 0)]
+
+
+@pytest.mark.parametrize("compression", ["zstd:999", "zstd:--3", '[{"name": "nope"}]', "[7]"])
+def test_compression_that_is_none(npy, tmp_path, compression):
+    with pytest.raises(UnsupportedError, match=r"convert: "):
+        anychunk.convert(npy[0], tmp_path / "b.zarr", compression=compression)
+    assert not (tmp_path / "b.zarr").exists()

@@ -197,3 +197,40 @@ def test_real_files_convert_and_verify(sample, tmp_path):
             raise AssertionError("it reads, and does not convert") from e
         return
     assert report.is_verified
+
+
+@pytest.mark.parametrize("target", ["b.n5", "b.jnrrd"])
+def test_levels_keep_bands_and_classes_apart(tmp_path, target):
+    colours = np.arange(3 * 256, dtype="uint16").reshape(3, 256)
+    classes = np.kron([[1, 9], [9, 1]], np.ones((8, 8), "uint8")).astype("uint8")
+    classes[::2, ::2] = 3
+    tifffile.imwrite(tmp_path / "a.tif", classes, photometric="palette", colormap=colours)
+    bands = np.full((2, 16, 16), 10, "uint8")
+    bands[1] = 200
+    tifffile.imwrite(tmp_path / "b.tif", bands, photometric="minisblack", planarconfig="separate")
+    for name, expected in (("a.tif", {1, 9}), ("b.tif", {10, 200})):
+        anychunk.convert(tmp_path / name, tmp_path / f"{name}{target}", levels=2, format=target[2:])
+        node = anychunk.index(tmp_path / f"{name}{target}")
+        (image,) = anychunk.images.images(node)
+        level = anychunk.open(node)[image.levels[1]]
+        assert sorted(level.shape) == [len(expected) if name == "b.tif" else 1, 8, 8]
+        assert set(np.unique(level[...])) == expected
+
+
+def test_nodata_has_no_say_in_levels_of_n5(tmp_path):
+    data = np.full((1, 8, 8), 100, "int16")
+    data[:, ::2, ::2] = -99
+    with rasterio.open(
+        tmp_path / "a.tif",
+        "w",
+        driver="GTiff",
+        width=8,
+        height=8,
+        count=1,
+        dtype="int16",
+        nodata=-99,
+        transform=rasterio.transform.from_origin(0, 8, 1, 1),
+    ) as out:
+        out.write(data)
+    anychunk.convert(tmp_path / "a.tif", tmp_path / "b.n5", levels=2)
+    assert set(np.unique(anychunk.open(tmp_path / "b.n5")["s1"][...])) == {100}

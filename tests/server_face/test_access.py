@@ -112,3 +112,8 @@ def test_raw_metadata_does_not_say_where_the_file_is(client_of, scene):
     text = client_of(scene[0]).get("/raw/scene.tif/zarr.json").text
     assert str(scene[0].parent) not in text
     assert "scene.tif" in text
+
+
+def test_many_fields_are_no_token(client_of, scene):
+    client = client_of(scene[0], token="secret")
+    assert client.get(f"/api/files?{'&'.join('a=1' for _ in range(99))}").status_code == 401

@@ -18,7 +18,12 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
+from anychunk.index import ArrayIndex, ByteRanges, GroupIndex
+from anychunk.server.chunks import Chunks
+from anychunk.server.friendly import served
+from anychunk.server.pixels import Kept, served_store
 from anychunk.server.responses import BusyError, as_json, byte_range, matches, status_of
+from anychunk.server.thumbs import Served
 from tests.server_face.files import decoded
 
 
@@ -314,3 +319,54 @@ def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
         thread.join()
     assert [(a.status_code, a.text[:200]) for a in answers if a.status_code != 200] == []
     assert ended == []
+
+
+def test_nodata_has_no_say_in_levels(client_of, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    data = np.full((800, 900), 30, "int16")
+    data[::2, ::2] = -9999
+    data[:100] = -9999
+    transform = rasterio.transform.from_origin(0, 800, 1, 1)
+    with rasterio.open(
+        tmp_path / "a.tif",
+        "w",
+        driver="GTiff",
+        width=900,
+        height=800,
+        count=1,
+        dtype="int16",
+        nodata=-9999,
+        transform=transform,
+    ) as out:
+        out.write(data, 1)
+    client = client_of(tmp_path / "a.tif")
+    found = client.get("/zarr/a.tif/0/1/c/0/0/0?compression=none")
+    level = np.frombuffer(found.content, "<i2").reshape(400, 450)
+    assert set(level[:50].flat) == {-9999}
+    assert set(level[50:].flat) == {30}
+
+
+def test_absent_pixels_are_not_there_in_a_thumbnail(tmp_path):
+    (tmp_path / "a").touch()
+    nothing = np.zeros((1, 1), np.uint64)
+    own = ArrayIndex(
+        shape=(4, 4),
+        chunk_shape=(4, 4),
+        data_type="float32",
+        codecs=({"name": "bytes", "configuration": {"endian": "little"}},),
+        chunks=ByteRanges(offsets=nothing, lengths=nothing, urls=(str(tmp_path / "a"),)),
+        fill_value="NaN",
+        dimension_names=("y", "x"),
+    )
+    store = served_store(GroupIndex(members={"0": own}))
+    chunks = Chunks(served(store.index), store, kept=Kept(memory=1 << 20))
+    array = chunks.array("0")
+    assert np.isnan(Served(chunks, "0", array)[0:2, 0:2]).all()
+
+
+def test_head_has_no_ranges(client_of, scene):
+    url = "/zarr/scene.tif/0/0/c/0/0/0"
+    client = client_of(scene[0])
+    head = client.head(url, headers={"range": "bytes=0-9"})
+    assert head.status_code == 200
+    assert int(head.headers["content-length"]) == len(client.get(url).content)

@@ -193,3 +193,13 @@ def test_types_that_few_clients_know_are_said():
 )
 def test_names_of_further_levels(taken, number, name):
     assert next_name(taken, number) == name
+
+
+def test_levels_that_are_numbers_alone_are_described_by_their_shapes():
+    tree = served(
+        group(array((1, 4000, 4000), (1, 512, 512)), array((1, 1000, 1000), (1, 512, 512)))
+    )
+    datasets = tree.attributes["ome"]["multiscales"][0]["datasets"]
+    assert [d["path"] for d in datasets] == ["0", "1", "2"]
+    scales = [d["coordinateTransformations"][0]["scale"] for d in datasets]
+    assert scales == [[1.0, 1.0, 1.0], [1.0, 4.0, 4.0], [1.0, 8.0, 8.0]]

@@ -1,6 +1,6 @@
 """`anychunk thumb`: a PNG of an image."""
 
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated
 
 import typer
@@ -41,9 +41,8 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
         at=dict(place(text) for text in at or ()),
         percentiles=(low, high),
     )
-    with sink.create(target) as out:
-        out.write(png(pixels))
-    typer.echo(f"{Path(target)}: {pixels.shape[1]} x {pixels.shape[0]}")
+    sink.put(target, png(pixels))
+    typer.echo(f"{target}: {pixels.shape[1]} x {pixels.shape[0]}")
 
 
 def place(text: str) -> tuple[str, int]:

@@ -85,8 +85,8 @@ def copied_scales(
         paths = [level.path.rsplit("/", 1)[-1] for level in levels]
         return multiscales.shrunk_levels(paths, shapes, scale)
     found = []
-    for level, path in zip(levels, image.levels, strict=True):
-        name = path.removeprefix(image.path).strip("/")
+    for level in levels:
+        name = (level.source or "").removeprefix(image.path).strip("/")
         scale, origin = im.transformation(described, name, len(image.axes))
         found.append(
             multiscales.Level(

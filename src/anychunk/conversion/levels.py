@@ -10,7 +10,7 @@ from anychunk import georeference
 from anychunk import images as im
 from anychunk.conversion import presets
 from anychunk.conversion.plan import Level, Wishes
-from anychunk.downsample import BY_WINDOW
+from anychunk.downsample import BY_WINDOW, output_shape
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.images import Image
 from anychunk.index import ArrayIndex, Json, Node, Shape, find
@@ -42,21 +42,26 @@ def image_levels(source: Node, image: Image, path: str, wishes: Wishes) -> list[
     levels = [recipe.level(first, "0", source=image.levels[0])]
     scale = tuple(image.scale[i] for i in order)
     for number, ratio in enumerate(pyramid(levels[0].shape, names, scale, wanted), 1):
-        shape = tuple(max(1, n // r) for n, r in zip(levels[-1].shape, ratio, strict=True))
+        shape = output_shape(levels[-1].shape, ratio)
         levels.append(recipe.level(first, f"{number}", ratio=ratio, shape=shape))
     return levels
 
 
-def beside_level(source: Node, name: str, path: str, wishes: Wishes) -> Level:
-    """Plan an array that stands beside the levels, such as a mask, as it is."""
+def beside_level(
+    source: Node, name: str, path: str, wishes: Wishes, levels: Sequence[Level]
+) -> Level:
+    """Plan an array that stands beside `levels`, such as a mask, as it is."""
     array = _array(source, name)
+    own, taken = name.rsplit("/", 1)[-1], {level.path for level in levels}
+    while im.join(path, own) in taken:
+        own += "_"  # levels are numbered through, whatever the source calls them
     recipe = Recipe(
         order=tuple(range(len(array.shape))),
         names=[axis["name"] for axis in im.named_axes(array)],
         path=path,
         wishes=Wishes(like=wishes.like, compression=wishes.compression),
     )
-    return recipe.level(array, name.rsplit("/", 1)[-1], source=name)
+    return recipe.level(array, own, source=name)
 
 
 def _array(source: Node, path: str) -> ArrayIndex:
@@ -110,7 +115,7 @@ def pyramid(
             for i in range(len(shape))
         )
         ratios.append(ratio)
-        shape = tuple(max(1, n // r) for n, r in zip(shape, ratio, strict=True))
+        shape = output_shape(shape, ratio)
         size = [s * r for s, r in zip(size, ratio, strict=True)]
     return ratios
 

@@ -1,7 +1,7 @@
 """Conversion to formats that write themselves: N5 and JNRRD, the first level of each image."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from anychunk import api, formats
 from anychunk import images as im
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.images import Image
-from anychunk.index import Json, Node
+from anychunk.index import ArrayIndex, Json, Node, find
 from anychunk.source import Storage, is_remote, local_path
 
 COMPARED = 32 << 20
@@ -68,7 +68,10 @@ def write_other(
         array: Any = api.open_path(node, one.levels[0], storage=storage)
         place = f"{url}/{one.path}" if len(found) > 1 else url
         samples = AsNumbers(array) if array.dtype.kind == "b" else array
-        about = {**described(name, one), **fitted(given, array.ndim), **options}
+        about = {**described(name, one), **fitted(given, array.ndim)}
+        if "levels" in given and name in LEVELS:
+            about |= LEVELS[name](node, one, given["levels"])
+        about |= options
         writer.write(samples, place, **about)
         if verify:
             compare(samples, place, axes=about.get("axes"), storage=target_storage)
@@ -151,5 +154,39 @@ def jnrrd_options(image: Image) -> dict[str, Any]:
     return {"header": header}
 
 
+def still_axes(image: Image) -> list[int]:
+    """Give the axes whose elements have no mean with each other: bands, and times."""
+    return [i for i, name in enumerate(image.names) if name in im.RANK and name not in im.SPACE]
+
+
+def downsample_method(node: Node, image: Image) -> str:
+    array = find(node, image.levels[0])
+    is_bool = isinstance(array, ArrayIndex) and array.data_type == "bool"
+    return "mode" if is_bool or im.palette(image.attributes) is not None else "average"
+
+
+def n5_levels(node: Node, image: Image, levels: int) -> dict[str, Any]:
+    """Say how N5 makes levels, as levels of Zarr are made."""
+    array = find(node, image.levels[0])
+    nodata = im.nodata(image.attributes, array) if isinstance(array, ArrayIndex) else None
+    method = downsample_method(node, image)
+    return {"downsample": method, "nodata": nodata, "still": still_axes(image)}
+
+
+def jnrrd_levels(node: Node, image: Image, levels: int) -> dict[str, Any]:
+    """Say the same for JNRRD; its means know no nodata."""
+    still = still_axes(image)
+    scales = [
+        [1 if i in still else 2**number for i in range(len(image.names))]
+        for number in range(levels)
+    ]
+    return {"downsample": downsample_method(node, image), "level_scales": scales}
+
+
+LEVELS: dict[str, Callable[[Node, Image, int], dict[str, Any]]] = {
+    "n5": n5_levels,
+    "jnrrd": jnrrd_levels,
+}
+"""How formats are told to make levels."""
 DESCRIBED = {"n5": n5_options, "jnrrd": jnrrd_options}
 """How formats are told what is known of the axes."""

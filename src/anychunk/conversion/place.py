@@ -50,6 +50,9 @@ class Place:
                 )
             if self.is_local:
                 shutil.rmtree(self.aside)
+        if overwrite and not self.is_local and not journal.is_ours:
+            # a chunk of fill alone is not written: an old one would show in its place
+            sink.remove_all(self.url, storage=self.storage)
         journal.start()
         return journal
 

@@ -34,7 +34,7 @@ def make_plan(source: Node, wishes: Wishes, workers: int) -> Plan:
         path = "" if is_one else image.path
         levels = image_levels(source, image, path, wishes)
         groups[path] = {**groups.get(path, {}), **image_attributes(image, levels, wishes)}
-        extra = [beside_level(source, name, path, wishes) for name in image.beside]
+        extra = [beside_level(source, name, path, wishes, levels) for name in image.beside]
         arrays += [*levels, *extra]
         for chain in (levels, *((level,) for level in extra)):
             runs += split_runs(tuple(chain), workers)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +138,7 @@ def compressors(text: str | Sequence[Json], itemsize: int) -> list[Json]:
         name, _, level = part.partition(":")
         if name in ("none", "raw", ""):
             continue
-        if name not in CODECS or (level and not level.lstrip("-").isdigit()):
+        if name not in CODECS or (level and not re.fullmatch(r"-?[0-9]+", level)):
             raise UnsupportedError(
                 f"convert: compression {part!r}; known: {' '.join(CODECS)} none, with :LEVEL, "
                 "joined by +, or a JSON list of codecs"

@@ -23,7 +23,7 @@ from anychunk import api, sink
 from anychunk.conversion.decoded import Decoded
 from anychunk.conversion.plan import Level, Plan, Run
 from anychunk.conversion.shrink import shrink
-from anychunk.errors import AnychunkError, ChunkEncodeError
+from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.index import Shape
 from anychunk.limits import MIB
 from anychunk.source import Storage, is_remote, local_path, object_store, read_object
@@ -209,7 +209,7 @@ class Workshop:
     def array(self, level: Level) -> zarr.Array[Any]:
         """Open an array of the target, whose metadata may not be written yet."""
         if level.path not in self._targets:
-            metadata = ArrayV3Metadata.from_dict(level.metadata)
+            metadata = parsed(level)
             place = self._place(level.path)
             self._targets[level.path] = zarr.Array(AsyncArray(metadata, place))
         return self._targets[level.path]
@@ -259,12 +259,22 @@ def children(level: Level, finer: Level, coords: Shape) -> Iterator[Shape]:
     yield from itertools.product(*ranges)
 
 
+def parsed(level: Level) -> ArrayV3Metadata:
+    """Give zarr's view of an array; its codecs may be the caller's own."""
+    try:
+        return ArrayV3Metadata.from_dict(level.metadata)
+    except AnychunkError:
+        raise
+    except (ValueError, TypeError, LookupError) as e:
+        raise UnsupportedError(f"convert: {level.path or '/'}: {e}") from e
+
+
 class Encoder:
     """Encodes the objects of one array."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
-        metadata = ArrayV3Metadata.from_dict(level.metadata)
+        metadata = parsed(level)
         self.fill = metadata.fill_value
         self.spec = ArraySpec(
             shape=level.outer,

@@ -138,7 +138,10 @@ class Chunks:
         low = tuple(a * r for a, r in zip(start, ratio, strict=True))
         high = tuple(b * r for b, r in zip(stop, ratio, strict=True))
         below = self.read(chunks.source, low, high)
-        return None if below is None else ds.by_window(below, ratio, chunks.configuration["method"])
+        if below is None:
+            return None
+        how = chunks.configuration
+        return ds.by_window(below, ratio, how["method"], how["nodata"])
 
     def read(self, path: str, start: Shape, stop: Shape) -> Array | None:
         """Read a box of an array as it is served; None: all of it is absent."""

@@ -17,7 +17,7 @@ from zarr.core.dtype import get_data_type_from_json
 
 from anychunk import downsample as ds
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.images import Image, images, join, level_names, multiscale, palette
+from anychunk.images import Image, images, join, level_names, multiscale, nodata, palette
 from anychunk.index import (
     ArrayIndex,
     ByteRanges,
@@ -29,6 +29,7 @@ from anychunk.index import (
     Shape,
     grid_shape,
 )
+from anychunk.multiscales import shrunk_levels
 from anychunk.thumbnail import BANDS, plane_axes
 
 SIDE = 512
@@ -198,7 +199,12 @@ def method_for(image: Image, dtype: np.dtype[Any]) -> str:
 
 
 def computed_levels(
-    last: ArrayIndex, plane: Plane, *, method: str, compression: Compression
+    last: ArrayIndex,
+    plane: Plane,
+    *,
+    method: str,
+    nodata: float | None,
+    compression: Compression,
 ) -> Iterator[ArrayIndex]:
     """Make levels of half the size each, until one fits a screen; the caller names them."""
     dtype = native_dtype(last)
@@ -223,7 +229,7 @@ def computed_levels(
                 chunks=Computed(
                     source="",
                     method="shrink",
-                    configuration={"ratio": list(ratio), "method": method},
+                    configuration={"ratio": list(ratio), "method": method, "nodata": nodata},
                     grid=grid_shape(shape, chunk),
                 ),
                 attributes={},
@@ -269,32 +275,42 @@ def served_image(
                 members[name] = served_array(member, join(path, name), its_plane, compression)
         if plane is None or not all(name in members for name in names):
             return GroupIndex(members=members, attributes=attributes)
+    shapes = {name: cast("ArrayIndex", members[name]).shape for name in names}
+    names = [name for name in names if len(shapes[name]) == len(image.axes)]
     last = cast("ArrayIndex", members[names[-1]])
     method = method_for(image, native_dtype(last))
     added: list[tuple[str, Shape]] = []
     before = names[-1]
-    for array in computed_levels(last, plane, method=method, compression=compression):
+    missing = nodata(image.attributes, last)
+    for array in computed_levels(
+        last, plane, method=method, nodata=missing, compression=compression
+    ):
         name = next_name(list(members), len(names) + len(added))
         chunks = replace(cast("Computed", array.chunks), source=join(path, before))
         members[name] = replace(array, chunks=chunks)
         added.append((name, array.shape))
         before = name
-    attributes["ome"] = described(image, names, added, last.shape)
+    attributes["ome"] = described(image, names, [shapes[name] for name in names], added)
     return GroupIndex(members=members, attributes=attributes)
 
 
 def described(
-    image: Image, names: Sequence[str], added: Sequence[tuple[str, Shape]], last: Shape
+    image: Image,
+    names: Sequence[str],
+    shapes: Sequence[Shape],
+    added: Sequence[tuple[str, Shape]],
 ) -> Json:
-    """Give `ome`: what the file says, and the levels that we added."""
+    """Give `ome`: what the file says of its levels `names`, and the levels that we added."""
     ome = dict(image.attributes.get("ome") or {})
     shown = dict(multiscale(image.attributes))
     shown["axes"] = [dict(axis) for axis in image.axes]
     known = [d for d in shown.get("datasets") or () if isinstance(d, Mapping)]
     datasets = [d for d in known if d.get("path") in names]
     if not datasets:
-        datasets = [transformed(names[0], image.scale, image.translation)]
+        ones = (1.0,) * len(image.axes)
+        datasets = [level.json() for level in shrunk_levels(names, shapes, ones)]
     scale, translation = placed(datasets[-1], len(image.axes))
+    last = shapes[-1]
     factor = [1.0] * len(last)
     for name, shape in added:
         # exactly two: a rest that fills no window was dropped

@@ -168,7 +168,8 @@ def answer(
     }
     if matches(request.headers.get("if-none-match"), body.etag):
         return Pieces(NOTHING, 304, headers)
-    wanted = request.headers.get("range")
+    # RFC 9110 section 14.2: a range means something to GET alone
+    wanted = request.headers.get("range") if request.method == "GET" else None
     if_range = request.headers.get("if-range")
     if wanted is not None and (if_range is None or if_range == body.etag):
         part = byte_range(wanted, len(body))

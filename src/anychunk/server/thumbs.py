@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from anychunk.computed import array_spec
 from anychunk.images import images
 from anychunk.index import ArrayIndex, Shape, find
 from anychunk.server.chunks import Chunks
@@ -28,9 +29,8 @@ class Served:
         found = self._chunks.read(self._path, start, stop)
         if found is not None:
             return found
-        fill = self._array.fill_value
-        value = fill if isinstance(fill, int | float) else 0
-        return np.full([b - a for a, b in spans], value, native_dtype(self._array))
+        fill = array_spec(self._array).fill_value
+        return np.full([b - a for a, b in spans], fill, native_dtype(self._array))
 
 
 def thumbnail_png(chunks: Chunks, path: str) -> bytes | None:

@@ -1,6 +1,6 @@
 """Where the samples to write come from: a region at a time, always in N5 axis order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from anychunk.codecs._base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default
-from anychunk.downsample import downsample
+from anychunk.downsample import by_window
 from anychunk.index import Shape
 
 type Array = npt.NDArray[Any]
@@ -92,10 +92,12 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class Halved:
-    """The means of windows of `factors` elements; a rest at the end that fills none is dropped."""
+    """One of each window of `factors` elements; a rest at the end that fills none is dropped."""
 
     full: Samples
     factors: Shape
+    method: str = "average"
+    nodata: float | None = None
 
     @property
     def shape(self) -> Shape:
@@ -112,9 +114,9 @@ class Halved:
     def read(self, region: Region) -> Array:
         pairs = zip(region, self.factors, strict=True)
         full = self.full.read(tuple(slice(s.start * f, s.stop * f) for s, f in pairs))
-        return downsample(full, self.factors)
+        return by_window(full, self.factors, self.method, self.nodata)
 
 
-def factors_of(shape: Shape) -> Shape:
-    """Halve every axis that can be halved."""
-    return tuple(2 if n > 1 else 1 for n in shape)
+def factors_of(shape: Shape, still: Collection[int] = ()) -> Shape:
+    """Halve every axis that can be halved, and is not to stay as it is."""
+    return tuple(2 if n > 1 and i not in still else 1 for i, n in enumerate(shape))

@@ -7,8 +7,9 @@ whole, because each is written aside and renamed.
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from anychunk import sink
 from anychunk.codecs._base import ChunkSpec
 from anychunk.codecs.n5_default import DATA_TYPES, N5Default, fit
+from anychunk.downsample import BY_WINDOW
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.n5.attributes import NAME, is_dataset
 from anychunk.formats.n5.compression import complete, to_codecs
@@ -62,6 +64,9 @@ def write(
     compression: str | Mapping[str, Json] = "gzip",
     level: int | None = None,
     levels: int | None = None,
+    downsample: str = "average",
+    nodata: float | None = None,
+    still: Sequence[int] = (),
     axes: Literal["n5", "reversed"] = "n5",
     edges: Literal["cropped", "padded"] = "cropped",
     resolution: Sequence[float] | None = None,
@@ -74,8 +79,11 @@ def write(
 
     Array and arguments are in N5 axis order, dimension 0 fastest; `axes="reversed"`: (z, y, x).
     `edges`: "cropped" as Java writes, or "padded" to whole blocks. `also_zarr` puts a `zarr.json`
-    beside the attributes, by which zarr reads the very same blocks.
+    beside the attributes, by which zarr reads the very same blocks. Levels are made by `downsample`
+    (average, max, min, mode), where `nodata` has no say, along all axes but those in `still`.
     """
+    if downsample not in BY_WINDOW:
+        raise ValueError(f"N5: downsample={downsample!r}, expected one of {' '.join(BY_WINDOW)}")
     for name, value, known in (
         ("axes", axes, ("n5", "reversed")),
         ("edges", edges, ("cropped", "padded")),
@@ -106,7 +114,14 @@ def write(
     if levels is None:
         write_dataset(samples, target, {**version(folder), **extra})
     else:
-        write_pyramid(samples, target, levels, {**version(folder), **extra})
+        last = len(samples.shape) - 1
+        smaller = partial(
+            half,
+            still=frozenset(last - n if axes == "reversed" else n for n in still),
+            method=downsample,
+            nodata=nodata,
+        )
+        write_pyramid(samples, target, levels, {**version(folder), **extra}, smaller)
 
 
 def check_samples(samples: Samples, url: str) -> None:
@@ -202,8 +217,18 @@ def write_dataset(samples: Samples, target: Target, extra: dict[str, Json]) -> N
     target.put(NAME, found)
 
 
-def write_pyramid(samples: Samples, target: Target, levels: int, extra: dict[str, Json]) -> None:
-    """Write s0, then each level as the means of the one before, read back block by block."""
+def half(samples: Samples, *, still: Collection[int], method: str, nodata: float | None) -> Halved:
+    return Halved(samples, factors_of(samples.shape, still), method, nodata)
+
+
+def write_pyramid(
+    samples: Samples,
+    target: Target,
+    levels: int,
+    extra: dict[str, Json],
+    smaller: Callable[[Samples], Halved],
+) -> None:
+    """Write s0, then each level from the one before, read back block by block."""
     if type(levels) is not int or not 1 <= levels <= 32:
         raise ValueError(f"N5: levels={levels!r}, expected 1 to 32")
     factors = (1,) * len(samples.shape)
@@ -218,12 +243,11 @@ def write_pyramid(samples: Samples, target: Target, levels: int, extra: dict[str
             described["pixelResolution"] = extra["pixelResolution"]
         write_dataset(samples, here, described)
         written[f"s{number}"] = read_folder(folder) or {}
-        step = factors_of(samples.shape)
         stored = Stored(
             samples.shape, samples.dtype, target.block, here.codec(samples.dtype), reader(here)
         )
-        samples = Halved(stored, step)
-        factors = tuple(a * b for a, b in zip(factors, step, strict=True))
+        samples = smaller(stored)
+        factors = tuple(a * b for a, b in zip(factors, samples.factors, strict=True))
     group = {**extra, "scales": table, "downsamplingFactors": table}
     if target.has_twin:
         ome = multiscales(group, {}, written.get, lambda values: values)
