@@ -1,6 +1,8 @@
 """Tables of references that are garbled, lost, or written again."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import anychunk
@@ -50,3 +52,26 @@ def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
         anychunk.open(target)
     node.save(target)
     np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
+
+
+@pytest.mark.parametrize("damage", ["beyond", "no offset", "text", "numbers"])
+def test_tables_that_do_not_fit_are_refused(tmp_path, damage):
+    """Whatever stands in them: an error of ours, or what lies beyond the grid left out."""
+    node, truth = plain(tmp_path)
+    node.save(tmp_path / "i.parquet")
+    path = tmp_path / "i.parquet" / "0" / "0" / "refs.0.parq"
+    columns = pq.read_table(path).to_pydict()
+    if damage == "beyond":
+        columns = {name: [*values, values[0]] for name, values in columns.items()}
+    elif damage == "no offset":
+        del columns["offset"]
+    elif damage == "text":
+        columns["size"] = ["a"] * 4
+    else:
+        columns["raw"] = [1, 2, 3, 4]
+    pq.write_table(pa.table(columns), path)
+    if damage == "beyond":
+        np.testing.assert_array_equal(anychunk.open(tmp_path / "i.parquet")["0/0"][...], truth)
+    else:
+        with pytest.raises(FormatError, match=r"refs\.0\.parq: no parquet references"):
+            anychunk.index(tmp_path / "i.parquet")
