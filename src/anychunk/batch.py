@@ -3,6 +3,7 @@
 What comes back from a worker is an index, which is plain arrays, or the message of a failure.
 """
 
+import fnmatch
 import glob
 import os
 import re
@@ -75,10 +76,14 @@ def _expression(pattern: str) -> str:
     """Write a pattern as a regular expression; one star stays within a folder."""
     pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern)
     special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(
-        special.get(p) or (p if p.startswith("[") and p.endswith("]") else re.escape(p))
-        for p in pieces
-    )
+    return "".join(special.get(p) or _choice(p) for p in pieces)
+
+
+def _choice(piece: str) -> str:
+    """Write `[a-c]` and `[!a-c]` as a regular expression, as fnmatch does; all else as it is."""
+    if not (piece.startswith("[") and piece.endswith("]")):
+        return re.escape(piece)
+    return "(?!/)" + fnmatch.translate(piece)[len("(?s:") : -len(r")\Z")]
 
 
 def outcomes(
