@@ -331,6 +331,19 @@ def test_append_goes_on_with_the_same_names(tmp_path):
     assert opened.attrs["anychunk"]["files"] == 2
 
 
+def test_append_to_a_repository_that_was_moved(tmp_path):
+    """Files that moved with it are there already."""
+    (tmp_path / "old").mkdir()
+    write_cog(tmp_path / "old" / "0.tif", VALUES)
+    anychunk.append(tmp_path / "old" / "0.tif", tmp_path / "old" / "r.icechunk", combine="stack")
+    (tmp_path / "old").rename(tmp_path / "new")
+    target = tmp_path / "new" / "r.icechunk"
+    write_cog(tmp_path / "new" / "1.tif", VALUES + 1)
+    assert anychunk.append(str(tmp_path / "new" / "*.tif"), target, combine="stack") == 1
+    found = anychunk.open(target)["0/0"][...]
+    np.testing.assert_array_equal(found.reshape(2, 64, 80), np.stack([VALUES, VALUES + 1]))
+
+
 def test_append_of_another_place_drops_the_place(tmp_path):
     target = tmp_path / "r.icechunk"
     for i, west in enumerate((0.0, 0.0, 100.0)):

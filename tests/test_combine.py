@@ -12,7 +12,7 @@ import anychunk
 from anychunk.combine import combine, group_names
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.gather import gather
-from anychunk.index import INLINE, ByteRanges, GroupIndex, Objects, Parts
+from anychunk.index import INLINE, ByteRanges, Computed, GroupIndex, Objects, Parts
 from tests.indexes import array, uint64
 
 
@@ -323,3 +323,19 @@ def test_samples_that_stand_for_other_values_are_refused(tmp_path):
     made = combine({"x": days[0], "y": other}, "concat", along="y")
     assert made.attributes["title"] == "series"
     assert "year" not in made.attributes
+
+
+def test_a_level_that_is_computed_is_left_out_of_a_mosaic(tmp_path):
+    values = np.ones((32, 32), "u1")
+    files = {}
+    for i in range(2):
+        path = write_geotiff(tmp_path / f"{i}.tif", values, 320 * i, 1000)
+        node = anychunk.index(path)
+        full = node["0/0"]
+        chunks = Computed(source="0/0", method="mean", configuration={}, grid=(1, 1, 1))
+        level = replace(full, shape=(1, 16, 16), chunks=chunks)
+        image = replace(node["0"], members={**node["0"].members, "1": level})
+        files[path] = replace(node, members={"0": image})
+    with pytest.warns(UserWarning, match="image 0: 1 do not fit"):
+        node = combine(files, "mosaic")
+    assert list(node["0"].members) == ["0"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from anychunk import georeference, meaning
-from anychunk.errors import FormatError
+from anychunk.errors import FormatError, UnsupportedError
 from anychunk.gather import Files, check_alike, check_meaning, gather
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 
@@ -153,7 +153,7 @@ def _join(key: str, placed: Mapping[str, Placed], overlap: Overlap, name: str) -
         arrays[url] = found
     try:
         return _joined(key, placed, arrays, overlap, name)
-    except FormatError:
+    except (FormatError, UnsupportedError):
         if key == "0":
             raise
         return None

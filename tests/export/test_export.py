@@ -268,3 +268,15 @@ def test_an_empty_file_is_no_absent_chunk(tmp_path, form):
     node = GroupIndex(members={"a": array((4,), (2,), chunks)})
     with pytest.raises(TruncatedError, match="is empty"):
         node.save(tmp_path / form)
+
+
+@pytest.mark.parametrize("form", ["i.json", "i.parquet", "i.icechunk"])
+def test_braces_in_a_name_are_no_template(tmp_path, form):
+    node, truth = plain(tmp_path, "a{{b}}.bin")
+    if form == "i.json":
+        with pytest.raises(UnsupportedError, match="braces"):
+            node.save(tmp_path / form)
+        assert not (tmp_path / form).exists()
+    else:
+        node.save(tmp_path / form)
+        np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)

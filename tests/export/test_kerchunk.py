@@ -57,7 +57,7 @@ def test_relative_needs_the_data_below_the_index(tmp_path):
 )
 def test_references_that_leave_are_refused(tmp_path, reference, allow):
     (tmp_path / "link").symlink_to("/etc")
-    places = Places(url=str(tmp_path / "i.json"), allow=allow)
+    places = Places(url=str(tmp_path / "i.json"), templates={}, allow=allow)
     with pytest.raises(FormatError):
         places.resolve(reference)
 
