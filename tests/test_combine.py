@@ -339,3 +339,15 @@ def test_a_level_that_is_computed_is_left_out_of_a_mosaic(tmp_path):
     with pytest.warns(UserWarning, match="image 0: 1 do not fit"):
         node = combine(files, "mosaic")
     assert list(node["0"].members) == ["0"]
+
+
+def test_several_systems_are_left_out(tmp_path):
+    """Also of files that say nothing else of their place."""
+    paths = []
+    for i in range(2):
+        keys = [(34735, 3, 8, (1, 1, 0, 1, 3072, 0, 1, 32631 + i))]
+        paths.append(str(tmp_path / f"{i}.tif"))
+        tifffile.imwrite(paths[-1], IMAGES[i], tile=(16, 16), extratags=keys)
+    with pytest.warns(UserWarning, match="several places"):
+        node = anychunk.index(paths, combine="stack")
+    assert "proj:code" not in node["0"].attributes

@@ -243,6 +243,14 @@ def test_blocks_keep_what_small_reads_wanted():
         assert counting.reads <= 2 * len(places)
 
 
+def test_a_whole_object_is_bounded():
+    obstore.put(memory_store("whole"), "a", b"0123456789")
+    sources = Sources({})
+    assert bytes(sources.whole("memory://whole/a")) == b"0123456789"
+    with limits.override(chunk_bytes=9), pytest.raises(AnyLimit, match="10 bytes are over"):
+        sources.whole("memory://whole/a")
+
+
 class TestFolder:
     @pytest.fixture(params=["local", "memory"])
     def folder(self, request, tmp_path):

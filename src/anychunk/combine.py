@@ -299,12 +299,13 @@ def _placed(made: GroupIndex, groups: Files, along: str | int | None, path: str 
         else:
             members[name] = member
             is_longer |= along is not None and _is_on_map(made, member, along, below)
-    same = [find(group, path) for group in groups.values()]
-    places = [meaning.of_place(image.attributes) for image in same if image is not None]
-    gone = meaning.several(places) or (("spatial:",) if is_longer else ())
+    same = [image for group in groups.values() if (image := find(group, path)) is not None]
+    gone = meaning.several([meaning.of_place(image.attributes) for image in same])
+    if is_longer:
+        gone = gone or ("spatial:",)
     if not gone:
         return replace(made, members=members)
-    if not is_longer:
+    if not is_longer and any(key.startswith(gone) for image in same for key in image.attributes):
         warnings.warn(
             f"combine: image {path or '/'}: files lie at several places on earth; "
             "their georeference is left out",
