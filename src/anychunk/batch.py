@@ -11,15 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from typing import Any
-from urllib.parse import quote
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.index import Node
-from anychunk.source import Storage, is_remote, list_objects, local_path
-
-PLAIN = "/ !$&'()+,;=@:~"
-"""What stands in a url as it is; `%`, `#` or `?` in an object's name would change or end it."""
+from anychunk.source import Storage, below, is_remote, list_objects, local_path
 
 type Parse = Callable[[str], Node]
 type Outcome = Node | AnychunkError
@@ -63,9 +59,7 @@ def _matches(pattern: str, storage: Storage | None) -> list[str]:
         names = (name for name, _ in list_objects(folder, storage=storage))
         wanted = re.compile(_expression(pattern))
         found = sorted(
-            f"{folder}/{quote(name, safe=PLAIN)}"
-            for name in names
-            if wanted.fullmatch(f"{folder}/{name}")
+            below(folder, name) for name in names if wanted.fullmatch(f"{folder}/{name}")
         )
     if not found:
         raise FileNotFoundError(f"{pattern}: no file is named so")

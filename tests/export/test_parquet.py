@@ -1,6 +1,7 @@
 """Tables of references that are garbled, lost, or written again."""
 
 import numpy as np
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +12,9 @@ from anychunk.errors import (
     FormatError,
     UnsupportedError,
 )
-from tests.indexes import MADE, plain
+from anychunk.index import ByteRanges, GroupIndex
+from anychunk.source import memory_store
+from tests.indexes import MADE, array, plain, uint64
 
 
 def test_garbled_parquet_is_refused(tmp_path):
@@ -75,3 +78,26 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, damage):
     else:
         with pytest.raises(FormatError, match=r"refs\.0\.parq: no parquet references"):
             anychunk.index(tmp_path / "i.parquet")
+
+
+@pytest.mark.parametrize("place", ["memory://names", "file"])
+def test_names_that_mean_something_in_urls(tmp_path, place):
+    """Each array has tables of its own, and each dataset of N5 is found."""
+    names = ["a#b", "a#c", "a%20b", "a?b", "a b", "é"]
+    members, base = {}, f"file://{tmp_path}" if place == "file" else place
+    for i, name in enumerate(names):
+        (tmp_path / str(i)).write_bytes(bytes([i] * 4))
+        chunks = ByteRanges(
+            offsets=uint64([0]), lengths=uint64([4]), urls=(str(tmp_path / str(i)),)
+        )
+        members[name] = array((4,), (4,), chunks)
+        anychunk.write(np.full((4,), i, "u1"), tmp_path / "t.n5" / name)
+    for path in (tmp_path / "t.n5").rglob("*"):
+        if path.is_file():
+            obstore.put(memory_store("names"), f"t.n5/{path.relative_to(tmp_path / 't.n5')}", path)
+    GroupIndex(members=members).save(f"{base}/i.parquet")
+    for target in ("i.parquet", "t.n5"):
+        opened = anychunk.open(f"{base}/{target}", **({"allow": ["*"]} if target[0] == "i" else {}))
+        assert {name: a[...].tolist() for name, a in opened.arrays()} == {
+            name: [i] * 4 for i, name in enumerate(names)
+        }

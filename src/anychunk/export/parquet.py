@@ -32,7 +32,7 @@ from anychunk.export.rebuild import (
 from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.export.v2 import to_v2
 from anychunk.index import WHOLE, GroupIndex, Node, grid_shape
-from anychunk.source import Folder, Storage
+from anychunk.source import Folder, Storage, below
 
 FORM = Form(name="kerchunk parquet", has_whole=True)
 RECORD = 100_000
@@ -75,7 +75,7 @@ def save(
     sink.remove(f"{root}/.zmetadata", storage=storage)  # until all is there it is no index
     for path, (_, table) in found.items():
         for record, data in _records(arrow, table, write):
-            sink.put(f"{root}/{path}/refs.{record}.parq", data, storage=storage)
+            sink.put(below(root, f"{path}/refs.{record}.parq"), data, storage=storage)
     v2 = metadata(_with_v2_form(node), write, base, 2)
     known = {"metadata": v2, "record_size": RECORD}
     sink.put(f"{root}/{OURS}", json.dumps({"metadata": ours}).encode(), storage=storage)
