@@ -11,6 +11,7 @@ from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
+import obstore
 import pytest
 import tifffile
 
@@ -20,6 +21,7 @@ from anychunk.batch import FilesError, expand
 from anychunk.cli import main
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
 from anychunk.export import icechunk as ice
+from anychunk.source import memory_store
 from tests.nginx import needs_nginx, serve_nginx
 from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3
@@ -30,8 +32,8 @@ COUNT = 1000 if os.environ.get("ANYCHUNK_SLOW") else 40
 """COGs of the archive; a thousand when ANYCHUNK_SLOW is set."""
 
 
-def write_cog(path, values):
-    tifffile.imwrite(path, values, tile=(16, 16), compression="zlib")
+def write_cog(path, values, **options):
+    tifffile.imwrite(path, values, tile=(16, 16), compression="zlib", **options)
 
 
 @pytest.fixture
@@ -179,6 +181,31 @@ def test_s3_in_each_form(tmp_path):
         np.testing.assert_array_equal(direct["0/0"][1].reshape(64, 80), VALUES)
 
 
+def test_choices_of_letters_in_a_pattern(tmp_path):
+    """As of local files: `!` is all but those, and none of them is a slash."""
+    names = ["a1.tif", "b1.tif", "!1.tif", "^1.tif", "sub/1.tif"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+        obstore.put(memory_store("choices"), name, b"x")
+    for pattern in (
+        "[!a]1.tif",
+        "[a-b]1.tif",
+        "[^]1.tif",
+        "sub[!a]1.tif",
+        "[!^]1.tif",
+        "[z-a!]1.tif",
+    ):
+        local = [str(path.relative_to(tmp_path)) for path in tmp_path.glob(pattern)]
+        url = f"memory://choices/{pattern}"
+        if not local:
+            with pytest.raises(FileNotFoundError, match="no file is named so"):
+                expand(url, None)
+        else:
+            found = [unquote(url.removeprefix("memory://choices/")) for url in expand(url, None)]
+            assert sorted(found) == sorted(local)
+
+
 @needs_s3
 def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
     """A percent sign, a hash or a question mark in a key is no part of a url's grammar."""
@@ -285,6 +312,54 @@ def test_append_goes_on_where_it_stopped(tmp_path, how, along):
         joined = np.stack(truth) if how == "stack" else np.concatenate(truth)
         np.testing.assert_array_equal(opened["0/0"][...].reshape(joined.shape), joined)
     assert len(anychunk.index(target).pins) == 5
+
+
+def test_append_goes_on_with_the_same_names(tmp_path):
+    """Names are those of all files, whichever are there already."""
+    paths = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        paths.append(str(tmp_path / folder / "x.tif"))
+    write_cog(paths[0], VALUES)
+    (tmp_path / "b" / "x.tif").write_bytes(b"II*\0")
+    target = tmp_path / "r.icechunk"
+    assert anychunk.append(paths, target, failures={}) == 1
+    write_cog(paths[1], VALUES + 1)
+    assert anychunk.append(paths, target) == 1
+    opened = anychunk.open(target)
+    assert sorted(opened.group_keys()) == ["a_x", "b_x"]
+    assert opened.attrs["anychunk"]["files"] == 2
+
+
+def test_append_to_a_repository_that_was_moved(tmp_path):
+    """Files that moved with it are there already."""
+    (tmp_path / "old").mkdir()
+    write_cog(tmp_path / "old" / "0.tif", VALUES)
+    anychunk.append(tmp_path / "old" / "0.tif", tmp_path / "old" / "r.icechunk", combine="stack")
+    (tmp_path / "old").rename(tmp_path / "new")
+    target = tmp_path / "new" / "r.icechunk"
+    write_cog(tmp_path / "new" / "1.tif", VALUES + 1)
+    assert anychunk.append(str(tmp_path / "new" / "*.tif"), target, combine="stack") == 1
+    found = anychunk.open(target)["0/0"][...]
+    np.testing.assert_array_equal(found.reshape(2, 64, 80), np.stack([VALUES, VALUES + 1]))
+
+
+def test_append_of_another_place_drops_the_place(tmp_path):
+    target = tmp_path / "r.icechunk"
+    for i, west in enumerate((0.0, 0.0, 100.0)):
+        # scale and tie point of GeoTIFF
+        tags = [(33550, 12, 3, (10.0, 10.0, 0.0)), (33922, 12, 6, (0.0, 0.0, 0.0, west, 1e3, 0.0))]
+        write_cog(tmp_path / f"{i}.tif", VALUES, extratags=tags)
+    anychunk.append([tmp_path / "0.tif", tmp_path / "1.tif"], target, combine="stack", batch=1)
+    node = anychunk.index(target)
+    assert "spatial:transform" in node["0"].attributes
+    assert "spatial:transform" in node["0/0"].attributes
+    with pytest.warns(UserWarning, match="several places on earth"):
+        anychunk.append(tmp_path / "2.tif", target, combine="stack")
+    node = anychunk.index(target)
+    assert node["0/0"].shape[0] == 3
+    for found in (node["0"], node["0/0"]):
+        assert not [key for key in found.attributes if key.startswith("spatial:")]
 
 
 def test_append_refuses_what_does_not_go_on(tmp_path):

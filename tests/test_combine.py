@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
+import xarray
+from rasterio.merge import merge
 from rasterio.transform import from_origin
 
 import anychunk
 from anychunk.combine import combine, group_names
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.gather import gather
-from anychunk.index import INLINE, ByteRanges, GroupIndex, Objects, Parts
+from anychunk.index import INLINE, ByteRanges, Computed, GroupIndex, Objects, Parts
 from tests.indexes import array, uint64
 
 
@@ -130,10 +132,11 @@ def test_group_names():
 
 
 def write_geotiff(path, values, west, north, size=10.0, **options):
-    profile = {"driver": "GTiff", "tiled": True, "blockxsize": 16, "blockysize": 16, **options}
+    profile = {"driver": "GTiff", "tiled": True, "blockxsize": 16, "blockysize": 16}
+    profile |= {"crs": "EPSG:32633", **options}
     with rasterio.open(
         path, "w", height=values.shape[0], width=values.shape[1], count=1, dtype=values.dtype,
-        crs="EPSG:32633", transform=from_origin(west, north, size, size), **profile,
+        transform=from_origin(west, north, size, size), **profile,
     ) as file:  # fmt: skip
         file.write(values, 1)
     return str(path)
@@ -229,3 +232,122 @@ def test_chunks_that_are_objects_are_refused(tmp_path):
     other = GroupIndex(members={"a": odd})
     with pytest.raises(UnsupportedError, match="does not stand a further axis"):
         combine({"x": other, "y": other}, "stack")
+
+
+def test_levels_of_a_mosaic_say_where_they_are(tmp_path):
+    """The first file is not the north-west one; every level is placed as the whole is."""
+    whole = RANDOM.integers(1, 255, (448, 512), dtype="uint8")
+    paths = []
+    tiles = {"blockxsize": 64, "blockysize": 64}
+    for name, (top, left) in {"se": (256, 256), "nw": (0, 0), "ne": (0, 256)}.items():
+        path = tmp_path / f"{name}.tif"
+        part = whole[top : top + 256, left : left + 256]
+        paths.append(write_geotiff(path, part, 5000 + left * 10, 9000 - top * 10, **tiles))
+        with rasterio.Env(GDAL_TIFF_OVR_BLOCKSIZE=64), rasterio.open(path, "r+") as file:
+            file.build_overviews([2, 4], rasterio.enums.Resampling.nearest)
+    node = anychunk.index(paths, combine="mosaic")
+    truth, transform = merge(paths)
+    np.testing.assert_array_equal(anychunk.open(node)["0/0"][...], truth)
+    for level, factor in (("0", 1), ("1", 2), ("2", 4)):
+        array = node[f"0/{level}"]
+        found = array.attributes
+        a, b, c, d, e, f = transform[:6]
+        assert found["spatial:transform"] == [a * factor, b, c, d, e * factor, f]
+        assert found["spatial:shape"] == list(array.shape[-2:])
+        assert found["spatial:bbox"] == node["0"].attributes["spatial:bbox"]
+    opened = xarray.open_dataset(paths[1], engine="anychunk", level=1)
+    again = anychunk.open(node)["0/1"][0, :128, :128]
+    np.testing.assert_array_equal(again, opened["image"].to_numpy().reshape(128, 128))
+
+
+def test_other_systems_without_a_code_are_told_apart(tmp_path):
+    values = np.ones((32, 32), "u1")
+    lambert = "+proj=lcc +lat_1={} +lat_2=60 +lat_0=40 +lon_0=10 +datum=WGS84 +units=m"
+    paths = []
+    for i, parallel in enumerate((30, 35, 30)):
+        path = tmp_path / f"{i}.tif"
+        crs = rasterio.crs.CRS.from_string(lambert.format(parallel))
+        paths.append(write_geotiff(path, values, 320 * i, 1000, crs=crs))
+    assert "proj:code" not in anychunk.index(paths[0])["0"].attributes
+    with pytest.raises(FormatError, match="another reference system"):
+        anychunk.index(paths[:2], combine="mosaic")
+    assert anychunk.index(paths[::2], combine="mosaic")["0/0"].shape == (1, 32, 96)
+
+
+def test_files_at_several_places_lose_their_place(tmp_path):
+    values = np.ones((32, 32), "u1")
+    first = write_geotiff(tmp_path / "a.tif", values, 0, 1000)
+    same = write_geotiff(tmp_path / "b.tif", values, 0, 1000)
+    other = write_geotiff(tmp_path / "c.tif", values, 320, 1000)
+    node = anychunk.index([first, same], combine="stack")
+    for found in (node["0"], node["0/0"]):
+        assert found.attributes["spatial:transform"] == [10.0, 0.0, 0.0, 0.0, -10.0, 1000.0]
+    with pytest.warns(UserWarning, match="image 0: files lie at several places"):
+        node = anychunk.index([first, other], combine="stack")
+    bands = anychunk.index([first, same], combine="concat", along=0)
+    assert "spatial:transform" in bands["0"].attributes
+    longer = anychunk.index([first, other], combine="concat", along="x")
+    numbered = anychunk.index([first, other], combine="concat", along=-1)
+    for index in (node, longer, numbered):
+        for found in (index["0"], index["0/0"]):
+            assert not [key for key in found.attributes if key.startswith("spatial:")]
+            assert found.attributes["proj:code"] == "EPSG:32633"
+
+
+def test_samples_that_stand_for_other_values_are_refused(tmp_path):
+    values = np.ones((32, 32), "u1")
+    paths = [write_geotiff(tmp_path / f"{i}.tif", values, 0, 1000) for i in range(3)]
+    with rasterio.open(paths[1], "r+") as file:
+        file.scales, file.offsets = [0.1], [5.0]
+    with rasterio.open(paths[2], "r+") as file:
+        file.nodata = 0
+    for other, message in ((1, "scale and offset of band 0"), (2, "nodata")):
+        for how in ("stack", "mosaic"):
+            with pytest.raises(FormatError, match=rf"{other}.tif 0: {message}"):
+                anychunk.index([paths[0], paths[other]], combine=how, overlap="last")
+        with pytest.raises(FormatError, match=message):
+            anychunk.append([paths[0], paths[other]], tmp_path / "r.ice", combine="stack", batch=1)
+    chunks = ByteRanges(offsets=uint64([0]), lengths=uint64([4]), urls=("u",))
+    days = [
+        GroupIndex(
+            members={"t": array((4,), (4,), chunks, attributes={"units": f"days since {year}"})},
+            attributes={"title": "series", "year": year},
+        )
+        for year in (2001, 2002, 2001)
+    ]
+    with pytest.raises(FormatError, match="y t: units is not that of x"):
+        combine({"x": days[0], "y": days[1]}, "concat", along="y")
+    made = combine({"x": days[0], "y": days[2]}, "concat", along="y")
+    assert (made.attributes["title"], made.attributes["year"]) == ("series", 2001)
+    other = replace(days[2], attributes={"title": "series", "year": 2002})
+    made = combine({"x": days[0], "y": other}, "concat", along="y")
+    assert made.attributes["title"] == "series"
+    assert "year" not in made.attributes
+
+
+def test_a_level_that_is_computed_is_left_out_of_a_mosaic(tmp_path):
+    values = np.ones((32, 32), "u1")
+    files = {}
+    for i in range(2):
+        path = write_geotiff(tmp_path / f"{i}.tif", values, 320 * i, 1000)
+        node = anychunk.index(path)
+        full = node["0/0"]
+        chunks = Computed(source="0/0", method="mean", configuration={}, grid=(1, 1, 1))
+        level = replace(full, shape=(1, 16, 16), chunks=chunks)
+        image = replace(node["0"], members={**node["0"].members, "1": level})
+        files[path] = replace(node, members={"0": image})
+    with pytest.warns(UserWarning, match="image 0: 1 do not fit"):
+        node = combine(files, "mosaic")
+    assert list(node["0"].members) == ["0"]
+
+
+def test_several_systems_are_left_out(tmp_path):
+    """Also of files that say nothing else of their place."""
+    paths = []
+    for i in range(2):
+        keys = [(34735, 3, 8, (1, 1, 0, 1, 3072, 0, 1, 32631 + i))]
+        paths.append(str(tmp_path / f"{i}.tif"))
+        tifffile.imwrite(paths[-1], IMAGES[i], tile=(16, 16), extratags=keys)
+    with pytest.warns(UserWarning, match="several places"):
+        node = anychunk.index(paths, combine="stack")
+    assert "proj:code" not in node["0"].attributes

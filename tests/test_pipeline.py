@@ -15,7 +15,8 @@ import anychunk
 from anychunk import limits, pipeline
 from anychunk.errors import ChunkDecodeError, SourceChangedError, SourceError, TruncatedError
 from anychunk.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
-from anychunk.source import FileSource, memory_store
+from anychunk.reader import ChunkReader
+from anychunk.source import FileSource, Sources, memory_store
 from tests.server import serve
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -214,6 +215,35 @@ def test_remote_ranges_are_coalesced(tmp_path):
         )
         np.testing.assert_array_equal(array[:8, :16], values[:8, :16])
         assert len(served.requests) == 2
+
+
+def test_parts_that_come_together_make_one_chunk(tmp_path):
+    """A chunk whose parts are in one answer is handed over once, and not once a part."""
+    (tmp_path / "f").write_bytes(bytes(range(40)))
+    with serve(tmp_path) as served:
+        chunks = ByteRanges(
+            offsets=np.array([30, 8], np.uint64),
+            lengths=np.array([2, 4], np.uint64),
+            urls=(f"{served.url}/f",),
+            parts=Parts(
+                starts=np.array([0, 2, 2], np.uint64),
+                offsets=np.array([2, 20], np.uint64),
+                lengths=np.array([1, 1], np.uint64),
+            ),
+        )
+        index = ArrayIndex(
+            shape=(8,), chunk_shape=(4,), data_type="uint8", codecs=({"name": "bytes"},),
+            chunks=chunks, dimension_names=("x",),
+        )  # fmt: skip
+        reader = ChunkReader(index, Sources({}))
+        taken = []
+        asyncio.run(
+            reader.fetch_many(
+                np.arange(2),
+                lambda positions, data: taken.extend(zip(positions, map(bytes, data), strict=True)),
+            )
+        )
+    assert sorted(taken) == [(0, bytes([30, 31, 2, 20])), (1, bytes([8, 9, 10, 11]))]
 
 
 def test_rows_of_chunks_are_read_with_the_little_between_them(tmp_path):

@@ -222,6 +222,35 @@ def test_blocks_bound_requests_and_memory():
     assert len(blocks._cache) <= 4
 
 
+def test_blocks_keep_what_small_reads_wanted():
+    """Directories that lie apart, more than there are blocks, are fetched once."""
+
+    class Counting(MemorySource):
+        reads = 0
+
+        def read(self, offset, length):
+            self.reads += 1
+            return super().read(offset, length)
+
+    counting = Counting(DATA)
+    for block in (1000, 2048):
+        blocks, counting.reads = Blocks(counting, block=block, most=2), 0
+        places = range(block - 3, len(DATA) - 40, 2 * block)
+        for length in (2, 20, 5, 0):
+            for place in places:
+                wanted = DATA[place : place + length]
+                assert blocks.read(place, length).tobytes() == bytes(wanted)
+        assert counting.reads <= 2 * len(places)
+
+
+def test_a_whole_object_is_bounded():
+    obstore.put(memory_store("whole"), "a", b"0123456789")
+    sources = Sources({})
+    assert bytes(sources.whole("memory://whole/a")) == b"0123456789"
+    with limits.override(chunk_bytes=9), pytest.raises(AnyLimit, match="10 bytes are over"):
+        sources.whole("memory://whole/a")
+
+
 class TestFolder:
     @pytest.fixture(params=["local", "memory"])
     def folder(self, request, tmp_path):

@@ -345,8 +345,10 @@ def append(
         raise ValueError("append: a mosaic is one piece; index it whole, and save that")
     place = str(target)
     known = icechunk.saved_sources(place, storage=storage)
-    waiting = [url for url in expand(urls, storage) if absolute(url) not in known]
-    names = dict(zip(waiting, group_names(waiting), strict=True)) if waiting else {}
+    every = expand(urls, storage)
+    # of those that are there already too: what stopped goes on with the same names
+    names = dict(zip(every, group_names(every), strict=True)) if every else {}
+    waiting = [url for url in every if absolute(url) not in known]
     added = 0
     for start in range(0, len(waiting), batch):
         some = waiting[start : start + batch]

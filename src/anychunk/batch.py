@@ -3,6 +3,7 @@
 What comes back from a worker is an index, which is plain arrays, or the message of a failure.
 """
 
+import fnmatch
 import glob
 import os
 import re
@@ -10,15 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from typing import Any
-from urllib.parse import quote
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.index import Node
-from anychunk.source import Storage, is_remote, list_objects, local_path
-
-PLAIN = "/ !$&'()+,;=@:~"
-"""What stands in a url as it is; `%`, `#` or `?` in an object's name would change or end it."""
+from anychunk.source import Storage, below, is_remote, list_objects, local_path
 
 type Parse = Callable[[str], Node]
 type Outcome = Node | AnychunkError
@@ -62,9 +59,7 @@ def _matches(pattern: str, storage: Storage | None) -> list[str]:
         names = (name for name, _ in list_objects(folder, storage=storage))
         wanted = re.compile(_expression(pattern))
         found = sorted(
-            f"{folder}/{quote(name, safe=PLAIN)}"
-            for name in names
-            if wanted.fullmatch(f"{folder}/{name}")
+            below(folder, name) for name in names if wanted.fullmatch(f"{folder}/{name}")
         )
     if not found:
         raise FileNotFoundError(f"{pattern}: no file is named so")
@@ -75,10 +70,14 @@ def _expression(pattern: str) -> str:
     """Write a pattern as a regular expression; one star stays within a folder."""
     pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern)
     special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(
-        special.get(p) or (p if p.startswith("[") and p.endswith("]") else re.escape(p))
-        for p in pieces
-    )
+    return "".join(special.get(p) or _choice(p) for p in pieces)
+
+
+def _choice(piece: str) -> str:
+    """Write `[a-c]` and `[!a-c]` as a regular expression, as fnmatch does; all else as it is."""
+    if not (piece.startswith("[") and piece.endswith("]")):
+        return re.escape(piece)
+    return "(?!/)" + fnmatch.translate(piece)[len("(?s:") : -len(r")\Z")]
 
 
 def outcomes(

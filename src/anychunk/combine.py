@@ -6,6 +6,7 @@ chunk shape everywhere, and joints only where chunks end. What does not fit is n
 
 import math
 import struct
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -14,10 +15,11 @@ import numpy as np
 from zarr.abc.codec import BytesBytesCodec
 
 from anychunk import codecs as registry
+from anychunk import meaning
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.export.places import absolute
-from anychunk.gather import Files, check_alike, gather, refuse
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
+from anychunk.gather import Files, check_alike, check_meaning, gather, refuse
+from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
 from anychunk.mosaic import Overlap, mosaic
 from anychunk.multiscales import Axis
 from anychunk.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
@@ -45,12 +47,14 @@ def combine(
         return _root(groups, dict(found), how)
     if how == "stack":
         made = _same_trees(groups, lambda path, arrays: stack(path, arrays, str(along or STACK)))
-        return _root(groups, _lift_attributes(made, str(along or STACK)).members, how)
+        made = _placed(_lift_attributes(made, str(along or STACK)), groups, None)
+        return _root(groups, made.members, how, made.attributes)
     if how == "concat":
         if along is None:
             raise ValueError("combine='concat' needs along=, the name or number of an axis")
         made = _same_trees(groups, lambda path, arrays: concat(path, arrays, along))
-        return _root(groups, _unplaced(made, along).members, how)
+        made = _placed(made, groups, along)
+        return _root(groups, made.members, how, made.attributes)
     if how == "mosaic":
         return _root(groups, mosaic(groups, overlap), how)
     raise ValueError(f"combine is {how!r}, expected stack, concat, mosaic or group")
@@ -69,7 +73,18 @@ def _bare(groups: Files) -> list[GroupIndex]:
     return [replace(group, pins={}) for group in groups.values()]
 
 
-def _root(groups: Files, members: Mapping[str, Node], how: str) -> GroupIndex:
+def _root(
+    groups: Files,
+    members: Mapping[str, Node],
+    how: str,
+    attributes: Mapping[str, Json] | None = None,
+) -> GroupIndex:
+    """Make the root; of the first file's `attributes` it has those that all files have alike."""
+    kept = {
+        key: value
+        for key, value in (attributes or {}).items()
+        if key != "anychunk" and _is_common(key, groups)
+    }
     first = next(iter(groups.values())).attributes.get("anychunk") or {}
     about: dict[str, Json] = {"combine": how, "files": len(groups)}
     about |= {key: first[key] for key in ("format", "version") if key in first}
@@ -79,7 +94,12 @@ def _root(groups: Files, members: Mapping[str, Node], how: str) -> GroupIndex:
     # a folder has no version of its own that a pin could tell
     if folders := [absolute(url) for url, group in groups.items() if url not in group.pins]:
         about["folders"] = folders
-    return GroupIndex(members=members, attributes={"anychunk": about}, pins=pins)
+    return GroupIndex(members=members, attributes={**kept, "anychunk": about}, pins=pins)
+
+
+def _is_common(key: str, groups: Files) -> bool:
+    values = [group.attributes.get(key) for group in groups.values()]
+    return all(meaning.is_same(value, values[0]) for value in values)
 
 
 def group_names(urls: Sequence[str]) -> list[str]:
@@ -109,6 +129,8 @@ def _same_trees(
     refuse(wrong)
 
     def build(node: GroupIndex, path: str) -> GroupIndex:
+        same = {url: find(group, path) for url, group in groups.items()}
+        check_meaning(path, {url: image for url, image in same.items() if image is not None})
         members: dict[str, Node] = {}
         for name, member in node.members.items():
             below = f"{path}/{name}" if path else name
@@ -266,13 +288,39 @@ def concat(path: str, arrays: Mapping[str, ArrayIndex], along: str | int) -> Arr
     return replace(first, shape=tuple(shape), codecs=codecs, chunks=chunks)
 
 
-def _unplaced(group: GroupIndex, along: str | int) -> GroupIndex:
-    """Drop what the first file says of its place on earth, where the joint is along x or y."""
-    members = {
-        key: _unplaced(member, along) if isinstance(member, GroupIndex) else member
-        for key, member in group.members.items()
+def _placed(made: GroupIndex, groups: Files, along: str | int | None, path: str = "") -> GroupIndex:
+    """Drop what the first file says of its place on earth, where that is not the place of all."""
+    members: dict[str, Node] = {}
+    is_longer = False
+    for name, member in made.members.items():
+        below = f"{path}/{name}" if path else name
+        if isinstance(member, GroupIndex):
+            members[name] = _placed(member, groups, along, below)
+        else:
+            members[name] = member
+            is_longer |= along is not None and _is_on_map(made, member, along, below)
+    same = [image for group in groups.values() if (image := find(group, path)) is not None]
+    gone = meaning.several([meaning.of_place(image.attributes) for image in same])
+    if is_longer:
+        gone = gone or ("spatial:",)
+    if not gone:
+        return replace(made, members=members)
+    if not is_longer and any(key.startswith(gone) for image in same for key in image.attributes):
+        warnings.warn(
+            f"combine: image {path or '/'}: files lie at several places on earth; "
+            "their georeference is left out",
+            stacklevel=5,
+        )
+    bare = {
+        name: replace(m, attributes=meaning.without_place(m.attributes, gone))
+        if isinstance(m, ArrayIndex)
+        else m
+        for name, m in members.items()
     }
-    attributes = dict(group.attributes)
-    if along in attributes.get("spatial:dimensions", ()) or isinstance(along, int):
-        attributes = {k: v for k, v in attributes.items() if not k.startswith("spatial:")}
-    return GroupIndex(members=members, attributes=attributes)
+    return replace(made, members=bare, attributes=meaning.without_place(made.attributes, gone))
+
+
+def _is_on_map(image: GroupIndex, array: ArrayIndex, along: str | int, path: str) -> bool:
+    """Whether an axis is one of those of the map."""
+    name = array.dimension_names[axis_number(array, along, path)]
+    return name in image.attributes.get("spatial:dimensions", ())

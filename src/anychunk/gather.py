@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anychunk import meaning
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Parts
 
@@ -61,6 +62,27 @@ def common_codecs(chains: Sequence[Sequence[Json]]) -> tuple[Json, ...] | None:
     return tuple(found)
 
 
+def _misread(
+    url: str, path: str, here: meaning.Attributes, first_url: str, there: meaning.Attributes
+) -> list[str]:
+    return [
+        f"{url} {path}: {name} is not that of {first_url}, and there would be one for all"
+        for name in meaning.differences(here, there)
+    ]
+
+
+def check_meaning(path: str, images: Mapping[str, GroupIndex | ArrayIndex]) -> None:
+    """Name every file whose samples stand for other values than those of the first."""
+    first_url, first = next(iter(images.items()))
+    refuse(
+        [
+            line
+            for url, image in images.items()
+            for line in _misread(url, path, image.attributes, first_url, first.attributes)
+        ]
+    )
+
+
 def check_alike(
     path: str, arrays: Mapping[str, ArrayIndex], *, but: int | None = None
 ) -> tuple[Json, ...]:
@@ -80,6 +102,7 @@ def check_alike(
         shapes = [[n for i, n in enumerate(a.shape) if i != but] for a in (array, first)]
         if but != -1 and shapes[0] != shapes[1]:
             wrong.append(f"{url} {path}: shape {array.shape}, that of {first_url} is {first.shape}")
+        wrong += _misread(url, path, array.attributes, first_url, first.attributes)
         if not isinstance(array.chunks, ByteRanges):
             raise UnsupportedError(
                 f"combine: {url} {path}: its chunks are {type(array.chunks).__name__.lower()}, "

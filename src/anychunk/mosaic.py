@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from anychunk import georeference
-from anychunk.errors import FormatError
-from anychunk.gather import Files, check_alike, gather
+from anychunk import georeference, meaning
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.gather import Files, check_alike, check_meaning, gather
 from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 
 type Overlap = Literal["error", "first", "last"]
@@ -48,14 +48,14 @@ def mosaic(groups: Files, overlap: Overlap) -> dict[str, Node]:
 
 def _image(name: str, images: Mapping[str, Node], overlap: Overlap) -> GroupIndex:
     placed, transform = _place(name, images)
+    check_meaning(name, images)
     image = next(iter(placed.values())).image
-    full = _array(image, "0", name)
     height = max(p.row + _array(p.image, "0", name).shape[-2] for p in placed.values())
     width = max(p.column + _array(p.image, "0", name).shape[-1] for p in placed.values())
     members: dict[str, Node] = {}
     for key, member in image.members.items():
-        if isinstance(member, ArrayIndex) and (joined := _join(key, full, placed, overlap, name)):
-            members[key] = joined
+        if isinstance(member, ArrayIndex) and (joined := _join(key, placed, overlap, name)):
+            members[key] = _relocated(joined, transform, (height, width))
     dropped = sorted(set(image.members) - set(members))
     if dropped:
         warnings.warn(
@@ -67,6 +67,25 @@ def _image(name: str, images: Mapping[str, Node], overlap: Overlap) -> GroupInde
     attributes["spatial:shape"] = [height, width]
     attributes["spatial:bbox"] = list(georeference.bounds(transform, (height, width)))
     return GroupIndex(members=members, attributes=_kept_levels(attributes, members))
+
+
+def _relocated(
+    level: ArrayIndex, transform: georeference.Transform, full: tuple[int, int]
+) -> ArrayIndex:
+    """Say where a level is that said so in its own file."""
+    if "spatial:transform" not in level.attributes:
+        return level
+    height, width = level.shape[-2:]
+    down, across = (
+        max(1, round(n / max(1, m))) for n, m in zip(full, (height, width), strict=True)
+    )
+    own = georeference.rescaled(transform, across, down)
+    place = {
+        "spatial:transform": list(own),
+        "spatial:shape": [height, width],
+        "spatial:bbox": list(georeference.bounds(own, (height, width))),
+    }
+    return replace(level, attributes={**level.attributes, **place})
 
 
 def _kept_levels(attributes: dict[str, Json], members: Mapping[str, Node]) -> dict[str, Json]:
@@ -96,9 +115,9 @@ def _place(
     a, b, _, d, e, _ = first
     if b or d:
         raise FormatError(f"combine: {first_url} {name}: its grid is turned, expected north up")
-    codes = {url: _system(image) for url, image in images.items()}
+    systems = {url: meaning.system(image.attributes) for url, image in images.items()}
     for url, (a1, b1, _, d1, e1, _) in transforms.items():
-        if codes[url] != codes[first_url]:
+        if not meaning.is_same(systems[url], systems[first_url]):
             raise FormatError(f"combine: {url} {name}: another reference system than {first_url}")
         if not np.allclose([a1, b1, d1, e1], [a, b, d, e], rtol=1e-9, atol=0):
             raise FormatError(f"combine: {url} {name}: pixels of {a1} x {e1}, expected {a} x {e}")
@@ -124,13 +143,7 @@ def _transform(url: str, name: str, image: Node) -> georeference.Transform:
     return tuple(float(n) for n in found)  # type: ignore[return-value]
 
 
-def _system(image: Node) -> Any:
-    return image.attributes.get("proj:code"), image.attributes.get("proj:projjson")
-
-
-def _join(
-    key: str, full: ArrayIndex, placed: Mapping[str, Placed], overlap: Overlap, name: str
-) -> ArrayIndex | None:
+def _join(key: str, placed: Mapping[str, Placed], overlap: Overlap, name: str) -> ArrayIndex | None:
     """Put one level of all images together; None where it does not fit, which level 0 must."""
     arrays = {}
     for url, place in placed.items():
@@ -140,7 +153,7 @@ def _join(
         arrays[url] = found
     try:
         return _joined(key, placed, arrays, overlap, name)
-    except FormatError:
+    except (FormatError, UnsupportedError):
         if key == "0":
             raise
         return None

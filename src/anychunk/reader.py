@@ -339,14 +339,14 @@ class Request:
     wanted: list[tuple[_Waiting, int]]
 
     def fill(self, data: Stored) -> list[_Waiting]:
-        """Give each chunk its piece of the answer."""
+        """Give each chunk its pieces of the answer; list every chunk once."""
         for chunk, part in self.wanted:
             _, offset, length = chunk.ranges[part]
             start = offset - self.offset
             chunk.pieces[part] = (
                 data if data is None or length < 0 else data[start : start + length]
             )
-        return [chunk for chunk, _ in self.wanted]
+        return list(dict.fromkeys(chunk for chunk, _ in self.wanted))
 
 
 def coalesce(waiting: Sequence[_Waiting], *, gap: int, cap: int) -> list[Request]:

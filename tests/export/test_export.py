@@ -18,10 +18,11 @@ from anychunk.errors import (
     FormatError,
     LimitError,
     SourceChangedError,
+    TruncatedError,
     UnsupportedError,
 )
 from anychunk.export import icechunk as ice
-from anychunk.index import ArrayIndex, Computed, GroupIndex, walk
+from anychunk.index import ArrayIndex, Computed, GroupIndex, Objects, walk
 from tests.corpus import needs_corpus, samples
 from tests.indexes import MADE, PATHS, array, pin_of, plain
 
@@ -255,3 +256,27 @@ def test_a_grid_beyond_the_limit_is_refused(tmp_path):
             anychunk.open(tmp_path / form)
     with limits.override(index_bytes=10), pytest.raises(LimitError):
         anychunk.open(tmp_path / "i.json")
+
+
+@pytest.mark.parametrize("form", ["i.json", "i.icechunk"])
+def test_an_empty_file_is_no_absent_chunk(tmp_path, form):
+    """Where every chunk must be there."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "0").write_bytes(b"ab")
+    (tmp_path / "d" / "1").write_bytes(b"")
+    chunks = Objects(base=str(tmp_path / "d"), pattern="{0}", grid=(2,), is_sparse=False)
+    node = GroupIndex(members={"a": array((4,), (2,), chunks)})
+    with pytest.raises(TruncatedError, match="is empty"):
+        node.save(tmp_path / form)
+
+
+@pytest.mark.parametrize("form", ["i.json", "i.parquet", "i.icechunk"])
+def test_braces_in_a_name_are_no_template(tmp_path, form):
+    node, truth = plain(tmp_path, "a{{b}}.bin")
+    if form == "i.json":
+        with pytest.raises(UnsupportedError, match="braces"):
+            node.save(tmp_path / form)
+        assert not (tmp_path / form).exists()
+    else:
+        node.save(tmp_path / form)
+        np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)

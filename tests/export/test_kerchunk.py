@@ -1,10 +1,14 @@
 """Reference JSON: ours, that of others, and what is no such thing."""
 
 import json
+from dataclasses import replace
 
+import fsspec
+import numcodecs
 import numpy as np
 import pytest
 import zarr
+from zarr.storage import FsspecStore
 
 import anychunk
 from anychunk.errors import (
@@ -13,7 +17,8 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.export.places import Places
-from tests.indexes import MADE, pin_of, plain
+from anychunk.index import ByteRanges, GroupIndex
+from tests.indexes import MADE, array, pin_of, plain, uint64
 
 
 def test_parts_stay_references_in_json(tmp_path):
@@ -52,7 +57,7 @@ def test_relative_needs_the_data_below_the_index(tmp_path):
 )
 def test_references_that_leave_are_refused(tmp_path, reference, allow):
     (tmp_path / "link").symlink_to("/etc")
-    places = Places(url=str(tmp_path / "i.json"), allow=allow)
+    places = Places(url=str(tmp_path / "i.json"), templates={}, allow=allow)
     with pytest.raises(FormatError):
         places.resolve(reference)
 
@@ -190,3 +195,73 @@ def test_pins_are_read_strictly(tmp_path):
     (tmp_path / "i.json").write_text(text.replace('\\"size\\": 40', '\\"size\\": \\"40\\"'))
     with pytest.raises(FormatError, match="is no pin"):
         anychunk.open(tmp_path / "i.json")
+
+
+def test_chunks_with_a_front_and_parts_are_copied_once(tmp_path):
+    node, _ = MADE["parted"](tmp_path)
+    chunks = replace(node["p"].chunks, fronts=(b"\x63",), lengths=uint64([1, 3]))
+    fronted = replace(node, members={"p": replace(node["p"], chunks=chunks)})
+    fronted.save(tmp_path / "i.json", copy="needed")
+    found = anychunk.open(tmp_path / "i.json")["p"][...]
+    np.testing.assert_array_equal(found, [99, 30, 2, 20, 99, 8, 9, 10])
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("name", ["music", "c", "a"])
+def test_an_array_without_axes(tmp_path, name, zarr_format):
+    (tmp_path / "f").write_bytes(bytes([7]))
+    chunks = ByteRanges(offsets=uint64(0), lengths=uint64(1), urls=(str(tmp_path / "f"),))
+    node = GroupIndex(members={name: array((), (), chunks)})
+    node.save(tmp_path / "i.json", zarr_format=zarr_format)
+    assert anychunk.open(tmp_path / "i.json")[name][()] == 7
+    fs = fsspec.filesystem("reference", fo=str(tmp_path / "i.json"), asynchronous=True)
+    store = FsspecStore(fs, read_only=True, path="")
+    assert zarr.open_group(store, mode="r", zarr_format=zarr_format)[name][()] == 7
+
+
+def test_metadata_that_is_a_reference_is_not_lost(tmp_path):
+    refs = {".zgroup": '{"zarr_format":2}', "a/.zarray": ["m.json", 0, 10], "a/0": ["f", 0, 4]}
+    (tmp_path / "i.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    with pytest.raises(AnychunkError, match=r"a/\.zarray"):
+        anychunk.index(tmp_path / "i.json")
+
+
+DELTA = {"id": "delta", "dtype": "<i4", "astype": "<i2"}
+SCALED = {"id": "fixedscaleoffset", "scale": 10, "offset": 2, "dtype": "<f8", "astype": "<i2"}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    ("dtype", "step"),
+    [
+        ("<i4", DELTA),
+        (">i4", {"id": "delta", "dtype": ">i4", "astype": ">i4"}),
+        (">i4", {"id": "delta", "dtype": ">i4", "astype": "<i2"}),
+        ("<f8", SCALED),
+        (">f8", {**SCALED, "dtype": ">f8"}),
+        ("<f8", {"id": "astype", "encode_dtype": "<f4", "decode_dtype": "<f8"}),
+        (">f8", {"id": "astype", "encode_dtype": "<f4", "decode_dtype": ">f8"}),
+        ("|b1", {"id": "packbits"}),
+        ("<i4", {"id": "zlib", "level": 1}),
+        (">i4", None),
+    ],
+)
+def test_filters_of_zarr_v2(tmp_path, dtype, step, order):
+    """Every order of axes and bytes, written by zarr, by references to its own files."""
+    values = (np.arange(35).reshape(5, 7) * 7 % 50).astype(dtype)
+    if dtype == "|b1":
+        values = np.arange(35).reshape(5, 7) % 3 == 0
+    made = zarr.create_array(
+        tmp_path / "z", shape=(5, 7), chunks=(3, 4), dtype=dtype, order=order, zarr_format=2,
+        filters=[numcodecs.get_codec(dict(step))] if step else None, compressors=None,
+    )  # fmt: skip
+    made[...] = values
+    refs = {".zgroup": '{"zarr_format":2}'}
+    for path in (tmp_path / "z").iterdir():
+        refs[f"a/{path.name}"] = (
+            path.read_text() if path.name.startswith(".z") else [f"z/{path.name}"]
+        )
+    (tmp_path / "i.json").write_text(json.dumps(refs))
+    truth = zarr.open_array(tmp_path / "z", mode="r")[...]
+    np.testing.assert_array_equal(truth, values)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "i.json")["a"][...], truth)

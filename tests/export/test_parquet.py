@@ -1,6 +1,9 @@
 """Tables of references that are garbled, lost, or written again."""
 
 import numpy as np
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import anychunk
@@ -9,7 +12,9 @@ from anychunk.errors import (
     FormatError,
     UnsupportedError,
 )
-from tests.indexes import MADE, plain
+from anychunk.index import ByteRanges, GroupIndex
+from anychunk.source import memory_store
+from tests.indexes import MADE, array, plain, uint64
 
 
 def test_garbled_parquet_is_refused(tmp_path):
@@ -50,3 +55,49 @@ def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
         anychunk.open(target)
     node.save(target)
     np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
+
+
+@pytest.mark.parametrize("damage", ["beyond", "no offset", "text", "numbers"])
+def test_tables_that_do_not_fit_are_refused(tmp_path, damage):
+    """Whatever stands in them: an error of ours, or what lies beyond the grid left out."""
+    node, truth = plain(tmp_path)
+    node.save(tmp_path / "i.parquet")
+    path = tmp_path / "i.parquet" / "0" / "0" / "refs.0.parq"
+    columns = pq.read_table(path).to_pydict()
+    if damage == "beyond":
+        columns = {name: [*values, values[0]] for name, values in columns.items()}
+    elif damage == "no offset":
+        del columns["offset"]
+    elif damage == "text":
+        columns["size"] = ["a"] * 4
+    else:
+        columns["raw"] = [1, 2, 3, 4]
+    pq.write_table(pa.table(columns), path)
+    if damage == "beyond":
+        np.testing.assert_array_equal(anychunk.open(tmp_path / "i.parquet")["0/0"][...], truth)
+    else:
+        with pytest.raises(FormatError, match=r"refs\.0\.parq: no parquet references"):
+            anychunk.index(tmp_path / "i.parquet")
+
+
+@pytest.mark.parametrize("place", ["memory://names", "file"])
+def test_names_that_mean_something_in_urls(tmp_path, place):
+    """Each array has tables of its own, and each dataset of N5 is found."""
+    names = ["a#b", "a#c", "a%20b", "a?b", "a b", "é"]
+    members, base = {}, f"file://{tmp_path}" if place == "file" else place
+    for i, name in enumerate(names):
+        (tmp_path / str(i)).write_bytes(bytes([i] * 4))
+        chunks = ByteRanges(
+            offsets=uint64([0]), lengths=uint64([4]), urls=(str(tmp_path / str(i)),)
+        )
+        members[name] = array((4,), (4,), chunks)
+        anychunk.write(np.full((4,), i, "u1"), tmp_path / "t.n5" / name)
+    for path in (tmp_path / "t.n5").rglob("*"):
+        if path.is_file():
+            obstore.put(memory_store("names"), f"t.n5/{path.relative_to(tmp_path / 't.n5')}", path)
+    GroupIndex(members=members).save(f"{base}/i.parquet")
+    for target in ("i.parquet", "t.n5"):
+        opened = anychunk.open(f"{base}/{target}", **({"allow": ["*"]} if target[0] == "i" else {}))
+        assert {name: a[...].tolist() for name, a in opened.arrays()} == {
+            name: [i] * 4 for i, name in enumerate(names)
+        }

@@ -53,3 +53,5 @@ def test_virtual_parser_is_a_parser_of_virtualizarr(tmp_path):
         url, registry=registry, parser=anychunk.VirtualParser(tree=True), loadable_variables=[]
     )
     assert tree["0/0/data"].shape == (3, 4, 5)
+    back = anychunk.from_virtualizarr(tree)
+    np.testing.assert_array_equal(anychunk.open(back)["0/0/data"][...], values)

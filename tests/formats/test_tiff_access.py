@@ -7,7 +7,9 @@ import tifffile
 import zarr
 
 import anychunk
+from anychunk import limits
 from anychunk.codecs.tiff_tile import TiffTile
+from anychunk.source import Blocks
 from anychunk.store import IndexStore
 from tests.server import serve
 
@@ -50,6 +52,21 @@ def test_cog_over_http(cog):
         np.testing.assert_array_equal(image["0"][0, 300:310, 300:310], field[300:310, 300:310])
         assert len(served.requests) == 1
         np.testing.assert_array_equal(image["0"][0], field)
+
+
+def test_many_directories_far_apart_are_fetched_once(tmp_path, monkeypatch):
+    """More of them than there are blocks: tifffile and we read each several times."""
+    values = np.arange(40 * 96 * 96 * 3, dtype="uint32").astype("uint8").reshape(40, 96, 96, 3)
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        for value in values:
+            file.write(value, photometric="rgb", contiguous=False, metadata=None)
+    monkeypatch.setitem(Blocks.__init__.__kwdefaults__, "most", 8)
+    monkeypatch.setitem(Blocks.__init__.__kwdefaults__, "block", 16 << 10)
+    with serve(tmp_path) as served, limits.override(head_bytes=4096):
+        node = anychunk.index(f"{served.url}/a.tif")
+        assert len(served.requests) <= len(values) + 4
+        found = anychunk.open(node)["0/0"]
+        np.testing.assert_array_equal(np.moveaxis(found[...], -3, -1).reshape(values.shape), values)
 
 
 PORTABLE = {

@@ -32,7 +32,7 @@ from anychunk.export.rebuild import (
 from anychunk.export.tables import Copy, Form, Table, tables, used_urls, with_found_pins
 from anychunk.export.v2 import to_v2
 from anychunk.index import WHOLE, GroupIndex, Node, grid_shape
-from anychunk.source import Folder, Storage
+from anychunk.source import Folder, Storage, below
 
 FORM = Form(name="kerchunk parquet", has_whole=True)
 RECORD = 100_000
@@ -75,7 +75,7 @@ def save(
     sink.remove(f"{root}/.zmetadata", storage=storage)  # until all is there it is no index
     for path, (_, table) in found.items():
         for record, data in _records(arrow, table, write):
-            sink.put(f"{root}/{path}/refs.{record}.parq", data, storage=storage)
+            sink.put(below(root, f"{path}/refs.{record}.parq"), data, storage=storage)
     v2 = metadata(_with_v2_form(node), write, base, 2)
     known = {"metadata": v2, "record_size": RECORD}
     sink.put(f"{root}/{OURS}", json.dumps({"metadata": ours}).encode(), storage=storage)
@@ -187,7 +187,7 @@ def _rows(
         here = paths.indices.to_numpy(zero_copy_only=False)
         present = np.flatnonzero(paths.indices.is_valid().to_numpy(zero_copy_only=False))
         known = [urls.setdefault(str(url), len(urls)) for url in paths.dictionary.to_pylist()]
-        present = present[: max(0, count - record * size)]
+        present = present[present < count - record * size]
         starts = table["offset"].to_numpy()[present].astype(np.uint64)
         sizes = table["size"].to_numpy()[present].astype(np.uint64)
         numbers.append(present + record * size)
@@ -198,7 +198,7 @@ def _rows(
             raws = table["raw"].to_pylist()
             inline.update(
                 {
-                    record * size + i: bytes(raw, "utf-8") if isinstance(raw, str) else raw
+                    record * size + i: raw
                     for i, raw in enumerate(raws)
                     if raw is not None and record * size + i < count
                 }
@@ -217,6 +217,14 @@ def _joined(pieces: list[Any], dtype: Any) -> Any:
     return np.concatenate(pieces).astype(dtype) if pieces else np.empty(0, dtype)
 
 
+def _columns(arrow: Any, table: Any) -> Any:
+    """Give the columns of a table in their types, whoever wrote it."""
+    kinds = {"path": arrow.string(), "offset": arrow.int64(), "size": arrow.int64()}
+    if "raw" in table.column_names:
+        kinds["raw"] = arrow.binary()
+    return arrow.table({name: table[name].cast(k) for name, k in kinds.items()}).combine_chunks()
+
+
 def _read_table(arrow: Any, folder: Folder, name: str) -> Any:
     where = f"{folder.path}/{name}"
     try:
@@ -230,10 +238,7 @@ def _read_table(arrow: Any, folder: Folder, name: str) -> Any:
         file = arrow.parquet.ParquetFile(BytesIO(source.read(0, size).tobytes()))
         if file.metadata.num_rows > limits.get().chunks:
             raise LimitError(f"{where}: {file.metadata.num_rows} rows are over the limit")
-        table = file.read()
-        return table.set_column(
-            table.column_names.index("path"), "path", table["path"].cast(arrow.string())
-        ).combine_chunks()
+        return _columns(arrow, file.read())
     except (arrow.ArrowException, OSError, KeyError, ValueError) as e:
         if isinstance(e, LimitError):
             raise

@@ -54,7 +54,8 @@ class Places:
     url: str
     base: str | None = None
     """The folder that the index was saved in, where it is to move with its data."""
-    templates: Mapping[str, str] = field(default_factory=dict)
+    templates: Mapping[str, str] | None = None
+    """What `{{name}}` stands for; None: nothing, braces are part of a name."""
     allow: Iterable[str] = ()
     _resolved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _real: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -83,7 +84,7 @@ class Places:
         return url
 
     def _expand(self, reference: str) -> str:
-        if "{{" not in reference:
+        if self.templates is None or "{{" not in reference:
             return reference
         for name, value in self.templates.items():
             reference = reference.replace("{{" + name + "}}", value)

@@ -204,8 +204,8 @@ def saved_places(
     """Say where the references of a saved index lead, by what its root tells of its saving."""
     root = fields.get("", {})
     base = _saved_base(root[1]["attributes"] if isinstance(root, tuple) else root, where)
-    known = dict(templates or {})
-    if templates is not None and base is not None:
+    known = None if templates is None else dict(templates)
+    if known is not None and base is not None:
         known["base"] = base  # what was below it is looked for where the index lies now
     return Places(url=where, base=base, templates=known, allow=tuple(allow))
 

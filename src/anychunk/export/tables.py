@@ -17,7 +17,7 @@ import numpy.typing as npt
 from zarr.core.sync import sync
 
 from anychunk import limits
-from anychunk.errors import LimitError, UnsupportedError
+from anychunk.errors import LimitError, TruncatedError, UnsupportedError
 from anychunk.index import (
     INLINE,
     WHOLE,
@@ -73,10 +73,12 @@ class Table:
         return np.flatnonzero(self.lengths)
 
     def several(self) -> npt.NDArray[np.int64]:
-        """Numbers of the chunks that have further parts."""
+        """Numbers of the chunks that are ranges with further parts."""
         if self.parts is None:
             return np.empty(0, np.int64)
-        return np.flatnonzero(np.diff(self.parts.starts.astype(np.int64)))
+        return np.flatnonzero(
+            (np.diff(self.parts.starts.astype(np.int64)) > 0) & (self.lengths > 0)
+        )
 
     def url_id(self, number: int) -> int:
         return 0 if self.url_ids is None else int(self.url_ids[number])
@@ -199,6 +201,7 @@ def _objects(chunks: Objects, form: Form, reader: ChunkReader) -> Table:
         if pin is None or not pin.size:
             if not chunks.is_sparse:
                 reader.read(number)  # says what is missing
+                raise TruncatedError(f"{reader.describe(number)}: the object is empty")
             continue
         lengths[number] = WHOLE if form.has_whole else pin.size
         ids[number] = len(urls)

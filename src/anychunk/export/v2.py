@@ -31,7 +31,7 @@ SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 def to_v2(array: ArrayIndex, where: str) -> tuple[dict[str, Json], dict[str, Json]]:
     """Give `.zarray` and `.zattrs` of an array, or refuse what v2 cannot say."""
-    chain = _block(array) or list(array.codecs)
+    chain = _block(array, where) or list(array.codecs)
     order = "C"
     if chain and _name(chain[0]) == "transpose":
         axes = _configuration(chain[0]).get("order")
@@ -59,7 +59,7 @@ def to_v2(array: ArrayIndex, where: str) -> tuple[dict[str, Json], dict[str, Jso
     return zarray, {**array.attributes, DIMENSIONS: names}
 
 
-def _block(array: ArrayIndex) -> list[Json] | None:
+def _block(array: ArrayIndex, where: str) -> list[Json] | None:
     """Give bands that alternate by pixel or by row as a codec of TIFF or NITF; else None.
 
     Zarr v2 has no transpose but the whole one. Both codecs also say the byte order.
@@ -70,7 +70,7 @@ def _block(array: ArrayIndex) -> list[Json] | None:
     imode = IMODES.get(tuple(_configuration(turn).get("order", ())))
     if _name(turn) != "transpose" or _name(serializer) != "bytes" or imode is None:
         return None
-    dtype = np.dtype(array.data_type)
+    dtype = _numpy_type(array.data_type, where)
     bands, height, width = array.chunk_shape
     is_big = dtype.itemsize > 1 and _configuration(serializer).get("endian") == "big"
     if dtype.kind not in PVTYPES or (imode == "R" and not is_big and dtype.itemsize > 1):
@@ -126,11 +126,14 @@ def _filter(codec: Json, where: str) -> dict[str, Json]:
 
 
 def _v2_dtype(data_type: Json, endian: Json, where: str) -> str:
+    return _numpy_type(data_type, where).newbyteorder(">" if endian == "big" else "<").str
+
+
+def _numpy_type(data_type: Json, where: str) -> np.dtype[Any]:
     try:
-        dtype = np.dtype(data_type)
-    except TypeError as e:
+        return np.dtype(data_type)
+    except (TypeError, ValueError) as e:
         raise UnsupportedError(f"{where}: data type {data_type!r} has no Zarr v2 form") from e
-    return dtype.newbyteorder(">" if endian == "big" else "<").str
 
 
 def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -161,8 +164,8 @@ def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) ->
         "chunk_shape": tuple(max(n, 1) for n in chunks),
         "data_type": dtype.name,
         "codecs": (
+            *turn,  # filters of v2 see samples in the order of memory
             *[step for is_array, step in steps if is_array],
-            *turn,
             serializer,
             *[step for is_array, step in steps if not is_array],
         ),

@@ -151,7 +151,7 @@ def _collect(
     elif kind in ("Dataset", "DataTree"):
         nodes[path] = dict(found.attrs)
         for name, variable in found.variables.items():
-            data = variable._data if kind == "Dataset" else variable.variable._data  # noqa: SLF001
+            data = variable._data  # noqa: SLF001 - `data` would be loaded
             if not hasattr(data, "manifest"):
                 raise UnsupportedError(
                     f"{where}: variable {name!r} is loaded, expected a virtual one"

@@ -16,7 +16,7 @@ from anychunk.source.protocol import Bytes1D, Source, Storage
 from anychunk.source.reference import resolve
 from anychunk.source.sources import Sources
 from anychunk.source.stores import memory_store, object_store
-from anychunk.source.url import is_remote, local_path
+from anychunk.source.url import below, is_remote, local_path
 
 __all__ = [
     "Blocks",
@@ -30,6 +30,7 @@ __all__ = [
     "Source",
     "Sources",
     "Storage",
+    "below",
     "buffered",
     "first_line",
     "is_remote",

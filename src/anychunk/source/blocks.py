@@ -1,5 +1,6 @@
 """A remote source read through a cache of aligned blocks."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,14 +16,26 @@ def buffered(source: Source) -> Source:
     return source if source.is_local else Blocks(source)
 
 
+LINE = limits.KIB
+"""Of a block that goes, the lines of about so many bytes that small reads wanted stay."""
+MOST_LINES = 1 << 16
+
+
 class Blocks:
-    """A source behind a bounded cache of aligned blocks, for parsers that read here and there."""
+    """A source behind a bounded cache of aligned blocks, for parsers that read here and there.
+
+    Parsers walk along directories that lie apart more than once: first to where each is, then to
+    what it holds. So the lines that they looked at stay longer than the blocks around them.
+    """
 
     is_local = False
 
     def __init__(self, source: Source, *, block: int = 64 * limits.KIB, most: int = 1024) -> None:
         self._source, self._block, self._most = source, block, most
+        self._line = math.gcd(block, LINE)
         self._cache: dict[int, Bytes1D] = {}
+        self._lines: dict[int, Bytes1D] = {}
+        self._wanted: set[int] = set()
         self.url = source.url
         self.storage = source.storage
 
@@ -41,6 +54,12 @@ class Blocks:
             return self._source.read(offset, length)  # no request: it came with the first
         first, last = offset // self._block, -(-(offset + length) // self._block)
         missing = [i for i in range(first, last) if i not in self._cache]
+        lines = range(offset // self._line, -(-(offset + length) // self._line))
+        if missing and lines and all(line in self._lines for line in lines):
+            kept = np.concatenate([self._lines[line] for line in lines])
+            return kept[offset - lines.start * self._line :][:length]
+        if len(lines) <= 4:
+            self._wanted.update(lines)
         for start, stop in _runs(missing):
             begin = start * self._block
             end = min(stop * self._block, self.size())
@@ -50,8 +69,19 @@ class Blocks:
         blocks = [self._cache[i] for i in range(first, last)]
         joined = blocks[0] if len(blocks) == 1 else np.concatenate([np.empty(0, np.uint8), *blocks])
         while len(self._cache) > self._most:
-            self._cache.pop(next(iter(self._cache)))
+            self._forget(next(iter(self._cache)))
         return joined[offset - first * self._block :][:length]
+
+    def _forget(self, number: int) -> None:
+        """Drop a block, but for its lines that were wanted."""
+        block, size = self._cache.pop(number), self._line
+        first = number * self._block // size
+        for line in self._wanted.intersection(range(first, first + self._block // size)):
+            begin = (line - first) * size
+            self._lines[line] = block[begin : begin + size].copy()
+            self._wanted.discard(line)
+        while len(self._lines) > MOST_LINES:
+            self._lines.pop(next(iter(self._lines)))
 
 
 def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:

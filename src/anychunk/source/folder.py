@@ -15,7 +15,7 @@ from anychunk.source.file import ObjectBuffer, file_pin
 from anychunk.source.object import listed_pin
 from anychunk.source.protocol import Source, Storage
 from anychunk.source.stores import object_store
-from anychunk.source.url import is_remote, local_path
+from anychunk.source.url import below, is_remote, local_path
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -32,13 +32,13 @@ class Folder:
 
     def child(self, name: str) -> "Folder":
         made = Folder.__new__(Folder)  # what is known of the parent need not be found out again
-        made.url = made.path = f"{self.path}/{name}"
+        made.url = made.path = f"{self.path}/{name}" if self.is_local else below(self.path, name)
         made.storage, made.is_local = self.storage, self.is_local
         return made
 
     def source(self, name: str) -> Source:
         """Open an object below this folder; FileNotFoundError where there is none."""
-        return open_source(f"{self.path}/{name}", storage=self.storage)
+        return open_source(below(self.path, name), storage=self.storage)
 
     def read(self, name: str) -> bytes | None:
         """Give a small object as bytes, or None where there is none."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anychunk import limits
-from anychunk.errors import TruncatedError
+from anychunk.errors import LimitError, TruncatedError
 from anychunk.pin import Pin
 from anychunk.source.change import OnChange, report_change
 from anychunk.source.errors import remote_errors
@@ -130,6 +130,9 @@ def get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
     try:
         with remote_errors(url):
             got = obstore.get(store, path)
+            size, most = got.meta["size"], limits.get().chunk_bytes
+            if size > most:
+                raise LimitError(f"{url}: {size} bytes are over the limit of {most}")
             return np.frombuffer(got.bytes(), np.uint8), object_pin(got.meta)
     except FileNotFoundError:
         return None

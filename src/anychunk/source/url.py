@@ -1,6 +1,9 @@
 """Urls: which are local, and their paths."""
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+PLAIN = "/ !$&'()+,;=@:~"
+"""What stands in a url as it is; `%`, `#` or `?` in an object's name would change or end it."""
 
 
 def is_remote(url: str) -> bool:
@@ -12,3 +15,9 @@ def is_remote(url: str) -> bool:
 def local_path(url: str) -> str:
     """Give the path of a local url."""
     return unquote(urlsplit(url).path) if url.startswith("file:") else url
+
+
+def below(folder: str, name: str) -> str:
+    """Give the url of the object of this name in a folder; a path, where the folder is one."""
+    is_url = is_remote(folder) or folder.startswith("file:")
+    return f"{folder}/{quote(name, safe=PLAIN) if is_url else name}"

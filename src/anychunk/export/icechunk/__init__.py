@@ -29,7 +29,7 @@ from anychunk.export.icechunk.repository import (
 )
 from anychunk.export.icechunk.rows import read_rows
 from anychunk.export.icechunk.transaction import Transaction
-from anychunk.export.places import absolute, folder_of
+from anychunk.export.places import EVERYWHERE, Places, absolute, folder_of
 from anychunk.export.rebuild import (
     Fields,
     Rows,
@@ -148,4 +148,6 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
         root = sync(get(store, "zarr.json"))
     attributes = parse_document(root, url).get("attributes") if root is not None else {}
     about = (attributes or {}).get("anychunk") or {}
-    return {*about.get("pins", {}), *about.get("folders", [])}
+    # a repository that was moved with its data knows them by where they were
+    places = Places(url=url, base=about.get("base"), allow=(EVERYWHERE,))
+    return {places.resolve(name) for name in (*about.get("pins", {}), *about.get("folders", []))}

@@ -1,7 +1,10 @@
 """A repository that holds something already, made longer or given further arrays."""
 
+import warnings
+
 from zarr.core.sync import sync
 
+from anychunk import meaning
 from anychunk.errors import FormatError
 from anychunk.export.documents import metadata
 from anychunk.export.icechunk.hierarchy import read_documents, set_documents
@@ -40,11 +43,41 @@ def grow(
     documents["zarr.json"] = _merged_root(root, documents["zarr.json"])
     kept = {k: d for k, d in documents.items() if k == "zarr.json" or d != there.get(k)}
     if along is not None:
-        # groups stay as they were: what the first batch said of them holds
-        kept = {k: d for k, d in kept.items() if d["node_type"] == "array" or k == "zarr.json"}
+        kept = _agreed(kept, there, target)
     sync(set_documents(work.store, kept))
     for path, (_, table) in found.items():
         set_chunks(work, path, table, node.pins, shifts[path])
+
+
+def _agreed(
+    documents: dict[str, Document], there: dict[str, Document], target: str
+) -> dict[str, Document]:
+    """Leave groups as they were: what the first batch said of them holds, or must go."""
+    kept = {k: d for k, d in documents.items() if d["node_type"] == "array" or k == "zarr.json"}
+    for key in [key for key in documents if key not in kept and key in there]:
+        old, new = (d[key].get("attributes") or {} for d in (there, documents))
+        where = f"{target} {key.removesuffix('/zarr.json')}"
+        _check_meaning(old, new, where)
+        gone = meaning.several([meaning.of_place(old), meaning.of_place(new)])
+        if not gone:
+            continue
+        if any(name.startswith(gone) for name in old):
+            warnings.warn(
+                f"{where}: files lie at several places on earth; their georeference is left out",
+                stacklevel=2,
+            )
+        folder = key.removesuffix("zarr.json")
+        kept[key] = {**there[key], "attributes": meaning.without_place(old, gone)}
+        for name, array in kept.items():
+            if name.startswith(folder) and array["node_type"] == "array":
+                bare = meaning.without_place(array.get("attributes") or {}, gone)
+                kept[name] = {**array, "attributes": bare}
+    return kept
+
+
+def _check_meaning(old: Document, new: Document, where: str) -> None:
+    if wrong := meaning.differences(new, old):
+        raise FormatError(f"{where}: {wrong[0]} is not what it is there; there is one for all")
 
 
 def _grown(
@@ -58,6 +91,7 @@ def _grown(
     for name in ("data_type", "fill_value", "chunk_grid", "dimension_names"):
         if there.get(name) != new[name]:
             raise FormatError(f"{where}: {name} is {new[name]}, there it is {there.get(name)}")
+    _check_meaning(there.get("attributes") or {}, array.attributes, where)
     old, add = list(there["shape"]), list(array.shape)
     if old[:along] + old[along + 1 :] != add[:along] + add[along + 1 :]:
         raise FormatError(f"{where}: shape {add} does not go on with {old} along axis {along}")
@@ -75,6 +109,7 @@ def _merged_root(there: Document, new: Document) -> Document:
     about = dict(attributes.get("anychunk") or {})
     added = (new.get("attributes") or {}).get("anychunk") or {}
     about["pins"] = {**about.get("pins", {}), **added.get("pins", {})}
+    about["files"] = about.get("files", 0) + added.get("files", 0)
     if folders := [*about.get("folders", []), *added.get("folders", [])]:
         about["folders"] = folders
     return {**there, "attributes": {**attributes, "anychunk": about}}

@@ -65,6 +65,11 @@ def save(
 def written(url: str, folder: str | None) -> str:
     """Give the reference that stands for `url`: below `{{base}}` where a folder is given."""
     place = absolute(url)
+    if "{{" in place:
+        raise UnsupportedError(
+            f"{place}: kerchunk JSON takes braces in a name for a template; save it as parquet or "
+            "Icechunk, or rename it"
+        )
     if folder is None or not is_below(place, folder):
         return place
     return f"{BASE}/{place[len(folder.rstrip('/')) + 1 :]}"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.errors import FormatError
-from anychunk.export.kerchunk.references import References
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.export.kerchunk.references import METADATA, References
 from anychunk.export.rebuild import Rows, no_rows
 from anychunk.index import grid_shape
 
@@ -23,7 +23,7 @@ def rows_by_array(found: References, arrays: Arrays, where: str) -> dict[str, Ro
     """Sort references by array, and number them."""
     starts = {_start(path, *member): path for path, member in arrays.items()}
     taken: dict[str, list[tuple[Any, Any]]] = {}
-    for begin, end, start in _runs(found.keys, starts):
+    for begin, end, start in _runs(found.keys, starts, where):
         path = starts[start]
         numbers, kept = _numbers(found.keys[begin:end], start, arrays[path], where)
         taken.setdefault(path, []).append((numbers, kept + begin))
@@ -62,7 +62,7 @@ def _add_special(
     """Add inline chunks and further parts to the rows of their arrays."""
     for name, values in (("inline", found.inline), ("parts", found.parts)):
         keys = list(values)
-        for begin, end, start in _runs(keys, starts):
+        for begin, end, start in _runs(keys, starts, where):
             path = starts[start]
             numbers, kept = _numbers(keys[begin:end], start, arrays[path], where)
             target = getattr(rows.setdefault(path, no_rows()), name)
@@ -70,13 +70,15 @@ def _add_special(
                 target[number] = values[keys[begin + place]]
 
 
-def _runs(keys: list[str], starts: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+def _runs(keys: list[str], starts: Mapping[str, str], where: str) -> Iterator[tuple[int, int, str]]:
     """Yield (begin, end, start) of neighbouring keys that begin with the same array's `start`."""
     begin, current = 0, None
     for i, key in enumerate(keys):
         if current is not None and key.startswith(current) and current != "":
             continue
         start = _start_of(key, starts)
+        if start is None and key.rpartition("/")[2] in METADATA:
+            raise UnsupportedError(f"{where}: {key!r} is a reference; metadata is read inline only")
         if start != current:
             if current is not None:
                 yield begin, i, current

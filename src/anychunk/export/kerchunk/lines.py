@@ -48,7 +48,7 @@ def lines(prefix: str, separator: str, table: Table, write: Mapping[str, str]) -
     start = json.dumps(prefix)[1:-1].replace("%", "%%")
     if not table.grid:
         # an array without axes has one chunk, `c` or in v2 `0`
-        start = start.removesuffix(separator) if "c" in prefix[-2:] else f"{start}0"
+        start = start.removesuffix(separator) if prefix.endswith(f"c{separator}") else f"{start}0"
     key = f'"{start}' + separator.join(["%d"] * len(table.grid)) + '":'
     heads = [json.dumps(write[url]) if url else "" for url in table.urls]
     several = table.several()
