@@ -17,7 +17,7 @@ from anychunk.codecs.offset import Offset, OffsetV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract, chunks_only
 
-# specs/1, example 1: the header of a 256 x 256 uint16 TIFF
+# example 1 of the proposal: the header of a 256 x 256 uint16 TIFF
 TIFF_PREFIX = (
     "SUkqAAgAAAAIAAABAwABAAAAAAEAAAEBAwABAAAAAAEAAAIBAwABAAAAEAAAAAMBAwABAAAAAQAAAAYBAwABAAAAAQAAABEB"
     "BAABAAAAbgAAABYBAwABAAAAAAEAABcBBAABAAAAAAACAAAAAAA="

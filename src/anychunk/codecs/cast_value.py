@@ -1,6 +1,6 @@
 """`cast_value`, array to array: every number as one of another data type, by its value.
 
-Spec:     zarr-extensions, codecs/cast_value; specs/3-scale-offset-and-cast-value.md.
+Spec:     zarr-extensions, codecs/cast_value.
 JSON:     {"name": "cast_value", "configuration": {"data_type": "uint8", "rounding": "nearest-even",
           "out_of_range": "clamp", "scalar_map": {"encode": [["NaN", 0]], "decode": [[0, "NaN"]]}}}
 Lossless: where the target holds every value; else rounded once, and an error where nothing says

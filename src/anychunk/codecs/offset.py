@@ -1,6 +1,6 @@
 """`offset`, bytes to bytes: a header of fixed length before the payload.
 
-Spec:     specs/1-offset-codec.md (proposal 0.1.0).
+Spec:     the `offset` codec, proposal 0.1.0.
 JSON:     {"name": "offset", "configuration": {"offset": 16, "prefix": "TVlfQ1VTVE9NX0hFQURFUg=="}}
 Lossless: yes; decoding is a slice, without a copy.
 """

@@ -1,6 +1,6 @@
 """`pad`, bytes to bytes: padding of fixed length at the start or the end of the payload.
 
-Spec:     specs/2-pad-codec.md (proposal 0.1.0).
+Spec:     the `pad` codec, proposal 0.1.0.
 JSON:     {"name": "pad", "configuration": {"location": "end", "nbytes": 4, "padding": "AAAAAA=="}}
 Lossless: yes; decoding is a slice, without a copy.
 """

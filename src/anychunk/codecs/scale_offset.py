@@ -1,6 +1,6 @@
 """`scale_offset`, array to array: `(x - offset) * scale`, in the data type of the array.
 
-Spec:     zarr-extensions, codecs/scale_offset; specs/3-scale-offset-and-cast-value.md.
+Spec:     zarr-extensions, codecs/scale_offset.
 JSON:     {"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}
 Lossless: integers, yes, or an error; floats up to the rounding of two operations.
 """

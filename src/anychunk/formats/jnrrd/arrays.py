@@ -1,6 +1,6 @@
 """Tiles as chunks of the Zarr view: one array a level.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; DECISIONS G.
+Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 """
 
 from collections.abc import Sequence

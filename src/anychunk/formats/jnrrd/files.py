@@ -1,6 +1,6 @@
 """Where the tiles of a file with external storage are.
 
-Spec: JNRRD Tiling Extension 1.0.0 section 6; DECISIONS G, "external" and "files".
+Spec: JNRRD Tiling Extension 1.0.0 section 6; docs/formats/jnrrd.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The JNRRD header: one JSON object with one key a line, then a blank line, then data.
 
-Spec: JNRRD 1.0.0 sections 2 and 3.3; DECISIONS F.1, F.5, F.6 for what it leaves open.
+Spec: JNRRD 1.0.0 sections 2 and 3.3; docs/formats/jnrrd.md for what it leaves open.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The header of a file that is written: which lines, in which order, of which length.
 
-Spec: DECISIONS G, "header contains its own length": data starts at a multiple of 1024, and spaces
+Spec: docs/formats/jnrrd.md: data starts at a multiple of 1024, and spaces
 at the end of the last line of the header fill what is left.
 """
 

@@ -1,6 +1,6 @@
 """Where the tiles of a level lie: counts, stored shapes, and the window of each that is its own.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 5.1, 7.1, 7.2 and 7.4.3; DECISIONS G.
+Spec: JNRRD Tiling Extension 1.0.0 sections 5.1, 7.1, 7.2 and 7.4.3; docs/formats/jnrrd.md.
 
 The extension does not say what `tile:overlap` does to sizes, so a file may mean one of three.
 Ours is `halo`: tiles lie side by side, and each is stored with its overlap around it. In the other

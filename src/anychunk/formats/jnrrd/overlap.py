@@ -1,6 +1,6 @@
 """How tiles overlap, which the text leaves open: in the one way that fits the file.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; DECISIONS G, "overlap".
+Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Names of external tiles from a pattern.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 6.1 and 7.4.6; DECISIONS G, "external".
+Spec: JNRRD Tiling Extension 1.0.0 sections 6.1 and 7.4.6; docs/formats/jnrrd.md.
 
 `{x}` `{y}` `{z}` are tile indices by position in `tile:dimensions`, `{d0}` `{d1}` … for any number;
 `{c}` `{t}` the axes labelled so, else the fourth and fifth; `{l}` the level; `{i}` the place in the

@@ -1,6 +1,6 @@
 """Tables of tiles, held against the number of tiles and against the file.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; DECISIONS G.
+Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 """
 
 from collections.abc import Iterator

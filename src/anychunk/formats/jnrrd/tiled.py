@@ -1,6 +1,6 @@
 """A tiled file, as far as its header tells.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; DECISIONS G.
+Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The fields of the tiling extension, checked and as plain data, in the order of the file.
 
-Spec: JNRRD Tiling Extension 1.0.0 sections 4 to 7 and 12; DECISIONS G.
+Spec: JNRRD Tiling Extension 1.0.0 sections 4 to 7 and 12; docs/formats/jnrrd.md.
 """
 
 import itertools
@@ -102,7 +102,7 @@ class Level:
 
 
 def levels_of(tiling: Tiling, volume: Volume) -> tuple[Level, ...]:
-    """Give every level: DECISIONS G, "levels"."""
+    """Give every level, stored or virtual."""
     found = []
     for number in range(tiling.levels):
         scale, tile, sizes = [1] * len(volume.sizes), list(volume.sizes), list(volume.sizes)
@@ -195,7 +195,7 @@ def check_required(fields: Mapping[str, Json], volume: Volume) -> Iterator[Findi
         case "internal" if "offset_table" not in fields:
             yield error("offset_table", "is required for internal tiles and missing")
         case "internal" if volume.encoding != "raw":
-            # DECISIONS G, "encoding": it says nothing when tiled, so it must not say otherwise
+            # `encoding`: it says nothing when tiled, so it must not say otherwise
             yield error("storage", f"internal tiles with encoding {volume.encoding!r}, not 'raw'")
         case "external" if ("pattern" in fields) == ("files" in fields):
             both = "both are given" if "pattern" in fields else "neither is given"

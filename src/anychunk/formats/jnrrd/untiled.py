@@ -1,6 +1,6 @@
 """Volumes without tiles: raw samples as chunks along the slow axes, other encodings as one chunk.
 
-Spec: JNRRD 1.0.0 sections 3.5, 3.6 and 6; NRRD format, "Data file" and "line skip"; DECISIONS F.4.
+Spec: JNRRD 1.0.0 sections 3.5, 3.6 and 6; NRRD format, "Data file" and "line skip".
 """
 
 import math

@@ -1,6 +1,6 @@
 """What both JNRRD and NRRD say about the samples: type, sizes, byte order, encoding.
 
-Spec: JNRRD 1.0.0 section 3; NRRD format, "Basic field specifications"; DECISIONS F.2 to F.4.
+Spec: JNRRD 1.0.0 section 3; NRRD format, "Basic field specifications"; docs/formats/jnrrd.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Write an array as tiled JNRRD, tile after tile: the volume may be larger than memory.
 
-Spec: JNRRD Tiling Extension 1.0.0; DECISIONS G, "header contains its own length" and below.
+Spec: JNRRD Tiling Extension 1.0.0; docs/formats/jnrrd.md.
 """
 
 import contextlib
