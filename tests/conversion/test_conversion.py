@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -336,9 +337,15 @@ def test_interrupt_leaves_what_the_same_command_finishes(tmp_path):
     data = volume((32, 1024, 1024)) // 64
     np.save(tmp_path / "a.npy", data)
     command = [sys.executable, "-m", "anychunk", "convert", "a.npy", "b.zarr"]
-    # slow enough that the end is far when the first task is done
-    command += ["--axes", "zyx", "--levels", "3", "--compression", "zstd:10"]
-    running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    command += ["--axes", "zyx", "--levels", "3", "--compression", "zstd:5"]
+    running = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell starts what runs in the background with SIGINT ignored, and its children inherit that
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     journal = tmp_path / ".b.zarr.part/.anychunk/journal"
     until = time.monotonic() + 60
     while time.monotonic() < until and running.poll() is None:
