@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import anychunk
 from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
 
 COMPRESS, DECOMPRESS = shutil.which("opj_compress"), shutil.which("opj_decompress")
@@ -116,3 +117,8 @@ def with_length(stream: bytes, part: bytes) -> bytes:
     patched = bytearray(part)
     struct.pack_into(">I", patched, 6, len(part))
     return stream[: read_main_header(stream).length] + bytes(patched) + b"\xff\xd9"
+
+
+def opened(path, data: bytes):
+    path.write_bytes(data)
+    return anychunk.open(path)

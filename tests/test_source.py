@@ -205,14 +205,15 @@ def test_files_that_are_kept_open_are_bounded(tmp_path, monkeypatch):
     assert [int(view[0]) for view in views] == list(range(9))
 
 
+class Counting(MemorySource):
+    reads = 0
+
+    def read(self, offset, length):
+        self.reads += 1
+        return super().read(offset, length)
+
+
 def test_blocks_bound_requests_and_memory():
-    class Counting(MemorySource):
-        reads = 0
-
-        def read(self, offset, length):
-            self.reads += 1
-            return super().read(offset, length)
-
     counting = Counting(DATA)
     blocks = Blocks(counting, block=1000, most=4)
     for i in range(1000):
@@ -224,14 +225,6 @@ def test_blocks_bound_requests_and_memory():
 
 def test_blocks_keep_what_small_reads_wanted():
     """Directories that lie apart, more than there are blocks, are fetched once."""
-
-    class Counting(MemorySource):
-        reads = 0
-
-        def read(self, offset, length):
-            self.reads += 1
-            return super().read(offset, length)
-
     counting = Counting(DATA)
     for block in (1000, 2048):
         blocks, counting.reads = Blocks(counting, block=block, most=2), 0

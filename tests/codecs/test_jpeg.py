@@ -1,4 +1,5 @@
 import io
+import itertools
 
 import imagecodecs
 import numpy as np
@@ -82,8 +83,11 @@ def test_colours_are_what_the_stream_says():
             assert np.abs(found - smooth(3)).max() <= 4
 
 
-@pytest.mark.parametrize("cut", [0, 1, 2, 100, 0.3, 0.6, 0.9, -1, -2])
-@pytest.mark.parametrize("has_end", [False, True])
+@pytest.mark.parametrize(
+    ("cut", "has_end"),
+    # without its last two bytes a stream lacks its end marker, and with it would be whole again
+    [*itertools.product([0, 1, 2, 100, 0.3, 0.6, 0.9], [False, True]), (-1, False), (-2, False)],
+)
 @pytest.mark.parametrize("kind", ["grey", "colour", "restarts", "lossless"])
 def test_cut_streams_are_refused(cut, has_end, kind):
     bands = 3 if kind == "colour" else 1
@@ -94,8 +98,6 @@ def test_cut_streams_are_refused(cut, has_end, kind):
         "restarts": lambda: pillow(pixels, restart_marker_blocks=5),
         "lossless": lambda: imagecodecs.jpeg8_encode(pixels, lossless=True, predictor=4),
     }[kind]()
-    if has_end and cut in (-1, -2):
-        pytest.skip("with its end marker the stream is whole again")
     length = int(len(data) * cut) if isinstance(cut, float) else cut
     with pytest.raises(ChunkDecodeError):
         decode(

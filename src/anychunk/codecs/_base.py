@@ -61,7 +61,7 @@ def as_bytes(data: BytesLike | npt.NDArray[Any]) -> Bytes1D:
     return np.frombuffer(data, np.uint8)
 
 
-def aligned(data: Bytes1D, dtype: np.dtype[Any]) -> Bytes1D:
+def as_aligned(data: Bytes1D, dtype: np.dtype[Any]) -> Bytes1D:
     """Copy bytes that begin where an item of `dtype` must not: the codecs of others may want it."""
     return data.copy() if data.ctypes.data % dtype.alignment else data
 
@@ -191,7 +191,7 @@ class BytesToBytes(_Configured, BytesBytesCodec):
         decoded = chunk_spec(spec)
         with _mapped(self.name, ChunkDecodeError):
             data = self.decode_bytes(as_bytes(chunk_bytes.as_numpy_array()), decoded)
-        return spec.prototype.buffer.from_array_like(aligned(as_bytes(data), decoded.dtype))
+        return spec.prototype.buffer.from_array_like(as_aligned(as_bytes(data), decoded.dtype))
 
     async def _encode_single(self, chunk_data: Buffer, spec: ArraySpec) -> Buffer | None:
         return await asyncio.to_thread(self._encode_sync, chunk_data, spec)

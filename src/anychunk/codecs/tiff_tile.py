@@ -34,6 +34,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs import tiff_decoders, tiff_encoders, tiff_samples, tiff_synthetic
 from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
+from anychunk.codecs.tiff_fields import are_counts, are_numbers, is_count, is_within
 from anychunk.errors import (
     ChunkDecodeError,
     ChunkEncodeError,
@@ -112,7 +113,7 @@ class TiffTile(BytesToBytes):
             value = getattr(self, f.name)
             if isinstance(value, list):
                 object.__setattr__(self, f.name, tuple(value))
-            elif isinstance(f.default, int) and not _is_count(f.name, value):
+            elif isinstance(f.default, int) and not is_count(f.name, value):
                 raise CodecConfigError(f"tiff-tile: {f.name} is {value!r}, expected a count")
         self._check()
         _ = self.dtype, self.tables
@@ -126,17 +127,20 @@ class TiffTile(BytesToBytes):
             ("planar_config", self.planar_config in (1, 2)),
             ("fill_order", self.fill_order in (1, 2)),
             ("byte_order", self.byte_order in ("little", "big")),
-            ("subsampling", _counts(self.subsampling, (2,)) and set(self.subsampling) <= {1, 2, 4}),
-            ("eer", _counts(self.eer, (0, 3))),
-            ("ycbcr_coefficients", _numbers(self.ycbcr_coefficients, (0, 3))),
-            ("reference_black_white", _numbers(self.reference_black_white, (0, 6))),
+            (
+                "subsampling",
+                are_counts(self.subsampling, (2,)) and set(self.subsampling) <= {1, 2, 4},
+            ),
+            ("eer", are_counts(self.eer, (0, 3))),
+            ("ycbcr_coefficients", are_numbers(self.ycbcr_coefficients, (0, 3))),
+            ("reference_black_white", are_numbers(self.reference_black_white, (0, 6))),
             (
                 "bits_per_sample",
                 isinstance(self.bits_per_sample, int)
-                or _counts(self.bits_per_sample, (self.samples_per_pixel,)),
+                or are_counts(self.bits_per_sample, (self.samples_per_pixel,)),
             ),
-            ("last_height", _is_within(self.last_height, self.tile_height)),
-            ("last_width", _is_within(self.last_width, self.tile_width)),
+            ("last_height", is_within(self.last_height, self.tile_height)),
+            ("last_width", is_within(self.last_width, self.tile_width)),
             ("backend", self.backend in ("direct", "libtiff")),
         ]
         for key, is_good in expected:
@@ -485,32 +489,6 @@ class TiffTile(BytesToBytes):
             raise ChunkEncodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
         bands_first = data.view(self.dtype.newbyteorder("<")).reshape(self.shape)
         return tiff_encoders.encode(self, np.moveaxis(bands_first, 1, -1))
-
-
-def _is_count(name: str, value: object) -> bool:
-    if name == "bits_per_sample" and isinstance(value, tuple):
-        return True
-    return type(value) is int and value >= 0
-
-
-def _counts(value: object, lengths: tuple[int, ...]) -> bool:
-    return (
-        isinstance(value, tuple)
-        and len(value) in lengths
-        and all(type(v) is int and 0 < v <= 128 for v in value)
-    )
-
-
-def _numbers(value: object, lengths: tuple[int, ...]) -> bool:
-    return (
-        isinstance(value, tuple)
-        and len(value) in lengths
-        and all(isinstance(v, int | float) and math.isfinite(v) and abs(v) < 2048 for v in value)
-    )
-
-
-def _is_within(value: object, most: int) -> bool:
-    return value is None or (type(value) is int and 0 < value <= most)
 
 
 TiffTileV2 = v2_filter(TiffTile)
