@@ -11,7 +11,7 @@ import zarr
 import anychunk
 from anychunk.codecs.offset import Offset
 from anychunk.codecs.pad import Pad
-from anychunk.index import ArrayIndex, ByteRanges
+from anychunk.model.index import ArrayIndex, ByteRanges
 from bench.measure import OURS, Row, Times, best_of
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import anychunk
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
 from bench import peers
 from bench.measure import OURS, Row, compare
 

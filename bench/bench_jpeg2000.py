@@ -13,7 +13,7 @@ from rasterio.windows import Window
 
 import anychunk
 from anychunk.codestream.tiles import WINDOW, index_tiles
-from anychunk.source import FileSource, MemorySource
+from anychunk.io import FileSource, MemorySource
 from bench import peers
 from bench.measure import OURS, Row, best_of, compare, cores
 

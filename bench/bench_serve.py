@@ -23,9 +23,9 @@ import tifffile
 import anychunk
 from anychunk import codecs
 from anychunk.codecs.chain import Decoder, Encoder
-from anychunk.computed import array_spec
+from anychunk.decode.computed import array_spec
+from anychunk.read.zarr_store import IndexStore
 from anychunk.server.friendly import served
-from anychunk.store import IndexStore
 from bench.measure import Row, cores
 
 CONNECTIONS = 16

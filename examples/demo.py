@@ -12,7 +12,7 @@ from rich.table import Table
 
 import anychunk
 import chunks_that_are_tiffs
-from anychunk.images import images
+from anychunk.model.images import images
 from anychunk.thumbnail import thumbnail
 from demo_files import FILES
 

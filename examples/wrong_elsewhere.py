@@ -20,7 +20,7 @@ import tifffile
 import zarr
 
 import anychunk
-from anychunk.index import GroupIndex
+from anychunk.model.index import GroupIndex
 
 type Array = np.ndarray
 type Reading = tuple[str, Array | str, Array | str]

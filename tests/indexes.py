@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from anychunk.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
-from anychunk.pin import Pin
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
+from anychunk.model.pin import Pin
 
 
 def array(shape, chunk, chunks, **changes):

@@ -10,7 +10,7 @@ import zarr
 import anychunk
 from anychunk import codecs, formats
 from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
-from anychunk.source import memory_store
+from anychunk.io import memory_store
 from tests.server import serve
 
 VALUES = np.arange(60, dtype="float32").reshape(3, 4, 5)
@@ -135,7 +135,7 @@ def test_enable_makes_ours_the_choice_and_disable_undoes_it():
             assert zarr.config.get("codecs")["zstd"] == before["zstd"]
         finally:
             anychunk.disable()
-            anychunk.pipeline.install()
+            anychunk.read.pipeline.install()
     assert zarr.config.get("codecs") == before
 
 
@@ -144,5 +144,5 @@ def test_enable_twice_is_undone_once():
     anychunk.enable()
     anychunk.enable()
     anychunk.disable()
-    anychunk.pipeline.install()
+    anychunk.read.pipeline.install()
     assert zarr.config.get("codecs") == before

@@ -17,11 +17,11 @@ import tifffile
 
 import anychunk
 from anychunk import limits
-from anychunk.batch import FilesError, expand
 from anychunk.cli import main
+from anychunk.combine.executor import FilesError, expand
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
-from anychunk.export import icechunk as ice
-from anychunk.source import memory_store
+from anychunk.io import memory_store
+from anychunk.references import icechunk as ice
 from tests.nginx import needs_nginx, serve_nginx
 from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3

@@ -12,8 +12,8 @@ import anychunk
     "before",
     [
         "import anychunk",
-        "import anychunk.index",
-        "from anychunk.index import find",
+        "import anychunk.model.index",
+        "from anychunk.model.index import find",
         "from anychunk import *",
         "import anychunk.api",
         "import anychunk.conversion, anychunk.verification, anychunk.cli",
@@ -40,7 +40,7 @@ def test_heavy_modules_wait_for_their_first_use():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     heavy = {"tifffile", "imagecodecs", "obstore", "jsonschema", "typer", "rich", "xarray", "dask"}
-    ours = {"anychunk.export", "anychunk.conversion", "anychunk.pipeline"}
+    ours = {"anychunk.references", "anychunk.conversion", "anychunk.read.pipeline"}
     assert not (heavy | ours) & set(loaded.stdout.split())
 
 

@@ -1,5 +1,7 @@
 """Every codec and format is listed where it must be: says which line is missing."""
 
+import importlib
+import pkgutil
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 import zarr
 
 from anychunk import codecs, formats
-from anychunk.codecs._base import ArrayToArray, ArrayToBytes, BytesToBytes
+from anychunk.codecs.base import ArrayToArray, ArrayToBytes, BytesToBytes
 
 ROOT = Path(__file__).parents[1]
 POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
@@ -27,10 +29,8 @@ def is_ours(cls):
 
 def declared_codecs():
     """Every codec class of the package, found by looking at the files."""
-    import importlib
-
-    for file in sorted((ROOT / "src/anychunk/codecs").glob("[a-z]*.py")):
-        module = importlib.import_module(f"anychunk.codecs.{file.stem}")
+    for found in pkgutil.walk_packages(codecs.__path__, "anychunk.codecs."):
+        module = importlib.import_module(found.name)
         for value in vars(module).values():
             if is_ours(value) and value.__module__ == module.__name__ and "name" in vars(value):
                 yield value

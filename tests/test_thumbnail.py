@@ -7,7 +7,7 @@ import tifffile
 
 import anychunk
 from anychunk.errors import UnsupportedError
-from anychunk.source import read_object
+from anychunk.io import read_object
 from anychunk.thumbnail import means, picture, png, row_step, thumbnail
 from tests.test_cli import run
 

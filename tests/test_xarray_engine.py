@@ -89,9 +89,11 @@ def test_nothing_is_read_before_it_is_asked_for(scene, monkeypatch):
     file, data = scene
     image = xr.open_dataset(file, engine="anychunk")["image"]
     asked = []
-    real = anychunk.array.Array.__getitem__
+    real = anychunk.read.zarr_array.Array.__getitem__
     monkeypatch.setattr(
-        anychunk.array.Array, "__getitem__", lambda s, key: asked.append(key) or real(s, key)
+        anychunk.read.zarr_array.Array,
+        "__getitem__",
+        lambda s, key: asked.append(key) or real(s, key),
     )
     window = image[1, 100:110, 200:205]
     assert not asked

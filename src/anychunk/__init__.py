@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from anychunk import codecs as _codecs
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError
-from anychunk.index import ArrayIndex, GroupIndex
+from anychunk.model.index import ArrayIndex, GroupIndex
 
 if TYPE_CHECKING:
     from anychunk.api import (
@@ -46,8 +46,6 @@ __all__ = [
 # imported on first use: zarr imports this package for its data types and codecs in processes that
 # never asked for it
 _PLACES = {"convert": "conversion", "verify": "verification"}
-# importing the module put it here, and never does so again: what is asked for is the function
-globals().pop("index")
 
 
 def __getattr__(name: str) -> Any:

@@ -14,29 +14,30 @@ from zarr.core.array import AsyncArray
 from zarr.core.group import AsyncGroup, GroupMetadata
 from zarr.storage import StorePath
 
-from anychunk import codecs, export, formats, pipeline
+from anychunk import codecs, formats, references
 from anychunk._version import __version__
-from anychunk.array import Array, Group, array_metadata
-from anychunk.batch import Failures, FilesError, expand, is_pattern, outcomes
-from anychunk.combine import How, axis_of, group_names
-from anychunk.combine import combine as combine_files
+from anychunk.combine.executor import Failures, FilesError, expand, is_pattern, outcomes
+from anychunk.combine.joining import How, axis_of, group_names
+from anychunk.combine.joining import combine as combine_files
+from anychunk.combine.mosaic import Overlap
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.export import icechunk
-from anychunk.export.places import absolute
-from anychunk.images import chosen, images
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
-from anychunk.mosaic import Overlap
-from anychunk.source import (
+from anychunk.io import (
     Folder,
     OnChange,
     Source,
     Storage,
+    absolute,
     buffered,
     is_remote,
     local_path,
     open_source,
 )
-from anychunk.store import IndexStore
+from anychunk.model.images import chosen, images
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
+from anychunk.read import pipeline
+from anychunk.read.zarr_array import Array, Group, array_metadata
+from anychunk.read.zarr_store import IndexStore
+from anychunk.references import icechunk
 
 
 def index(
@@ -116,7 +117,7 @@ def index_files(
 
 
 def _is_folder(url: str, format: str | None) -> bool:
-    if format in export.FORMS:
+    if format in references.FORMS:
         return format != "kerchunk"
     if not is_remote(url):
         return os.path.isdir(local_path(url))  # noqa: PTH112 - a third of the cost of Path.is_dir
@@ -141,11 +142,11 @@ def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) 
         try:
             name, _ = formats.sniff_folder(folder)
         except UnsupportedError:
-            name = export.sniff_folder(folder)
+            name = references.sniff_folder(folder)
             if name is None:
                 raise
-    if name in export.FORMS:
-        return export.load_folder(folder, name, **options)
+    if name in references.FORMS:
+        return references.load_folder(folder, name, **options)
     module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
     parsed = _parsed(module.parse_folder, folder, options, where=folder.path)
     return _with_root(parsed, {"format": name, "source": folder.path, "version": __version__}, {})
@@ -158,11 +159,11 @@ def _index_object(
         try:
             name, _ = formats.sniff(head, source.url)
         except UnsupportedError:
-            if not export.sniff(head):
+            if not references.sniff(head):
                 raise
             name = "kerchunk"
-    if name in export.FORMS:
-        return export.load(source, **options)
+    if name in references.FORMS:
+        return references.load(source, **options)
     module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
     parsed = _parsed(module.parse, buffered(source), options, where=source.url)
     pin = source.pin()
@@ -374,7 +375,7 @@ def append(
 
 def from_virtualizarr(found: Any, **options: Any) -> Node:
     """Give a VirtualiZarr store, group, or virtual dataset as an index."""
-    from anychunk.export import virtualizarr
+    from anychunk.references import virtualizarr
 
     return virtualizarr.from_virtualizarr(found, **options)
 
@@ -396,7 +397,7 @@ class VirtualParser:
 
     def __call__(self, url: str, registry: Any) -> Any:
         """Parse `url`, read by the stores of `registry`, into a `ManifestStore`."""
-        from anychunk.export import virtualizarr
+        from anychunk.references import virtualizarr
 
         storage = {"resolve": registry.resolve} if is_remote(url) else None
         node = index(url, storage=storage, **self.options)

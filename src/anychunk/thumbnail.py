@@ -9,10 +9,10 @@ import numpy.typing as npt
 import zarr
 
 from anychunk import api
-from anychunk import images as im
 from anychunk.errors import UnsupportedError
-from anychunk.images import Image
-from anychunk.index import ArrayIndex, Node, find
+from anychunk.model import images as im
+from anychunk.model.images import Image
+from anychunk.model.index import ArrayIndex, Node, find
 
 type Array = npt.NDArray[Any]
 type Borders = npt.NDArray[np.int64]

@@ -19,11 +19,11 @@ from xarray.conventions import decode_cf_variable
 from xarray.core import indexing
 
 from anychunk import api, formats
-from anychunk import images as im
 from anychunk.errors import AnychunkError
-from anychunk.images import Image
-from anychunk.index import ArrayIndex, Json, Node, find
-from anychunk.source import Folder, Storage, is_remote, local_path
+from anychunk.io import Folder, Storage, is_remote, local_path
+from anychunk.model import images as im
+from anychunk.model.images import Image
+from anychunk.model.index import ArrayIndex, Json, Node, find
 
 SUFFIXES = [
     ".tif",

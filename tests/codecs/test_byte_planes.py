@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from anychunk.codecs import byte_planes
+from anychunk.codecs.tiff import byte_planes
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])

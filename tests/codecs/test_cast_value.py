@@ -13,7 +13,7 @@ from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
 from zarr.core.dtype import UInt8
 
 import anychunk
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast_value import CastValue, CastValueV2
 from anychunk.codecs.scale_offset import ScaleOffset
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anychunk.codecs import blocks
-from anychunk.codecs.blocks import GOOD, BadValueError, Scratch
-from anychunk.codecs.casting import plan
-from anychunk.codecs.number_types import (
+from anychunk.codecs.cast import blocks
+from anychunk.codecs.cast.blocks import GOOD, BadValueError, Scratch
+from anychunk.codecs.cast.casting import plan
+from anychunk.codecs.cast.number_types import (
     BY_NAME,
     IntType,
     code_values,
@@ -23,7 +23,7 @@ from anychunk.codecs.number_types import (
     number_type,
     used_bits,
 )
-from anychunk.codecs.rounding import MODES
+from anychunk.codecs.cast.rounding import MODES
 from tests.codecs import exact_cast
 
 NAMES = [*exact_cast.INTS, *exact_cast.FLOATS]

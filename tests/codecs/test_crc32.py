@@ -3,7 +3,7 @@ import zlib
 import numpy as np
 import pytest
 
-from anychunk.codecs._base import as_bytes
+from anychunk.codecs.base import as_bytes
 from anychunk.codecs.crc32 import Crc32, Crc32V2, front
 from anychunk.errors import ChunkDecodeError
 from anychunk.testing.codecs import CodecContract

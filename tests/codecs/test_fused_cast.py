@@ -5,12 +5,12 @@ import pytest
 import zarr
 from zarr.codecs import BytesCodec, TransposeCodec
 
-from anychunk import pipeline
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
+from anychunk.codecs.cast.fused_cast import FusedCast, fuse
 from anychunk.codecs.cast_value import CastValue
-from anychunk.codecs.fused_cast import FusedCast, fuse
 from anychunk.codecs.scale_offset import ScaleOffset
 from anychunk.errors import AnychunkError
+from anychunk.read import pipeline
 
 SCALE, CAST = ScaleOffset(offset=100, scale=3.5), CastValue(data_type="uint16")
 NAN_MAP = {"encode": [["NaN", 7]], "decode": [[7, "NaN"]]}

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import zarr
 
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.jbp_block import JbpBlock, JbpBlockV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract

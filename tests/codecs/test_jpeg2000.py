@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import zarr
 
-from anychunk.codecs import _openjpeg
-from anychunk.codecs._base import ChunkSpec
-from anychunk.codecs.jpeg2000 import NAME, Jpeg2000, place
+from anychunk.codecs.base import ChunkSpec
+from anychunk.codecs.jpeg2000 import openjpeg
+from anychunk.codecs.jpeg2000.codec import NAME, Jpeg2000, place
 from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
 from anychunk.errors import (
     AnychunkError,
@@ -147,12 +147,12 @@ def test_without_the_library_differing_components_are_refused(monkeypatch):
     luma = field((64, 48))[0]
     stream = compress([luma, luma[::2, ::2]], "-mct", "0", sampling="@1x1:2x2")
     codec = Jpeg2000(main_header=text(stream))
-    _openjpeg.library.cache_clear()
-    monkeypatch.setitem(_openjpeg._FUNCTIONS, "opj_not_there", (None, ()))
+    openjpeg.library.cache_clear()
+    monkeypatch.setitem(openjpeg._FUNCTIONS, "opj_not_there", (None, ()))
     with pytest.raises(UnsupportedError, match="one depth and sampling"):
         decode(codec, chunks(stream)[0], (2, 64, 48))
     monkeypatch.undo()
-    _openjpeg.library.cache_clear()
+    openjpeg.library.cache_clear()
     assert decode(codec, chunks(stream)[0], (2, 64, 48)).shape == (2, 64, 48)
 
 

@@ -5,7 +5,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from anychunk.codecs._base import ChunkSpec, as_bytes
+from anychunk.codecs.base import ChunkSpec, as_bytes
 from anychunk.codecs.leading_stream import NAMES, LeadingStream
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract

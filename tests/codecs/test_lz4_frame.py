@@ -2,7 +2,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from anychunk.codecs._base import ChunkSpec, as_bytes
+from anychunk.codecs.base import ChunkSpec, as_bytes
 from anychunk.codecs.lz4_frame import Lz4Frame, Lz4FrameV2
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract

@@ -3,7 +3,7 @@ import pytest
 import zarr
 from zarr.codecs.cast_value import CastValue as ZarrCastValue
 
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_block import OBJECT, VARLENGTH, read_header, write_header
 from anychunk.codecs.n5_cropped import N5Cropped
 from anychunk.codecs.n5_default import N5Default

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import zarr
 
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_block import VARLENGTH, read_header, write_header
 from anychunk.codecs.n5_bytes import N5Bytes
 from anychunk.codecs.n5_string import N5String, from_vlen

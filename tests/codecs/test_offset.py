@@ -12,7 +12,7 @@ from zarr.codecs.cast_value import CastValue as ZarrCastValue
 from zarr.codecs.numcodecs import Zlib
 
 from anychunk.codecs import _affix, headers
-from anychunk.codecs._base import schema
+from anychunk.codecs.base import schema
 from anychunk.codecs.offset import Offset, OffsetV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract, chunks_only

@@ -8,7 +8,7 @@ import zarr
 from zarr.codecs import GzipCodec
 
 from anychunk.codecs import headers
-from anychunk.codecs._base import schema
+from anychunk.codecs.base import schema
 from anychunk.codecs.pad import Pad, PadV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract, chunks_only

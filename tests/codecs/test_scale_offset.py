@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
 
-from anychunk.codecs._base import ChunkSpec
-from anychunk.codecs.number_types import BY_NAME, code_values
+from anychunk.codecs.base import ChunkSpec
+from anychunk.codecs.cast.number_types import BY_NAME, code_values
 from anychunk.codecs.scale_offset import ScaleOffset, ScaleOffsetV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract

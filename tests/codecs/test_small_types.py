@@ -11,9 +11,9 @@ import zarr
 from zarr.codecs import BytesCodec
 from zarr.core.dtype import get_data_type_from_json, parse_dtype
 
+from anychunk.codecs.cast.number_types import BY_NAME, has_unused_bits, used_bits
+from anychunk.codecs.cast.small_types import SmallType
 from anychunk.codecs.cast_value import CastValue
-from anychunk.codecs.number_types import BY_NAME, has_unused_bits, used_bits
-from anychunk.codecs.small_types import SmallType
 
 NAMES = [name for name, kind in BY_NAME.items() if kind.is_foreign]
 # zarr-extensions, data-types/NAME/README.md, "Fill value representation"

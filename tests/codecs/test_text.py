@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from anychunk.codecs._base import ChunkSpec, as_bytes
+from anychunk.codecs.base import ChunkSpec, as_bytes
 from anychunk.codecs.text import Text
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract

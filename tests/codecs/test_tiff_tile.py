@@ -8,7 +8,7 @@ import zarr
 
 import anychunk
 from anychunk import limits
-from anychunk.codecs._base import as_bytes
+from anychunk.codecs.base import as_bytes
 from anychunk.codecs.tiff_tile import TiffTile, TiffTileV2
 from anychunk.errors import (
     AnychunkError,
@@ -17,7 +17,7 @@ from anychunk.errors import (
     LimitError,
     UnsupportedError,
 )
-from anychunk.index import ArrayIndex
+from anychunk.model.index import ArrayIndex
 from anychunk.testing.codecs import CodecContract
 from tests.corpus import needs_corpus, samples
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.window import Window, front
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract

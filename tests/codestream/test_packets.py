@@ -8,7 +8,7 @@ from anychunk.codestream.packet_bits import Bits, tree_paths
 from anychunk.codestream.packets import MAX_PACKETS, check_tile
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
-from anychunk.source import MemorySource
+from anychunk.io import MemorySource
 from tests.corpus import needs_corpus, samples
 from tests.j2k_streams import compress, field, needs_openjpeg
 

@@ -8,7 +8,7 @@ from anychunk.codestream import tiles
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import FormatError, TruncatedError
-from anychunk.source import MemorySource
+from anychunk.io import MemorySource
 from tests.j2k_streams import compress, field, interleaved, needs_openjpeg
 from tests.server import serve
 

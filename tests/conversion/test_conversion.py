@@ -17,9 +17,9 @@ import zarr
 import anychunk
 from anychunk.conversion.work import Workshop
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex
-from anychunk.multiscales import Axis, Level, ome
-from anychunk.source import object_store
+from anychunk.io import object_store
+from anychunk.metadata.ome import Axis, Level, ome
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
 from tests.test_cli import run
 
 
@@ -244,7 +244,7 @@ def test_remote_target(npy):
     anychunk.convert(npy[0], target, axes="zyx", levels=2, verify=True)
     from zarr.storage import ObjectStore
 
-    from anychunk.source import memory_store
+    from anychunk.io import memory_store
 
     group = zarr.open_group(
         ObjectStore(memory_store("convert-target")), path="deep/b.zarr", mode="r"

@@ -7,7 +7,7 @@ import tifffile
 import zarr
 
 import anychunk
-import anychunk.images
+import anychunk.model.images
 from anychunk.conversion import others
 from anychunk.errors import FormatError, UnsupportedError
 from tests.corpus import needs_corpus, samples
@@ -104,7 +104,7 @@ def test_wishes_reach_every_format(cog, tmp_path, target):
     wishes = {"chunk": (64, 128), "compression": "zstd", "levels": 2}
     done = anychunk.convert(file, tmp_path / target, verify=True, **wishes)
     assert done.is_verified
-    images = list(anychunk.images.images(anychunk.index(tmp_path / target)))
+    images = list(anychunk.model.images.images(anychunk.index(tmp_path / target)))
     assert len(images[0].levels) == 2
     described = anychunk.describe(tmp_path / target)["arrays"][0]
     assert sorted(described["chunk_shape"]) == [1, 64, 128]
@@ -211,7 +211,7 @@ def test_levels_keep_bands_and_classes_apart(tmp_path, target):
     for name, expected in (("a.tif", {1, 9}), ("b.tif", {10, 200})):
         anychunk.convert(tmp_path / name, tmp_path / f"{name}{target}", levels=2, format=target[2:])
         node = anychunk.index(tmp_path / f"{name}{target}")
-        (image,) = anychunk.images.images(node)
+        (image,) = anychunk.model.images.images(node)
         level = anychunk.open(node)[image.levels[1]]
         assert sorted(level.shape) == [len(expected) if name == "b.tif" else 1, 8, 8]
         assert set(np.unique(level[...])) == expected

@@ -8,7 +8,7 @@ import numpy as np
 
 import anychunk
 from anychunk.formats import jnrrd
-from anychunk.source import open_source
+from anychunk.io import open_source
 from tests.formats.naive_jnrrd import URI, core, write
 
 GRID = np.arange(9 * 7, dtype=np.uint8).reshape(7, 9)

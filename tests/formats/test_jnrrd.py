@@ -21,7 +21,7 @@ from anychunk.errors import (
 )
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import header
-from anychunk.source import MemorySource, open_source
+from anychunk.io import MemorySource, open_source
 from anychunk.testing.formats import FormatContract
 from tests.corpus import ROOT, needs_corpus
 from tests.formats.naive_jnrrd import core, write

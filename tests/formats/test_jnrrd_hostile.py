@@ -16,7 +16,7 @@ import anychunk
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import tiling
-from anychunk.source import MemorySource
+from anychunk.io import MemorySource
 from tests.formats.jnrrd_tiles import GRID, cut, external, read
 from tests.formats.naive_jnrrd import URI, core, tiled, write
 

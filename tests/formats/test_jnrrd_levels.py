@@ -71,7 +71,7 @@ def test_virtual_levels(tmp_path):
     assert found["tile:levels_virtual"] == [1, 3, 4]
     assert [o > 0 for o in found["tile:level_offsets"]] == [True, False, True, False, False]
     assert len(found["tile:offset_table"]) == 5 * 4 + 2 * 1
-    half = anychunk.downsample.downsample
+    half = anychunk.resample.downsample
     np.testing.assert_array_equal(read(path, 1), half(values, (2, 2)))
     stored = read(path, 2)
     np.testing.assert_array_equal(stored, half(values, (4, 4)))
@@ -102,7 +102,7 @@ def test_downsampling(tmp_path, method):
         for level, scale in enumerate(scales[1:], 1):
             ratio = (scale,) * 3 if isinstance(scale, int) else scale
             np.testing.assert_array_equal(
-                read(path, level), anychunk.downsample.downsample(values, ratio, method)
+                read(path, level), anychunk.resample.downsample(values, ratio, method)
             )
 
 

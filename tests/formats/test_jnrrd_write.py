@@ -18,7 +18,7 @@ import anychunk
 from anychunk.errors import AnychunkError, CodecConfigError, LimitError, UnsupportedError
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import pyramid
-from anychunk.source import memory_store, open_source
+from anychunk.io import memory_store, open_source
 from tests.formats import naive_jnrrd as naive
 
 KINDS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
@@ -186,7 +186,7 @@ def test_sources(tmp_path, kind):
         source, tmp_path / "a.jnrrd", tile=(6, 8, 9), levels=3, compression="zstd", workers=2
     )
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.jnrrd")[...], array)
-    expected = anychunk.downsample.downsample(array, (4, 4, 4))
+    expected = anychunk.resample.downsample(array, (4, 4, 4))
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.jnrrd", level=2)[...], expected)
 
 
@@ -396,7 +396,7 @@ def test_parts_of_a_pyramid_are_what_the_whole_gives():
             for y, x in np.ndindex(3, 3):
                 made.put((y, x), array[8 * y : 8 * y + 8, 16 * x : 16 * x + 16])
             for target in targets:
-                expected = anychunk.downsample.downsample(array, target.scale, method)
+                expected = anychunk.resample.downsample(array, target.scale, method)
                 np.testing.assert_array_equal(
                     made.read(target.number, (0, 0), target.shape), expected
                 )

@@ -9,7 +9,7 @@ import zarr
 
 import anychunk
 from anychunk.errors import FormatError, LimitError, SourceError, UnsupportedError
-from anychunk.index import ArrayIndex
+from anychunk.model.index import ArrayIndex
 from tests.corpus import ROOT, needs_corpus, samples, sha256
 from tests.formats.n5_blocks import block_bytes, field, gzipped, write_dataset
 from tests.server import serve
@@ -145,7 +145,7 @@ def test_an_unreadable_block_is_no_absent_one(container):
 def test_a_remote_container_in_memory(container):
     import obstore
 
-    from anychunk.source import memory_store
+    from anychunk.io import memory_store
 
     store = memory_store("n5-test")
     for file in container.rglob("*"):

@@ -9,7 +9,7 @@ import pytest
 
 import anychunk
 from anychunk.errors import AnychunkError
-from anychunk.index import ArrayIndex, walk
+from anychunk.model.index import ArrayIndex, walk
 from tests.formats.nitf_writer import Image, image_data, nitf, text_segment, tre
 from tests.formats.test_nitf_compressed import fax, jpeg, smooth, vq_header, vq_image
 

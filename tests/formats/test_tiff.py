@@ -12,7 +12,7 @@ import pytest
 import tifffile
 
 import anychunk
-from anychunk.index import ArrayIndex
+from anychunk.model.index import ArrayIndex
 from anychunk.testing.formats import FormatContract
 from tests.corpus import needs_corpus, samples, sha256
 

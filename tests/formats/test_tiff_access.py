@@ -9,8 +9,8 @@ import zarr
 import anychunk
 from anychunk import limits
 from anychunk.codecs.tiff_tile import TiffTile
-from anychunk.source import Blocks
-from anychunk.store import IndexStore
+from anychunk.io import Blocks
+from anychunk.read.zarr_store import IndexStore
 from tests.server import serve
 
 FIELD = np.random.default_rng(0).integers(0, 999, (512, 512)).astype("uint16")

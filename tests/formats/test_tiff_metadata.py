@@ -12,7 +12,7 @@ import tifffile
 from rasterio.errors import NotGeoreferencedWarning
 
 import anychunk
-from anychunk import georeference
+from anychunk.metadata import geo
 from tests.corpus import needs_corpus, samples
 
 GEO = [s for s in samples("tiff/") if "geotiff" in s.properties]
@@ -60,16 +60,16 @@ def test_most_georeferenced_files_have_transform_and_code():
 
 def test_points_are_half_a_pixel_off():
     # GeoTIFF 1.1 section 7.1: RasterPixelIsPoint ties to the centre of a pixel
-    area = georeference.geotiff_transform(
+    area = geo.geotiff_transform(
         scale=(10, 10, 0), tiepoints=(0, 0, 0, 100, 200, 0), matrix=None, is_point=False
     )
-    point = georeference.geotiff_transform(
+    point = geo.geotiff_transform(
         scale=(10, 10, 0), tiepoints=(0, 0, 0, 100, 200, 0), matrix=None, is_point=True
     )
     assert area == (10, 0, 100, 0, -10, 200)
     assert point == (10, 0, 95, 0, -10, 205)
-    assert georeference.bounds(area, (2, 3)) == (100, 180, 130, 200)
-    assert georeference.rescaled(area, 2, 4) == (20, 0, 100, 0, -40, 200)
+    assert geo.bounds(area, (2, 3)) == (100, 180, 130, 200)
+    assert geo.rescaled(area, 2, 4) == (20, 0, 100, 0, -40, 200)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from zarr.storage import MemoryStore
 
 from anychunk.api import open_path
 from anychunk.errors import AnychunkError
-from anychunk.index import ArrayIndex, walk
+from anychunk.model.index import ArrayIndex, walk
 from anychunk.server.catalog import Catalog
 from anychunk.server.listing import file_record
 from anychunk.server.pixels import Kept

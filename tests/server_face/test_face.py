@@ -18,7 +18,7 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import served
 from anychunk.server.pixels import Kept, served_store

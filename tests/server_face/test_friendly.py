@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from anychunk.images import images
-from anychunk.index import ArrayIndex, ByteRanges, GroupIndex, Objects, find, grid_shape, walk
+from anychunk.model.images import images
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Objects, find, grid_shape, walk
 from anychunk.server.friendly import Plane, chunk_shape, halved, next_name, served, side
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

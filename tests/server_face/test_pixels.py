@@ -8,7 +8,7 @@ import tifffile
 
 import anychunk
 from anychunk.errors import LimitError, SourceChangedError, SourceError, TruncatedError
-from anychunk.index import find
+from anychunk.model.index import find
 from anychunk.server import pixels as module
 from anychunk.server.cache import Bounded
 from anychunk.server.pixels import Kept, Pixels, served_store

@@ -9,13 +9,13 @@ from typing import Any
 
 import typer
 
-from anychunk import api, export
-from anychunk.batch import Failures, expand
+from anychunk import api, references
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
 from anychunk.cli.progress import shown
-from anychunk.combine import combine as combine_files
-from anychunk.index import Node
+from anychunk.combine.executor import Failures, expand
+from anychunk.combine.joining import combine as combine_files
+from anychunk.model.index import Node
 
 HOWS = ("stack", "concat", "mosaic", "group")
 
@@ -49,7 +49,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
 
     Example: anychunk index day*.tif -o year.icechunk --combine stack --along t --append
     """
-    kind = export.form_of(output, format)
+    kind = references.form_of(output, format)
     urls = expand(files, None)
     if combine is None and len(urls) > 1:
         combine = "group"
@@ -76,7 +76,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         else:
             found = api.index_files(urls, **settings)
             node = _combined(found, combine, along, overlap)
-            export.save(node, output, format=kind, copy=copy, **shape)
+            references.save(node, output, format=kind, copy=copy, **shape)
     _summary(node, output, len(urls) - len(failures), failures, as_json=as_json)
     if failures:
         raise typer.Exit(1)

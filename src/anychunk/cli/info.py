@@ -14,8 +14,8 @@ from rich.table import Table
 
 from anychunk.api import describe, index
 from anychunk.cli.allowed import Allow, allowed
-from anychunk.images import Image, images
-from anychunk.index import walk
+from anychunk.model.images import Image, images
+from anychunk.model.index import walk
 
 WIDE = 200
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anychunk.errors import MissingDependencyError
-from anychunk.source import is_remote, local_path
+from anychunk.io import is_remote, local_path
 
 AUTO = "auto"
 

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from anychunk import api, sink
+from anychunk import api
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.errors import UnsupportedError
+from anychunk.io import sink
 from anychunk.thumbnail import png, thumbnail
 
 

@@ -12,9 +12,9 @@ from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
 from anychunk.cli.progress import shown
 from anychunk.errors import AnychunkError, MissingDependencyError
-from anychunk.readers import READERS
-from anychunk.verification import Report
-from anychunk.verification import verify as run
+from anychunk.verification.checks import Report
+from anychunk.verification.checks import verify as run
+from anychunk.verification.peers import READERS
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 

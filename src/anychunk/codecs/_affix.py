@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from anychunk.codecs._base import Bytes1D, as_bytes
+from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 type HeaderFunction = Callable[[bytes], bytes]

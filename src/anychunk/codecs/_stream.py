@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from anychunk.codecs import streams
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError
 
 

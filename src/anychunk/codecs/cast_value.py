@@ -18,15 +18,15 @@ import numpy.typing as npt
 from zarr.core.array_spec import ArraySpec
 from zarr.core.dtype import ZDType, get_data_type_from_json
 
-from anychunk.codecs import casting, scalar_map
-from anychunk.codecs._base import ArrayToArray, ChunkSpec, Json, runtime_field
-from anychunk.codecs.array_filter import array_filter
-from anychunk.codecs.blocks import BadValueError, Step, run
-from anychunk.codecs.casting import OutOfRange
-from anychunk.codecs.fill_value import number_type_of, there_and_back, with_encoded_fill
-from anychunk.codecs.number_types import BY_NAME, FloatType, IntType, NumberType, number_type
-from anychunk.codecs.rounding import MODES, Rounding
-from anychunk.codecs.scalar_map import Entry, ScalarMap
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
+from anychunk.codecs.cast import casting, scalar_map
+from anychunk.codecs.cast.array_filter import array_filter
+from anychunk.codecs.cast.blocks import BadValueError, Step, run
+from anychunk.codecs.cast.casting import OutOfRange
+from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
+from anychunk.codecs.cast.number_types import BY_NAME, FloatType, IntType, NumberType, number_type
+from anychunk.codecs.cast.rounding import MODES, Rounding
+from anychunk.codecs.cast.scalar_map import Entry, ScalarMap
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 

@@ -22,9 +22,8 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import codecs_from_list
 from zarr.core.dtype import parse_dtype
 
-from anychunk import memory, strides
 from anychunk.codecs import codec_class, from_json, streams
-from anychunk.codecs._base import (
+from anychunk.codecs.base import (
     ArrayToArray,
     ArrayToBytes,
     Bytes1D,
@@ -34,8 +33,9 @@ from anychunk.codecs._base import (
     as_bytes,
     chunk_spec,
 )
-from anychunk.codecs.fused_cast import fuse
+from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.errors import ChunkDecodeError, CodecConfigError
+from anychunk.io import buffers, copying
 
 type Array = npt.NDArray[Any]
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
@@ -275,8 +275,8 @@ def serialize(array: Array, endian: str | None) -> Bytes1D:
     dtype = array.dtype if endian is None else array.dtype.newbyteorder(cast("Any", endian))
     if array.dtype == dtype and array.flags.c_contiguous:
         return as_bytes(array.reshape(-1))
-    stored = memory.aligned(array.size * dtype.itemsize)
-    strides.assign(stored.view(dtype).reshape(array.shape), array)
+    stored = buffers.aligned(array.size * dtype.itemsize)
+    copying.assign(stored.view(dtype).reshape(array.shape), array)
     return stored
 
 

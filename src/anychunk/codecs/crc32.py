@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from zarr.core.array_spec import ArraySpec
 
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.errors import ChunkDecodeError
 
 FRONT = struct.Struct("<BI")

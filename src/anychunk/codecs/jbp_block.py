@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 type Array = npt.NDArray[Any]

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.codestream.jpeg_scan import Stream, walk, with_tables
 from anychunk.errors import (
     ChunkDecodeError,

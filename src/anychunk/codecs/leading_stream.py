@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from anychunk.codecs import streams
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 BLOCK = 64 << 10

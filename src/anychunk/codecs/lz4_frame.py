@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from anychunk.codecs import streams
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 
 from anychunk.codecs import streams
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 MAGIC = b"LZ4Block"

@@ -9,7 +9,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from anychunk.codecs._base import Bytes1D
+from anychunk.codecs.base import Bytes1D
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, UnsupportedError
 
 type Shape = tuple[int, ...]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs._base import Bytes1D, ChunkSpec
+from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.chain import Wrapping
 from anychunk.codecs.n5_block import OBJECT, BlockHeader, read_header, write_header
 from anychunk.errors import ChunkEncodeError, CodecConfigError

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from zarr.core.dtype import ZDType
 
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default, Shape
 from anychunk.errors import CodecConfigError
 

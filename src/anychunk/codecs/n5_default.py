@@ -19,7 +19,7 @@ import numpy.typing as npt
 from zarr.core.dtype import ZDType
 
 from anychunk import limits
-from anychunk.codecs._base import Bytes1D, ChunkSpec
+from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.chain import Wrapping
 from anychunk.codecs.n5_block import check_samples, read_header, write_header
 from anychunk.errors import CodecConfigError

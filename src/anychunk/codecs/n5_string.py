@@ -18,13 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
-from anychunk.codecs.n5_block import (
-    VARLENGTH,
-    check_shape,
-    read_header,
-    write_header,
-)
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codecs.n5_block import VARLENGTH, check_shape, read_header, write_header
 from anychunk.codecs.n5_bytes import N5Bytes
 from anychunk.codecs.n5_default import fit
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError

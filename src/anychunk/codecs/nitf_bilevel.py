@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 type Ints = npt.NDArray[np.int64]

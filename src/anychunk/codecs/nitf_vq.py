@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 KERNEL = 4

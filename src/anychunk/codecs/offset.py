@@ -12,14 +12,7 @@ from typing import ClassVar
 from zarr.core.array_spec import ArraySpec
 
 from anychunk.codecs import _affix
-from anychunk.codecs._base import (
-    Bytes1D,
-    BytesToBytes,
-    ChunkSpec,
-    Json,
-    runtime_field,
-    v2_filter,
-)
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
 from anychunk.errors import CodecConfigError
 
 

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from zarr.core.array_spec import ArraySpec
 
-from anychunk.codecs import json_scalar, scaling
-from anychunk.codecs._base import ArrayToArray, ChunkSpec, Json, runtime_field
-from anychunk.codecs.array_filter import array_filter
-from anychunk.codecs.blocks import BadValueError, Step, run
-from anychunk.codecs.fill_value import number_type_of, there_and_back, with_encoded_fill
-from anychunk.codecs.number_types import Block, FloatType, IntType, NumberType, number_type
-from anychunk.codecs.scalar_map import as_number
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
+from anychunk.codecs.cast import json_scalar, scaling
+from anychunk.codecs.cast.array_filter import array_filter
+from anychunk.codecs.cast.blocks import BadValueError, Step, run
+from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
+from anychunk.codecs.cast.number_types import Block, FloatType, IntType, NumberType, number_type
+from anychunk.codecs.cast.scalar_map import as_number
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,

@@ -18,7 +18,7 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
-from anychunk.codecs._base import Bytes1D, as_bytes
+from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 DAMAGED = (RuntimeError, ValueError)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs._base import ArrayToBytes, Bytes1D, ChunkSpec
+from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 SEPARATORS = bytes.maketrans(b",\t\r\n\v\f", b"      ")

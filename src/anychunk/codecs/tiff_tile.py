@@ -32,15 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs import tiff_decoders, tiff_encoders, tiff_samples, tiff_synthetic
-from anychunk.codecs._base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
-from anychunk.codecs.tiff_fields import are_counts, are_numbers, is_count, is_within
-from anychunk.errors import (
-    ChunkDecodeError,
-    ChunkEncodeError,
-    CodecConfigError,
-    UnsupportedError,
-)
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
+from anychunk.codecs.tiff import decoders, encoders, samples, synthetic
+from anychunk.codecs.tiff.fields import are_counts, are_numbers, is_count, is_within
+from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 
 type Array = npt.NDArray[Any]
 
@@ -54,10 +49,10 @@ LIBTIFF = {
     32809: "ThunderScan",
 }
 """Compressions that libtiff decodes here: strict about what is missing, or known to it alone."""
-YCBCR = tiff_decoders.YCBCR
-FLOAT = tiff_samples.FLOAT
-KNOWN = {NONE, OLD_JPEG, *LIBTIFF, *tiff_decoders.STREAMS, *tiff_decoders.PICTURES}
-PREDICTORS = {1, *tiff_samples.DISTANCES, *tiff_samples.FLOAT_DISTANCES}
+YCBCR = decoders.YCBCR
+FLOAT = samples.FLOAT
+KNOWN = {NONE, OLD_JPEG, *LIBTIFF, *decoders.STREAMS, *decoders.PICTURES}
+PREDICTORS = {1, *samples.DISTANCES, *samples.FLOAT_DISTANCES}
 
 _scratch = threading.local()
 
@@ -151,7 +146,7 @@ class TiffTile(BytesToBytes):
                 f"tiff-tile: compression {self.compression} is not opened; opened: "
                 f"{' '.join(str(n) for n in sorted(KNOWN))}"
             )
-        if self.predictor not in PREDICTORS and self.compression not in tiff_decoders.PICTURES:
+        if self.predictor not in PREDICTORS and self.compression not in decoders.PICTURES:
             raise UnsupportedError(
                 f"tiff-tile: predictor {self.predictor} is not opened; opened: "
                 f"{' '.join(str(n) for n in sorted(PREDICTORS))}"
@@ -175,12 +170,12 @@ class TiffTile(BytesToBytes):
             raise CodecConfigError("tiff-tile: jpeg_tables is not base64") from e
 
     @cached_property
-    def bits(self) -> tiff_samples.Bits:
-        return tiff_samples.as_bits(self.bits_per_sample)
+    def bits(self) -> samples.Bits:
+        return samples.as_bits(self.bits_per_sample)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        return tiff_samples.sample_dtype(self.sample_format, self.bits)
+        return samples.sample_dtype(self.sample_format, self.bits)
 
     @cached_property
     def shape(self) -> tuple[int, int, int, int]:
@@ -192,7 +187,7 @@ class TiffTile(BytesToBytes):
 
     @cached_property
     def row_bytes(self) -> int:
-        return tiff_samples.row_bytes(self.tile_width, self.samples_per_pixel, self.bits)
+        return samples.row_bytes(self.tile_width, self.samples_per_pixel, self.bits)
 
     @cached_property
     def is_subsampled(self) -> bool:
@@ -200,7 +195,7 @@ class TiffTile(BytesToBytes):
         return (
             self.photometric == YCBCR
             and self.subsampling != (1, 1)
-            and self.compression not in tiff_decoders.PICTURES
+            and self.compression not in decoders.PICTURES
         )
 
     def stored_bytes(self, rows: int) -> int:
@@ -216,7 +211,7 @@ class TiffTile(BytesToBytes):
         """Whether decompressed bytes are, in native order, the decoded chunk."""
         return (
             self.samples_per_pixel == 1
-            and tiff_samples.is_whole(self.sample_format, self.bits)
+            and samples.is_whole(self.sample_format, self.bits)
             and not self.is_subsampled
         )
 
@@ -256,7 +251,7 @@ class TiffTile(BytesToBytes):
             return out.view(self.dtype).reshape(spec.shape)
         if self._is_jpeg_of_bands:
             pixels = out.reshape(self.tile_height, self.tile_width, self.samples_per_pixel)
-            array = self._fitted(tiff_decoders.unjpeg(self, data, pixels))
+            array = self._fitted(decoders.unjpeg(self, data, pixels))
         else:
             array = self._fitted(self._decoded(data, out))
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
@@ -273,7 +268,7 @@ class TiffTile(BytesToBytes):
     def _is_jpeg_of_bands(self) -> bool:
         """Whether the picture that a JPEG stream holds takes just as much memory as the chunk."""
         return (
-            tiff_decoders.PICTURES.get(self.compression) is tiff_decoders.unjpeg
+            decoders.PICTURES.get(self.compression) is decoders.unjpeg
             and self.dtype == np.uint8
             and self.samples_per_pixel > 1
             and self.tile_depth == 1
@@ -285,7 +280,7 @@ class TiffTile(BytesToBytes):
         """Whether a whole chunk is decompressed and perhaps summed, and nothing else."""
         return (
             self._is_direct
-            and self.compression in tiff_decoders.STREAMS
+            and self.compression in decoders.STREAMS
             and self.predictor in (1, 2)
             and self.fill_order == 1
             and (self.byte_order == sys.byteorder or self.dtype.itemsize == 1)
@@ -299,7 +294,7 @@ class TiffTile(BytesToBytes):
 
         Differences are summed into `target`, where there is one.
         """
-        plain = tiff_decoders.STREAMS[self.compression](data, out)
+        plain = decoders.STREAMS[self.compression](data, out)
         if len(plain) != len(out):
             return False
         if plain is not out and plain.ctypes.data != out.ctypes.data:
@@ -338,10 +333,10 @@ class TiffTile(BytesToBytes):
     def _decoded(self, data: Bytes1D, out: Bytes1D) -> Array:
         """Decode to (rows, columns, bands); in `out` where that is what `out` holds in the end."""
         if self.backend == "libtiff" or self.compression in LIBTIFF:
-            return tiff_synthetic.decode_libtiff(self, data)
+            return synthetic.decode_libtiff(self, data)
         if self.compression == OLD_JPEG:
             return self._decode_old_jpeg(data)
-        picture = tiff_decoders.PICTURES.get(self.compression)
+        picture = decoders.PICTURES.get(self.compression)
         return picture(self, data) if picture is not None else self._decode_stream(data, out)
 
     def _decode_old_jpeg(self, data: Bytes1D) -> Array:
@@ -367,14 +362,14 @@ class TiffTile(BytesToBytes):
             ycbcr_coefficients=self.ycbcr_coefficients,
             reference_black_white=self.reference_black_white,
         )
-        return tiff_synthetic.ycbcr_to_rgb(plain, array.reshape(-1), len(array))
+        return synthetic.ycbcr_to_rgb(plain, array.reshape(-1), len(array))
 
     def _decode_stream(self, data: Bytes1D, out: Bytes1D) -> Array:
         if self.fill_order == 2:
             data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
         wanted = self.stored_bytes(self.tile_height) * self.tile_depth
-        is_float_predicted = self.predictor in tiff_samples.FLOAT_DISTANCES
-        decompress = tiff_decoders.STREAMS.get(self.compression)
+        is_float_predicted = self.predictor in samples.FLOAT_DISTANCES
+        decompress = decoders.STREAMS.get(self.compression)
         if decompress is None:
             plain = data[:wanted]
         else:
@@ -383,17 +378,17 @@ class TiffTile(BytesToBytes):
         rows = self.rows_of(len(plain))
         plain = plain[: self.stored_bytes(rows) * self.tile_depth]
         if self.is_subsampled:
-            return tiff_synthetic.ycbcr_to_rgb(self, plain, rows)
+            return synthetic.ycbcr_to_rgb(self, plain, rows)
         return self._unpacked(plain, rows * self.tile_depth, out)
 
     def _unpacked(self, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
         """Turn decompressed bytes into samples (rows, columns, bands)."""
-        if self.predictor in tiff_samples.FLOAT_DISTANCES:
-            if self.sample_format != tiff_samples.FLOAT or isinstance(self.bits, tuple):
+        if self.predictor in samples.FLOAT_DISTANCES:
+            if self.sample_format != samples.FLOAT or isinstance(self.bits, tuple):
                 raise UnsupportedError(
                     f"tiff-tile: predictor 3 with SampleFormat {self.sample_format} is not opened"
                 )
-            return tiff_samples.unpredict_float(
+            return samples.unpredict_float(
                 plain,
                 rows=rows,
                 columns=self.tile_width,
@@ -403,9 +398,9 @@ class TiffTile(BytesToBytes):
                 out=out if self._is_direct else None,
             )
         is_big = self.byte_order == "big"
-        is_complex = self.sample_format in tiff_samples.COMPLEX
+        is_complex = self.sample_format in samples.COMPLEX
         if self.predictor > 1 and is_complex:
-            plain = tiff_samples.unpredict_complex(
+            plain = samples.unpredict_complex(
                 plain,
                 shape=(rows, self.tile_width, self.samples_per_pixel),
                 bits=self.bits,
@@ -413,7 +408,7 @@ class TiffTile(BytesToBytes):
                 is_big=is_big,
             )
             is_big = sys.byteorder == "big"
-        array = tiff_samples.unpack(
+        array = samples.unpack(
             plain,
             rows=rows,
             columns=self.tile_width,
@@ -429,7 +424,7 @@ class TiffTile(BytesToBytes):
                 f"tiff-tile: predictor {self.predictor} with samples of {self.bits} bits in "
                 f"SampleFormat {self.sample_format} is not opened"
             )
-        return tiff_samples.unpredict(
+        return samples.unpredict(
             array, predictor=self.predictor, bits=self.bits, sample_format=self.sample_format
         )
 
@@ -445,7 +440,7 @@ class TiffTile(BytesToBytes):
         if array.size < target.size:
             target[...] = fill
         deep = array.reshape(self.tile_depth, rows // self.tile_depth, columns, bands)
-        tiff_samples.deinterleave(deep, target)
+        samples.deinterleave(deep, target)
         return out
 
     def _fitted(self, array: Array) -> Array:
@@ -488,7 +483,7 @@ class TiffTile(BytesToBytes):
         if len(data) != self.nbytes:
             raise ChunkEncodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
         bands_first = data.view(self.dtype.newbyteorder("<")).reshape(self.shape)
-        return tiff_encoders.encode(self, np.moveaxis(bands_first, 1, -1))
+        return encoders.encode(self, np.moveaxis(bands_first, 1, -1))
 
 
 TiffTileV2 = v2_filter(TiffTile)

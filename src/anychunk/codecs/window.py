@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs._base import Bytes1D, ChunkSpec
+from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.chain import Wrapping
 from anychunk.errors import ChunkDecodeError
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from anychunk import api
-from anychunk import images as im
 from anychunk.conversion.crew import Progress, compare_all, executor, write_all
 from anychunk.conversion.others import refuse_zarr_wishes, write_other
 from anychunk.conversion.place import Place
 from anychunk.conversion.plan import Wishes
 from anychunk.conversion.planning import make_plan
 from anychunk.conversion.work import Workshop
-from anychunk.index import ArrayIndex, GroupIndex, Json, Node, find
-from anychunk.source import Storage
+from anychunk.io import Storage
+from anychunk.model import images as im
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find
 
 __all__ = ["Report", "convert"]
 

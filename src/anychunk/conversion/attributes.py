@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from anychunk import images as im
-from anychunk import multiscales
 from anychunk.conversion.plan import Level, Wishes
-from anychunk.images import Image
-from anychunk.index import GroupIndex, Json, Node, find
+from anychunk.metadata import ome
+from anychunk.model import images as im
+from anychunk.model.images import Image
+from anychunk.model.index import GroupIndex, Json, Node, find
 
 
 def root_attributes(source: Node, found: list[Image], *, is_one: bool) -> dict[str, Json]:
@@ -38,8 +38,8 @@ def image_attributes(image: Image, levels: Sequence[Level], wishes: Wishes) -> d
         return kept
     order = levels[0].order
     units = {a["name"]: a.get("unit") for a in image.axes} if wishes.axes is None else {}
-    axes = [multiscales.Axis(name=n, unit=units.get(n)) for n in names]
-    made = multiscales.ome(axes, level_scales(image, levels, order))
+    axes = [ome.Axis(name=n, unit=units.get(n)) for n in names]
+    made = ome.ome(axes, level_scales(image, levels, order))
     before = kept.get("ome", {})
     described = (before.get("multiscales") or [{}])[0]
     named = {k: described[k] for k in ("name", "metadata") if k in described}
@@ -50,9 +50,7 @@ def image_attributes(image: Image, levels: Sequence[Level], wishes: Wishes) -> d
     return kept
 
 
-def level_scales(
-    image: Image, levels: Sequence[Level], order: tuple[int, ...]
-) -> list[multiscales.Level]:
+def level_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) -> list[ome.Level]:
     """Give scale and translation of every level, by the windows that its elements stand for."""
     scale = tuple(image.scale[i] for i in order)
     origin = tuple(image.translation[i] for i in order)
@@ -63,7 +61,7 @@ def level_scales(
     for level in levels:
         factor = tuple(f * r for f, r in zip(factor, level.ratio, strict=True))
         found.append(
-            multiscales.Level(
+            ome.Level(
                 path=level.path.rsplit("/", 1)[-1],
                 scale=tuple(s * f for s, f in zip(scale, factor, strict=True)),
                 translation=tuple(
@@ -74,22 +72,20 @@ def level_scales(
     return found
 
 
-def copied_scales(
-    image: Image, levels: Sequence[Level], order: tuple[int, ...]
-) -> list[multiscales.Level]:
+def copied_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) -> list[ome.Level]:
     """Keep what the source says of levels that are copied."""
     described = im.multiscale(image.attributes)
     if not described:
         shapes = [level.shape for level in levels]
         scale = tuple(image.scale[i] for i in order)
         paths = [level.path.rsplit("/", 1)[-1] for level in levels]
-        return multiscales.shrunk_levels(paths, shapes, scale)
+        return ome.shrunk_levels(paths, shapes, scale)
     found = []
     for level in levels:
         name = (level.source or "").removeprefix(image.path).strip("/")
         scale, origin = im.transformation(described, name, len(image.axes))
         found.append(
-            multiscales.Level(
+            ome.Level(
                 path=level.path.rsplit("/", 1)[-1],
                 scale=tuple(scale[i] for i in order),
                 translation=tuple(origin[i] for i in order),

@@ -12,8 +12,8 @@ import zarr
 from zarr.codecs import BytesCodec, TransposeCodec
 
 from anychunk.codecs.window import Window
-from anychunk.index import Shape
 from anychunk.limits import MIB
+from anychunk.model.index import Shape
 
 type Array = npt.NDArray[Any]
 

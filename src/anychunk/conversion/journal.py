@@ -7,8 +7,7 @@ import contextlib
 import time
 from pathlib import Path
 
-from anychunk import sink
-from anychunk.source import Storage, is_remote, local_path, read_object
+from anychunk.io import Storage, is_remote, local_path, read_object, sink
 
 NAME = ".anychunk/journal"
 PAUSE_S = 5.0

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from zarr.core.dtype import parse_dtype
 
-from anychunk import georeference
-from anychunk import images as im
 from anychunk.conversion import presets
 from anychunk.conversion.plan import Level, Wishes
-from anychunk.downsample import BY_WINDOW, output_shape
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.images import Image
-from anychunk.index import ArrayIndex, Json, Node, Shape, find
 from anychunk.limits import MIB
+from anychunk.metadata import geo
+from anychunk.model import images as im
+from anychunk.model.images import Image
+from anychunk.model.index import ArrayIndex, Json, Node, Shape, find
+from anychunk.resample import BY_WINDOW, output_shape
 
 REGION_BYTES = 16 * MIB
 """About how much is read, encoded and written at a time by one worker, where shards are smaller."""
@@ -233,9 +233,9 @@ def smaller_ground(
     down, across = (_power(full[i], here[i]) for i in (names.index("y"), names.index("x")))
     a, b, c, d, e, f = transform
     shape = (here[names.index("y")], here[names.index("x")])
-    return georeference.attributes(
+    return geo.attributes(
         shape=shape,
-        transform=georeference.rescaled((a, b, c, d, e, f), across, down),
+        transform=geo.rescaled((a, b, c, d, e, f), across, down),
         code=attributes.get("proj:code"),
         projjson=attributes.get("proj:projjson"),
     )

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from anychunk import api, formats
-from anychunk import images as im
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.images import Image
-from anychunk.index import ArrayIndex, Json, Node, find
-from anychunk.source import Storage, is_remote, local_path
+from anychunk.io import Storage, is_remote, local_path
+from anychunk.model import images as im
+from anychunk.model.images import Image
+from anychunk.model.index import ArrayIndex, Json, Node, find
 
 COMPARED = 32 << 20
 """About how many bytes are held against the source at a time."""

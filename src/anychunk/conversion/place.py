@@ -4,12 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
-from anychunk import sink
 from anychunk.conversion.journal import Journal
 from anychunk.conversion.plan import Plan
 from anychunk.errors import FormatError, SourceError
-from anychunk.index import Json
-from anychunk.source import Storage, is_remote, local_path, read_object
+from anychunk.io import Storage, is_remote, local_path, read_object, sink
+from anychunk.model.index import Json
 
 
 class Place:

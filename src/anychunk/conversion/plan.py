@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from anychunk.index import Json, Node, Shape, grid_shape
+from anychunk.model.index import Json, Node, Shape, grid_shape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from anychunk import images as im
 from anychunk.conversion.attributes import group_attributes, image_attributes, root_attributes
 from anychunk.conversion.levels import beside_level, image_levels
 from anychunk.conversion.plan import Level, Plan, Run, Wishes
 from anychunk.errors import FormatError
-from anychunk.index import Json, Node
+from anychunk.model import images as im
+from anychunk.model.index import Json, Node
 
 TASK_REGIONS = 16
 """How many regions of the finest level one task makes, at the most."""

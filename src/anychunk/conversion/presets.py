@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from anychunk.errors import UnsupportedError
-from anychunk.index import Json, Shape
 from anychunk.limits import KIB, MIB
+from anychunk.model.index import Json, Shape
 
 SPACE = ("z", "y", "x")
 FEW_BANDS = 4

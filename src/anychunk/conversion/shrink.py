@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import downsample as ds
-from anychunk.index import Shape
+from anychunk import resample as ds
+from anychunk.model.index import Shape
 
 type Array = npt.NDArray[Any]
 

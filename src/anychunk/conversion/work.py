@@ -19,15 +19,15 @@ from zarr.core.chunk_utils import ChunkTransform, evolve_codecs
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
-from anychunk import api, sink
+from anychunk import api
 from anychunk.conversion.decoded import Decoded
 from anychunk.conversion.plan import Level, Plan, Run
 from anychunk.conversion.shrink import shrink
 from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
-from anychunk.index import Shape
+from anychunk.io import Storage, is_remote, local_path, object_store, read_object, sink
 from anychunk.limits import MIB
-from anychunk.source import Storage, is_remote, local_path, object_store, read_object
-from anychunk.store import IndexStore
+from anychunk.model.index import Shape
+from anychunk.read.zarr_store import IndexStore
 
 type Array = npt.NDArray[Any]
 type Keep = Callable[[Level, Shape, Array], None]

@@ -9,8 +9,8 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol, cast, runtime_checkable
 
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.index import Node
-from anychunk.source import Folder, Source
+from anychunk.io import Folder, Source
+from anychunk.model.index import Node
 
 HEAD = 4096
 """How many bytes `sniff` is shown."""

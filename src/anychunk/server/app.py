@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from anychunk.index import ArrayIndex, find
+from anychunk.model.index import ArrayIndex, find
+from anychunk.read.zarr_store import METADATA, parse_coords
 from anychunk.server import listing
 from anychunk.server.bodies import Body, Held, stored_body
 from anychunk.server.cache import Bounded
@@ -21,7 +22,6 @@ from anychunk.server.chunks import Chunks
 from anychunk.server.jobs import Gone, Jobs
 from anychunk.server.responses import BYTES, JSON, Room, answer, as_json, failed, failure
 from anychunk.server.thumbs import thumbnail_png
-from anychunk.store import METADATA, parse_coords
 
 PAGE = Path(__file__).with_name("page")
 MOST_SEGMENTS = 64

@@ -5,11 +5,11 @@ from typing import Protocol
 
 import xxhash
 
+from anychunk.decode.chunks import ChunkReader, located
 from anychunk.errors import AnychunkError
-from anychunk.index import INLINE, ByteRanges, Objects
-from anychunk.reader import ChunkReader, located
+from anychunk.io import Source, is_remote
+from anychunk.model.index import INLINE, ByteRanges, Objects
 from anychunk.server.sources import ReadFile
-from anychunk.source import Source, is_remote
 
 LARGE = 4 << 20
 """Stored chunks from this length on are read while they are sent."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from anychunk import api, export, formats
+from anychunk import api, formats, references
 from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
-from anychunk.index import GroupIndex, Node
-from anychunk.pin import Pin
+from anychunk.io import Folder, is_remote, local_path, report_change
+from anychunk.model.index import GroupIndex, Node
+from anychunk.model.pin import Pin
+from anychunk.read.zarr_store import IndexStore
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import served
 from anychunk.server.pixels import Kept, served_store
-from anychunk.source import Folder, is_remote, local_path, report_change
-from anychunk.store import IndexStore
 
 MOST_FILES = 10_000
 """That one folder gives."""
@@ -194,7 +194,7 @@ def is_folder_format(path: str) -> bool:
     try:
         formats.sniff_folder(folder)
     except UnsupportedError:
-        return export.sniff_folder(folder) is not None
+        return references.sniff_folder(folder) is not None
     except AnychunkError:
         return False
     return True
@@ -247,5 +247,5 @@ def is_file_format(path: Path) -> bool:
     try:
         formats.sniff(head, str(path))
     except AnychunkError:
-        return bool(head) and export.sniff(head)
+        return bool(head) and references.sniff(head)
     return True

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import codecs
-from anychunk import downsample as ds
+from anychunk import resample as ds
 from anychunk.codecs.chain import Encoder
-from anychunk.computed import array_spec
+from anychunk.decode.computed import array_spec
 from anychunk.errors import FormatError
-from anychunk.index import ArrayIndex, Computed, Node, Shape, find
+from anychunk.model.index import ArrayIndex, Computed, Node, Shape, find
+from anychunk.read.zarr_store import IndexStore
 from anychunk.server import wanted
 from anychunk.server.bodies import Held
 from anychunk.server.pixels import Kept, Pixels, Stamp, assembled, placed, touched
-from anychunk.store import IndexStore
 
 type Array = npt.NDArray[Any]
 

@@ -15,10 +15,11 @@ from typing import Any, cast
 import numpy as np
 from zarr.core.dtype import get_data_type_from_json
 
-from anychunk import downsample as ds
+from anychunk import resample as ds
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.images import Image, images, join, level_names, multiscale, nodata, palette
-from anychunk.index import (
+from anychunk.metadata.ome import shrunk_levels
+from anychunk.model.images import Image, images, join, level_names, multiscale, nodata, palette
+from anychunk.model.index import (
     ArrayIndex,
     ByteRanges,
     Computed,
@@ -29,7 +30,6 @@ from anychunk.index import (
     Shape,
     grid_shape,
 )
-from anychunk.multiscales import shrunk_levels
 from anychunk.thumbnail import BANDS, plane_axes
 
 SIDE = 512

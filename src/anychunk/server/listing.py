@@ -6,14 +6,24 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from anychunk.errors import AnychunkError
-from anychunk.images import Image
-from anychunk.index import ArrayIndex, Computed, GroupIndex, Json, Node, Objects, Shape, find, walk
+from anychunk.io import is_remote
+from anychunk.model.images import Image
+from anychunk.model.index import (
+    ArrayIndex,
+    Computed,
+    GroupIndex,
+    Json,
+    Node,
+    Objects,
+    Shape,
+    find,
+    walk,
+)
 from anychunk.server import wanted
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import Plane, native_dtype, readable_images
 from anychunk.server.responses import as_json
-from anychunk.source import is_remote
 
 LIST_S = 5.0
 """How long a list of files may take; what is not open by then is listed without its images."""

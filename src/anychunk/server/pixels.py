@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import api, codecs, limits, strides
+from anychunk import api, codecs, limits
 from anychunk.codecs.chain import Decoder
-from anychunk.computed import array_spec
+from anychunk.decode.chunks import ChunkReader, located
+from anychunk.decode.computed import array_spec
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError, SourceError
-from anychunk.index import (
+from anychunk.io import Bytes1D, copying, is_remote, local_path
+from anychunk.io.buffers import borrowed
+from anychunk.model.index import (
     INLINE,
     WHOLE,
     ArrayIndex,
@@ -27,13 +30,10 @@ from anychunk.index import (
     Shape,
     Uint64,
 )
-from anychunk.memory import borrowed
-from anychunk.reader import ChunkReader, located
+from anychunk.read.zarr_store import IndexStore
 from anychunk.server.cache import Bounded
 from anychunk.server.plain import plain
 from anychunk.server.sources import ReadFile, ReadSources, stamp
-from anychunk.source import Bytes1D, is_remote, local_path
-from anychunk.store import IndexStore
 
 if TYPE_CHECKING:
     from anychunk.server.bodies import Held
@@ -131,7 +131,7 @@ def assembled(
             continue
         if out is None:
             out = np.empty([b - a for a, b in zip(start, stop, strict=True)], dtype)
-        strides.assign(out[target], piece)
+        copying.assign(out[target], piece)
     if out is not None:
         for target in absent:
             out[target] = fill
@@ -174,7 +174,7 @@ def block_shape(array: ArrayIndex, piece: Shape | None, itemsize: int) -> Shape 
 
 def owned(array: Array) -> Array:
     out = np.empty(array.shape, array.dtype)
-    strides.assign(out, array)
+    copying.assign(out, array)
     return out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.index import ArrayIndex, ByteRanges, Shape
+from anychunk.model.index import ArrayIndex, ByteRanges, Shape
 from anychunk.server.sources import ReadFile
 
 type Array = npt.NDArray[Any]

@@ -8,19 +8,19 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anychunk import memory
 from anychunk.errors import AnychunkError, SourceError, TruncatedError
-from anychunk.pin import Pin
-from anychunk.source import (
+from anychunk.io import (
     Bytes1D,
     OnChange,
     Source,
     Sources,
     Storage,
+    buffers,
     is_remote,
     local_path,
     report_change,
 )
+from anychunk.model.pin import Pin
 
 
 class ReadFile:
@@ -74,7 +74,7 @@ class ReadFile:
         return found
 
     def _read(self, offsets: Sequence[int], length: int, flags: int) -> Bytes1D | None:
-        out = memory.aligned(length * len(offsets))
+        out = buffers.aligned(length * len(offsets))
         try:
             handle = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except FileNotFoundError as e:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.computed import array_spec
-from anychunk.images import images
-from anychunk.index import ArrayIndex, Shape, find
+from anychunk.decode.computed import array_spec
+from anychunk.model.images import images
+from anychunk.model.index import ArrayIndex, Shape, find
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import native_dtype
 from anychunk.thumbnail import png, thumbnail

@@ -20,11 +20,11 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline
 from zarr.core.metadata import ArrayV3Metadata
 
 from anychunk.api import open as open_any
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.chain import array_spec, evolve
 from anychunk.errors import AnychunkError
-from anychunk.index import ArrayIndex, ByteRanges, grid_shape
-from anychunk.pipeline import NAME, PATH
+from anychunk.model.index import ArrayIndex, ByteRanges, grid_shape
+from anychunk.read.pipeline import NAME, PATH
 
 type Array = npt.NDArray[Any]
 type Chunks = dict[str, bytes]

@@ -19,7 +19,7 @@ import zarr
 
 from anychunk import api
 from anychunk.errors import AnychunkError, SourceChangedError
-from anychunk.index import ArrayIndex, Node, walk
+from anychunk.model.index import ArrayIndex, Node, walk
 
 type Expected = Mapping[str, npt.NDArray[Any]]
 

@@ -16,8 +16,8 @@ from anychunk.formats.jnrrd.tiles import TileReader, read_tile, tile_of_voxel
 from anychunk.formats.jnrrd.tiling import Finding
 from anychunk.formats.jnrrd.validate import validate
 from anychunk.formats.jnrrd.write import claims, write
-from anychunk.index import GroupIndex
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import GroupIndex
 
 __all__ = [
     "Finding",

@@ -27,8 +27,8 @@ from anychunk.formats.jnrrd.pattern import Pattern, check_tells_apart, parse_pat
 from anychunk.formats.jnrrd.tables import checksum
 from anychunk.formats.jnrrd.tiled import Tiled
 from anychunk.formats.jnrrd.tiling import Level, Table
-from anychunk.index import ArrayIndex, ByteRanges, Computed, Json, Objects, Shape
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects, Shape
 
 MOST_NAMED = 1 << 20
 """How many tiles are named one by one, where a pattern of chunk coordinates cannot say it."""

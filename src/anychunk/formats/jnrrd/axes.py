@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from anychunk.formats.jnrrd.tiling import Level
-from anychunk.index import Json
-from anychunk.multiscales import Axis
-from anychunk.multiscales import Level as OmeLevel
-from anychunk.multiscales import ome as ome_json
+from anychunk.metadata.ome import Axis
+from anychunk.metadata.ome import Level as OmeLevel
+from anychunk.metadata.ome import ome as ome_json
+from anychunk.model.index import Json
 
 UNITS = {
     "nm": "nanometer",

@@ -7,7 +7,7 @@ import numpy as np
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.index import Json
+from anychunk.model.index import Json
 
 EXACT: dict[str, Json] = {
     "gzip": {"name": "gzip", "configuration": {"level": 6}},

@@ -15,8 +15,8 @@ from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.layout import Layout, tile_numbers
 from anychunk.formats.jnrrd.pattern import NUMBER, Pattern, all_indices
 from anychunk.formats.jnrrd.tiling import Tiling
-from anychunk.index import WHOLE, ByteRanges, Json, Objects, Shape
-from anychunk.source import is_remote, local_path, resolve
+from anychunk.io import is_remote, local_path, resolve
+from anychunk.model.index import WHOLE, ByteRanges, Json, Objects, Shape
 
 
 def folder_of(url: str) -> str:

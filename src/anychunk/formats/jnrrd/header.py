@@ -12,8 +12,8 @@ from functools import cached_property
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError
-from anychunk.index import Json
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import Json
 
 MAGIC = re.compile(rb'\s{0,64}\{\s{0,64}"jnrrd"\s{0,64}:')
 STEP = 64 * limits.KIB

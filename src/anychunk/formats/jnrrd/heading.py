@@ -14,7 +14,7 @@ from anychunk.formats.jnrrd.header import Line, make_line, rewrite
 from anychunk.formats.jnrrd.layout import Layout
 from anychunk.formats.jnrrd.plan import Plan
 from anychunk.formats.jnrrd.tiling import KNOWN_URI, URI
-from anychunk.index import Json
+from anychunk.model.index import Json
 
 ALIGNMENT = 1024
 REPLACED = (

@@ -11,8 +11,8 @@ from typing import Any
 from anychunk import limits
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import untiled_index
-from anychunk.index import GroupIndex, Json
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import GroupIndex, Json
 
 MAGIC = re.compile(rb"NRRD00(?:0[1-5]|\.01)\r?\n")
 END = re.compile(rb"\r?\n\r?\n")

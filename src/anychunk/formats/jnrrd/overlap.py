@@ -18,7 +18,7 @@ from anychunk.formats.jnrrd.layout import READINGS, Layout, lay_out, stored_voxe
 from anychunk.formats.jnrrd.pattern import LEVEL, parse_pattern
 from anychunk.formats.jnrrd.tiling import Finding, Level, Table, Tiling, error
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.source import Source, open_source, read_object
+from anychunk.io import Source, open_source, read_object
 
 
 def choose_layouts(

@@ -21,9 +21,9 @@ from anychunk.formats.jnrrd.tiling import (
     tiling_prefix,
 )
 from anychunk.formats.jnrrd.volume import Volume, read_volume
-from anychunk.index import ArrayIndex, GroupIndex, Json
-from anychunk.pin import Pin
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, GroupIndex, Json
+from anychunk.model.pin import Pin
 
 VERSIONS = ("0004",)
 MOST_SHOWN = 256

@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from anychunk.codecs.streams import ENCODE
-from anychunk.downsample import METHODS
 from anychunk.errors import CodecConfigError, UnsupportedError
 from anychunk.formats.jnrrd.axes import per_axis
 from anychunk.formats.jnrrd.codecs import fill_json
@@ -19,7 +18,8 @@ from anychunk.formats.jnrrd.layout import Layout, lay_out
 from anychunk.formats.jnrrd.pattern import Pattern, all_indices, check_tells_apart, parse_pattern
 from anychunk.formats.jnrrd.tiling import Level, Tiling, levels_of, read_tiling
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.index import Json, Shape
+from anychunk.model.index import Json, Shape
+from anychunk.resample import METHODS
 
 SUFFIXES = {"raw": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
 ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}

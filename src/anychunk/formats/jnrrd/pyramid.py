@@ -17,9 +17,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import downsample as ds
-from anychunk.computed import shrink
-from anychunk.index import Shape
+from anychunk import resample as ds
+from anychunk.decode.computed import shrink
+from anychunk.model.index import Shape
 
 type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]

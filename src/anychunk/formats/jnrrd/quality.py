@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.formats.jnrrd.plan import Plan
-from anychunk.index import Json, Shape
+from anychunk.model.index import Json, Shape
 
 type Array = npt.NDArray[Any]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from anychunk.computed import Region, compute_chunk
+from anychunk.decode.chunks import ChunkReader
+from anychunk.decode.computed import Region, compute_chunk
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, tiled_index
-from anychunk.index import ArrayIndex, Computed, Shape
-from anychunk.reader import ChunkReader
-from anychunk.source import Sources, Storage, buffered, open_source
+from anychunk.io import Sources, Storage, buffered, open_source
+from anychunk.model.index import ArrayIndex, Computed, Shape
 
 
 class TileReader:

@@ -17,9 +17,9 @@ from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, window_codec
 from anychunk.formats.jnrrd.files import References
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.index import WHOLE, ArrayIndex, ByteRanges, Json, Shape, grid_shape
-from anychunk.pin import Pin
-from anychunk.source import Source, open_source
+from anychunk.io import Source, open_source
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json, Shape, grid_shape
+from anychunk.model.pin import Pin
 
 CHUNK_BYTES = 4 * limits.MIB
 """About how long a chunk of raw samples is made: the file has none of its own."""

@@ -8,15 +8,15 @@ from typing import cast
 
 import numpy as np
 
-from anychunk.computed import Region
+from anychunk.decode.chunks import ChunkReader
+from anychunk.decode.computed import Region
 from anychunk.errors import AnychunkError, FormatWarning
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.parse import open_header, read_tiled, tiled_index, untiled_index
 from anychunk.formats.jnrrd.tiled import Tiled
 from anychunk.formats.jnrrd.tiling import Finding, first_error, tiling_prefix, warning
-from anychunk.index import ArrayIndex, Computed, GroupIndex
-from anychunk.reader import ChunkReader
-from anychunk.source import Source, Sources, Storage, buffered, open_source
+from anychunk.io import Source, Sources, Storage, buffered, open_source
+from anychunk.model.index import ArrayIndex, Computed, GroupIndex
 
 
 def validate(

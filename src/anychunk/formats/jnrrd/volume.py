@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from anychunk.errors import FormatError, FormatWarning, UnsupportedError
-from anychunk.index import Json, Shape
+from anychunk.model.index import Json, Shape
 
 type Endian = Literal["little", "big"]
 

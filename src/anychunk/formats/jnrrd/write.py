@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import limits, sink
+from anychunk import limits
 from anychunk.errors import LimitError
 from anychunk.formats.jnrrd import heading
 from anychunk.formats.jnrrd.files import References, dimension_counts, folder_of, tile_indices
@@ -28,8 +28,8 @@ from anychunk.formats.jnrrd.layout import Layout, spread
 from anychunk.formats.jnrrd.plan import Plan, make_plan
 from anychunk.formats.jnrrd.pyramid import Pyramid, Target
 from anychunk.formats.jnrrd.quality import Quality
-from anychunk.index import Shape
-from anychunk.source import is_remote, local_path
+from anychunk.io import is_remote, local_path, sink
+from anychunk.model.index import Shape
 
 type Array = npt.NDArray[Any]
 type Progress = Callable[[int, int], None]

@@ -11,14 +11,14 @@ Refused: wavelets and decompositions of part 2, samples of more than 31 bits, JP
 
 from typing import Any
 
-from anychunk import georeference
 from anychunk.codestream.tiles import Codestream, index_tiles
-from anychunk.codestream_arrays import describe, level_arrays, ome_levels
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats._jpeg2000 import describe, level_arrays, ome_levels
 from anychunk.formats.jpeg2000.boxes import SIGNATURE, Box, Header, read_header, scan
 from anychunk.formats.jpeg2000.geo import read_geojp2, read_gml
-from anychunk.index import GroupIndex, Json
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.metadata import geo
+from anychunk.model.index import GroupIndex, Json
 
 CODESTREAM = b"\xff\x4f\xff\x51"
 
@@ -62,7 +62,7 @@ def image(stream: Codestream, url: str, header: Header, found: dict[str, Any]) -
         "ome": ome_levels(stream.header, len(arrays)),
         "j2k": {**describe(stream.header), **header.json(), **found.get("texts", {})},
     }
-    attributes |= georeference.attributes(
+    attributes |= geo.attributes(
         shape=(height, width), transform=found.get("transform"), code=found.get("code")
     )
     return GroupIndex(

@@ -5,7 +5,7 @@ from io import BytesIO
 from typing import Any
 
 from anychunk.errors import FormatError
-from anychunk.georeference import (
+from anychunk.metadata.geo import (
     PIXEL_IS_POINT,
     RASTER_TYPE,
     Transform,

@@ -16,8 +16,8 @@ from typing import Any
 from anychunk.formats.n5.attributes import NAME
 from anychunk.formats.n5.hierarchy import Options, is_folder, node, read_folder
 from anychunk.formats.n5.write import write
-from anychunk.index import Node
-from anychunk.source import Folder
+from anychunk.io import Folder
+from anychunk.model.index import Node
 
 __all__ = ["claims", "parse_folder", "sniff_folder", "write"]
 

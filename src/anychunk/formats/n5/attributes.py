@@ -8,7 +8,7 @@ from typing import Any
 from anychunk import limits
 from anychunk.codecs.n5_default import DATA_TYPES
 from anychunk.errors import FormatError, LimitError, UnsupportedError
-from anychunk.index import Json, Shape
+from anychunk.model.index import Json, Shape
 
 NAME = "attributes.json"
 MOST_BYTES = 8 * limits.MIB

@@ -5,7 +5,7 @@ from typing import Any
 
 from anychunk.codecs import streams
 from anychunk.errors import CodecConfigError, FormatError, UnsupportedError
-from anychunk.index import Json
+from anychunk.model.index import Json
 
 type Compression = dict[str, Json]
 type ToCodec = Callable[[Compression, int], Json]

@@ -10,17 +10,11 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats.n5.attributes import (
-    NAME,
-    Dataset,
-    is_dataset,
-    read_attributes,
-    read_dataset,
-)
+from anychunk.formats.n5.attributes import NAME, Dataset, is_dataset, read_attributes, read_dataset
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.multiscale import axis_names, multiscales
-from anychunk.index import ArrayIndex, GroupIndex, Json, Node, Objects, Shape, grid_shape
-from anychunk.source import Folder
+from anychunk.io import Folder
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, Objects, Shape, grid_shape
 
 type Attributes = dict[str, Json]
 

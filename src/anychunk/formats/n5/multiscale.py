@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from anychunk.index import Json
-from anychunk.multiscales import Axis, Level, ome
+from anychunk.metadata.ome import Axis, Level, ome
+from anychunk.model.index import Json
 
 type Attributes = dict[str, Json]
 type Vector = tuple[float, ...]

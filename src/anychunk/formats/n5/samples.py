@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default
-from anychunk.downsample import by_window
-from anychunk.index import Shape
+from anychunk.model.index import Shape
+from anychunk.resample import by_window
 
 type Array = npt.NDArray[Any]
 type Region = tuple[slice, ...]

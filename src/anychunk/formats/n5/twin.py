@@ -13,7 +13,7 @@ from anychunk.codecs.n5_block import write_header
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.hierarchy import samples_codec
 from anychunk.formats.n5.multiscale import axis_names
-from anychunk.index import Json
+from anychunk.model.index import Json
 
 
 def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str, Json]:

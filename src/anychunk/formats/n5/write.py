@@ -14,10 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from anychunk import sink
-from anychunk.codecs._base import ChunkSpec
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import DATA_TYPES, N5Default, fit
-from anychunk.downsample import BY_WINDOW
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.n5.attributes import NAME, is_dataset
 from anychunk.formats.n5.compression import complete, to_codecs
@@ -26,8 +24,9 @@ from anychunk.formats.n5.multiscale import multiscales
 from anychunk.formats.n5.regions import Regions, in_threads
 from anychunk.formats.n5.samples import Given, Halved, Samples, Stored, factors_of
 from anychunk.formats.n5.twin import array_metadata, group_metadata
-from anychunk.index import Json, Shape
-from anychunk.source import Folder, Storage, read_object
+from anychunk.io import Folder, Storage, read_object, sink
+from anychunk.model.index import Json, Shape
+from anychunk.resample import BY_WINDOW
 
 VERSION = "2.5.1"
 """Of N5, said at the root of a container. Blocks are the same since; old readers refuse more."""

@@ -11,13 +11,7 @@ Refused: by name: other IC, encrypted segments, samples of other types; headers 
 
 from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf import uncompressed
-from anychunk.formats.nitf.attributes import (
-    extensions,
-    header_json,
-    listing,
-    overflow,
-    placement,
-)
+from anychunk.formats.nitf.attributes import extensions, header_json, listing, overflow, placement
 from anychunk.formats.nitf.bilevel import bilevel_index
 from anychunk.formats.nitf.geolocation import ground_attributes
 from anychunk.formats.nitf.header import VERSIONS, File, Segment, read_file
@@ -27,9 +21,9 @@ from anychunk.formats.nitf.jpeg2000 import jpeg2000_index
 from anychunk.formats.nitf.rsets import with_rsets
 from anychunk.formats.nitf.tre import Tre
 from anychunk.formats.nitf.vector import rpf_locations, vq_index
-from anychunk.index import ArrayIndex, GroupIndex, Json, Node
-from anychunk.multiscales import Axis, ome, shrunk_levels
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.metadata.ome import Axis, ome, shrunk_levels
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 
 type Levels = list[ArrayIndex]
 

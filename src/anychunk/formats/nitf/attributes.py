@@ -3,11 +3,11 @@
 from typing import Any
 
 from anychunk import limits
-from anychunk.fields import Values, number
+from anychunk.formats.nitf.fields import Values, number
 from anychunk.formats.nitf.header import OVERFLOW, File, Segment, tables
 from anychunk.formats.nitf.tre import Tre, split, text_or_hex, tre_json
-from anychunk.index import Json
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import Json
 
 EXTENSIONS = ("UDHD", "XHD", "UDID", "IXSHD", "SXSHD", "TXSHD")
 """Fields that hold extensions; they are shown as `tres`."""

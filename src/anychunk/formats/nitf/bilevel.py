@@ -7,8 +7,8 @@ from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.nitf.blocks import block_array, check_inside, cropped, ranges
 from anychunk.formats.nitf.image import Image
 from anychunk.formats.nitf.mask import read_mask
-from anychunk.index import ArrayIndex, ByteRanges
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, ByteRanges
 
 
 def bilevel_index(source: Source, image: Image) -> ArrayIndex:

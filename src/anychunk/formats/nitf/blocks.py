@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from anychunk.errors import FormatError
 from anychunk.formats.nitf.image import Image, fill_json
-from anychunk.index import ArrayIndex, ByteRanges, Json
+from anychunk.model.index import ArrayIndex, ByteRanges, Json
 
 type Offsets = npt.NDArray[np.int64]
 

@@ -9,8 +9,8 @@ import math
 import re
 
 from anychunk.formats.nitf.tre import Tre
-from anychunk.georeference import convention
-from anychunk.index import Json
+from anychunk.metadata.geo import convention
+from anychunk.model.index import Json
 
 type Corners = list[tuple[float, float]]
 

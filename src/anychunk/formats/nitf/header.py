@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
-from anychunk.fields import Field, Layout, Repeat, Values, When, number, read
-from anychunk.source import Source
+from anychunk.formats.nitf.fields import Field, Layout, Repeat, Values, When, number, read
+from anychunk.io import Source
 
 type Kind = Literal["image", "graphic", "label", "text", "des", "res"]
 

@@ -13,9 +13,9 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.fields import number
+from anychunk.formats.nitf.fields import number
 from anychunk.formats.nitf.header import Segment, bands
-from anychunk.index import Json
+from anychunk.model.index import Json
 
 OPENED = "NC NM C1 M1 C3 M3 C4 M4 C5 M5 I1 C8 M8 CD MD"
 REFUSED = {

@@ -16,8 +16,8 @@ from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats.nitf.blocks import Offsets, block_array, check_inside, cropped, ranges
 from anychunk.formats.nitf.image import Image
 from anychunk.formats.nitf.mask import Mask, block_grid, read_mask
-from anychunk.index import ArrayIndex, ByteRanges
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, ByteRanges
 
 
 def jpeg_index(source: Source, image: Image) -> ArrayIndex:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from anychunk.codestream.tiles import Codestream, index_tiles
-from anychunk.codestream_arrays import describe, level_arrays, ome_levels
 from anychunk.errors import FormatError
+from anychunk.formats._jpeg2000 import describe, level_arrays, ome_levels
 from anychunk.formats.nitf.image import Image
 from anychunk.formats.nitf.mask import Mask, read_mask
-from anychunk.index import ArrayIndex, ByteRanges, Json
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, ByteRanges, Json
 
 SOC = b"\xff\x4f\xff\x51"
 JP2 = b"\0\0\0\x0cjP  "

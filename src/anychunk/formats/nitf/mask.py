@@ -14,7 +14,7 @@ from anychunk.codecs.jbp_block import sign_extended
 from anychunk.errors import FormatError
 from anychunk.formats.nitf.header import tables
 from anychunk.formats.nitf.image import Image
-from anychunk.source import Source
+from anychunk.io import Source
 
 ABSENT = 0xFFFFFFFF
 """As an offset: the block is not stored."""

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from anychunk.errors import AnychunkError
-from anychunk.index import ArrayIndex, GroupIndex
-from anychunk.multiscales import Axis, ome, shrunk_levels
-from anychunk.pin import Pin
-from anychunk.source import Source, buffered, open_source
+from anychunk.io import Source, buffered, open_source
+from anychunk.metadata.ome import Axis, ome, shrunk_levels
+from anychunk.model.index import ArrayIndex, GroupIndex
+from anychunk.model.pin import Pin
 
 MOST = 16
 """Levels that are looked for at the most: a larger image cannot be."""

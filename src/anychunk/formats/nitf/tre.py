@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from anychunk.index import Json
+from anychunk.model.index import Json
 
 SHOWN_BYTES = 64 << 10
 """Data longer than this is told by its length only."""

@@ -19,8 +19,8 @@ from anychunk.codecs.window import front as window_front
 from anychunk.errors import TruncatedError
 from anychunk.formats.nitf.image import Image, fill_json
 from anychunk.formats.nitf.mask import Mask, block_grid, read_mask
-from anychunk.index import ArrayIndex, ByteRanges, Json
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, ByteRanges, Json
 
 CHUNK_BYTES = 4 * limits.MIB
 """Blocks larger than this are cut into groups of rows."""

@@ -15,8 +15,8 @@ from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf.blocks import Offsets, block_array, cropped
 from anychunk.formats.nitf.image import Image
 from anychunk.formats.nitf.mask import Mask, read_mask, read_offsets, transparent
-from anychunk.index import ArrayIndex, ByteRanges, Parts
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, ByteRanges, Parts
 
 SIGNATURE = struct.pack(">IH", 6, 14)
 """Of a look-up section: where its table of tables is, and how long a record of it."""

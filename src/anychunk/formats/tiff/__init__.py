@@ -19,8 +19,8 @@ from anychunk.formats.tiff.companions import with_companions
 from anychunk.formats.tiff.handle import tiff_file
 from anychunk.formats.tiff.images import Image, Refusal, find_images
 from anychunk.formats.tiff.stack import Stack, stack_index
-from anychunk.index import ArrayIndex, GroupIndex, Json, Node
-from anychunk.source import Source
+from anychunk.io import Source
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 

@@ -17,8 +17,8 @@ from anychunk.formats.tiff.handle import tiff_file
 from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.layout import Layout, page_layout
 from anychunk.formats.tiff.stack import Plane, Stack
-from anychunk.pin import Pin
-from anychunk.source import MemorySource, Source, open_source, resolve
+from anychunk.io import MemorySource, Source, open_source, resolve
+from anychunk.model.pin import Pin
 
 
 def with_companions(

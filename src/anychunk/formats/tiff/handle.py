@@ -13,7 +13,7 @@ import tifffile
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats.tiff.chain import Chain
-from anychunk.source import Source
+from anychunk.io import Source
 
 
 class Handle:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from anychunk.codecs import tiff_samples
-from anychunk.codecs.tiff_decoders import PICTURES
+from anychunk.codecs.tiff import samples
+from anychunk.codecs.tiff.decoders import PICTURES
 from anychunk.codecs.tiff_tile import FAX_T4, KNOWN, NONE, OLD_JPEG, YCBCR, TiffTile
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.index import Json, Shape
+from anychunk.model.index import Json, Shape
 
 ZSTD = 50000
 JPEG = 7
@@ -39,7 +39,7 @@ class Layout:
     chunk_height: int
     chunk_depth: int
     compression: int
-    bits: tiff_samples.Bits
+    bits: samples.Bits
     sample_format: int
     predictor: int
     photometric: int
@@ -51,7 +51,7 @@ class Layout:
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         try:
-            return tiff_samples.sample_dtype(self.sample_format, self.bits)
+            return samples.sample_dtype(self.sample_format, self.bits)
         except UnsupportedError as e:
             raise UnsupportedError(f"{self.where}: {e}") from e
 
@@ -85,7 +85,7 @@ class Layout:
         return (
             self.predictor == 1
             and self.fill_order == 1
-            and tiff_samples.is_whole(self.sample_format, self.bits)
+            and samples.is_whole(self.sample_format, self.bits)
             and not self.is_subsampled
         )
 
@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def row_bytes(self) -> int:
-        return tiff_samples.row_bytes(self.chunk_width, self.chunk_bands, self.bits)
+        return samples.row_bytes(self.chunk_width, self.chunk_bands, self.bits)
 
     @property
     def last_height(self) -> int:
@@ -166,7 +166,7 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         chunk_height=max(1, int(page.tilelength if is_tiled else page.rowsperstrip)),
         chunk_depth=max(1, int(page.tiledepth)) if is_tiled else 1,
         compression=compression,
-        bits=tiff_samples.as_bits(page.bitspersample),
+        bits=samples.as_bits(page.bitspersample),
         sample_format=int(page.sampleformat),
         predictor=1 if compression in PICTURES else int(page.predictor),
         photometric=_photometric(page, compression),

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import tifffile
 
-from anychunk import georeference
-from anychunk.index import Json
+from anychunk.metadata import geo
+from anychunk.model.index import Json
 
 TABLES = {
     273,
@@ -116,21 +116,21 @@ def page_geo_keys(page: tifffile.TiffPage) -> dict[int, Any]:
         return {}
     doubles = page.tags.valueof(34736, ())
     text = page.tags.valueof(34737, "")
-    return georeference.geo_keys(
+    return geo.geo_keys(
         [int(n) for n in directory],
         doubles if isinstance(doubles, tuple) else (doubles,),
         text if isinstance(text, str) else "",
     )
 
 
-def page_transform(page: tifffile.TiffPage) -> georeference.Transform | None:
+def page_transform(page: tifffile.TiffPage) -> geo.Transform | None:
     """Give the affine transform of a GeoTIFF page, as GDAL reads it."""
     keys = page_geo_keys(page)
-    return georeference.geotiff_transform(
+    return geo.geotiff_transform(
         scale=_numbers(page.tags.valueof(33550)),
         tiepoints=_numbers(page.tags.valueof(33922)),
         matrix=_numbers(page.tags.valueof(34264)),
-        is_point=keys.get(georeference.RASTER_TYPE) == georeference.PIXEL_IS_POINT,
+        is_point=keys.get(geo.RASTER_TYPE) == geo.PIXEL_IS_POINT,
     )
 
 
@@ -194,7 +194,7 @@ def geo_attributes(
     """Give `proj:` and `spatial:` of a page, or of a level of `shape` below one of `full`."""
     transform = page_transform(page)
     if transform is not None and full is not None and all(shape):
-        transform = georeference.rescaled(transform, full[1] / shape[1], full[0] / shape[0])
-    return georeference.attributes(
-        shape=shape, transform=transform, code=georeference.geotiff_code(page_geo_keys(page))
+        transform = geo.rescaled(transform, full[1] / shape[1], full[0] / shape[0])
+    return geo.attributes(
+        shape=shape, transform=transform, code=geo.geotiff_code(page_geo_keys(page))
     )

@@ -15,7 +15,7 @@ from anychunk.codecs.tiff_tile import YCBCR
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.tiff.layout import Layout
 from anychunk.formats.tiff.table import Table
-from anychunk.source import Source
+from anychunk.io import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

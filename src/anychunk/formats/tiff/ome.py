@@ -11,11 +11,11 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from anychunk import multiscales
 from anychunk.errors import FormatError
 from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.stack import AXES, Stack
-from anychunk.index import Json
+from anychunk.metadata import ome
+from anychunk.model.index import Json
 
 UNITS = {
     "µm": "micrometer", "μm": "micrometer", "um": "micrometer", "micron": "micrometer",
@@ -32,11 +32,11 @@ def attribute(image: Image, paths: Sequence[str], xml: ET.Element | None) -> Jso
     first = image.levels[0]
     names = first.dimension_names
     scales, units = _scales(image)
-    axes = [multiscales.Axis(name=name, unit=units.get(name)) for name in names]
-    levels = multiscales.shrunk_levels(
+    axes = [ome.Axis(name=name, unit=units.get(name)) for name in names]
+    levels = ome.shrunk_levels(
         paths, [s.shape for s in image.levels], tuple(scales.get(name, 1.0) for name in names)
     )
-    found = multiscales.ome(axes, levels, name=image.name or None)
+    found = ome.ome(axes, levels, name=image.name or None)
     channels = _channels(xml, first) if xml is not None else []
     if channels:
         found["omero"] = {"channels": channels}

@@ -1,0 +1,1 @@
+"""How `scale_offset` and `cast_value` compute: number types, rounding, fused passes."""

@@ -1,0 +1,1 @@
+"""The strips and tiles of TIFF files: compressions, samples, and libtiff as the fallback."""

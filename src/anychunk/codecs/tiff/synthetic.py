@@ -1,0 +1,168 @@
+"""One strip or tile as a TIFF file of its own, decoded by libtiff.
+
+Spec: TIFF 6.0 section 2. The file is little more than the tags that the codec's configuration
+      holds, one strip that is the whole image, and the stored bytes; libtiff does the rest.
+"""
+
+import base64
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import imagecodecs
+import numpy as np
+import numpy.typing as npt
+
+from anychunk.codecs.base import Bytes1D
+from anychunk.codecs.tiff.decoders import COLORS, RGB, YCBCR, tables_of
+from anychunk.errors import ChunkDecodeError
+
+if TYPE_CHECKING:
+    from anychunk.codecs.tiff_tile import TiffTile
+
+type Array = npt.NDArray[Any]
+JPEGS = (7, 33007, 34892)
+type Tag = tuple[int, str, Sequence[float] | bytes]
+
+SHORT, LONG, RATIONAL, UNDEFINED = "H", "I", "R", "B"
+TYPE_IDS = {SHORT: 3, LONG: 4, RATIONAL: 5, UNDEFINED: 7}
+SCALE = 1 << 20
+"""Denominator of the fractions that we write."""
+
+
+def synthetic_tiff(tile: "TiffTile", data: Bytes1D, *, rows: int, **changes: Any) -> bytes:
+    """Build a TIFF whose only strip is `data`, `rows` high. `changes` replace tag values."""
+    order = ">" if tile.byte_order == "big" else "<"
+    return build(tags_of(tile, rows=rows, **changes), data, order)
+
+
+def tags_of(
+    tile: "TiffTile",
+    *,
+    rows: int,
+    compression: int | None = None,
+    predictor: int | None = None,
+    fill_order: int | None = None,
+    photometric: int | None = None,
+) -> list[Tag]:
+    bands = tile.samples_per_pixel
+    photometric = photometric or photometric_of(tile)
+    bits = tile.bits if isinstance(tile.bits, tuple) else (tile.bits,) * bands
+    tags: list[Tag] = [
+        (256, LONG, [tile.tile_width]),
+        (257, LONG, [rows]),
+        (258, SHORT, bits),
+        (259, SHORT, [compression or tile.compression]),
+        (262, SHORT, [photometric]),
+        (266, SHORT, [fill_order or tile.fill_order]),
+        (277, SHORT, [bands]),
+        (278, LONG, [rows]),
+        (284, SHORT, [1]),
+        (317, SHORT, [predictor or tile.predictor]),
+        (339, SHORT, [tile.sample_format] * bands),
+    ]
+    extra = bands - COLORS.get(photometric, 1)
+    if extra > 0:
+        tags.append((338, SHORT, [0] * extra))
+    if tile.compression == 3:
+        tags.append((292, LONG, [tile.t4_options]))
+    if tile.tables is not None:
+        tags.append((347, UNDEFINED, tile.tables))
+    if photometric == YCBCR:
+        tags.append((530, SHORT, tile.subsampling))
+        if tile.ycbcr_coefficients:
+            tags.append((529, RATIONAL, tile.ycbcr_coefficients))
+        if tile.reference_black_white:
+            tags.append((532, RATIONAL, tile.reference_black_white))
+    return tags
+
+
+def photometric_of(tile: "TiffTile") -> int:
+    """Give the colours that libtiff should know of: only those that decoding depends on."""
+    if tile.samples_per_pixel == 1:
+        return 0 if tile.photometric == 0 else 1
+    is_color = tile.photometric in (RGB, YCBCR) and tile.compression in JPEGS
+    return tile.photometric if is_color and tile.samples_per_pixel == 3 else 1
+
+
+def build(tags: Sequence[Tag], data: Bytes1D, order: str) -> bytes:
+    """Lay out header, directory, long values, data."""
+    count = len(tags) + 2
+    heap_start = 8 + 2 + 12 * count + 4
+    heap = bytearray()
+    entries: list[tuple[int, bytes]] = []
+    for code, kind, values in tags:
+        packed, number = pack_values(kind, values, order)
+        if len(packed) <= 4:
+            field = packed.ljust(4, b"\0")
+        else:
+            field = struct.pack(f"{order}I", heap_start + len(heap))
+            heap += packed + b"\0" * (len(packed) % 2)
+        entries.append((code, struct.pack(f"{order}HHI", code, TYPE_IDS[kind], number) + field))
+    start = heap_start + len(heap)
+    for code, value in ((273, start), (279, len(data))):
+        entries.append((code, struct.pack(f"{order}HHII", code, 4, 1, value)))
+    directory = b"".join(entry for _, entry in sorted(entries))
+    header = struct.pack(f"{order}2sHIH", b"MM" if order == ">" else b"II", 42, 8, count)
+    return b"".join((header, directory, b"\0\0\0\0", bytes(heap), data.tobytes()))
+
+
+def pack_values(kind: str, values: Sequence[float] | bytes, order: str) -> tuple[bytes, int]:
+    """Give the bytes of a tag's values, and how many values they are."""
+    if isinstance(values, bytes):
+        return values, len(values)
+    if kind == RATIONAL:
+        pairs = [n for v in values for n in (round(max(v, 0) * SCALE), SCALE)]
+        return struct.pack(f"{order}{len(pairs)}I", *pairs), len(values)
+    return struct.pack(f"{order}{len(values)}{kind}", *(int(v) for v in values)), len(values)
+
+
+def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
+    """Decode with libtiff into (rows, columns, bands): a whole chunk, or one at the lower edge."""
+    tables, data = tables_of(tile, data)
+    if tables != tile.tables:
+        text = None if tables is None else base64.b64encode(tables).decode()
+        tile = replace(tile, jpeg_tables=text)
+    heights = [tile.tile_height * tile.tile_depth]
+    if tile.last_height and tile.tile_depth == 1 and tile.last_height != heights[0]:
+        heights.append(tile.last_height)
+    for rows in heights:
+        try:
+            array = imagecodecs.tiff_decode(synthetic_tiff(tile, data, rows=rows))
+        except (imagecodecs.TiffError, ValueError, IndexError) as e:
+            if rows == heights[-1]:
+                raise ChunkDecodeError(
+                    f"libtiff: {e or 'the strip or tile is damaged'}, compression "
+                    f"{tile.compression}"
+                ) from e
+        else:
+            return array.reshape(rows, tile.tile_width, tile.samples_per_pixel)  # type: ignore[no-any-return]
+    raise AssertionError
+
+
+def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
+    """Give RGB of uncompressed YCbCr samples, chroma as often as `tile.subsampling` says.
+
+    Whole blocks are stored at the edges too, and decoded: libtiff refuses images below one block.
+    """
+    across, down = tile.subsampling
+    blocks, high = -(-tile.tile_width // across), -(-rows // down) * down
+    size = across * down + 2
+    if blocks * size % down:
+        # libtiff counts the bytes of a row of pixels, and forgets what does not divide evenly
+        by_row = data.reshape(high // down, blocks, size)
+        data, blocks = np.pad(by_row, ((0, 0), (0, 1), (0, 0))).reshape(-1), blocks + 1
+    columns = blocks * across
+    wide = tile if columns == tile.tile_width else replace(tile, tile_width=columns)
+    plain = synthetic_tiff(
+        wide, data, rows=high, compression=1, predictor=1, fill_order=1, photometric=YCBCR
+    )
+    try:
+        array = imagecodecs.tiff_decode(plain, asrgb=True)
+    except imagecodecs.TiffError as e:
+        raise ChunkDecodeError(
+            f"libtiff: YCbCr with subsampling {list(tile.subsampling)} does not decode"
+        ) from e
+    pixels = array.reshape(high, columns, 4)[:rows, : tile.tile_width, :3]
+    return np.ascontiguousarray(pixels)

@@ -1,0 +1,1 @@
+"""From stored bytes to pixels: the bytes of chunks, and boxes of decoded pixels."""

@@ -1,0 +1,276 @@
+"""JPEG 2000 tiles as Zarr arrays: one a resolution, all from the same bytes.
+
+A chunk is one tile wherever tiles form a regular grid from the image's corner. Where they do not
+(a resolution that halves an odd tile size, an image that begins inside its first tile), a chunk is
+the few tiles that it touches, which the codec puts together; where even that is impossible (packet
+headers of all tiles packed in the main header), the image is one chunk.
+"""
+
+import base64
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, edges, level_image, scale
+from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
+from anychunk.codestream.tiles import Codestream
+from anychunk.metadata.ome import Axis, Level, ome
+from anychunk.model.index import ArrayIndex, ByteRanges, Json, Parts
+
+type Ints = npt.NDArray[np.int64]
+
+SPANNING_BYTES = 16 * limits.MIB
+"""How large a chunk may become that must touch several tiles: larger ones decode fewer twice."""
+SPANNING_DOUBLINGS = 2
+"""How often such a chunk is doubled: four tiles across decode 25 tiles for 16."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of a level: its chunk size, and which tiles each chunk touches."""
+
+    size: int
+    chunk: int
+    first: Ints
+    last: Ints
+
+    @property
+    def count(self) -> int:
+        return len(self.first)
+
+    def is_plain(self, tiles: int) -> bool:
+        """Whether each chunk i is tile i alone, of so many tiles."""
+        numbers = np.arange(tiles)
+        return np.array_equal(self.first, numbers) and np.array_equal(self.last, numbers)
+
+    def pairs(self) -> tuple[Ints, Ints]:
+        """Give chunk and tile of every pair that belongs together, chunks in order."""
+        counts = self.last - self.first + 1
+        chunks = np.repeat(np.arange(self.count), counts)
+        starts = np.cumsum(counts) - counts
+        return chunks, np.arange(counts.sum()) - starts[chunks] + self.first[chunks]
+
+
+def axis(edge: Ints, chunk: int) -> _Axis:
+    """Cut an axis into chunks, and find the tiles of each."""
+    size = int(edge[-1])
+    begin = np.arange(0, size, chunk)
+    end = np.minimum(begin + chunk, size)
+    first = np.searchsorted(edge, begin, "right") - 1
+    last = np.searchsorted(edge, end, "left") - 1
+    return _Axis(size, chunk, first, last)
+
+
+def chunk_size(tile: int, step: int, factor: int) -> int:
+    """Give the smallest chunk, in samples of `step`, that is a whole number of tiles.
+
+    It is also a multiple of `factor`, so that no coarser component's sample is cut.
+    """
+    return math.lcm(tile, step * factor) // step
+
+
+def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
+    """Give the axes y and x of a level, or None where the image must be one chunk."""
+    x_edges, y_edges = edges(siz, level)
+    image = level_image(siz, level)
+    x_step, y_step = scale(siz, level)
+    x_sub, y_sub = siz.subsampling
+    x_factor = math.lcm(*(c.dx // x_sub for c in siz.components))
+    y_factor = math.lcm(*(c.dy // y_sub for c in siz.components))
+    x_chunk = chunk_size(siz.tile_width, x_step, x_factor)
+    y_chunk = chunk_size(siz.tile_height, y_step, y_factor)
+    # chunks begin at the image's corner, tiles at their own
+    x_aligned = siz.columns == 1 or -(-siz.tile_x0 // x_step) == image.x0
+    y_aligned = siz.rows == 1 or -(-siz.tile_y0 // y_step) == image.y0
+    is_cut = (siz.columns > 1 and image.x0 % x_factor) or (siz.rows > 1 and image.y0 % y_factor)
+    is_mixed = max(x_factor, y_factor) > 1
+    if is_mixed and (is_cut or not (x_aligned and y_aligned) or has_gaps(siz, level)):
+        return None
+    pixel = len(siz.components) * siz.dtype.itemsize
+    for _ in range(0 if x_aligned and y_aligned else SPANNING_DOUBLINGS):
+        if 4 * x_chunk * y_chunk * pixel <= SPANNING_BYTES:
+            x_chunk, y_chunk = 2 * x_chunk, 2 * y_chunk
+    return axis(y_edges, min(y_chunk, image.height)), axis(x_edges, min(x_chunk, image.width))
+
+
+def has_gaps(siz: Siz, level: int) -> bool:
+    """Whether some component has no sample in some tile, where OpenJPEG wants the whole stream."""
+    x = siz.tile_x0 + np.arange(siz.columns + 1) * siz.tile_width
+    y = siz.tile_y0 + np.arange(siz.rows + 1) * siz.tile_height
+    x, y = np.clip(x, siz.image.x0, siz.image.x1), np.clip(y, siz.image.y0, siz.image.y1)
+    return any(
+        not np.diff(-(-edge // (step << level))).all()
+        for c in set(siz.components)
+        for edge, step in ((x, c.dx), (y, c.dy))
+    )
+
+
+def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[ArrayIndex]:
+    """Give the arrays of a codestream, full resolution first, shaped (band, y, x)."""
+    header = stream.header
+    check_decodable(header)
+    arrays: list[ArrayIndex] = []
+    shared: ByteRanges | None = None
+    text = base64.b64encode(header.data).decode()
+    for level in range(header.levels + 1):
+        image = level_image(header.siz, level)
+        if image.width < 1 or image.height < 1:
+            break
+        found = None if PPM in header.markers else axes(header.siz, level)
+        if found is None:
+            chunk = (image.height, image.width)
+            chunks = whole_range(stream, url)
+        else:
+            y, x = found
+            chunk = (y.chunk, x.chunk)
+            if y.is_plain(header.siz.rows) and x.is_plain(header.siz.columns):
+                # the same bytes serve all such levels: one table for them
+                shared = chunks = shared or tile_ranges(stream, y, x, url)
+            else:
+                chunks = tile_ranges(stream, y, x, url)
+        codec = Jpeg2000(main_header=text if found else None, resolution_level=level)
+        shape = (image.height, image.width)
+        arrays.append(
+            _array(header.siz, codec, chunks, shape=shape, chunk=chunk, fill_value=fill_value)
+        )
+        limits.check_chunk(
+            math.prod(arrays[-1].chunk_shape) * header.siz.dtype.itemsize,
+            where=f"{url} codestream @{stream.offset}",
+            stored=stream.length,
+        )
+    return arrays
+
+
+def _array(
+    siz: Siz,
+    codec: Jpeg2000,
+    chunks: ByteRanges,
+    *,
+    shape: tuple[int, int],
+    chunk: tuple[int, int],
+    fill_value: int,
+) -> ArrayIndex:
+    bands = len(siz.components)
+    return ArrayIndex(
+        shape=(bands, *shape),
+        chunk_shape=(bands, *chunk),
+        data_type=siz.dtype.name,
+        codecs=({"name": "bytes", "configuration": {"endian": "little"}}, codec.to_dict()),
+        chunks=chunks,
+        fill_value=fill_value,
+        dimension_names=("band", "y", "x"),
+    )
+
+
+def whole_range(stream: Codestream, url: str) -> ByteRanges:
+    """The whole codestream as one chunk."""
+    return ByteRanges(
+        offsets=np.full((1, 1, 1), stream.offset, np.uint64),
+        lengths=np.full((1, 1, 1), stream.length, np.uint64),
+        urls=(url,),
+    )
+
+
+def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
+    """Find the bytes of every chunk: the tile-parts of its tiles, joined where they touch."""
+    y_chunks, y_tiles = y.pairs()
+    x_chunks, x_tiles = x.pairs()
+    chunks = (y_chunks[:, None] * x.count + x_chunks).reshape(-1)
+    tiles = (y_tiles[:, None] * stream.header.siz.columns + x_tiles).reshape(-1)
+    order = np.argsort(chunks, kind="stable")
+    chunks, tiles = chunks[order], tiles[order]
+    starts = stream.starts.astype(np.int64)
+    counts = starts[tiles + 1] - starts[tiles]
+    before = np.cumsum(counts) - counts
+    parts = np.arange(counts.sum()) - np.repeat(before - starts[tiles], counts)
+    chunks = np.repeat(chunks, counts)
+    offsets, lengths = stream.offsets[parts], stream.lengths[parts]
+    return _joined(chunks, offsets, lengths, grid=(1, y.count, x.count), url=url)
+
+
+def _joined(
+    chunks: Ints,
+    offsets: npt.NDArray[np.uint64],
+    lengths: npt.NDArray[np.uint64],
+    *,
+    grid: tuple[int, ...],
+    url: str,
+) -> ByteRanges:
+    is_new = np.ones(len(chunks), bool)
+    is_new[1:] = (chunks[1:] != chunks[:-1]) | (offsets[1:] != offsets[:-1] + lengths[:-1])
+    begins = np.flatnonzero(is_new)
+    chunks, offsets = chunks[begins], offsets[begins]
+    lengths = np.add.reduceat(lengths, begins)
+    is_first = np.ones(len(chunks), bool)
+    is_first[1:] = chunks[1:] != chunks[:-1]
+    further = ~is_first
+    table = None
+    if further.any():
+        counts = np.bincount(chunks[further], minlength=math.prod(grid))
+        table = Parts(
+            starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64),
+            offsets=offsets[further],
+            lengths=lengths[further],
+        )
+    return ByteRanges(
+        offsets=offsets[is_first].reshape(grid),
+        lengths=lengths[is_first].reshape(grid),
+        urls=(url,),
+        parts=table,
+    )
+
+
+def ome_levels(header: MainHeader, count: int) -> Json:
+    """Give the `ome` attribute of the image group: a sample of level n lies every 2**n pixels.
+
+    Low-pass samples sit on the even positions of the canvas (T.800 annex F), not between two.
+    """
+    siz = header.siz
+    full = level_image(siz, 0)
+    levels = []
+    for level in range(count):
+        image, step = level_image(siz, level), 1 << level
+        shift = (0.0, float(image.y0 * step - full.y0), float(image.x0 * step - full.x0))
+        levels.append(
+            Level(path=str(level), scale=(1.0, float(step), float(step)), translation=shift)
+        )
+    return ome([Axis(name="band"), Axis(name="y"), Axis(name="x")], levels)
+
+
+def describe(header: MainHeader) -> dict[str, Any]:
+    """Give the codestream's parameters as JSON."""
+    siz, cod = header.siz, header.cod
+    style = cod.style
+    return {
+        "image": {"x0": siz.image.x0, "y0": siz.image.y0, "x1": siz.image.x1, "y1": siz.image.y1},
+        "tiles": {
+            "x0": siz.tile_x0, "y0": siz.tile_y0, "width": siz.tile_width,
+            "height": siz.tile_height, "rows": siz.rows, "columns": siz.columns,
+        },
+        "components": _runs(siz),
+        "capabilities": siz.capabilities,
+        "progression": PROGRESSIONS[cod.progression],
+        "layers": cod.layers,
+        "levels": header.levels,
+        "transform": "5/3" if header.is_reversible else "9/7",
+        "has_color_transform": cod.is_transformed,
+        "block": [1 << style.ycb, 1 << style.xcb],
+        "is_ht": header.is_ht,
+        **({"comments": list(header.comments)} if header.comments else {}),
+    }  # fmt: skip
+
+
+def _runs(siz: Siz) -> list[dict[str, Any]]:
+    """List the components; equal ones in a row share an entry with a count."""
+    found: list[dict[str, Any]] = []
+    for c in siz.components:
+        entry = {"depth": c.depth, "is_signed": c.is_signed, "dx": c.dx, "dy": c.dy}
+        if found and {**found[-1], "count": 1} == {**entry, "count": 1}:
+            found[-1]["count"] += 1
+        else:
+            found.append({**entry, "count": 1})
+    return found

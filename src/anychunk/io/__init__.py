@@ -1,0 +1,47 @@
+"""Read bytes by range: local files by memory map, everything else by obstore.
+
+A source gives exactly the bytes that were asked for or raises. `Sources` keeps them open by url and
+holds each against its pin, so that bytes of a changed file never reach a decoder.
+"""
+
+from anychunk.io.block_cache import Blocks, buffered
+from anychunk.io.change import OnChange, report_change
+from anychunk.io.errors import first_line
+from anychunk.io.file import FileSource, ObjectBuffer
+from anychunk.io.folder import Folder, list_objects
+from anychunk.io.memory import MemorySource
+from anychunk.io.object_stores import memory_store, object_store
+from anychunk.io.objects import ObjectSource
+from anychunk.io.open_sources import Sources
+from anychunk.io.opening import open_source, pin_of, read_object
+from anychunk.io.reference import resolve
+from anychunk.io.source import Bytes1D, Source, Storage
+from anychunk.io.url import absolute, below, is_remote, local_path
+
+__all__ = [
+    "Blocks",
+    "Bytes1D",
+    "FileSource",
+    "Folder",
+    "MemorySource",
+    "ObjectBuffer",
+    "ObjectSource",
+    "OnChange",
+    "Source",
+    "Sources",
+    "Storage",
+    "absolute",
+    "below",
+    "buffered",
+    "first_line",
+    "is_remote",
+    "list_objects",
+    "local_path",
+    "memory_store",
+    "object_store",
+    "open_source",
+    "pin_of",
+    "read_object",
+    "report_change",
+    "resolve",
+]

@@ -1,0 +1,103 @@
+"""Directories, and prefixes of object stores."""
+
+import os
+import posixpath
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from anychunk import limits
+from anychunk.errors import UnsupportedError
+from anychunk.io.errors import file_errors, remote_errors
+from anychunk.io.file import ObjectBuffer, file_pin
+from anychunk.io.object_stores import object_store
+from anychunk.io.objects import listed_pin
+from anychunk.io.opening import open_source
+from anychunk.io.source import Source, Storage
+from anychunk.io.url import below, is_remote, local_path
+from anychunk.model.pin import Pin
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+
+class Folder:
+    """A directory, or a prefix of an object store, whose objects are read by name."""
+
+    def __init__(self, url: str, *, storage: Storage | None = None) -> None:
+        self.url = url.rstrip("/") or url
+        self.storage = storage
+        self.is_local = not is_remote(url)
+        self.path = local_path(self.url) if self.is_local else self.url
+
+    def child(self, name: str) -> "Folder":
+        made = Folder.__new__(Folder)  # what is known of the parent need not be found out again
+        made.url = made.path = f"{self.path}/{name}" if self.is_local else below(self.path, name)
+        made.storage, made.is_local = self.storage, self.is_local
+        return made
+
+    def source(self, name: str) -> Source:
+        """Open an object below this folder; FileNotFoundError where there is none."""
+        return open_source(below(self.path, name), storage=self.storage)
+
+    def read(self, name: str) -> bytes | None:
+        """Give a small object as bytes, or None where there is none."""
+        if self.is_local:
+            path = f"{self.path}/{name}"
+            data = ObjectBuffer(limits.get().header_bytes).read(path)
+            return None if data is None else data.tobytes()
+        try:
+            source = self.source(name)
+            size = source.size()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        limits.check_header(size, where=f"{self.path}/{name}")
+        return source.read(0, size).tobytes()
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """List (folders, objects) directly below, sorted."""
+        return self._local_names() if self.is_local else self._remote_names()
+
+    def _local_names(self) -> tuple[list[str], list[str]]:
+        with file_errors(self.path), os.scandir(self.path) as entries:
+            found = [(entry.is_dir(), entry.name) for entry in entries]
+        return sorted(n for d, n in found if d), sorted(n for d, n in found if not d)
+
+    def _remote_names(self) -> tuple[list[str], list[str]]:
+        import obstore
+
+        store, path = _listed_store(self.url, self.storage)
+        with remote_errors(self.url):
+            found = obstore.list_with_delimiter(store, path)
+        folders = [posixpath.basename(str(p).rstrip("/")) for p in found["common_prefixes"]]
+        objects = [posixpath.basename(str(o["path"])) for o in found["objects"]]
+        return sorted(folders), sorted(objects)
+
+
+def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[str, Pin]]:
+    """Yield (path below, version) of every object below a folder."""
+    root = url.rstrip("/")
+    if not is_remote(root):
+        yield from _list_files(local_path(root))
+        return
+    import obstore
+
+    store, path = _listed_store(root, storage)
+    start = f"{path}/" if path else ""
+    with remote_errors(root):
+        for batch in obstore.list(store, path or None):
+            for entry in batch:
+                yield str(entry["path"]).removeprefix(start), listed_pin(entry)
+
+
+def _list_files(root: str) -> Iterator[tuple[str, Pin]]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - a call an object
+            yield os.path.relpath(path, root), file_pin(os.stat(path))  # noqa: PTH116
+
+
+def _listed_store(url: str, storage: Storage | None) -> "tuple[ObjectStore, str]":
+    if urlsplit(url).scheme in ("http", "https"):
+        raise UnsupportedError(f"{url}: a web server does not list its folders")
+    return object_store(url, storage)

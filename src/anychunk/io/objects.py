@@ -1,0 +1,152 @@
+"""Objects of remote stores, by obstore."""
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anychunk import limits
+from anychunk.errors import LimitError, TruncatedError
+from anychunk.io.change import OnChange, report_change
+from anychunk.io.errors import remote_errors
+from anychunk.io.object_stores import object_store
+from anychunk.io.source import Bytes1D, Storage, check_range
+from anychunk.model.pin import Pin
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult
+
+
+class ObjectSource:
+    """An object of a remote store. The first request brings its head, size and etag at once."""
+
+    is_local = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        storage: Storage | None = None,
+        pin: Pin | None = None,
+        on_change: OnChange = "error",
+    ) -> None:
+        self.url = url
+        self.storage = storage
+        self._on_change: OnChange = on_change
+        self._store, self._path = object_store(url, storage)
+        self._lock = threading.Lock()
+        self._pin = pin
+        self._head = np.empty(0, np.uint8)
+
+    def _first(self) -> Pin:
+        with self._lock:
+            if self._pin is None:
+                self._pin, self._head = self._read_head()
+            return self._pin
+
+    def _read_head(self) -> tuple[Pin, Bytes1D]:
+        import obstore
+
+        with remote_errors(self.url):
+            try:
+                got = obstore.get(
+                    self._store, self._path, options={"range": (0, limits.get().head_bytes)}
+                )
+                return object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
+            except obstore.exceptions.GenericError:
+                # an empty object has no range to give; of a small one some servers give it whole
+                meta = obstore.head(self._store, self._path)
+                if meta["size"] > limits.get().head_bytes:
+                    raise
+                if not meta["size"]:
+                    return object_pin(meta), np.empty(0, np.uint8)
+                got = obstore.get(self._store, self._path)
+                return object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
+
+    @property
+    def head_length(self) -> int:
+        """How many bytes from the start are at hand."""
+        return len(self._head)
+
+    def pin(self) -> Pin:
+        return self._first()
+
+    def refresh(self) -> Pin:
+        import obstore
+
+        with remote_errors(self.url):
+            return object_pin(obstore.head(self._store, self._path))
+
+    def size(self) -> int:
+        return self._first().size
+
+    def read(self, offset: int, length: int) -> Bytes1D:
+        import obstore
+
+        check_range(self, offset, length)
+        if offset + length <= len(self._head) or not length:
+            return self._head[offset : offset + length]
+        with remote_errors(self.url):
+            got = obstore.get(self._store, self._path, options=self._range(offset, length))
+            return self._checked(got, got.bytes(), offset, length)
+
+    def _range(self, offset: int, length: int) -> "GetOptions":
+        """Ask for a range; for all there is without one, which some servers do not take."""
+        is_whole = offset == 0 and self._pin is not None and length == self._pin.size
+        return {} if is_whole else {"range": (offset, offset + length)}
+
+    async def fetch(self, offset: int, length: int) -> Bytes1D:
+        """Read as `read` does, without blocking the event loop."""
+        import obstore
+
+        with remote_errors(self.url):
+            got = await obstore.get_async(
+                self._store, self._path, options=self._range(offset, length)
+            )
+            return self._checked(got, await got.bytes_async(), offset, length)
+
+    def _checked(self, got: "GetResult", data: Any, offset: int, length: int) -> Bytes1D:
+        """Every answer tells which version it comes from: no request is spent on asking."""
+        now = object_pin(got.meta)
+        change = self._pin.differs(now) if self._pin else None
+        if change:
+            report_change(self.url, change, self._on_change)
+        if self._pin is None or change:
+            self._pin = now
+        view = np.frombuffer(data, np.uint8)
+        if len(view) != length:
+            raise TruncatedError(
+                f"{self.url} @{offset}: the server gave {len(view)} bytes, {length} were asked for"
+            )
+        return view
+
+
+def get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
+    """Read a whole object and its version in one request, or give None where there is none."""
+    import obstore
+
+    store, path = object_store(url, storage)
+    try:
+        with remote_errors(url):
+            got = obstore.get(store, path)
+            size, most = got.meta["size"], limits.get().chunk_bytes
+            if size > most:
+                raise LimitError(f"{url}: {size} bytes are over the limit of {most}")
+            return np.frombuffer(got.bytes(), np.uint8), object_pin(got.meta)
+    except FileNotFoundError:
+        return None
+
+
+def object_pin(meta: Mapping[str, Any]) -> Pin:
+    changed = meta["last_modified"]
+    return Pin(
+        size=meta["size"], etag=meta["e_tag"], mtime_ns=int(changed.timestamp()) * 1_000_000_000
+    )
+
+
+def listed_pin(meta: Mapping[str, Any]) -> Pin:
+    """Give the pin of an object in a list, where some servers leave out the quotes of its etag."""
+    etag = meta["e_tag"]
+    is_bare = etag is not None and '"' not in etag
+    return object_pin({**meta, "e_tag": f'"{etag}"'} if is_bare else meta)

@@ -1,0 +1,87 @@
+"""Sources kept open by url, each held against its pin."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from anychunk.io.change import OnChange, report_change
+from anychunk.io.file import FileSource, stat_pin
+from anychunk.io.objects import ObjectSource, get_object
+from anychunk.io.opening import read_object
+from anychunk.io.source import Bytes1D, Source, Storage
+from anychunk.io.url import is_remote, local_path
+from anychunk.model.pin import Pin
+
+MOST_OPEN = 1024
+"""Local files that are kept open: a system maps some ten thousands at the most."""
+
+
+class Sources:
+    """Open sources by url, each held against its pin before the first byte is read."""
+
+    def __init__(
+        self,
+        pins: Mapping[str, Pin],
+        *,
+        storage: Storage | None = None,
+        on_change: OnChange = "error",
+    ) -> None:
+        self.pins = pins
+        self.storage = storage
+        self.on_change: OnChange = on_change
+        self._open: dict[str, Source] = {}
+
+    def open(self, url: str) -> Source:
+        source = self._open.get(url)
+        if source is None:
+            pin = self.pins.get(url)
+            if is_remote(url):
+                # with a pin no request is spent here: every answer is held against it
+                source = ObjectSource(url, storage=self.storage, pin=pin, on_change=self.on_change)
+            else:
+                source = FileSource(local_path(url))
+                self._check(url, pin, source.pin())
+            # two threads may come here at once; either source serves
+            self._open[url] = source
+            if len(self._open) > MOST_OPEN:
+                # views of it stay valid; who wants more of it opens it again
+                self._open.pop(next(iter(list(self._open))), None)
+        return source
+
+    def whole(self, url: str) -> Bytes1D | None:
+        """Read an object that is one chunk, or give None; not kept open, for there are many."""
+        pin = self.pins.get(url)
+        if pin is None:
+            return read_object(url, storage=self.storage)
+        data: Bytes1D | None
+        now: Pin | None
+        if is_remote(url):
+            data, now = get_object(url, self.storage) or (None, None)
+        else:
+            data, now = read_object(url), stat_pin(local_path(url))
+        change = pin.differs(now) if now is not None else None
+        if change:
+            report_change(url, change, self.on_change)
+        return data
+
+    def verify(self, url: str) -> Source:
+        """Open, and look whether a local file was changed since; remote answers tell themselves."""
+        source = self.open(url)
+        if isinstance(source, FileSource):
+            self._check(url, source.pin(), source.refresh())
+        return self.open(url)
+
+    def _check(self, url: str, pin: Pin | None, now: Pin) -> None:
+        change = pin.differs(now) if pin else None
+        if change:
+            # what was mapped is the file as it was
+            self._open.pop(url, None)
+            report_change(url, change, self.on_change)
+
+    def release(self) -> None:
+        """Hand back the pages of every local file that is open."""
+        for source in list(self._open.values()):
+            if isinstance(source, FileSource):
+                source.release()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_open": {}}

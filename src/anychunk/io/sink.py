@@ -1,0 +1,131 @@
+"""Write bytes: local files appear under their name only when complete, remote objects at once."""
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Buffer, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from anychunk.errors import SourceError
+from anychunk.io import Storage, first_line, is_remote, local_path, object_store
+
+
+@contextmanager
+def create(url: str) -> Iterator[BinaryIO]:
+    """Write a local file aside, and rename it to its name when the block ends well.
+
+    Whatever happens before, the name holds the old file or none. A failed write leaves nothing.
+    """
+    path = Path(local_path(url))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as e:
+        raise SourceError(f"{path}: {e.strerror or e}") from e
+    try:
+        with os.fdopen(handle, "w+b") as file:
+            yield cast("BinaryIO", file)
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.fsync(file.fileno())
+        Path(aside).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(aside).unlink()
+        raise
+
+
+def put(url: str, *pieces: Buffer, storage: Storage | None = None) -> None:
+    """Write one whole object, of one or several pieces."""
+    if is_remote(url):
+        _put_remote(url, b"".join(bytes(piece) for piece in pieces), storage)
+    else:
+        _put_local(local_path(url), pieces)
+
+
+def _put_remote(url: str, data: bytes, storage: Storage | None) -> None:
+    import obstore
+
+    store, path = object_store(url, storage)
+    try:
+        obstore.put(store, path, data)
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
+    # no fsync: chunks are many, and a torn one is impossible, since it is renamed when complete
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}.part")  # noqa: PTH118
+    try:
+        handle = _open_aside(aside, folder)
+        try:
+            _write_all(handle, [memoryview(piece).cast("B") for piece in pieces])
+        finally:
+            os.close(handle)
+        os.replace(aside, path)  # noqa: PTH105 - once a chunk
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)  # noqa: PTH108
+        raise SourceError(f"{path}: {e.strerror or e}") from e
+
+
+def remove(url: str, *, storage: Storage | None = None) -> None:
+    """Remove one object; one that is gone is no error."""
+    if not is_remote(url):
+        Path(local_path(url)).unlink(missing_ok=True)
+        return
+    import obstore
+
+    store, path = object_store(url, storage)
+    try:
+        obstore.delete(store, path)
+    except FileNotFoundError:
+        return
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def remove_all(url: str, *, storage: Storage | None = None) -> None:
+    """Remove every object below a remote url."""
+    import obstore
+
+    store, path = object_store(url, storage)
+    try:
+        found = [str(o["path"]) for batch in obstore.list(store, path or None) for o in batch]
+        if found:
+            obstore.delete(store, found)
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def _open_aside(aside: str, folder: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    try:
+        return os.open(aside, flags, 0o666)
+    except FileNotFoundError:
+        try:
+            os.mkdir(folder)  # noqa: PTH102 - mostly only the last folder is missing
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        return os.open(aside, flags, 0o666)
+
+
+def _write_all(handle: int, pieces: list[memoryview]) -> None:
+    while pieces:
+        written = os.writev(handle, pieces)
+        while pieces and written >= len(pieces[0]):
+            written -= len(pieces.pop(0))
+        if pieces:
+            pieces[0] = pieces[0][written:]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""Plain data: what a parser returns, which version of a source it describes, and chunk grids."""

@@ -1,0 +1,306 @@
+"""What a parser returns: Zarr metadata, and where every chunk's bytes are. Plain data.
+
+An index prints, compares, pickles and travels to another process with no zarr and no network. Chunk
+tables are numpy arrays shaped like the chunk grid, at most 32 bytes a chunk.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from importlib import import_module
+from os import PathLike
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.errors import FormatError, LimitError
+from anychunk.model.pin import Pin
+
+type Json = Any
+type Shape = tuple[int, ...]
+type Uint64 = npt.NDArray[np.uint64]
+type Ids = npt.NDArray[np.unsignedinteger[Any]]
+
+WHOLE = np.uint64(2**64 - 1)
+"""As a length: the chunk is its whole object, however long that is."""
+
+INLINE = ""
+"""As a url: the bytes are held by the index itself."""
+
+
+def _equal(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return (
+            isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and bool(np.array_equal(a, b))
+        )
+    return a == b
+
+
+class _ByValue:
+    """Equality for dataclasses that hold arrays."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        names = [f.name for f in fields(cast("Any", self))]
+        return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+
+class _Kept(_ByValue):
+    """What may be kept and shared."""
+
+    def save(self, target: str | PathLike[str], **options: Any) -> None:
+        """Keep this index: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
+
+        Options: `format`, `copy="needed"`, `relative`, `storage`; for JSON `zarr_format=2` and
+        `layout="osml"`. What the form cannot express is refused before anything is written.
+        """
+        # by name: an index stays plain data, importable without what keeps it
+        import_module("anychunk.references").save(self, str(target), **options)
+
+    def to_virtualizarr(self, **options: Any) -> Any:
+        """Give this index as a `virtualizarr.manifests.ManifestStore`."""
+        return import_module("anychunk.references.virtualizarr").to_virtualizarr(self, **options)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parts(_ByValue):
+    """Further byte ranges of chunks that are stored in several, in the order of the chunks.
+
+    Chunk `i` of the flattened grid goes on with entries `starts[i]` to `starts[i + 1]`.
+    """
+
+    starts: Uint64
+    offsets: Uint64
+    lengths: Uint64
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ByteRanges(_ByValue):
+    """Chunks as byte ranges of one or a few objects.
+
+    The bytes of a chunk are its front, then its first range, then its further parts.
+    """
+
+    offsets: Uint64
+    lengths: Uint64
+    """0: the file declares this chunk absent, it reads as fill. `WHOLE`: the whole object."""
+    urls: tuple[str, ...]
+    url_ids: Ids | None = None
+    """Which url each chunk is in; None: all in the first."""
+    parts: Parts | None = None
+    fronts: tuple[bytes, ...] = ()
+    """Inline bytes that chunks begin with, telling a codec what only their position reveals."""
+    front_ids: Ids | None = None
+    """Which front each chunk has; None: all have the first, if there is one."""
+    inline: bytes = b""
+    """What chunks whose url is `INLINE` are ranges of: bytes that were copied into the index."""
+
+    def __post_init__(self) -> None:
+        grid = self.offsets.shape
+        for name in ("lengths", "url_ids", "front_ids"):
+            table = getattr(self, name)
+            if table is not None and table.shape != grid:
+                raise FormatError(
+                    f"index: {name} has shape {table.shape}, expected the grid's {grid}"
+                )
+        if self.url_ids is not None and self.url_ids.size and self.url_ids.max() >= len(self.urls):
+            raise FormatError(f"index: url_ids reach beyond the {len(self.urls)} urls")
+        fronts = len(self.fronts)
+        if self.front_ids is not None and self.front_ids.size and self.front_ids.max() >= fronts:
+            raise FormatError(f"index: front_ids reach beyond the {fronts} fronts")
+        if self.parts is not None and self.parts.starts.shape != (self.offsets.size + 1,):
+            raise FormatError(
+                f"index: parts.starts has {self.parts.starts.size} entries, "
+                f"expected {self.offsets.size + 1}"
+            )
+
+    @property
+    def grid(self) -> Shape:
+        return self.offsets.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the tables take."""
+        tables: list[npt.NDArray[Any] | None] = [
+            self.offsets,
+            self.lengths,
+            self.url_ids,
+            self.front_ids,
+        ]
+        if self.parts is not None:
+            tables += [self.parts.starts, self.parts.offsets, self.parts.lengths]
+        return sum(table.nbytes for table in tables if table is not None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Objects(_ByValue):
+    """Chunks as one object each, named by a pattern of their grid coordinates."""
+
+    base: str
+    """The url of the folder that holds them, without a slash at its end."""
+    pattern: str
+    """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …
+
+    `{0:03}` has at least three digits."""
+    grid: Shape
+    is_sparse: bool = True
+    """Whether a missing object is an absent chunk; otherwise it is an error."""
+    fronts: tuple[bytes, ...] = ()
+    """Inline bytes that chunks begin with, as in `ByteRanges`."""
+    front_ids: Ids | None = None
+
+    def name(self, coords: Shape) -> str:
+        # our own substitution: str.format would let an untrusted pattern reach into objects
+        return "".join(
+            [p if isinstance(p, str) else str(coords[p[0]]).zfill(p[1]) for p in self._pieces]
+        )
+
+    @cached_property
+    def _pieces(self) -> tuple[str | tuple[int, int], ...]:
+        """The pattern as text and (axis, width) in turn."""
+        pieces = re.split(r"\{(\d+)(?::0(\d{1,2}))?\}", self.pattern)
+        axes = [int(piece) for piece in pieces[1::3]]
+        if any(axis >= len(self.grid) for axis in axes):
+            raise FormatError(f"index: the pattern {self.pattern!r} names an axis that is none")
+        widths = [int(piece or 0) for piece in pieces[2::3]]
+        found: list[str | tuple[int, int]] = []
+        for text, place in zip(pieces[::3], zip(axes, widths, strict=True), strict=False):
+            found += [text, place]
+        return (*found, pieces[-1])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Computed(_ByValue):
+    """Chunks that are not stored: the store computes them from another array of the same index."""
+
+    source: str
+    """Path of the array that they are computed from."""
+    method: str
+    """A name that the store knows."""
+    configuration: Json
+    grid: Shape
+
+
+type Chunks = ByteRanges | Objects | Computed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArrayIndex(_Kept):
+    """One Zarr array: its metadata, and where its chunks are."""
+
+    shape: Shape
+    chunk_shape: Shape
+    data_type: Json
+    """As in Zarr v3 metadata: a name, or an object with a name and a configuration."""
+    codecs: tuple[Json, ...]
+    chunks: Chunks
+    fill_value: Json = 0
+    dimension_names: tuple[str | None, ...]
+    attributes: dict[str, Json] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    """Of every source that the chunks are in, where this array is itself the root."""
+
+    def __post_init__(self) -> None:
+        if len(self.chunk_shape) != len(self.shape) or min(self.chunk_shape, default=1) < 1:
+            raise FormatError(f"index: chunks {self.chunk_shape} do not fit shape {self.shape}")
+        if len(self.dimension_names) != len(self.shape):
+            raise FormatError(
+                f"index: {len(self.dimension_names)} dimension names for shape {self.shape}"
+            )
+        grid = self.grid
+        count = math.prod(grid)
+        if count > limits.get().chunks:
+            raise LimitError(f"index: {count} chunks are over the limit of {limits.get().chunks}")
+        if self.chunks.grid != grid:
+            raise FormatError(
+                f"index: a chunk table of shape {self.chunks.grid} for the grid {grid}"
+            )
+
+    @cached_property
+    def grid(self) -> Shape:
+        return grid_shape(self.shape, self.chunk_shape)
+
+    def metadata(self) -> dict[str, Json]:
+        """Give the Zarr v3 `zarr.json` of this array."""
+        return {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self.shape),
+            "data_type": self.data_type,
+            "chunk_grid": {
+                "name": "regular",
+                "configuration": {"chunk_shape": list(self.chunk_shape)},
+            },
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": self.fill_value,
+            "codecs": list(self.codecs),
+            "dimension_names": list(self.dimension_names),
+            "attributes": self.attributes,
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupIndex(_Kept):
+    """A Zarr group: attributes and members."""
+
+    members: "Mapping[str, Node]"
+    """By name. A format with very many members may give a mapping that reads each on demand."""
+    attributes: dict[str, Json] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    """Of every source that the chunks are in; at the root only."""
+
+    def metadata(self) -> dict[str, Json]:
+        """Give the Zarr v3 `zarr.json` of this group."""
+        return {"zarr_format": 3, "node_type": "group", "attributes": self.attributes}
+
+    def __getitem__(self, path: str) -> "Node":
+        node = find(self, path)
+        if node is None:
+            raise KeyError(path)
+        return node
+
+    def arrays(self) -> "Iterator[tuple[str, ArrayIndex]]":
+        """Yield every array with its path, depth first."""
+        for path, node in walk(self):
+            if isinstance(node, ArrayIndex):
+                yield path, node
+
+    def with_root(self, *, pins: dict[str, Pin], attributes: dict[str, Json]) -> "GroupIndex":
+        return replace(
+            self, pins={**pins, **self.pins}, attributes={**attributes, **self.attributes}
+        )
+
+
+type Node = ArrayIndex | GroupIndex
+
+
+def grid_shape(shape: Shape, chunk_shape: Shape) -> Shape:
+    """How many chunks along each axis."""
+    return tuple(-(-size // chunk) for size, chunk in zip(shape, chunk_shape, strict=True))
+
+
+def find(node: Node, path: str) -> Node | None:
+    """Give the node at `path` below `node`, or None."""
+    for name in path.split("/") if path else ():
+        if not isinstance(node, GroupIndex):
+            return None
+        member = node.members.get(name)
+        if member is None:
+            return None
+        node = member
+    return node
+
+
+def walk(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield every node with its path, depth first, the root as ''."""
+    yield path, node
+    if isinstance(node, GroupIndex):
+        for name, member in node.members.items():
+            yield from walk(member, f"{path}/{name}" if path else name)

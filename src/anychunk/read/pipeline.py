@@ -1,0 +1,426 @@
+"""The fast read path: every chunk of a selection planned at once, decoded by a few threads.
+
+zarr asks the configured pipeline class once an array. `Dispatcher` takes the arrays of stores that
+have chunk readers, and hands every other array to the pipeline that was configured before it.
+"""
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.abc.codec import Codec, CodecPipeline, GetResult
+from zarr.abc.store import Store
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer
+from zarr.core.codec_pipeline import BatchedCodecPipeline, codecs_from_list
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.registry import _pipeline_registry, register_pipeline
+
+from anychunk import limits
+from anychunk.codecs.cast.fused_cast import fuse
+from anychunk.codecs.chain import Decoder, ours
+from anychunk.decode.chunks import ChunkReader, HasReaders, Numbers, Stored, located
+from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.io import Bytes1D, copying
+from anychunk.io.buffers import borrowed
+from anychunk.io.cache import RECENT, owned
+from anychunk.model.grid import Plan
+
+type Selector = Any
+type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
+
+PATH = "codec_pipeline.path"
+DEFAULT = "zarr.core.codec_pipeline.BatchedCodecPipeline"
+INLINE_BYTES = 256 << 10
+INLINE_COPY = 16 << 20
+"""Work up to so many bytes, decoded or merely copied, is done at once: a thread would cost more."""
+RUN = 64
+"""Chunks that a thread takes at a time, at the most."""
+
+PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def workers() -> int:
+    """One thread a core; `codec_pipeline.max_workers` of zarr's config has the last word."""
+    return int(zarr.config.get("codec_pipeline.max_workers", None) or os.cpu_count() or 1)
+
+
+def pool() -> ThreadPoolExecutor:
+    global _pool  # noqa: PLW0603 - one pool a process
+    if _pool is None:
+        _pool = ThreadPoolExecutor(workers(), thread_name_prefix="anychunk")
+    return _pool
+
+
+def _forget_pool() -> None:
+    global _pool  # noqa: PLW0603 - threads do not survive a fork
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+type Places = Callable[[Any], Iterable[tuple[Selector, Selector]]]
+
+
+class _Batch:
+    """One selection: the chunks it touches, and where each goes."""
+
+    def __init__(
+        self,
+        places: Places,
+        spec: ArraySpec,
+        out: Any,
+        decode: Decoder,
+        *,
+        drop_axes: tuple[int, ...] = (),
+        is_plain: bool = False,
+    ) -> None:
+        self.places, self.drop_axes, self.decode = places, drop_axes, decode
+        self.wrap: Callable[[Any], Any] = lambda value: value
+        if isinstance(out, NDBuffer):
+            # a plain array takes values without zarr's wrapper; one on a device goes through it
+            array = out.as_ndarray_like()
+            if isinstance(array, np.ndarray):
+                out = array
+            else:
+                self.wrap = spec.prototype.nd_buffer.from_numpy_array
+        self.out = out
+        self.shape = spec.shape
+        self.is_plain = is_plain
+        """Whether `places` are slices, and `out` an array of the type that is decoded."""
+        self.fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
+        self.recent: Sequence[Hashable] = ()
+        """Under which keys decoded chunks are kept; empty: they are not."""
+        self.missing: list[int] = []
+        """Positions of chunks that the file declares absent."""
+
+    def scatter(
+        self, positions: Sequence[int], chunks: Iterable[Stored], name: Callable[[int], str]
+    ) -> None:
+        """Decode chunks and put each in its place."""
+        # a very large chunk takes memory only once its stored bytes are known to be worth it
+        nbytes = self.decode.nbytes
+        with borrowed("scratch", nbytes if nbytes <= limits.get().free_bytes else 0) as scratch:
+            for position, (source, target), stored in zip(
+                positions, self.places(positions), chunks, strict=True
+            ):
+                if stored is None:
+                    self.out[target] = self.fill
+                    self.missing.append(position)
+                    continue
+                try:
+                    if self.recent:
+                        kept = self.kept(self.recent[position], stored)
+                        self.place(target, kept[source])
+                    else:
+                        self.take(stored, scratch if len(scratch) else None, source, target)
+                except AnychunkError as e:
+                    raise located(e, name(position)) from e
+                except (MemoryError, KeyboardInterrupt):
+                    raise
+                except Exception as e:
+                    raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
+
+    def take(
+        self, stored: Bytes1D, scratch: Bytes1D | None, source: Selector, target: Selector
+    ) -> None:
+        """Decode one chunk, straight to where it is wanted if it is wanted whole."""
+        if self.is_plain:
+            place = self.out[target]
+            if place.shape == self.shape and self.decode.into(stored, scratch, place):
+                return
+        self.place(target, self.decode(stored, scratch)[source])
+
+    def kept(self, key: Hashable, stored: Bytes1D) -> npt.NDArray[Any]:
+        """Give a decoded chunk that was kept, or decode it to memory of its own and keep it."""
+        array = RECENT.get(key)
+        if array is None:
+            memory = np.empty(self.decode.nbytes, np.uint8)
+            array = owned(self.decode(stored, memory), memory)
+            RECENT.put(key, array)
+        return array
+
+    def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
+        """Put a decoded piece where it belongs."""
+        out = self.out
+        if self.drop_axes:
+            array = array.squeeze(axis=self.drop_axes)
+        if (
+            isinstance(array, np.ndarray)
+            and array.ndim > 1
+            and isinstance(out, np.ndarray)
+            and type(selection) is tuple
+            and all(type(s) is slice for s in selection)
+        ):
+            copying.assign(out[selection], array)
+        else:
+            out[selection] = self.wrap(array)
+
+
+class IndexPipeline(CodecPipeline):
+    """Reads arrays of a store that has chunk readers."""
+
+    def __init__(self, base: CodecPipeline, codecs: Sequence[Codec], store: Store) -> None:
+        self._base = base
+        self._codecs = tuple(codecs)
+        self._store = store
+        self._decoder: tuple[ArraySpec, Decoder] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_decoder": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # an array of ours came here pickled, to a worker that may never call `open`
+        install()
+        self.__dict__.update(state)
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
+        raise NotImplementedError("IndexPipeline is made for a store; zarr asks the Dispatcher")
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        base = self._base.evolve_from_array_spec(array_spec)
+        return type(self)(base, self._codecs, self._store)
+
+    def __iter__(self) -> Iterator[Codec]:
+        return iter(self._codecs)
+
+    @property
+    def supports_partial_decode(self) -> bool:
+        return False
+
+    @property
+    def supports_partial_encode(self) -> bool:
+        return False
+
+    def validate(self, **kwargs: Any) -> None:
+        self._base.validate(**kwargs)
+
+    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
+        return self._base.compute_encoded_size(byte_length, array_spec)
+
+    async def decode(
+        self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]
+    ) -> Iterable[NDBuffer | None]:
+        return await self._base.decode(chunk_bytes_and_specs)
+
+    async def encode(
+        self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]
+    ) -> Iterable[Buffer | None]:
+        return await self._base.encode(chunk_arrays_and_specs)
+
+    async def write(
+        self, batch_info: Iterable[Any], value: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> None:
+        raise ValueError("store was opened in read-only mode and does not support writing")
+
+    def _decoder_for(self, spec: ArraySpec, reader: ChunkReader | None) -> Decoder:
+        made = self._decoder
+        if made is None or (made[0] is not spec and made[0] != spec):
+            codecs: Sequence[Codec] = self._codecs
+            if reader is not None:
+                # zarr may have taken another package's class, which drops keys that are ours
+                codecs = [ours(c, d) for c, d in zip(codecs, reader.index.codecs, strict=True)]
+            made = self._decoder = (spec, Decoder(codecs, spec))
+        return made[1]
+
+    async def read(
+        self, batch_info: Iterable[Item], out: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> tuple[GetResult, ...]:
+        items = list(batch_info)
+        if not items:
+            return ()
+        spec = items[0][1]
+
+        def places(positions: Iterable[int]) -> Iterator[tuple[Selector, Selector]]:
+            return ((items[position][2], items[position][3]) for position in positions)
+
+        path, numbers = chunk_numbers([item[0].path for item in items], self._store, spec)
+        reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
+        batch = _Batch(places, spec, out, self._decoder_for(spec, reader), drop_axes=drop_axes)
+        if reader is None:
+            await self._read_computed(batch, [item[0] for item in items])
+        elif reader.is_local:
+            await asyncio.to_thread(self._read_local, batch, reader, numbers)
+        else:
+            await self._read_remote(batch, reader, numbers)
+        results = [PRESENT] * len(items)
+        for position in batch.missing:
+            results[position] = MISSING
+        return tuple(results)
+
+    def local_reader(self, path: str) -> ChunkReader | None:
+        """Give the reader of an array whose chunks are all here; None otherwise."""
+        reader: ChunkReader | None = self._store.chunk_reader(path)  # type: ignore[attr-defined]
+        return reader if reader is not None and reader.is_local else None
+
+    def read_now(
+        self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
+    ) -> None:
+        """Read chunks of a local array, without zarr's event loop."""
+        decode = self._decoder_for(spec, reader)
+        numbers = plan.numbers(reader.grid)
+        keys: Sequence[Hashable] = ()
+        wanted = len(plan) * decode.nbytes
+        if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
+            token = reader.token()
+            if token is not None:
+                keys = [(token, reader.where, int(number)) for number in numbers]
+                if recall(keys, plan, out):
+                    return
+        batch = _Batch(plan.places, spec, out, decode, is_plain=True)
+        batch.recent = keys
+        self._read_local(batch, reader, np.asarray(numbers))
+
+    @staticmethod
+    def _read_local(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
+        reader.verify()
+
+        def name(position: int) -> str:
+            return reader.describe(int(numbers[position]))
+
+        def run(positions: range) -> None:
+            batch.scatter(positions, reader.stream(numbers[positions.start : positions.stop]), name)
+
+        in_threads(run, len(numbers), batch.decode)
+
+    async def _read_remote(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
+        def name(position: int) -> str:
+            return reader.describe(int(numbers[position]))
+
+        def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+            batch.scatter(positions, chunks, name)
+
+        try:
+            await reader.fetch_many(numbers, deliver)
+        except BaseExceptionGroup as group:
+            # one failure is what the caller can act on; the others are its siblings
+            raise group.exceptions[0] from None
+
+    async def _read_computed(self, batch: _Batch, keys: Sequence[Any]) -> None:
+        """Chunks that the store computes: asked for by key, one after the other a thread."""
+        get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
+
+        def name(position: int) -> str:
+            return str(keys[position])
+
+        def run(positions: range) -> None:
+            for position in positions:
+                data = get(keys[position].path)
+                stored = None if data is None else data.as_numpy_array()
+                batch.scatter(range(position, position + 1), [stored], name)
+
+        await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+
+
+def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
+    """Read from chunks that were kept. False: not all were, and nothing was done."""
+    found = []
+    for key in keys:
+        array = RECENT.get(key)
+        if array is None:
+            return False
+        found.append(array)
+    for array, (source, target) in zip(found, plan.places(range(len(found))), strict=True):
+        out[target] = array[source]
+    return True
+
+
+def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
+    """Call `run` on ranges that cover `count` chunks, in this thread and a few others."""
+    threads = min(workers(), count)
+    if threads == 1 or count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
+        run(range(count))
+        return
+    step = max(1, min(RUN, count // (4 * threads)))
+    starts = itertools.count(0, step)  # next() on it is atomic: threads share it without a lock
+
+    def work() -> None:
+        while (start := next(starts)) < count:
+            try:
+                run(range(start, min(start + step, count)))
+            except BaseException:
+                for _ in itertools.takewhile(lambda start: start < count, starts):
+                    pass  # nobody takes another one
+                raise
+
+    others = [pool().submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        # one that has not begun, because other reads keep the pool busy, has nothing left to do
+        begun = [future for future in others if not future.cancel()]
+        wait(begun)
+    for future in begun:
+        future.result()
+
+
+def chunk_numbers(
+    keys: Sequence[str], store: Store, spec: ArraySpec
+) -> tuple[str, npt.NDArray[np.int64]]:
+    """Split chunk keys of one array into the array's path and their chunk numbers."""
+    ndim = len(spec.shape)
+    path = "/".join(keys[0].split("/")[: -(ndim + 1)])
+    if ndim == 0:
+        return path, np.zeros(len(keys), np.int64)
+    start = len(path) + 3 if path else 2
+    # one parse for all keys: a Python loop over coordinates would cost more than small chunks do
+    text = "/".join([key[start:] for key in keys])
+    coords = np.fromstring(text, dtype=np.int64, sep="/").reshape(-1, ndim)
+    reader = store.chunk_reader(path)  # type: ignore[attr-defined]
+    if reader is None:
+        return path, np.zeros(len(keys), np.int64)
+    copying = np.cumprod([1, *reader.index.grid[:0:-1]])[::-1]
+    return path, coords @ copying
+
+
+class Dispatcher(CodecPipeline):
+    """Takes arrays of our stores, leaves every other to the pipeline configured before."""
+
+    previous: str = DEFAULT
+
+    @classmethod
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> CodecPipeline:  # type: ignore[override]
+        if not isinstance(store, HasReaders) or not isinstance(array_metadata, ArrayV3Metadata):
+            return cls._previous().from_array_metadata_and_store(array_metadata, store)
+        codecs = array_metadata.codecs
+        codecs_from_list(codecs)
+        return IndexPipeline(BatchedCodecPipeline.from_codecs(codecs), codecs, store)
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
+        # changes nothing but chains that hold our own `scale_offset` and `cast_value`
+        return cls._previous().from_codecs(fuse(tuple(codecs)))
+
+    @classmethod
+    def _previous(cls) -> type[CodecPipeline]:
+        return _pipeline_registry[cls.previous]
+
+
+NAME = f"{Dispatcher.__module__}.{Dispatcher.__qualname__}"
+register_pipeline(Dispatcher)  # type: ignore[type-abstract]
+
+
+def install(*, force: bool = False) -> None:
+    """Put the dispatcher where zarr's own default stands; `force`: whatever stands there."""
+    current = zarr.config.get(PATH)
+    if current == NAME or (current != DEFAULT and not force):
+        return
+    Dispatcher.previous = current
+    zarr.config.set({PATH: NAME})
+
+
+def uninstall() -> None:
+    """Put back what stood there before."""
+    if zarr.config.get(PATH) == NAME:
+        zarr.config.set({PATH: Dispatcher.previous})

@@ -1,0 +1,311 @@
+"""A read-only zarr store in front of an index.
+
+Metadata comes from the index, chunks from the sources that it names. A key that the index does not
+know is absent; a chunk that cannot be read raises, because zarr shows fill values for absent ones.
+"""
+
+import asyncio
+import itertools
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Self, cast
+
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    Store,
+    SuffixByteRequest,
+)
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from anychunk import limits
+from anychunk.codecs.base import as_bytes
+from anychunk.decode.chunks import ChunkReader, located
+from anychunk.decode.computed import Region, compute_chunk
+from anychunk.errors import AnychunkError, FormatError
+from anychunk.io import Bytes1D, OnChange, Sources, Storage
+from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Node, find
+
+METADATA = "zarr.json"
+
+
+class IndexStore(Store):
+    """Serves the hierarchy of an index as Zarr v3."""
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+    supports_consolidated_metadata = False
+
+    def __init__(
+        self,
+        index: Node,
+        *,
+        storage: Storage | None = None,
+        on_change: OnChange = "error",
+        read_only: bool = True,
+    ) -> None:
+        if not read_only:
+            raise ValueError("IndexStore: an index can be read only; open it with read_only=True")
+        super().__init__(read_only=True)
+        self.index = index
+        self.sources = Sources(index.pins, storage=storage, on_change=on_change)
+        self._readers: dict[str, ChunkReader | None] = {}
+        self._computed = ComputedChunks()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IndexStore) and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash(self.where(""))
+
+    def __repr__(self) -> str:
+        return f"IndexStore({self.where('')})"
+
+    __str__ = __repr__
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_readers": {}}
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        return type(self)(
+            self.index,
+            storage=self.sources.storage,
+            on_change=self.sources.on_change,
+            read_only=read_only,
+        )
+
+    def where(self, path: str) -> str:
+        """Name a place of this store for messages: the source, then the path."""
+        source = self.index.attributes.get("anychunk", {}).get("source", "index")
+        return f"{source} {path}" if path else str(source)
+
+    def chunk_reader(self, path: str) -> ChunkReader | None:
+        """Give the reader of the array at `path`, or None where no stored array is there."""
+        if path not in self._readers:
+            node = find(self.index, path)
+            is_stored = isinstance(node, ArrayIndex) and not isinstance(node.chunks, Computed)
+            self._readers[path] = (
+                ChunkReader(cast("ArrayIndex", node), self.sources, where=self.where(path))
+                if is_stored
+                else None
+            )
+        return self._readers[path]
+
+    def _metadata(self, key: str) -> bytes | None:
+        path = key.removesuffix(METADATA).rstrip("/")
+        if key not in (METADATA, f"{path}/{METADATA}"):
+            return None
+        node = find(self.index, path)
+        return None if node is None else json.dumps(node.metadata()).encode()
+
+    def _find_chunk(self, key: str) -> tuple[str, ArrayIndex, tuple[int, ...]] | None:
+        """Give the array, its path and the grid coordinates of the chunk that `key` names."""
+        path, found, rest = f"/{key}".rpartition("/c/")
+        if not found:
+            # an array without axes has one chunk, `c`
+            path, found, rest = f"/{key}".rpartition("/c")
+            if not found or rest:
+                return None
+        path = path[1:]
+        node = find(self.index, path)
+        if not isinstance(node, ArrayIndex):
+            return None
+        coords = parse_coords(rest, node.grid)
+        return None if coords is None else (path, node, coords)
+
+    def _bytes(self, key: str) -> Bytes1D | bytes | None:
+        if key.endswith(METADATA):
+            return self._metadata(key)
+        chunk = self._find_chunk(key)
+        if chunk is None:
+            return None
+        path, node, coords = chunk
+        reader = self.chunk_reader(path)
+        if reader is None:
+            return self._computed.get(key, lambda: self._compute(path, node, coords))
+        number = reader.number(coords)
+        reader.verify()
+        try:
+            return reader.read(number)
+        except AnychunkError as e:
+            raise located(e, reader.describe(number)) from e
+
+    def _compute(self, path: str, node: ArrayIndex, coords: tuple[int, ...]) -> Bytes1D:
+        chunks = cast("Computed", node.chunks)
+        reader = self.chunk_reader(chunks.source)
+        if reader is None:
+            raise FormatError(
+                f"{self.where(path)}: its chunks are computed from {chunks.source!r}, "
+                "where no stored array is"
+            )
+        reader.verify()
+        return as_bytes(compute_chunk(node, coords, Region(reader)))
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        data = self._bytes(key)
+        if data is None:
+            return None
+        start, stop = clip(byte_range, len(data))
+        buffer = (prototype or default_buffer_prototype()).buffer
+        piece = data[start:stop]
+        return (
+            buffer.from_bytes(piece) if isinstance(piece, bytes) else buffer.from_array_like(piece)
+        )
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        if not self._is_open:
+            await self._open()
+        if key.endswith(METADATA):
+            return self.get_sync(key, prototype=prototype, byte_range=byte_range)
+        return await asyncio.to_thread(
+            self.get_sync, key, prototype=prototype, byte_range=byte_range
+        )
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+
+    def _size(self, key: str) -> int | None:
+        if key.endswith(METADATA):
+            data = self._metadata(key)
+            return None if data is None else len(data)
+        chunk = self._find_chunk(key)
+        if chunk is None:
+            return None
+        reader = self.chunk_reader(chunk[0])
+        if reader is None:
+            computed = self._bytes(key)
+            return None if computed is None else len(computed)
+        return reader.size(reader.number(chunk[2]))
+
+    async def exists(self, key: str) -> bool:
+        return self._size(key) is not None
+
+    async def getsize(self, key: str) -> int:
+        size = self._size(key)
+        if size is None:
+            raise FileNotFoundError(key)
+        return size
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+
+    async def delete(self, key: str) -> None:
+        self._check_writable()
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+
+    def delete_sync(self, key: str) -> None:
+        self._check_writable()
+
+    async def list(self) -> AsyncIterator[str]:
+        for key in self._keys(self.index, ""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        for key in self._keys(self.index, ""):
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        path = prefix.rstrip("/")
+        node = find(self.index, path)
+        if node is not None:
+            yield METADATA
+            for name in node.members if isinstance(node, GroupIndex) else ():
+                yield name
+        if isinstance(node, ArrayIndex):
+            if any(True for _ in self._chunk_keys(node, path)):
+                yield "c"
+            return
+        if node is None:
+            start = f"{path}/"
+            seen = set()
+            for key in self._keys(self.index, ""):
+                name = key.removeprefix(start).split("/", 1)[0]
+                if key.startswith(start) and name not in seen:
+                    seen.add(name)
+                    yield name
+
+    def _keys(self, node: Node, path: str) -> Iterator[str]:
+        yield f"{path}/{METADATA}" if path else METADATA
+        if isinstance(node, ArrayIndex):
+            yield from self._chunk_keys(node, path)
+            return
+        for name, member in node.members.items():
+            yield from self._keys(member, f"{path}/{name}" if path else name)
+
+    def _chunk_keys(self, node: ArrayIndex, path: str) -> Iterator[str]:
+        reader = self.chunk_reader(path)
+        start = f"{path}/c" if path else "c"
+        for number, coords in enumerate(itertools.product(*map(range, node.grid))):
+            if reader is None or reader.size(number) is not None:
+                yield "/".join([start, *map(str, coords)])
+
+
+class ComputedChunks:
+    """The chunks computed last, within a bound."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Bytes1D] = OrderedDict()
+        self._nbytes = 0
+
+    def __reduce__(self) -> tuple[type["ComputedChunks"], tuple[()]]:
+        # a copy elsewhere computes its own
+        return type(self), ()
+
+    def get(self, key: str, compute: Callable[[], Bytes1D]) -> Bytes1D:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        # outside the lock: two threads may compute the same chunk, which is rare and harmless
+        made = compute()
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = made
+                self._nbytes += len(made)
+            while self._nbytes > limits.get().computed_bytes and self._kept:
+                self._nbytes -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
+def parse_coords(text: str, grid: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Read `1/0/7` as grid coordinates; None where it is none of this grid."""
+    parts = text.split("/") if text else []
+    if len(parts) != len(grid) or not all(p.isascii() and p.isdigit() for p in parts):
+        return None
+    if any(len(p) > 20 or (p[0] == "0" and p != "0") for p in parts):
+        return None
+    coords = tuple(int(p) for p in parts)
+    return coords if all(c < size for c, size in zip(coords, grid, strict=True)) else None
+
+
+def clip(request: ByteRequest | None, size: int) -> tuple[int, int]:
+    """Turn a byte request into (start, stop) inside a value of `size` bytes."""
+    match request:
+        case None:
+            return 0, size
+        case RangeByteRequest(start, end):
+            return min(start, size), min(end, size)
+        case OffsetByteRequest(offset):
+            return min(offset, size), size
+        case SuffixByteRequest(suffix):
+            return max(0, size - suffix), size
+    raise TypeError(f"Unexpected byte_range, got {request!r}")

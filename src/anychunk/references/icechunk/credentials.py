@@ -1,0 +1,100 @@
+"""Where Icechunk finds a repository and the data: obstore's options in Icechunk's words.
+
+Credentials come from the options or the environment, and are never written into a repository.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from anychunk.errors import UnsupportedError
+from anychunk.io import Storage, is_remote, local_path
+
+ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
+KEYS = {
+    "access_key_id": ("access_key_id", "aws_access_key_id"),
+    "secret_access_key": ("secret_access_key", "aws_secret_access_key"),
+    "session_token": ("session_token", "token", "aws_session_token"),
+}
+
+
+def _first(options: dict[str, Any], names: Iterable[str]) -> Any:
+    """Find an option by any of its names, or in the environment."""
+    for name in names:
+        if options.get(name) is not None:
+            return options[name]
+    return next((os.environ[n.upper()] for n in names if os.environ.get(n.upper())), None)
+
+
+def s3_options(storage: Storage | None) -> dict[str, Any]:
+    """Give region, endpoint and addressing, without credentials."""
+    options = {str(k).lower(): v for k, v in (storage or {}).items()}
+    endpoint = _first(options, ENDPOINTS)
+    found: dict[str, Any] = {
+        "region": _first(options, ("region", "aws_region", "aws_default_region")) or "us-east-1",
+        "endpoint_url": endpoint,
+        "allow_http": bool(endpoint) and str(endpoint).startswith("http:"),
+        "force_path_style": bool(endpoint),
+    }
+    return found
+
+
+def s3_credentials(storage: Storage | None) -> dict[str, Any]:
+    options = {str(k).lower(): v for k, v in (storage or {}).items()}
+    if options.get("skip_signature"):
+        return {"anonymous": True}
+    found = {
+        name: options.get(next((n for n in names if n in options), ""))
+        for name, names in KEYS.items()
+    }
+    given = {name: value for name, value in found.items() if value}
+    return given or {"from_env": True}
+
+
+def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
+    """Give Icechunk's storage of a repository at `url`."""
+    if not is_remote(url):
+        return ice.local_filesystem_storage(local_path(url))
+    parts = urlsplit(url)
+    bucket, prefix = parts.netloc, parts.path.strip("/") or None
+    if parts.scheme in ("s3", "s3a"):
+        return ice.s3_storage(
+            bucket=bucket, prefix=prefix, **s3_options(storage), **s3_credentials(storage)
+        )
+    if parts.scheme in ("gs", "gcs"):
+        return ice.gcs_storage(bucket=bucket, prefix=prefix, from_env=True)
+    if parts.scheme in ("http", "https"):
+        return ice.http_storage(url)
+    raise UnsupportedError(f"{url}: Icechunk repositories are opened on: file s3 gs http https")
+
+
+def container_store(ice: Any, prefix: str, storage: Storage | None) -> Any:
+    """Give how Icechunk reads the data below `prefix`; no credentials are in it."""
+    scheme = urlsplit(prefix).scheme
+    if scheme == "file":
+        return ice.local_filesystem_store(prefix.removeprefix("file://"))
+    if scheme in ("s3", "s3a"):
+        options = s3_options(storage)
+        return ice.s3_store(**options, s3_compatible=bool(options["endpoint_url"]))
+    if scheme in ("gs", "gcs"):
+        return ice.gcs_store()
+    if scheme in ("http", "https"):
+        return ice.http_store()
+    raise UnsupportedError(f"{prefix}: Icechunk refers to: file s3 gs http https")
+
+
+def containers_access(ice: Any, prefixes: Iterable[str], storage: Storage | None) -> Any:
+    """Authorize reading below `prefixes`."""
+    access = {}
+    for prefix in prefixes:
+        scheme = urlsplit(prefix).scheme
+        if scheme == "file":
+            access[prefix] = ice.Credentials.LocalFileSystemAccess()
+        elif scheme in ("http", "https"):
+            access[prefix] = ice.Credentials.HttpAccess()
+        elif scheme in ("s3", "s3a"):
+            access[prefix] = ice.s3_credentials(**s3_credentials(storage))
+        else:
+            access[prefix] = ice.gcs_credentials(from_env=True)
+    return ice.containers_credentials(access)

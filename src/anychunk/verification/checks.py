@@ -1,0 +1,328 @@
+"""Verify a file or an index: structure, every chunk, the pinned sources, and another reader.
+
+Nothing stops at the first finding, and no finding is guessed: each names its place.
+"""
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+
+from anychunk import api
+from anychunk.errors import AnychunkError, MissingDependencyError
+from anychunk.io import Storage, open_source
+from anychunk.limits import MIB
+from anychunk.model.images import images
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, Shape, walk
+from anychunk.verification import peers
+
+type Severity = Literal["error", "warning", "info"]
+type Progress = Callable[[int, int], None]
+"""Called with (chunks done, chunks to do)."""
+
+BATCH_BYTES = 16 * MIB
+"""About how much is decoded at a time by one thread."""
+MOST = 1000
+"""Findings of one array that are told one by one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    severity: Severity
+    where: str
+    what: str
+
+
+@dataclass(kw_only=True)
+class Report:
+    source: str
+    arrays: int = 0
+    chunks: int = 0
+    absent: int = 0
+    decoded_bytes: int = 0
+    compared: str | None = None
+    """The other reader, where one was asked for."""
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return all(finding.severity == "info" for finding in self.findings)
+
+    def add(self, severity: Severity, where: str, what: str) -> None:
+        self.findings.append(Finding(severity=severity, where=where, what=what))
+
+
+def verify(
+    url: str | Path | Node,
+    *,
+    against: str | None = None,
+    tolerance: float = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **options: Any,
+) -> Report:
+    """Check a file or an index, all of it.
+
+    `against` names an independent reader (tifffile, rasterio, numpy, tensorstore) whose pixels
+    must be equal, or differ by no more than `tolerance`. Options are those of `index`.
+    """
+    node = (
+        url
+        if isinstance(url, GroupIndex | ArrayIndex)
+        else api.index(url, storage=storage, **options)
+    )
+    about = node.attributes.get("anychunk", {})
+    report = Report(source=str(about.get("source", "index")))
+    check_pins(node, report, storage)
+    found = [(path, a) for path, a in walk(node) if isinstance(a, ArrayIndex)]
+    report.arrays = len(found)
+    sizes = Sizes(storage)
+    for path, array in found:
+        check_structure(array, path, report, sizes)
+    total = sum(math.prod(array.grid) for _, array in found)
+
+    def tell() -> None:
+        if progress is not None:
+            progress(report.chunks, total)
+
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        for path, array in found:
+            if isinstance(array.chunks, ByteRanges):
+                report.absent += int((array.chunks.lengths == 0).sum())
+            opened = partial(api.open_path, node, path, storage=storage)
+            check_chunks(opened, path, report, pool, tell)
+    if against is not None:
+        report.compared = against
+        compare(node, against, report, tolerance, storage)
+    return report
+
+
+class Sizes:
+    """How long objects are, each asked for once."""
+
+    def __init__(self, storage: Storage | None) -> None:
+        self._storage = storage
+        self._known: dict[str, int | None] = {}
+
+    def __call__(self, url: str) -> int | None:
+        if url not in self._known:
+            try:
+                self._known[url] = open_source(url, storage=self._storage).size()
+            except (AnychunkError, OSError):
+                self._known[url] = None
+        return self._known[url]
+
+
+def check_pins(node: Node, report: Report, storage: Storage | None) -> None:
+    """Look whether every source is the one that was indexed."""
+    for url, pin in node.pins.items():
+        try:
+            change = pin.differs(open_source(url, storage=storage).pin())
+        except (AnychunkError, OSError) as e:
+            report.add("error", url, str(e))
+            continue
+        if change:
+            report.add("error", url, f"{change}; index it again")
+
+
+def check_structure(array: ArrayIndex, path: str, report: Report, sizes: Sizes) -> None:
+    """Hold every byte range against its object, and against the other ranges."""
+    chunks = array.chunks
+    if not isinstance(chunks, ByteRanges):
+        return
+    offsets, lengths = chunks.offsets.reshape(-1), chunks.lengths.reshape(-1)
+    ids = np.zeros(len(offsets), np.int64)
+    if chunks.url_ids is not None:
+        ids = chunks.url_ids.reshape(-1).astype(np.int64)
+    numbers = np.arange(len(offsets))
+    if chunks.parts is not None:
+        starts = chunks.parts.starts.astype(np.int64)
+        counts = starts[1:] - starts[:-1]
+        owners = np.repeat(numbers, counts)
+        offsets = np.concatenate([offsets, chunks.parts.offsets])
+        lengths = np.concatenate([lengths, chunks.parts.lengths])
+        ids, numbers = np.concatenate([ids, ids[owners]]), np.concatenate([numbers, owners])
+    stored = (lengths > 0) & (lengths != WHOLE)
+    for number, url in enumerate(chunks.urls):
+        mine = np.flatnonzero(stored & (ids == number))
+        if len(mine):
+            size = sizes(url)
+            ranges = Ranges(offsets[mine], lengths[mine], numbers[mine])
+            check_ranges(ranges, size, f"{url} {path}", array, report)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint64]
+    numbers: npt.NDArray[np.int64]
+    """Of the chunks that they belong to."""
+
+
+def check_ranges(
+    ranges: Ranges, size: int | None, where: str, array: ArrayIndex, report: Report
+) -> None:
+    if size is None:
+        report.add("error", where, "its object cannot be opened")
+        return
+    # what would overflow ends beyond any object
+    ends = ranges.offsets + ranges.lengths
+    beyond = np.flatnonzero((ends > size) | (ends < ranges.offsets))
+    for i in beyond[:MOST]:
+        report.add(
+            "error",
+            f"{where} chunk {coords_of(array, int(ranges.numbers[i]))}",
+            f"bytes {ranges.offsets[i]}..{ends[i]}, the object ends after {size}",
+        )
+    order = np.lexsort((ends, ranges.offsets))
+    starts, stops = ranges.offsets[order], ends[order]
+    latest = np.maximum.accumulate(stops)
+    shared = np.flatnonzero(starts[1:] < latest[:-1])
+    same = (starts[1:] == starts[:-1]) & (stops[1:] == stops[:-1])
+    again = int(same[shared].sum())
+    if again:
+        report.add("info", where, f"{again} chunks have the same bytes as another")
+    for i in [i for i in shared if not same[i]][:MOST]:
+        first, second = (coords_of(array, int(ranges.numbers[order[k]])) for k in (i, i + 1))
+        report.add("warning", where, f"the bytes of chunks {first} and {second} overlap")
+
+
+def coords_of(array: ArrayIndex, number: int) -> Shape:
+    if not array.grid:
+        return ()
+    return tuple(int(n) for n in np.unravel_index(number, array.grid))
+
+
+def check_chunks(
+    open_array: Callable[[], zarr.Array[Any]],
+    path: str,
+    report: Report,
+    pool: ThreadPoolExecutor,
+    tell: Callable[[], None],
+) -> None:
+    """Decode every chunk to its shape."""
+    where = f"{report.source} {path}"
+    try:
+        array = open_array()
+    except (AnychunkError, ValueError, TypeError) as e:
+        report.add("error", where, f"its metadata does not open: {e}")
+        return
+    failures = 0
+    for count, nbytes, problems in pool.map(lambda batch: read_batch(array, batch), batches(array)):
+        report.chunks += count
+        report.decoded_bytes += nbytes
+        for problem in problems[: max(0, MOST - failures)]:
+            report.add("error", where, problem)
+        failures += len(problems)
+        tell()
+    if failures > MOST:
+        report.add("error", where, f"{failures} chunks do not decode in all")
+
+
+def batches(array: zarr.Array[Any]) -> Iterator[list[tuple[slice, ...]]]:
+    """Yield batches of chunks, as boxes of the array."""
+    chunk_bytes = max(1, math.prod(array.chunks) * array.dtype.itemsize)
+    most = max(1, BATCH_BYTES // chunk_bytes)
+    grid = [range(0, size, chunk) for size, chunk in zip(array.shape, array.chunks, strict=True)]
+    every = (
+        tuple(
+            slice(start, min(start + chunk, size))
+            for start, chunk, size in zip(starts, array.chunks, array.shape, strict=True)
+        )
+        for starts in itertools.product(*grid)
+    )
+    yield from map(list, itertools.batched(every, most))
+
+
+def read_batch(
+    array: zarr.Array[Any], batch: list[tuple[slice, ...]]
+) -> tuple[int, int, list[str]]:
+    """Read the chunks of a batch; give how many, how many bytes, and what went wrong."""
+    nbytes, problems = 0, []
+    for box in batch:
+        expected = tuple(s.stop - s.start for s in box)
+        try:
+            data = np.asarray(array[box])
+        except (AnychunkError, OSError, ValueError) as e:
+            problems.append(str(e))
+            continue
+        nbytes += data.nbytes
+        if data.shape != expected:
+            problems.append(f"chunk at {box}: shape {data.shape}, expected {expected}")
+    return len(batch), nbytes, problems
+
+
+def compare(
+    node: Node, against: str, report: Report, tolerance: float, storage: Storage | None
+) -> None:
+    """Hold the first level of every image that the other reader knows against it."""
+    source = node.attributes.get("anychunk", {}).get("source")
+    reader = peers.reader(against)
+    known = 0
+    for number, image in enumerate(images(node)):
+        array = api.open_path(node, image.levels[0], storage=storage)
+        where = f"{report.source} {image.levels[0]}"
+        try:
+            pieces = reader(str(source), number, image, tuple(array.shape))
+            if pieces is None:
+                report.add("info", where, f"{against} does not show this image")
+                continue
+            problem = compare_pieces(array, pieces, against, tolerance)
+        except MissingDependencyError:
+            raise
+        except Exception as e:  # noqa: BLE001 - another's reader fails in its own ways: it is told
+            report.add("warning", where, f"{against} does not read it: {type(e).__name__}: {e}")
+            continue
+        known += 1
+        if problem is not None:
+            report.add("error", where, problem)
+    if not known:
+        report.add("warning", report.source, f"{against} could compare nothing of it")
+
+
+def compare_pieces(
+    array: zarr.Array[Any], pieces: peers.Pieces, against: str, tolerance: float
+) -> str | None:
+    """Say how an array differs from another reader's pieces; None where it does not."""
+    differ, largest, first = 0, 0.0, None
+    for box, theirs in pieces:
+        ours = np.asarray(array[box])
+        if theirs.shape != ours.shape:
+            return f"shape {ours.shape}, {against} has {theirs.shape}"
+        wrong, gap = difference(ours, theirs, tolerance)
+        largest = max(largest, gap)
+        if wrong.any() and first is None:
+            place = np.argwhere(wrong)[0]
+            first = tuple(int(s.start + p) for s, p in zip(box, place, strict=True))
+        differ += int(wrong.sum())
+    if not differ:
+        return None
+    return f"{differ} values differ from {against}, first at {first}, most by {largest:g}"
+
+
+def difference(
+    ours: npt.NDArray[Any], theirs: npt.NDArray[Any], tolerance: float
+) -> tuple[npt.NDArray[np.bool_], float]:
+    """Say where two arrays differ, and by how much at the most; NaN equals NaN."""
+    wrong = np.asarray(ours != theirs)
+    if ours.dtype.kind in "fc":
+        wrong &= ~((ours != ours) & (theirs != theirs))  # noqa: PLR0124 - only NaN does
+    if not wrong.any():
+        return wrong, 0.0
+    if ours.dtype.kind not in "iufc":
+        return wrong, 1.0
+    wide = np.complex128 if ours.dtype.kind == "c" else np.longdouble
+    gap = np.abs(ours.astype(wide) - theirs.astype(wide))
+    if tolerance:
+        wrong &= ~(gap <= tolerance)
+    return wrong, float(np.nanmax(gap))

@@ -1,0 +1,122 @@
+"""Readers that are not ours, to hold ours against: boxes of an image with what they read there."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk.errors import MissingDependencyError, UnsupportedError
+from anychunk.model.images import Image
+from anychunk.model.index import Shape
+
+type Array = npt.NDArray[Any]
+type Pieces = Iterator[tuple[tuple[slice, ...], Array]]
+type Reader = Callable[[str, int, Image, Shape], Pieces | None]
+
+STEP = 4 << 20
+"""About how many elements are compared at a time."""
+
+
+def reader(name: str) -> Reader:
+    if name not in READERS:
+        raise UnsupportedError(f"verify: no reader {name!r}; there are: {' '.join(READERS)}")
+    return READERS[name]
+
+
+def _missing(name: str) -> MissingDependencyError:
+    return MissingDependencyError(f"verify against {name} needs it; install it: pip install {name}")
+
+
+def slabs(array: Any, shape: Shape) -> Pieces:
+    """Cut what slices like an array into pieces along its first long axis."""
+    if not shape:
+        yield (), np.asarray(array[()])
+        return
+    axis = next((i for i, n in enumerate(shape) if n > 1), 0)
+    rest = int(np.prod(shape[:axis] + shape[axis + 1 :])) or 1
+    rows = max(1, STEP // rest)
+    for start in range(0, shape[axis], rows):
+        box = [slice(0, n) for n in shape]
+        box[axis] = slice(start, min(start + rows, shape[axis]))
+        yield tuple(box), np.asarray(array[tuple(box)])
+
+
+def by_numpy(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+    return slabs(np.load(url, mmap_mode="r"), shape) if number == 0 else None
+
+
+def by_rasterio(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+    """Read by GDAL: the first image of a file, bands first."""
+    try:
+        import rasterio
+    except ImportError as e:
+        raise _missing("rasterio") from e
+    if number or len(shape) != 3:
+        return None
+    return _windows(rasterio, url, shape)
+
+
+def _windows(rasterio: Any, url: str, shape: Shape) -> Pieces:
+    import warnings
+
+    bands, height, width = shape
+    rows = max(1, STEP // max(1, bands * width))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        dataset = rasterio.open(url)
+    with dataset:
+        for start in range(0, height, rows):
+            stop = min(start + rows, height)
+            window = rasterio.windows.Window(0, start, dataset.width, stop - start)
+            yield (
+                (slice(0, bands), slice(start, stop), slice(0, width)),
+                dataset.read(window=window),
+            )
+
+
+def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+    """Read by tifffile's series; samples go in front of y, as ours stand."""
+    import tifffile
+
+    with tifffile.TiffFile(url) as file:
+        if number >= len(file.series):
+            return None
+        series = file.series[number]
+        axes = series.axes
+        # in a temporary file where it is large
+        data = series.asarray(out="memmap" if series.nbytes > 1 << 28 else None)
+    if "S" in axes and "Y" in axes:
+        data = np.moveaxis(data, axes.index("S"), axes.replace("S", "").index("Y"))
+    if data.size == int(np.prod(shape)):
+        # axes of length one stand elsewhere, or nowhere
+        long = tuple(n for n in data.shape if n != 1)
+        data = data.reshape(shape) if long == tuple(n for n in shape if n != 1) else data
+    return slabs(data, shape)
+
+
+def by_tensorstore(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+    """Read an N5 dataset by tensorstore."""
+    try:
+        import tensorstore
+    except ImportError as e:
+        raise _missing("tensorstore") from e
+    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{url}/{image.levels[0]}"}}
+    opened = tensorstore.open(spec).result()
+    return _read_now(opened, shape)
+
+
+def _read_now(opened: Any, shape: Shape) -> Pieces:
+    class Now:
+        def __getitem__(self, box: Any) -> Array:
+            return np.asarray(opened[box].read().result())
+
+    return slabs(Now(), shape)
+
+
+READERS: dict[str, Reader] = {
+    "numpy": by_numpy,
+    "rasterio": by_rasterio,
+    "tensorstore": by_tensorstore,
+    "tifffile": by_tifffile,
+}

@@ -1,0 +1,280 @@
+"""Every format in every form of index: opened in a fresh process, by zarr without us, and changed."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+import tensorstore
+import tifffile
+
+import anychunk
+from anychunk import references
+from anychunk.errors import SourceChangedError, UnsupportedError
+from anychunk.model.index import ArrayIndex, walk
+from anychunk.references import kerchunk
+from anychunk.references.tables import tables
+from tests.s3 import needs_s3, serve_s3
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+FORMS = {
+    "v3": ("json", {}),
+    "v2": ("json", {"zarr_format": 2}),
+    "osml": ("json", {"layout": "osml"}),
+    "parquet": ("parquet", {}),
+    "icechunk": ("icechunk", {}),
+}
+REFUSED = {
+    ("n5", "v2"): "array a: codec 'n5_default' has no Zarr v2 form",
+}
+"""What no wish of the caller makes possible, and what it says."""
+RANDOM = np.random.default_rng(11)
+GREY = RANDOM.integers(0, 4000, (70, 90), dtype="uint16")
+COLOUR = RANDOM.integers(0, 255, (70, 90, 3), dtype="uint8")
+
+
+def write_raster(path, driver, **options):
+    with rasterio.open(
+        path, "w", driver=driver, height=70, width=90, count=1, dtype="uint16", **options
+    ) as file:
+        file.write(GREY, 1)
+
+
+def write_n5(path):
+    spec = {
+        "driver": "n5",
+        "kvstore": {"driver": "file", "path": str(path / "a")},
+        "metadata": {
+            "dimensions": [90, 70],
+            "blockSize": [32, 32],
+            "dataType": "uint16",
+            "compression": {"type": "gzip"},
+        },
+        "create": True,
+    }
+    tensorstore.open(spec).result()[...].write(GREY.T).result()
+    (path / "attributes.json").write_text('{"n5": "2.0.0"}')
+
+
+def write_jnrrd(path, **options):
+    anychunk.write(GREY, path, tile=(32, 32), **options)
+
+
+WRITERS = {
+    "tiff": lambda f: tifffile.imwrite(f / "a.tif", GREY, tile=(32, 32), compression="zlib"),
+    "tiff-plain": lambda f: tifffile.imwrite(f / "a.tif", GREY, tile=(32, 32)),
+    "tiff-rgb": lambda f: tifffile.imwrite(f / "a.tif", COLOUR, tile=(32, 32)),
+    "nitf": lambda f: write_raster(f / "a.ntf", "NITF", BLOCKXSIZE=32, BLOCKYSIZE=32),
+    "jpeg2000": lambda f: write_raster(
+        f / "a.jp2", "JP2OpenJPEG", BLOCKXSIZE=64, BLOCKYSIZE=64, QUALITY=100, REVERSIBLE="YES"
+    ),
+    "npy": lambda f: np.save(f / "a.npy", GREY),
+    "jnrrd": lambda f: write_jnrrd(f / "a.jnrrd", compression="zstd"),
+    "jnrrd-external": lambda f: write_jnrrd(
+        f / "a.jnrrd", compression="gzip", storage="external", pattern="t_{x}_{y}.bin"
+    ),
+    "n5": lambda f: write_n5(f / "a.n5"),
+}
+"""Written by others wherever others write it."""
+
+
+def entry(folder):
+    """The file, or folder, to open."""
+    (found,) = [p for p in folder.iterdir() if p.name.startswith("a.") and p.suffix != ".xml"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A bucket with one folder a format."""
+    root = tmp_path_factory.mktemp("matrix")
+    for name, write in WRITERS.items():
+        folder = root / "bucket" / name
+        folder.mkdir(parents=True)
+        (folder / "a.n5").mkdir() if name == "n5" else None
+        write(folder)
+    return root
+
+
+def first_array(node):
+    """The path of the first array, which is the full resolution."""
+    return next(path for path, found in walk(node) if isinstance(found, ArrayIndex))
+
+
+def truth_of(name):
+    if name == "tiff-rgb":
+        return COLOUR.transpose(2, 0, 1)
+    return GREY.T if name == "n5" else GREY
+
+
+def saved(node, name, form, url, **options):
+    """Save in one form; give where the array is in there, or None where it is refused."""
+    suffix, settings = FORMS[form]
+    target = f"{url}/{form}.{suffix}"
+    if (name, form) in REFUSED:
+        with pytest.raises(UnsupportedError, match=REFUSED[name, form]):
+            references.save(node, target, copy="needed", **settings, **options)
+        return None
+    references.save(node, target, copy="needed", **settings, **options)
+    path = first_array(node)
+    return target, f"{path.partition('/')[0]}/data" if form == "osml" else path
+
+
+READ = """
+import json, sys
+import numpy as np
+import anychunk
+jobs, storage = json.load(open(sys.argv[1])), json.loads(sys.argv[2])
+for target, path, out in jobs:
+    np.save(out, anychunk.open(target, storage=storage)[path][...])
+"""
+
+
+def check(jobs, folder, script, *, before=(), storage=None):
+    """Run `script` on all jobs in one fresh process, and compare what it read."""
+    work = [[target, path, str(folder / f"{i}.npy")] for i, (_, target, path) in enumerate(jobs)]
+    (folder / "jobs.json").write_text(json.dumps(work))
+    command = [*before, "-c", script, str(folder / "jobs.json"), json.dumps(storage)]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for (name, target, _), (_, _, out) in zip(jobs, work, strict=True):
+        found = np.load(out)
+        np.testing.assert_array_equal(
+            found.reshape(truth_of(name).shape), truth_of(name), f"{name} {target}"
+        )
+
+
+def test_every_format_in_every_form_in_a_fresh_process(data, tmp_path):
+    jobs = []
+    for name in WRITERS:
+        folder = data / "bucket" / name
+        node = anychunk.index(entry(folder))
+        jobs += [(name, *s) for form in FORMS if (s := saved(node, name, form, folder))]
+    assert len(jobs) == len(WRITERS) * len(FORMS) - len(REFUSED)
+    check(jobs, tmp_path, READ)
+
+
+@needs_s3
+def test_every_format_in_every_form_on_s3(data, tmp_path):
+    jobs = []
+    with serve_s3(data) as storage:
+        for name in WRITERS:
+            url = f"s3://bucket/{name}"
+            node = anychunk.index(f"{url}/{entry(data / 'bucket' / name).name}", storage=storage)
+            jobs += [
+                (name, *s) for form in FORMS if (s := saved(node, name, form, url, storage=storage))
+            ]
+        check(jobs, tmp_path, READ, storage=storage)
+
+
+FOREIGN = """
+import json, sys
+try:
+    import anychunk
+except ImportError:
+    pass
+else:
+    raise SystemExit("anychunk is here")
+import fsspec, icechunk, numpy as np, zarr
+from zarr.storage import FsspecStore
+icechunk.set_logs_filter("error")
+def store_of(target):
+    if target.endswith("icechunk"):
+        place = icechunk.local_filesystem_storage(target)
+        known = icechunk.Repository.fetch_config(place).virtual_chunk_containers
+        access = icechunk.containers_credentials(
+            {prefix: icechunk.Credentials.LocalFileSystemAccess() for prefix in known})
+        repository = icechunk.Repository.open(place, authorize_virtual_chunk_access=access)
+        return repository.readonly_session("main").store
+    options = {"remote_protocol": "file"} if target.endswith("parquet") else {}
+    return FsspecStore(fsspec.filesystem("reference", fo=target, asynchronous=True, **options),
+                       read_only=True, path="")
+for target, path, out in json.load(open(sys.argv[1])):
+    is_v2 = target.endswith(("parquet", "v2.json"))
+    array = zarr.open_array(store_of(target), path=path, mode="r", zarr_format=2 if is_v2 else 3)
+    np.save(out, array[...])
+"""
+
+
+@pytest.fixture(scope="module")
+def without_us(tmp_path_factory):
+    """What is installed here but for anychunk, as a folder to import from."""
+    folder = tmp_path_factory.mktemp("packages")
+    for path in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        if "anychunk" not in path.name and path.suffix != ".pth":
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def test_portable_codecs_are_read_by_zarr_without_us(data, tmp_path, without_us):
+    """Fsspec's reference filesystem, and Icechunk itself, in a process that has no anychunk."""
+    jobs = []
+    for name in ("tiff-plain", "tiff-rgb", "nitf", "npy", "jnrrd"):
+        folder = tmp_path / name
+        node = anychunk.index(entry(data / "bucket" / name))
+        forms = ["v3", "osml", "icechunk"] if name == "tiff-rgb" else FORMS
+        jobs += [(name, *saved(node, name, form, folder)) for form in forms]
+    script = f"import sys; sys.path.insert(0, {str(without_us)!r})\n{FOREIGN}"
+    check(jobs, tmp_path, script, before=["-S"])
+
+
+def test_every_format_by_virtualizarr_in_a_fresh_process(data, tmp_path):
+    script = """
+import json, sys
+import numpy as np
+import zarr
+import anychunk
+from obspec_utils.registry import ObjectStoreRegistry
+from obstore.store import LocalStore
+from virtualizarr import open_virtual_dataset
+registry = ObjectStoreRegistry({"file://": LocalStore()})
+for target, path, out in json.load(open(sys.argv[1])):
+    parser = anychunk.VirtualParser(copy="needed")
+    store = parser(f"file://{target}", registry)
+    group = zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
+    np.save(out, group["data"][...])
+    virtual = open_virtual_dataset(f"file://{target}", registry=registry, parser=parser)
+    again = anychunk.open(anychunk.from_virtualizarr(virtual))["data"]
+    assert np.array_equal(again[...], group["data"][...])
+"""
+    jobs = []
+    for name in WRITERS:
+        file = entry(data / "bucket" / name)
+        jobs.append((name, str(file), first_array(anychunk.index(file))))
+    check(jobs, tmp_path, script)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_change_is_noticed_in_every_form(name, tmp_path):
+    """Every file that holds chunks is written again, one sample changed and its length the same."""
+    (tmp_path / "a.n5").mkdir() if name == "n5" else None
+    WRITERS[name](tmp_path)
+    node = anychunk.index(entry(tmp_path))
+    forms = [s for form in FORMS if (s := saved(node, name, form, tmp_path))]
+    virtual = node.to_virtualizarr(copy="needed")
+    found = tables(node, kerchunk.FORM, copy="needed", storage=None)
+    chunks = {Path(url) for _, table in found.values() for url in table.urls if url}
+    assert chunks
+    for file in chunks:
+        kept = bytearray(file.read_bytes())
+        kept[-1] ^= 1
+        file.write_bytes(kept)
+        os.utime(file, ns=(5_000_000_000, 5_000_000_000))
+    for target, path in forms:
+        with pytest.raises(SourceChangedError, match="index it again"):
+            anychunk.open(target)[path][...]
+    again = anychunk.from_virtualizarr(virtual)
+    with pytest.raises(SourceChangedError, match="index it again"):
+        anychunk.open(again)[first_array(again)][...]
