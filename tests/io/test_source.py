@@ -195,7 +195,7 @@ def test_a_whole_object_is_held_against_its_pin(tmp_path, kind):
 
 
 def test_files_that_are_kept_open_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(anychunk.io.sources, "MOST_OPEN", 3)
+    monkeypatch.setattr(anychunk.io.open_sources, "MOST_OPEN", 3)
     sources = Sources({})
     views = []
     for i in range(9):

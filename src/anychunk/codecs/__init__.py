@@ -8,7 +8,7 @@ zarr warns every user of a name that is registered twice.
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import Any
 
 from zarr.abc.codec import Codec
 from zarr.registry import _codec_registries, register_codec
@@ -26,7 +26,8 @@ def table() -> dict[str, EntryPoint]:
 def codec_class(name: str) -> type[Codec] | None:
     """Import our class for a codec name, or None where the name is not ours."""
     entry = table().get(name)
-    return None if entry is None else cast("type[Codec]", entry.load())
+    found: type[Codec] | None = None if entry is None else entry.load()
+    return found
 
 
 def from_json(data: dict[str, Any]) -> Codec:
