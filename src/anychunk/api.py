@@ -10,8 +10,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import zarr
-from zarr.core.array import AsyncArray
-from zarr.core.group import AsyncGroup, GroupMetadata
 from zarr.storage import StorePath
 
 from anychunk import codecs, formats, references
@@ -36,6 +34,7 @@ from anychunk.model.images import chosen, images
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
 from anychunk.read import pipeline
 from anychunk.read.zarr_array import Array, Group, array_metadata
+from anychunk.read.zarr_core import AsyncArray, AsyncGroup, GroupMetadata
 from anychunk.read.zarr_store import IndexStore
 from anychunk.references import icechunk
 

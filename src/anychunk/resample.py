@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.errors import UnsupportedError
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
 
 type Array = npt.NDArray[Any]
 type Method = Literal["average", "gaussian", "lanczos", "max", "min", "mode"]

@@ -82,7 +82,7 @@ def test_chunks_are_kept_within_a_bound(index):
     with limits.override(computed_bytes=100):
         for key in ("b/c/0/1", "b/c/0/2", "b/c/1/0", "b/c/1/1"):
             store.get_sync(key)
-        assert store._computed._nbytes <= 100
+        assert store._computed.nbytes <= 100
     assert store.get_sync("b/c/0/0").as_numpy_array().tobytes() == first.tobytes()
 
 

@@ -1,101 +1,50 @@
-import os
+import pickle
 
-import numpy as np
-import pytest
-import tifffile
-
-import anychunk
-from anychunk import limits
-from anychunk.errors import SourceChangedError
-from anychunk.io.cache import RECENT, Recent
-from anychunk.read import pipeline
-
-VALUES = np.random.default_rng(0).integers(0, 9999, (300, 300), dtype="uint16")
+from anychunk.io.cache import Cache
 
 
-@pytest.fixture
-def path(tmp_path):
-    RECENT.clear()
-    tifffile.imwrite(tmp_path / "a.tif", VALUES, tile=(64, 64), compression="zlib", predictor=2)
-    yield tmp_path / "a.tif"
-    RECENT.clear()
+def test_cache_is_bounded():
+    kept = Cache(100, largest=50)
+    for number in range(30):
+        kept.put(number, f"v{number}", 10)
+        kept.get(0)
+    assert (len(kept), kept.nbytes) == (10, 100)
+    assert kept.get(0) == "v0"
+    assert kept.get(1) is None
+    kept.put("large", "x", 51)
+    assert kept.get("large") is None, "it would push out all others"
+    kept.put(0, "again", 20)
+    assert (kept.get(0), kept.nbytes) == ("again", 100)
 
 
-@pytest.fixture
-def decoded(monkeypatch):
-    """Count the chunks that are decoded."""
-    found = []
-    before = pipeline.Decoder.__call__
-
-    def call(self, data, scratch=None):
-        found.append(len(data))
-        return before(self, data, scratch)
-
-    monkeypatch.setattr(pipeline.Decoder, "__call__", call)
-    return found
-
-
-def test_parts_of_a_chunk_decode_it_once(path, decoded):
-    array = anychunk.open_array(path)
-    for row in range(64):
-        np.testing.assert_array_equal(array[0, row], VALUES[row])
-    assert len(decoded) == 5
-    assert 0 < RECENT.nbytes <= limits.get().recent_bytes
+def test_least_recently_used_is_evicted_first():
+    bound = 20
+    kept = Cache(lambda: bound)
+    for key in "ab":
+        kept.put(key, key, 10)
+    assert kept.get("a") == "a"
+    kept.put("c", "c", 10)
+    assert [key in kept for key in "abc"] == [True, False, True]
+    kept.put("d", "d", 21)
+    assert "d" not in kept
+    bound = 10
+    kept.put("e", "e", 10)
+    assert (len(kept), kept.nbytes) == (1, 10), "the bound in force counts"
 
 
-def test_whole_chunks_are_not_kept(path):
-    array = anychunk.open_array(path)
-    np.testing.assert_array_equal(array[...], VALUES[None])
-    np.testing.assert_array_equal(array[:, 64:128, 64:128], VALUES[None, 64:128, 64:128])
-    assert RECENT.nbytes == 0
+def test_evicted_values_are_reported_once():
+    gone = []
+    kept = Cache(20, evicted=gone.append)
+    for number in range(4):
+        kept.put(number, number, 10)
+    kept.put(3, "new", 10)
+    assert gone == [0, 1, 3]
 
 
-def test_results_are_the_callers_own(path):
-    array = anychunk.open_array(path)
-    array[0, :5, :5][...] = 7
-    found = array[0, :5, :5]
-    np.testing.assert_array_equal(found, VALUES[:5, :5])
-    found[...] = 7
-    np.testing.assert_array_equal(array[0, :5, :5], VALUES[:5, :5])
-
-
-def test_a_changed_file_is_noticed(path):
-    array, trusting = anychunk.open_array(path), anychunk.open_array(path, on_change="warn")
-    for opened in (array, trusting):
-        np.testing.assert_array_equal(opened[0, :5, :5], VALUES[:5, :5])
-    tifffile.imwrite(path, VALUES + 1, tile=(64, 64), compression="zlib", predictor=2)
-    stat = path.stat()
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    with pytest.raises(SourceChangedError):
-        array[0, :5, :5]
-    with pytest.warns(UserWarning, match="may be wrong"):
-        found = trusting[0, :5, :5]
-    assert not np.array_equal(found, VALUES[:5, :5])
-
-
-def test_bounded(path):
-    with limits.override(recent_bytes=3 * 64 * 64 * 2):
-        array = anychunk.open_array(path)
-        for start in range(0, 256, 64):
-            for other in range(0, 256, 64):
-                box = np.s_[start : start + 9, other : other + 9]
-                np.testing.assert_array_equal(array[0, *box], VALUES[box])
-                assert RECENT.nbytes <= limits.get().recent_bytes
-    with limits.override(recent_bytes=0):
-        RECENT.clear()
-        np.testing.assert_array_equal(array[0, :5, :5], VALUES[:5, :5])
-        assert RECENT.nbytes == 0
-
-
-def test_least_recently_used_goes_first():
-    recent = Recent()
-    with limits.override(recent_bytes=20):
-        for key in "ab":
-            recent.put(key, np.zeros(10, np.uint8))
-        assert recent.get("a") is not None
-        recent.put("c", np.zeros(10, np.uint8))
-        assert [key in recent for key in "abc"] == [True, False, True]
-        recent.put("d", np.zeros(21, np.uint8))
-        assert "d" not in recent
-        with pytest.raises(ValueError, match="read-only"):
-            recent.get("a")[0] = 1
+def test_a_copy_arrives_empty():
+    kept = Cache(20, largest=5)
+    kept.put("a", "a", 5)
+    copy = pickle.loads(pickle.dumps(kept))
+    assert (len(copy), copy.most_bytes) == (0, 20)
+    copy.put("b", "b", 6)
+    assert "b" not in copy

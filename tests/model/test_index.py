@@ -5,6 +5,7 @@ import pytest
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError
+from anychunk.model.grid import grid_shape
 from anychunk.model.index import (
     ArrayIndex,
     ByteRanges,
@@ -13,7 +14,6 @@ from anychunk.model.index import (
     Objects,
     Parts,
     find,
-    grid_shape,
     walk,
 )
 

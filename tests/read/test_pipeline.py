@@ -333,7 +333,7 @@ def test_install_respects_another_choice():
     fused = "zarr.core.codec_pipeline.FusedCodecPipeline"
     anychunk.disable()
     try:
-        assert zarr.config.get(pipeline.PATH) == pipeline.DEFAULT
+        assert zarr.config.get(pipeline.PATH) == pipeline.DEFAULT_PIPELINE
         with zarr.config.set({pipeline.PATH: fused}):
             pipeline.install()
             assert zarr.config.get(pipeline.PATH) == fused
@@ -344,7 +344,7 @@ def test_install_respects_another_choice():
             anychunk.disable()
             assert zarr.config.get(pipeline.PATH) == fused
     finally:
-        pipeline.Dispatcher.previous = pipeline.DEFAULT
+        pipeline.Dispatcher.previous = pipeline.DEFAULT_PIPELINE
         pipeline.install()
 
 

@@ -10,7 +10,7 @@ import zarr
 
 import anychunk
 from anychunk.io import buffers
-from anychunk.model.grid import cut, spans
+from anychunk.model.grid import plan_box, spans
 from anychunk.model.index import Objects
 from anychunk.read.pipeline import IndexPipeline
 from anychunk.read.zarr_array import Array
@@ -114,10 +114,10 @@ def test_many_readers_at_once_share_the_pool(tmp_path):
 
 
 def test_plan_numbers_and_places():
-    plan = cut([(3, 11), (0, 5)], (4, 5))
+    plan = plan_box([(3, 11), (0, 5)], (4, 5))
     assert plan.numbers((3, 1)) == [0, 1, 2]
     assert plan.numbers((9, 2)) == [0, 2, 4]
-    many = cut([(3, 90), (2, 11)], (4, 5))
+    many = plan_box([(3, 90), (2, 11)], (4, 5))
     assert many.grid == (23, 3)
     assert many.numbers((23, 4)).tolist() == [y * 4 + x for y in range(23) for x in range(3)]
     assert list(many.places(range(4, 5))) == [
@@ -127,8 +127,8 @@ def test_plan_numbers_and_places():
         ((slice(0, 4), slice(0, 5)), (slice(1, 5), slice(0, 5))),
         ((slice(0, 3), slice(0, 5)), (slice(5, 8), slice(0, 5))),
     ]
-    assert len(cut([(3, 3), (0, 5)], (4, 5))) == 0
-    assert list(cut([], ()).places(range(1))) == [((), ())]
+    assert len(plan_box([(3, 3), (0, 5)], (4, 5))) == 0
+    assert list(plan_box([], ()).places(range(1))) == [((), ())]
 
 
 def test_inside_a_running_loop_and_in_threads(array):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from anychunk.model.grid import grid_shape
 from anychunk.model.images import images
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Objects, find, grid_shape, walk
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Objects, find, walk
 from anychunk.server.friendly import Plane, chunk_shape, halved, next_name, served, side
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

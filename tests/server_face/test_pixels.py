@@ -10,7 +10,6 @@ import anychunk
 from anychunk.errors import LimitError, SourceChangedError, SourceError, TruncatedError
 from anychunk.model.index import find
 from anychunk.server import pixels as module
-from anychunk.server.cache import Bounded
 from anychunk.server.pixels import Kept, Pixels, served_store
 from anychunk.server.sources import ReadFile
 from tests.server import serve
@@ -128,20 +127,6 @@ def test_read_file_looks_at_every_read(tmp_path):
         source.read(10, 5)
     with pytest.raises(SourceError, match="gone"):
         source.verify()
-
-
-def test_cache_is_bounded():
-    kept = Bounded(100)
-    for number in range(30):
-        kept.put(number, f"v{number}", 10)
-        kept.get(0)
-    assert (len(kept), kept.nbytes) == (10, 100)
-    assert kept.get(0) == "v0"
-    assert kept.get(1) is None
-    kept.put("large", "x", 51)
-    assert kept.get("large") is None, "it would push out all others"
-    kept.put(0, "again", 20)
-    assert (kept.get(0), kept.nbytes) == ("again", 100)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", ">u2", "<f4", ">c16"])

@@ -11,7 +11,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from zarr.abc.codec import Codec
-from zarr.registry import _codec_registries, register_codec
+from zarr.registry import register_codec
+
+from anychunk.codecs.zarr_core import codec_registries
 
 GROUP = "anychunk.codecs"
 
@@ -41,7 +43,7 @@ def from_json(data: dict[str, Any]) -> Codec:
 def register_unclaimed() -> None:
     """Offer zarr our class for each of our names that no other package registers."""
     for name, entry in table().items():
-        registry = _codec_registries[name]
+        registry = codec_registries[name]
         if not registry and not registry.lazy_load_list:
             registry.lazy_load_list.append(entry)
 
@@ -58,7 +60,7 @@ def register(name: str) -> str:
 
 def unregister(name: str) -> None:
     """Take our class for `name` out of zarr's registry, where another one is left for it."""
-    cls, registry = codec_class(name), _codec_registries[name]
+    cls, registry = codec_class(name), codec_registries[name]
     if cls is not None and len(registry) > 1:
         # with two classes under one name zarr warns, and takes the last
         registry.pop(f"{cls.__module__}.{cls.__qualname__}", None)

@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs.abc import Codec as NumcodecsCodec
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer
 
+from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 type Json = Any

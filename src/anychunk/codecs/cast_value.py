@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from zarr.core.array_spec import ArraySpec
-from zarr.core.dtype import ZDType, get_data_type_from_json
 
 from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
 from anychunk.codecs.cast import casting, scalar_map
@@ -27,6 +25,7 @@ from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.cast.rounding import MODES, Rounding
 from anychunk.codecs.cast.scalar_map import Entry, ScalarMap
+from anychunk.codecs.zarr_core import ArraySpec, ZDType, get_data_type_from_json
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 

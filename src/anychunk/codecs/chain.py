@@ -17,10 +17,6 @@ import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.codecs.numcodecs import BZ2
-from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.codec_pipeline import codecs_from_list
-from zarr.core.dtype import parse_dtype
 
 from anychunk.codecs import codec_class, from_json, streams
 from anychunk.codecs.base import (
@@ -34,6 +30,13 @@ from anychunk.codecs.base import (
     chunk_spec,
 )
 from anychunk.codecs.cast.fused_cast import fuse
+from anychunk.codecs.zarr_core import (
+    ArrayConfig,
+    ArraySpec,
+    codecs_from_list,
+    default_buffer_prototype,
+    parse_dtype,
+)
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from zarr.core.array_spec import ArraySpec
 
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import ChunkDecodeError
 
 FRONT = struct.Struct("<BI")

@@ -11,10 +11,9 @@ Lossless: yes.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zarr.core.dtype import ZDType
-
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default, Shape
+from anychunk.codecs.zarr_core import ZDType
 from anychunk.errors import CodecConfigError
 
 

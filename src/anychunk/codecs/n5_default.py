@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from zarr.core.dtype import ZDType
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.chain import Wrapping
 from anychunk.codecs.n5_block import check_samples, read_header, write_header
+from anychunk.codecs.zarr_core import ZDType
 from anychunk.errors import CodecConfigError
 
 type Shape = tuple[int, ...]

@@ -9,10 +9,9 @@ from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zarr.core.array_spec import ArraySpec
-
 from anychunk.codecs import _affix
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
+from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import CodecConfigError
 
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from zarr.core.array_spec import ArraySpec
 
 from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
 from anychunk.codecs.cast import json_scalar, scaling
@@ -22,6 +21,7 @@ from anychunk.codecs.cast.blocks import BadValueError, Step, run
 from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
 from anychunk.codecs.cast.number_types import Block, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.cast.scalar_map import as_number
+from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,

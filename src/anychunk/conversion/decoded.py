@@ -1,9 +1,7 @@
 """Boxes of a source array, where no chunk is decoded for every region that it reaches into."""
 
-import itertools
 import math
 import threading
-from collections import OrderedDict
 from typing import Any, cast
 
 import numpy as np
@@ -12,8 +10,9 @@ import zarr
 from zarr.codecs import BytesCodec, TransposeCodec
 
 from anychunk.codecs.window import Window
+from anychunk.io.cache import Cache
 from anychunk.limits import MIB
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape, chunk_box, cut_box
 
 type Array = npt.NDArray[Any]
 
@@ -33,7 +32,8 @@ class Decoded:
         is_cut = any(r < min(c, n) for r, c, n in zip(region, self.chunk, array.shape, strict=True))
         codecs = cast("Any", array.metadata).codecs  # an index is Zarr v3
         self.is_kept = is_cut and not all(isinstance(codec, PLAIN) for codec in codecs)
-        self._kept: OrderedDict[Shape, Array] = OrderedDict()
+        # one chunk is kept however large it is
+        self._kept: Cache[Array] = Cache(max(KEPT_BYTES, self._nbytes))
         self._locks: dict[Shape, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -41,35 +41,22 @@ class Decoded:
         if not self.is_kept:
             return np.asarray(self.array[box])
         out = np.empty([s.stop - s.start for s in box], self.array.dtype)
-        ranges = [
-            range(s.start // c, -(-s.stop // c)) for s, c in zip(box, self.chunk, strict=True)
-        ]
-        for coords in itertools.product(*ranges):
-            chunk = self._chunk(coords)
-            here, there = [], []
-            for c, size, s, n in zip(coords, self.chunk, box, chunk.shape, strict=True):
-                low, high = max(s.start, c * size), min(s.stop, c * size + n)
-                here.append(slice(low - s.start, high - s.start))
-                there.append(slice(low - c * size, high - c * size))
-            out[tuple(here)] = chunk[tuple(there)]
+        start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
+        for coords, piece in cut_box(
+            start, stop, chunk_shape=self.chunk, shape=tuple(self.array.shape)
+        ):
+            out[piece.target] = self._chunk(coords)[piece.source]
         return out
 
     def _chunk(self, coords: Shape) -> Array:
-        """Decode a chunk once, whoever else waits for it too."""
+        """Decode a chunk once, even if several threads want it."""
         with self._lock:
             lock = self._locks.setdefault(coords, threading.Lock())
         with lock:
             found = self._kept.get(coords)
             if found is None:
-                box = tuple(
-                    slice(c * size, (c + 1) * size)
-                    for c, size in zip(coords, self.chunk, strict=True)
-                )
-                found = np.asarray(self.array[box])
+                found = np.asarray(self.array[chunk_box(coords, self.chunk, self.array.shape)])
+                self._kept.put(coords, found, self._nbytes)
             with self._lock:
-                self._kept[coords] = found
-                self._kept.move_to_end(coords)
-                while len(self._kept) > max(1, KEPT_BYTES // max(self._nbytes, 1)):
-                    self._kept.popitem(last=False)
                 self._locks.pop(coords, None)
         return found

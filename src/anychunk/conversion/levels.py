@@ -4,16 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zarr.core.dtype import parse_dtype
-
+from anychunk.codecs.zarr_core import parse_dtype
 from anychunk.conversion import presets
 from anychunk.conversion.plan import Level, Wishes
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.limits import MIB
 from anychunk.metadata import geo
 from anychunk.model import images as im
+from anychunk.model.grid import Shape
 from anychunk.model.images import Image
-from anychunk.model.index import ArrayIndex, Json, Node, Shape, find
+from anychunk.model.index import ArrayIndex, Json, Node, find
 from anychunk.resample import BY_WINDOW, output_shape
 
 REGION_BYTES = 16 * MIB

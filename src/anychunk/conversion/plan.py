@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from anychunk.model.index import Json, Node, Shape, grid_shape
+from anychunk.model.grid import Shape, grid_shape
+from anychunk.model.index import Json, Node
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 from anychunk.errors import UnsupportedError
 from anychunk.limits import KIB, MIB
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 SPACE = ("z", "y", "x")
 FEW_BANDS = 4

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import resample as ds
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
 
 type Array = npt.NDArray[Any]
 

@@ -12,21 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 import zarr.storage
-from zarr.core.array import AsyncArray
-from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.chunk_utils import ChunkTransform, evolve_codecs
-from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from anychunk import api
+from anychunk.codecs.zarr_core import ArrayConfig, ArraySpec, default_buffer_prototype
 from anychunk.conversion.decoded import Decoded
 from anychunk.conversion.plan import Level, Plan, Run
 from anychunk.conversion.shrink import shrink
 from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.io import Storage, is_remote, local_path, object_store, read_object, sink
 from anychunk.limits import MIB
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
+from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, ChunkTransform, evolve_codecs
 from anychunk.read.zarr_store import IndexStore
 
 type Array = npt.NDArray[Any]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.errors import AnychunkError, TruncatedError, UnsupportedError
+from anychunk.errors import TruncatedError, UnsupportedError
 from anychunk.io import (
     Bytes1D,
     FileSource,
@@ -30,12 +30,12 @@ from anychunk.io import (
     read_object,
 )
 from anychunk.io.buffers import borrowed
+from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number
 from anychunk.model.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
 
 USUAL_BYTES = 1 << 20
 """Files up to this length are read into memory that is used again."""
 
-type Numbers = npt.NDArray[np.int64]
 type Stored = Bytes1D | None
 
 
@@ -60,18 +60,13 @@ class ChunkReader:
         urls = index.chunks.urls if isinstance(index.chunks, ByteRanges) else (index.chunks.base,)
         self.is_local = not any(is_remote(url) for url in urls)
 
-    def number(self, coords: tuple[int, ...]) -> int:
-        number = 0
-        for coord, size in zip(coords, self.grid, strict=True):
-            number = number * size + coord
-        return number
+    def number(self, coords: Shape) -> int:
+        """Return the number of the chunk at `coords`."""
+        return chunk_number(coords, self.grid)
 
-    def coords(self, number: int) -> tuple[int, ...]:
-        found = []
-        for size in reversed(self.grid):
-            number, coord = divmod(number, size)
-            found.append(coord)
-        return tuple(found[::-1])
+    def coords(self, number: int) -> Shape:
+        """Return the grid coordinates of chunk `number`."""
+        return chunk_coords(number, self.grid)
 
     def describe(self, number: int) -> str:
         """Name a chunk for an error message."""
@@ -389,9 +384,3 @@ def joined(requests: Sequence[Request], *, most: int) -> list[Request]:
         found.append(request)
         shortest = request.length
     return found
-
-
-def located(error: AnychunkError, where: str) -> AnychunkError:
-    """Give the same error with the chunk's place in front of its message."""
-    text = str(error)
-    return error if text.startswith(where) else type(error)(f"{where}: {text}")

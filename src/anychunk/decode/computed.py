@@ -1,87 +1,24 @@
-"""Chunks that are not stored: computed from another array of the same index.
+"""Chunks that are not stored: computed from another array of the same index."""
 
-`Region` reads boxes of a stored array without zarr's machinery and without its threads, so that it
-can run inside them.
-"""
-
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.dtype import get_data_type_from_json
 
-from anychunk import codecs, limits
+from anychunk import limits
 from anychunk import resample as ds
-from anychunk.codecs.chain import Decoder
-from anychunk.decode.chunks import ChunkReader, located
-from anychunk.errors import AnychunkError, ChunkDecodeError, FormatError, LimitError
-from anychunk.model.index import ArrayIndex, Computed, Json, Shape
+from anychunk.decode.boxes import ArrayReader
+from anychunk.errors import FormatError, LimitError
+from anychunk.model.grid import Shape, chunk_box
+from anychunk.model.index import ArrayIndex, Computed, Json
 
 type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]
 
 PIECE_BYTES = 64 * limits.MIB
 """About how much of the source is in memory at a time."""
-
-
-def array_spec(index: ArrayIndex) -> ArraySpec:
-    """Give zarr's view of one chunk of an array."""
-    dtype = get_data_type_from_json(index.data_type, zarr_format=3)
-    return ArraySpec(
-        shape=index.chunk_shape,
-        dtype=dtype,
-        fill_value=dtype.from_json_scalar(index.fill_value, zarr_format=3),
-        config=ArrayConfig.from_dict({}),
-        prototype=default_buffer_prototype(),
-    )
-
-
-class Region:
-    """Reads boxes of one stored array."""
-
-    def __init__(self, reader: ChunkReader) -> None:
-        self.reader = reader
-        self.index = reader.index
-        self.spec = array_spec(reader.index)
-        self.dtype = self.spec.dtype.to_native_dtype()
-        self._decode = Decoder([codecs.from_json(c) for c in reader.index.codecs], self.spec)
-
-    def chunk(self, number: int) -> Array:
-        """Decode one whole chunk; fill where it is absent."""
-        stored = self.reader.read(number)
-        if stored is None:
-            return np.full(self.index.chunk_shape, self.spec.fill_value, self.dtype)
-        where = self.reader.describe(number)
-        try:
-            return self._decode(stored)
-        except AnychunkError as e:
-            raise located(e, where) from e
-        except MemoryError:
-            raise
-        except Exception as e:
-            raise ChunkDecodeError(f"{where}: {e or type(e).__name__}") from e
-
-    def read(self, start: Shape, stop: Shape) -> Array:
-        """Read the box from `start` to `stop`."""
-        chunk_shape = self.index.chunk_shape
-        out = np.empty([b - a for a, b in zip(start, stop, strict=True)], self.dtype)
-        ranges = [
-            range(a // n, -(-b // n)) for a, b, n in zip(start, stop, chunk_shape, strict=True)
-        ]
-        for coords in itertools.product(*ranges):
-            chunk = self.chunk(self.reader.number(coords))
-            origin = [c * n for c, n in zip(coords, chunk_shape, strict=True)]
-            low = [max(a, o) for a, o in zip(start, origin, strict=True)]
-            high = [min(b, o + n) for b, o, n in zip(stop, origin, chunk_shape, strict=True)]
-            target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))
-            source = tuple(slice(p - o, q - o) for p, q, o in zip(low, high, origin, strict=True))
-            out[target] = chunk[source]
-        return out
 
 
 def shrink(
@@ -123,16 +60,15 @@ def shrink(
     )
 
 
-def _downsample(array: ArrayIndex, coords: Shape, configuration: Json, source: Region) -> Array:
+def _downsample(
+    array: ArrayIndex, coords: Shape, configuration: Json, source: ArrayReader
+) -> Array:
     """Compute one chunk of a smaller array; what lies beyond its edge is fill."""
-    start = tuple(c * n for c, n in zip(coords, array.chunk_shape, strict=True))
-    stop = tuple(
-        min(a + n, size) for a, n, size in zip(start, array.chunk_shape, array.shape, strict=True)
-    )
+    box = chunk_box(coords, array.chunk_shape, array.shape)
     made = shrink(
         source.read,
-        start=start,
-        stop=stop,
+        start=tuple(side.start for side in box),
+        stop=tuple(side.stop for side in box),
         ratio=tuple(configuration["ratio"]),
         shape=source.index.shape,
         method=configuration["method"],
@@ -145,10 +81,12 @@ def _downsample(array: ArrayIndex, coords: Shape, configuration: Json, source: R
     return out
 
 
-METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, Region], Array]] = {"downsample": _downsample}
+METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, ArrayReader], Array]] = {
+    "downsample": _downsample
+}
 
 
-def compute_chunk(array: ArrayIndex, coords: Shape, source: Region) -> Array:
+def compute_chunk(array: ArrayIndex, coords: Shape, source: ArrayReader) -> Array:
     """Compute the chunk of `array` at `coords` from the array that its index names."""
     chunks = array.chunks
     if not isinstance(chunks, Computed) or chunks.method not in METHODS:

@@ -18,7 +18,8 @@ from anychunk.codecs.window import Window
 from anychunk.codecs.window import front as window_front
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.io import Source
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Shape, grid_shape
+from anychunk.model.grid import Shape, grid_shape
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json
 
 MAGIC = b"\x93NUMPY"
 LOCAL_CHUNK, REMOTE_CHUNK = 32 * limits.MIB, 4 * limits.MIB

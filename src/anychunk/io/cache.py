@@ -1,68 +1,77 @@
-"""Decoded chunks of which only a part was wanted: the next read often wants another part.
+"""One bounded cache, for everything that is kept because it may be asked for again."""
 
-One store of them a process, bounded by `limits.recent_bytes`; what was not used longest goes first.
-"""
-
-import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
-from anychunk import limits
-
-type Array = npt.NDArray[Any]
+from collections.abc import Callable, Hashable
 
 
-class Recent:
-    """Arrays by key, the least recently used forgotten first."""
+class Cache[V]:
+    """Values by key, within a bound of bytes; least recently used entries are evicted first.
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Array] = OrderedDict()
-        self._lock = threading.Lock()
-        self.nbytes = 0
+    Safe for threads. A copy that travels to another process arrives empty.
+    """
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._kept
+    def __init__(
+        self,
+        most_bytes: int | Callable[[], int],
+        *,
+        largest: int | Callable[[], int] | None = None,
+        evicted: Callable[[V], None] | None = None,
+    ) -> None:
+        """Create an empty cache.
 
-    def get(self, key: Hashable) -> Array | None:
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-            return found
+        Parameters:
+            most_bytes: The bound, or a function that returns the bound in force now.
+            largest: Values of more bytes are not kept; by default, those above the bound.
+            evicted: Called with every value that is evicted or replaced.
+        """
+        self._most_bytes, self._largest, self._evicted = most_bytes, largest, evicted
+        self.clear()
 
-    def put(self, key: Hashable, array: Array) -> None:
-        """Keep an array that owns its memory."""
-        most = limits.get().recent_bytes
-        if array.nbytes > most:
-            return
-        array = array.view()
-        array.flags.writeable = False
-        with self._lock:
-            if key in self._kept:
-                return
-            self._kept[key] = array
-            self.nbytes += array.nbytes
-            while self.nbytes > most:
-                self.nbytes -= self._kept.popitem(last=False)[1].nbytes
+    def __reduce__(self) -> tuple[type["Cache[V]"], tuple[object, ...], dict[str, object]]:
+        state: dict[str, object] = {"_largest": self._largest, "_evicted": self._evicted}
+        return type(self), (self._most_bytes,), state
 
     def clear(self) -> None:
+        """Forget everything; also what a forked child calls, where another thread held the lock."""
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
+        self.nbytes = 0
+
+    @property
+    def most_bytes(self) -> int:
+        """The bound in force."""
+        return self._most_bytes() if callable(self._most_bytes) else self._most_bytes
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._entries
+
+    def get(self, key: Hashable) -> V | None:
+        """Return the value under `key`, or None."""
         with self._lock:
-            self._kept.clear()
-            self.nbytes = 0
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries.move_to_end(key)
+            return found[0]
 
-
-RECENT = Recent()
-
-if hasattr(os, "register_at_fork"):
-    # a thread that does not exist in the child may have held the lock
-    os.register_at_fork(after_in_child=RECENT.__init__)  # type: ignore[misc]
-
-
-def owned(array: Array, memory: npt.NDArray[np.uint8]) -> Array:
-    """Give an array that lives in `memory`, which the caller owns, or in memory of its own."""
-    return array if np.may_share_memory(array, memory) else array.copy()
+    def put(self, key: Hashable, value: V, nbytes: int) -> None:
+        """Keep a value of `nbytes`, unless it is too large to be kept."""
+        most = self.most_bytes
+        largest = self._largest() if callable(self._largest) else self._largest
+        with self._lock:
+            gone = [self._entries.pop(key)] if key in self._entries else []
+            self.nbytes -= sum(size for _, size in gone)
+            if nbytes <= (most if largest is None else largest):
+                self._entries[key] = (value, nbytes)
+                self.nbytes += nbytes
+            while self.nbytes > most:
+                gone.append(self._entries.popitem(last=False)[1])
+                self.nbytes -= gone[-1][1]
+        # outside the lock: the callback may take locks of its own
+        if self._evicted is not None:
+            for old, _ in gone:
+                self._evicted(old)

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError
+from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.pin import Pin
 
 type Json = Any
-type Shape = tuple[int, ...]
 type Uint64 = npt.NDArray[np.uint64]
 type Ids = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -279,11 +279,6 @@ class GroupIndex(_Kept):
 
 
 type Node = ArrayIndex | GroupIndex
-
-
-def grid_shape(shape: Shape, chunk_shape: Shape) -> Shape:
-    """How many chunks along each axis."""
-    return tuple(-(-size // chunk) for size, chunk in zip(shape, chunk_shape, strict=True))
 
 
 def find(node: Node, path: str) -> Node | None:

@@ -5,10 +5,9 @@ have chunk readers, and hands every other array to the pipeline that was configu
 """
 
 import asyncio
-import itertools
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,27 +15,30 @@ import numpy.typing as npt
 import zarr
 from zarr.abc.codec import Codec, CodecPipeline, GetResult
 from zarr.abc.store import Store
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer
-from zarr.core.codec_pipeline import BatchedCodecPipeline, codecs_from_list
-from zarr.core.metadata import ArrayV3Metadata
-from zarr.registry import _pipeline_registry, register_pipeline
+from zarr.registry import register_pipeline
 
 from anychunk import limits
 from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.chain import Decoder, ours
-from anychunk.decode.chunks import ChunkReader, HasReaders, Numbers, Stored, located
-from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer, codecs_from_list
+from anychunk.decode.boxes import located
+from anychunk.decode.chunks import ChunkReader, HasReaders, Stored
 from anychunk.io import Bytes1D, copying
 from anychunk.io.buffers import borrowed
-from anychunk.io.cache import RECENT, owned
-from anychunk.model.grid import Plan
+from anychunk.io.cache import Cache
+from anychunk.io.threads import cores, run_ranges
+from anychunk.model.grid import Numbers, Plan, parse_many_coords
+from anychunk.read.zarr_core import (
+    DEFAULT_PIPELINE,
+    ArrayV3Metadata,
+    BatchedCodecPipeline,
+    pipeline_registry,
+)
 
 type Selector = Any
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 
 PATH = "codec_pipeline.path"
-DEFAULT = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 INLINE_BYTES = 256 << 10
 INLINE_COPY = 16 << 20
 """Work up to so many bytes, decoded or merely copied, is done at once: a thread would cost more."""
@@ -45,28 +47,18 @@ RUN = 64
 
 PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
 
-_pool: ThreadPoolExecutor | None = None
+RECENT: Cache[npt.NDArray[Any]] = Cache(lambda: limits.get().recent_bytes)
+"""Decoded chunks of which only a part was read, for the whole process: the next read often takes
+another part of the same chunk."""
+
+if hasattr(os, "register_at_fork"):
+    # a thread that does not exist in the child may have held the lock
+    os.register_at_fork(after_in_child=RECENT.clear)
 
 
 def workers() -> int:
-    """One thread a core; `codec_pipeline.max_workers` of zarr's config has the last word."""
-    return int(zarr.config.get("codec_pipeline.max_workers", None) or os.cpu_count() or 1)
-
-
-def pool() -> ThreadPoolExecutor:
-    global _pool  # noqa: PLW0603 - one pool a process
-    if _pool is None:
-        _pool = ThreadPoolExecutor(workers(), thread_name_prefix="anychunk")
-    return _pool
-
-
-def _forget_pool() -> None:
-    global _pool  # noqa: PLW0603 - threads do not survive a fork
-    _pool = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    """One thread per core, unless `codec_pipeline.max_workers` of zarr's config says otherwise."""
+    return int(zarr.config.get("codec_pipeline.max_workers", None) or cores())
 
 
 type Places = Callable[[Any], Iterable[tuple[Selector, Selector]]]
@@ -118,18 +110,12 @@ class _Batch:
                     self.out[target] = self.fill
                     self.missing.append(position)
                     continue
-                try:
+                with located(partial(name, position)):
                     if self.recent:
                         kept = self.kept(self.recent[position], stored)
                         self.place(target, kept[source])
                     else:
                         self.take(stored, scratch if len(scratch) else None, source, target)
-                except AnychunkError as e:
-                    raise located(e, name(position)) from e
-                except (MemoryError, KeyboardInterrupt):
-                    raise
-                except Exception as e:
-                    raise ChunkDecodeError(f"{name(position)}: {e or type(e).__name__}") from e
 
     def take(
         self, stored: Bytes1D, scratch: Bytes1D | None, source: Selector, target: Selector
@@ -146,8 +132,12 @@ class _Batch:
         array = RECENT.get(key)
         if array is None:
             memory = np.empty(self.decode.nbytes, np.uint8)
-            array = owned(self.decode(stored, memory), memory)
-            RECENT.put(key, array)
+            array = self.decode(stored, memory)
+            if not np.may_share_memory(array, memory):
+                array = array.copy()  # codecs may decode into memory that they use again
+            array = array.view()
+            array.flags.writeable = False
+            RECENT.put(key, array, array.nbytes)
         return array
 
     def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
@@ -245,7 +235,9 @@ class IndexPipeline(CodecPipeline):
         def places(positions: Iterable[int]) -> Iterator[tuple[Selector, Selector]]:
             return ((items[position][2], items[position][3]) for position in positions)
 
-        path, numbers = chunk_numbers([item[0].path for item in items], self._store, spec)
+        path, numbers = chunk_numbers(
+            [item[0].path for item in items], self._store, len(spec.shape)
+        )
         reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
         batch = _Batch(places, spec, out, self._decoder_for(spec, reader), drop_axes=drop_axes)
         if reader is None:
@@ -337,57 +329,28 @@ def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
 
 
 def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
-    """Call `run` on ranges that cover `count` chunks, in this thread and a few others."""
+    """Call `run` on ranges that cover `count` chunks, on threads where that is worth it."""
     threads = min(workers(), count)
     if threads == 1 or count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
         run(range(count))
         return
-    step = max(1, min(RUN, count // (4 * threads)))
-    starts = itertools.count(0, step)  # next() on it is atomic: threads share it without a lock
-
-    def work() -> None:
-        while (start := next(starts)) < count:
-            try:
-                run(range(start, min(start + step, count)))
-            except BaseException:
-                for _ in itertools.takewhile(lambda start: start < count, starts):
-                    pass  # nobody takes another one
-                raise
-
-    others = [pool().submit(work) for _ in range(threads - 1)]
-    try:
-        work()
-    finally:
-        # one that has not begun, because other reads keep the pool busy, has nothing left to do
-        begun = [future for future in others if not future.cancel()]
-        wait(begun)
-    for future in begun:
-        future.result()
+    run_ranges(run, count, threads=threads, most=RUN)
 
 
-def chunk_numbers(
-    keys: Sequence[str], store: Store, spec: ArraySpec
-) -> tuple[str, npt.NDArray[np.int64]]:
+def chunk_numbers(keys: Sequence[str], store: Store, ndim: int) -> tuple[str, Numbers]:
     """Split chunk keys of one array into the array's path and their chunk numbers."""
-    ndim = len(spec.shape)
     path = "/".join(keys[0].split("/")[: -(ndim + 1)])
-    if ndim == 0:
+    reader = store.chunk_reader(path)  # type: ignore[attr-defined]
+    if reader is None or ndim == 0:
         return path, np.zeros(len(keys), np.int64)
     start = len(path) + 3 if path else 2
-    # one parse for all keys: a Python loop over coordinates would cost more than small chunks do
-    text = "/".join([key[start:] for key in keys])
-    coords = np.fromstring(text, dtype=np.int64, sep="/").reshape(-1, ndim)
-    reader = store.chunk_reader(path)  # type: ignore[attr-defined]
-    if reader is None:
-        return path, np.zeros(len(keys), np.int64)
-    copying = np.cumprod([1, *reader.index.grid[:0:-1]])[::-1]
-    return path, coords @ copying
+    return path, parse_many_coords([key[start:] for key in keys], reader.index.grid)
 
 
 class Dispatcher(CodecPipeline):
     """Takes arrays of our stores, leaves every other to the pipeline configured before."""
 
-    previous: str = DEFAULT
+    previous: str = DEFAULT_PIPELINE
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> CodecPipeline:  # type: ignore[override]
@@ -404,7 +367,7 @@ class Dispatcher(CodecPipeline):
 
     @classmethod
     def _previous(cls) -> type[CodecPipeline]:
-        return _pipeline_registry[cls.previous]
+        return pipeline_registry[cls.previous]
 
 
 NAME = f"{Dispatcher.__module__}.{Dispatcher.__qualname__}"
@@ -414,7 +377,7 @@ register_pipeline(Dispatcher)  # type: ignore[type-abstract]
 def install(*, force: bool = False) -> None:
     """Put the dispatcher where zarr's own default stands; `force`: whatever stands there."""
     current = zarr.config.get(PATH)
-    if current == NAME or (current != DEFAULT and not force):
+    if current == NAME or (current != DEFAULT_PIPELINE and not force):
         return
     Dispatcher.previous = current
     zarr.config.set({PATH: NAME})

@@ -10,16 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import cpu, default_buffer_prototype
-from zarr.core.dtype import get_data_type_from_json
-from zarr.core.metadata import ArrayV3Metadata
 
 from anychunk.codecs import from_json
+from anychunk.codecs.zarr_core import ArraySpec, default_buffer_prototype, get_data_type_from_json
 from anychunk.decode.chunks import ChunkReader
-from anychunk.model.grid import cut, spans
+from anychunk.model.grid import plan_box, spans
 from anychunk.model.index import ArrayIndex
 from anychunk.read.pipeline import IndexPipeline
+from anychunk.read.zarr_core import ArrayV3Metadata, cpu
 
 
 class Array(zarr.Array[ArrayV3Metadata]):
@@ -57,7 +55,7 @@ class Array(zarr.Array[ArrayV3Metadata]):
         if len(dropped) == len(pieces):  # one element: zarr knows whether it is a scalar
             return None
         spec = reading.spec
-        plan = cut(pieces, spec.shape)
+        plan = plan_box(pieces, spec.shape)
         if not len(plan):
             return None
         out = np.empty([stop - start for start, stop in pieces], reading.dtype, spec.config.order)

@@ -7,9 +7,7 @@ know is absent; a chunk that cannot be read raises, because zarr shows fill valu
 import asyncio
 import itertools
 import json
-import threading
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Self, cast
 
 from zarr.abc.store import (
@@ -19,15 +17,19 @@ from zarr.abc.store import (
     Store,
     SuffixByteRequest,
 )
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from anychunk import limits
 from anychunk.codecs.base import as_bytes
-from anychunk.decode.chunks import ChunkReader, located
-from anychunk.decode.computed import Region, compute_chunk
-from anychunk.errors import AnychunkError, FormatError
+from anychunk.codecs.zarr_core import Buffer, default_buffer_prototype
+from anychunk.decode.boxes import ArrayReader, located
+from anychunk.decode.chunks import ChunkReader
+from anychunk.decode.computed import compute_chunk
+from anychunk.errors import FormatError
 from anychunk.io import Bytes1D, OnChange, Sources, Storage
+from anychunk.io.cache import Cache
+from anychunk.model.grid import Shape, chunk_key, parse_coords, split_key
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Node, find
+from anychunk.read.zarr_core import BufferPrototype
 
 METADATA = "zarr.json"
 
@@ -54,7 +56,7 @@ class IndexStore(Store):
         self.index = index
         self.sources = Sources(index.pins, storage=storage, on_change=on_change)
         self._readers: dict[str, ChunkReader | None] = {}
-        self._computed = ComputedChunks()
+        self._computed: Cache[Bytes1D] = Cache(_computed_bytes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IndexStore) and self.index == other.index
@@ -102,15 +104,12 @@ class IndexStore(Store):
         node = find(self.index, path)
         return None if node is None else json.dumps(node.metadata()).encode()
 
-    def _find_chunk(self, key: str) -> tuple[str, ArrayIndex, tuple[int, ...]] | None:
+    def _find_chunk(self, key: str) -> tuple[str, ArrayIndex, Shape] | None:
         """Give the array, its path and the grid coordinates of the chunk that `key` names."""
-        path, found, rest = f"/{key}".rpartition("/c/")
-        if not found:
-            # an array without axes has one chunk, `c`
-            path, found, rest = f"/{key}".rpartition("/c")
-            if not found or rest:
-                return None
-        path = path[1:]
+        split = split_key(key)
+        if split is None:
+            return None
+        path, rest = split
         node = find(self.index, path)
         if not isinstance(node, ArrayIndex):
             return None
@@ -126,15 +125,21 @@ class IndexStore(Store):
         path, node, coords = chunk
         reader = self.chunk_reader(path)
         if reader is None:
-            return self._computed.get(key, lambda: self._compute(path, node, coords))
+            return self._computed_chunk(key, path, node, coords)
         number = reader.number(coords)
         reader.verify()
-        try:
+        with located(lambda: reader.describe(number), is_decoding=False):
             return reader.read(number)
-        except AnychunkError as e:
-            raise located(e, reader.describe(number)) from e
 
-    def _compute(self, path: str, node: ArrayIndex, coords: tuple[int, ...]) -> Bytes1D:
+    def _computed_chunk(self, key: str, path: str, node: ArrayIndex, coords: Shape) -> Bytes1D:
+        found = self._computed.get(key)
+        if found is None:
+            # two threads may compute the same chunk at once, which is rare and harmless
+            found = self._compute(path, node, coords)
+            self._computed.put(key, found, len(found))
+        return found
+
+    def _compute(self, path: str, node: ArrayIndex, coords: Shape) -> Bytes1D:
         chunks = cast("Computed", node.chunks)
         reader = self.chunk_reader(chunks.source)
         if reader is None:
@@ -143,7 +148,7 @@ class IndexStore(Store):
                 "where no stored array is"
             )
         reader.verify()
-        return as_bytes(compute_chunk(node, coords, Region(reader)))
+        return as_bytes(compute_chunk(node, coords, ArrayReader(reader)))
 
     def get_sync(
         self,
@@ -251,50 +256,13 @@ class IndexStore(Store):
 
     def _chunk_keys(self, node: ArrayIndex, path: str) -> Iterator[str]:
         reader = self.chunk_reader(path)
-        start = f"{path}/c" if path else "c"
         for number, coords in enumerate(itertools.product(*map(range, node.grid))):
             if reader is None or reader.size(number) is not None:
-                yield "/".join([start, *map(str, coords)])
+                yield chunk_key(path, coords)
 
 
-class ComputedChunks:
-    """The chunks computed last, within a bound."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Bytes1D] = OrderedDict()
-        self._nbytes = 0
-
-    def __reduce__(self) -> tuple[type["ComputedChunks"], tuple[()]]:
-        # a copy elsewhere computes its own
-        return type(self), ()
-
-    def get(self, key: str, compute: Callable[[], Bytes1D]) -> Bytes1D:
-        with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None:
-                self._kept.move_to_end(key)
-                return kept
-        # outside the lock: two threads may compute the same chunk, which is rare and harmless
-        made = compute()
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = made
-                self._nbytes += len(made)
-            while self._nbytes > limits.get().computed_bytes and self._kept:
-                self._nbytes -= len(self._kept.popitem(last=False)[1])
-        return made
-
-
-def parse_coords(text: str, grid: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Read `1/0/7` as grid coordinates; None where it is none of this grid."""
-    parts = text.split("/") if text else []
-    if len(parts) != len(grid) or not all(p.isascii() and p.isdigit() for p in parts):
-        return None
-    if any(len(p) > 20 or (p[0] == "0" and p != "0") for p in parts):
-        return None
-    coords = tuple(int(p) for p in parts)
-    return coords if all(c < size for c, size in zip(coords, grid, strict=True)) else None
+def _computed_bytes() -> int:
+    return limits.get().computed_bytes
 
 
 def clip(request: ByteRequest | None, size: int) -> tuple[int, int]:

@@ -20,7 +20,8 @@ import numpy as np
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError, MissingDependencyError, UnsupportedError
 from anychunk.io import Folder, Storage, absolute, below, sink
-from anychunk.model.index import WHOLE, GroupIndex, Node, grid_shape
+from anychunk.model.grid import grid_shape
+from anychunk.model.index import WHOLE, GroupIndex, Node
 from anychunk.references.documents import metadata
 from anychunk.references.places import folder_of
 from anychunk.references.rebuild import (

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError, UnsupportedError
+from anychunk.model.grid import grid_shape
 from anychunk.model.index import (
     INLINE,
     WHOLE,
@@ -20,7 +21,6 @@ from anychunk.model.index import (
     Json,
     Node,
     Parts,
-    grid_shape,
 )
 from anychunk.model.pin import Pin
 from anychunk.references.places import Places, read_pins

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from zarr.core.sync import sync
 
 from anychunk import limits
 from anychunk.decode.chunks import ChunkReader
@@ -33,6 +32,7 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.model.pin import Pin
+from anychunk.read.zarr_core import sync
 from anychunk.read.zarr_store import IndexStore
 
 type Copy = Literal["never", "needed"]

@@ -15,7 +15,8 @@ from anychunk import codecs as ours
 from anychunk.codecs.jbp_block import JbpBlock
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.model.index import ArrayIndex, Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import ArrayIndex, Json
 
 IMODES: dict[tuple[int, ...], Literal["P", "R"]] = {(1, 2, 0): "P", (1, 0, 2): "R"}
 """How NITF calls bands that alternate by pixel and by row, by the order of the transpose."""

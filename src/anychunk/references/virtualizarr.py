@@ -14,7 +14,8 @@ import numpy as np
 
 from anychunk.errors import MissingDependencyError, UnsupportedError
 from anychunk.io import Storage, absolute
-from anychunk.model.index import INLINE, ArrayIndex, GroupIndex, Node, find, grid_shape, walk
+from anychunk.model.grid import grid_shape
+from anychunk.model.index import INLINE, ArrayIndex, GroupIndex, Node, find, walk
 from anychunk.references.documents import root_attributes
 from anychunk.references.places import Places, file_url
 from anychunk.references.rebuild import Document, Rows, array_fields, array_index, tree, with_pins
@@ -96,7 +97,7 @@ def _group(
 def _array(
     manifests: Any, array: ArrayIndex, table: Table, write: Mapping[str, str]
 ) -> "ManifestArray":
-    from zarr.core.metadata import ArrayV3Metadata
+    from anychunk.read.zarr_core import ArrayV3Metadata
 
     paths = np.zeros(math.prod(table.grid), np.dtypes.StringDType())
     names = np.array([write.get(url, "") for url in table.urls], np.dtypes.StringDType())
@@ -170,7 +171,7 @@ def _from_array(
 ) -> ArrayIndex:
     import json
 
-    from zarr.core.buffer import default_buffer_prototype
+    from anychunk.codecs.zarr_core import default_buffer_prototype
 
     text = array.metadata.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes()
     fields = {**array_fields(json.loads(text), where), **changes}

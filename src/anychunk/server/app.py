@@ -12,11 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from anychunk.io.cache import Cache
+from anychunk.model.grid import parse_coords, split_key
 from anychunk.model.index import ArrayIndex, find
-from anychunk.read.zarr_store import METADATA, parse_coords
+from anychunk.read.zarr_store import METADATA
 from anychunk.server import listing
 from anychunk.server.bodies import Body, Held, stored_body
-from anychunk.server.cache import Bounded
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.chunks import Chunks
 from anychunk.server.jobs import Gone, Jobs
@@ -35,7 +36,7 @@ class Server:
     def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
         self.catalog, self.jobs = catalog, jobs
         self.room = Room(catalog.kept.most // 8)
-        self.small: Bounded[Held] = Bounded(32 << 20)
+        self.small: Cache[Held] = Cache(32 << 20, largest=16 << 20)
         """Metadata and thumbnails."""
 
     def find(self, segments: list[str]) -> tuple[Entry, str] | None:
@@ -159,17 +160,6 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     if body is None:
         return failure(404, f"{key}: the file has no such chunk; it reads as fill")
     return answer(request, body)
-
-
-def split_key(key: str) -> tuple[str, str] | None:
-    """Split a chunk key into the path of its array and its place in the grid."""
-    path, found, rest = f"/{key}".rpartition("/c/")
-    if not found:
-        # an array without axes has one chunk, `c`
-        path, found, rest = f"/{key}".rpartition("/c")
-        if not found or rest:
-            return None
-    return path[1:], rest
 
 
 async def metadata(server: Server, request: Request, chunks: Chunks, path: str) -> Response:

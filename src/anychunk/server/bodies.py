@@ -5,8 +5,8 @@ from typing import Protocol
 
 import xxhash
 
-from anychunk.decode.chunks import ChunkReader, located
-from anychunk.errors import AnychunkError
+from anychunk.decode.boxes import located
+from anychunk.decode.chunks import ChunkReader
 from anychunk.io import Source, is_remote
 from anychunk.model.index import INLINE, ByteRanges, Objects
 from anychunk.server.sources import ReadFile
@@ -83,10 +83,8 @@ class Ranges:
         for source, offset, length in self._parts:
             low, high = max(start, at), min(stop, at + length)
             if low < high:
-                try:
+                with located(lambda: self._where, is_decoding=False):
                     pieces.append(source.read(offset + low - at, high - low).tobytes())
-                except AnychunkError as e:
-                    raise located(e, self._where) from e
             at += length
         return b"".join(pieces)
 
@@ -98,10 +96,8 @@ def stored_body(reader: ChunkReader, number: int) -> Body | None:
         return None
     if size >= LARGE and not is_inline(reader):
         return Ranges(reader, number)
-    try:
+    with located(lambda: reader.describe(number), is_decoding=False):
         data = reader.read(number)
-    except AnychunkError as e:
-        raise located(e, reader.describe(number)) from e
     return None if data is None else Held.of(memoryview(data))
 
 

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from anychunk import codecs
 from anychunk import resample as ds
 from anychunk.codecs.chain import Encoder
-from anychunk.decode.computed import array_spec
+from anychunk.decode.boxes import array_spec
 from anychunk.errors import FormatError
-from anychunk.model.index import ArrayIndex, Computed, Node, Shape, find
+from anychunk.model.grid import Shape, cut_box
+from anychunk.model.index import ArrayIndex, Computed, Node, find
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server import wanted
 from anychunk.server.bodies import Held
-from anychunk.server.pixels import Kept, Pixels, Stamp, assembled, placed, touched
+from anychunk.server.pixels import Kept, Pixels, Stamp, assembled
 
 type Array = npt.NDArray[Any]
 
@@ -156,12 +157,11 @@ class Chunks:
     def _read_computed(
         self, path: str, array: ArrayIndex, start: Shape, stop: Shape
     ) -> Array | None:
-        grid = list(touched(start, stop, array.chunk_shape))
-        made = wanted.on_threads(lambda coords: self._kept_chunk(path, array, coords), grid)
-        places = [placed(c, start, stop, array.chunk_shape, array.shape) for c in grid]
+        cut = list(cut_box(start, stop, chunk_shape=array.chunk_shape, shape=array.shape))
+        made = wanted.on_threads(lambda one: self._kept_chunk(path, array, one[0]), cut)
         pieces = (
             (place.target, None if chunk is None else chunk[place.source])
-            for place, chunk in zip(places, made, strict=True)
+            for (_, place), chunk in zip(cut, made, strict=True)
         )
         spec = array_spec(array)
         return assembled(pieces, start, stop, spec.dtype.to_native_dtype(), spec.fill_value)

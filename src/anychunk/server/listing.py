@@ -7,18 +7,9 @@ from urllib.parse import quote
 
 from anychunk.errors import AnychunkError
 from anychunk.io import is_remote
+from anychunk.model.grid import Shape
 from anychunk.model.images import Image
-from anychunk.model.index import (
-    ArrayIndex,
-    Computed,
-    GroupIndex,
-    Json,
-    Node,
-    Objects,
-    Shape,
-    find,
-    walk,
-)
+from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, Objects, find, walk
 from anychunk.server import wanted
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.chunks import Chunks

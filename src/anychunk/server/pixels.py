@@ -5,7 +5,6 @@ import math
 import tempfile
 import threading
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,11 +13,22 @@ import numpy.typing as npt
 
 from anychunk import api, codecs, limits
 from anychunk.codecs.chain import Decoder
-from anychunk.decode.chunks import ChunkReader, located
-from anychunk.decode.computed import array_spec
-from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError, SourceError
+from anychunk.decode.boxes import array_spec, located
+from anychunk.decode.chunks import ChunkReader
+from anychunk.errors import ChunkDecodeError, LimitError, SourceError
 from anychunk.io import Bytes1D, copying, is_remote, local_path
 from anychunk.io.buffers import borrowed
+from anychunk.io.cache import Cache
+from anychunk.model.grid import (
+    Piece,
+    Shape,
+    Slices,
+    chunk_box,
+    chunk_key,
+    cut_box,
+    touched_chunks,
+    touched_grid,
+)
 from anychunk.model.index import (
     INLINE,
     WHOLE,
@@ -27,11 +37,9 @@ from anychunk.model.index import (
     GroupIndex,
     Node,
     Objects,
-    Shape,
     Uint64,
 )
 from anychunk.read.zarr_store import IndexStore
-from anychunk.server.cache import Bounded
 from anychunk.server.plain import plain
 from anychunk.server.sources import ReadFile, ReadSources, stamp
 
@@ -61,9 +69,9 @@ class Kept:
     def __init__(self, *, memory: int) -> None:
         self.most = memory
         """The largest chunk that is decoded."""
-        self.small: Bounded[tuple[Stamp, Array]] = Bounded(memory // 4)
-        self.large: Bounded[tuple[Stamp, Array]] = Bounded(DISK)
-        self.encoded: Bounded[tuple[Stamp, Held]] = Bounded(memory // 8)
+        self.small: Cache[tuple[Stamp, Array]] = Cache(memory // 4, largest=memory // 8)
+        self.large: Cache[tuple[Stamp, Array]] = Cache(DISK, largest=DISK // 2)
+        self.encoded: Cache[tuple[Stamp, Held]] = Cache(memory // 8, largest=memory // 16)
         self.one_at_a_time = threading.Lock()
 
 
@@ -84,35 +92,6 @@ def served_store(index: Node) -> IndexStore:
     pins = index.pins if isinstance(index, GroupIndex) else {}
     store.sources = ReadSources(pins)
     return store
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which part of a chunk is wanted, and where it goes."""
-
-    source: tuple[slice, ...]
-    target: tuple[slice, ...]
-    is_whole: bool
-    """Whether all of the chunk that lies inside its array is wanted."""
-
-
-def touched(start: Shape, stop: Shape, chunk_shape: Shape) -> Iterator[Shape]:
-    """Give the chunks that a box lies in, by their grid coordinates."""
-    sides = zip(start, stop, chunk_shape, strict=True)
-    return itertools.product(*(range(a // n, -(-b // n)) for a, b, n in sides))
-
-
-def placed(coords: Shape, start: Shape, stop: Shape, chunk_shape: Shape, shape: Shape) -> Place:
-    """Say what the box from `start` to `stop` takes from one chunk of an array of `shape`."""
-    source, target, is_whole = [], [], True
-    sides = zip(coords, start, stop, chunk_shape, shape, strict=True)
-    for c, first, last, side, length in sides:
-        origin, end = c * side, min((c + 1) * side, length)
-        low, high = max(first, origin), min(last, end)
-        source.append(slice(low - origin, high - origin))
-        target.append(slice(low - first, high - first))
-        is_whole &= low == origin and high == end
-    return Place(tuple(source), tuple(target), is_whole)
 
 
 def assembled(
@@ -221,9 +200,11 @@ class Pixels:
         chunks = self.index.chunks
         return isinstance(chunks, ByteRanges) and not chunks.lengths[self._grid(start, stop)].any()
 
-    def _grid(self, start: Shape, stop: Shape) -> tuple[slice, ...]:
-        sides = zip(start, stop, self.index.chunk_shape, strict=True)
-        return tuple(slice(a // n, -(-b // n)) for a, b, n in sides)
+    def _grid(self, start: Shape, stop: Shape) -> Slices:
+        return touched_grid(start, stop, self.index.chunk_shape)
+
+    def _cut(self, start: Shape, stop: Shape, sides: Shape) -> Iterator[tuple[Shape, Piece]]:
+        return cut_box(start, stop, chunk_shape=sides, shape=self.index.shape)
 
     def _sweep_block(self, piece: Shape | None) -> Shape | None:
         """Choose blocks of whole rows, of chunks that are plain bytes."""
@@ -246,7 +227,7 @@ class Pixels:
         return tuple(self._stamp(coords) for coords in self._coords(start, stop))
 
     def _coords(self, start: Shape, stop: Shape) -> Iterator[Shape]:
-        return touched(start, stop, self.index.chunk_shape)
+        return touched_chunks(start, stop, self.index.chunk_shape)
 
     def _stamp(self, coords: Shape) -> Stamp:
         chunks = self.index.chunks
@@ -273,8 +254,7 @@ class Pixels:
         with borrowed("scratch", nbytes) as scratch:
 
             def pieces() -> Iterator[tuple[tuple[slice, ...], Array | None]]:
-                for coords in touched(start, stop, self.index.chunk_shape):
-                    place = placed(coords, start, stop, self.index.chunk_shape, self.index.shape)
+                for coords, place in self._cut(start, stop, self.index.chunk_shape):
                     piece = self._plain_piece(coords, place.source)
                     if piece is None:
                         chunk = self._chunk(coords, scratch, is_kept=not place.is_whole)
@@ -287,18 +267,15 @@ class Pixels:
         """Read by way of blocks of many small chunks, each decoded once and kept."""
 
         def pieces() -> Iterator[tuple[tuple[slice, ...], Array | None]]:
-            for coords in touched(start, stop, block):
-                place = placed(coords, start, stop, block, self.index.shape)
+            for coords, place in self._cut(start, stop, block):
                 found = self._kept_block(coords, block)
                 yield place.target, None if found is None else found[place.source]
 
         return assembled(pieces(), start, stop, self.dtype, self.fill)
 
     def _kept_block(self, coords: Shape, block: Shape) -> Array | None:
-        start = tuple(c * n for c, n in zip(coords, block, strict=True))
-        stop = tuple(
-            min(a + n, size) for a, n, size in zip(start, block, self.index.shape, strict=True)
-        )
+        box = chunk_box(coords, block, self.index.shape)
+        start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
         key = (self._token, "block", coords)
         # who wants the same block waits for it
         with self._locks[hash(coords) % len(self._locks)]:
@@ -328,11 +305,9 @@ class Pixels:
         if spans is None or not isinstance(source, ReadFile):
             return self._read_chunks(start, stop)
         pieces = {first: source.read(first, last - first) for first, last in set(spans.values())}
-        sides, shape = self.index.chunk_shape, self.index.shape
 
         def decoded(scratch: Bytes1D) -> Iterator[tuple[tuple[slice, ...], Array | None]]:
-            for coords in touched(start, stop, sides):
-                place = placed(coords, start, stop, sides, shape)
+            for coords, place in self._cut(start, stop, self.index.chunk_shape):
                 offset, length = int(chunks.offsets[coords]), int(chunks.lengths[coords])
                 if not length:
                     yield place.target, None
@@ -353,10 +328,8 @@ class Pixels:
         source = self.store.sources.open(url) if url != INLINE else None
         if length != self._plain.nbytes or not isinstance(source, ReadFile):
             return None
-        try:
+        with located(lambda: self._where(coords), is_decoding=False):
             return self._plain.read(source, offset, box)
-        except AnychunkError as e:
-            raise located(e, self._where(coords)) from e
 
     def _is_batch(self, start: Shape, stop: Shape) -> bool:
         """Whether chunks are several, small and remote: fetched together they take one request."""
@@ -414,14 +387,8 @@ class Pixels:
             stored = self.stored(coords)
         if stored is None:
             return None
-        try:
+        with located(lambda: self._where(coords)):
             return self._decode(stored, scratch)
-        except AnychunkError as e:
-            raise located(e, self._where(coords)) from e
-        except MemoryError:
-            raise
-        except Exception as e:
-            raise ChunkDecodeError(f"{self._where(coords)}: {e or type(e).__name__}") from e
 
     def _where(self, coords: Shape) -> str:
         if self.reader is None:
@@ -468,11 +435,8 @@ class Pixels:
         """Give the stored bytes of a chunk."""
         if self.reader is not None:
             number = self.reader.number(coords)
-            try:
+            with located(lambda: self._where(coords), is_decoding=False):
                 self._check_size(number, self.reader)
                 return self.reader.read(number)
-            except AnychunkError as e:
-                raise located(e, self._where(coords)) from e
-        key = "/".join([*([self.path] if self.path else []), "c", *map(str, coords)])
-        data = self.store.get_sync(key)
+        data = self.store.get_sync(chunk_key(self.path, coords))
         return None if data is None else np.frombuffer(data.to_bytes(), np.uint8)

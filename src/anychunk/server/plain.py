@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.model.index import ArrayIndex, ByteRanges, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import ArrayIndex, ByteRanges
 from anychunk.server.sources import ReadFile
 
 type Array = npt.NDArray[Any]

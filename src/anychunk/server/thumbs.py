@@ -1,15 +1,18 @@
 """Small pictures of images, from the levels that are served."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anychunk.decode.computed import array_spec
+from anychunk.decode.boxes import array_spec
 from anychunk.model.images import images
-from anychunk.model.index import ArrayIndex, Shape, find
+from anychunk.model.index import ArrayIndex, find
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import native_dtype
 from anychunk.thumbnail import png, thumbnail
+
+if TYPE_CHECKING:
+    from anychunk.model.grid import Shape
 
 SIZE = 256
 

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
-from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline
-from zarr.core.metadata import ArrayV3Metadata
 
 from anychunk.api import open as open_any
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.chain import array_spec, evolve
 from anychunk.errors import AnychunkError
-from anychunk.model.index import ArrayIndex, ByteRanges, grid_shape
+from anychunk.model.grid import grid_shape
+from anychunk.model.index import ArrayIndex, ByteRanges
 from anychunk.read.pipeline import NAME, PATH
+from anychunk.read.zarr_core import ArrayV3Metadata, BatchedCodecPipeline, FusedCodecPipeline
 
 type Array = npt.NDArray[Any]
 type Chunks = dict[str, bytes]

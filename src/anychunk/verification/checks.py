@@ -21,8 +21,9 @@ from anychunk import api
 from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.io import Storage, open_source
 from anychunk.limits import MIB
+from anychunk.model.grid import chunk_box, chunk_coords, touched_chunks
 from anychunk.model.images import images
-from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, Shape, walk
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]
@@ -181,7 +182,7 @@ def check_ranges(
     for i in beyond[:MOST]:
         report.add(
             "error",
-            f"{where} chunk {coords_of(array, int(ranges.numbers[i]))}",
+            f"{where} chunk {chunk_coords(int(ranges.numbers[i]), array.grid)}",
             f"bytes {ranges.offsets[i]}..{ends[i]}, the object ends after {size}",
         )
     order = np.lexsort((ends, ranges.offsets))
@@ -193,14 +194,10 @@ def check_ranges(
     if again:
         report.add("info", where, f"{again} chunks have the same bytes as another")
     for i in [i for i in shared if not same[i]][:MOST]:
-        first, second = (coords_of(array, int(ranges.numbers[order[k]])) for k in (i, i + 1))
+        first, second = (
+            chunk_coords(int(ranges.numbers[order[k]]), array.grid) for k in (i, i + 1)
+        )
         report.add("warning", where, f"the bytes of chunks {first} and {second} overlap")
-
-
-def coords_of(array: ArrayIndex, number: int) -> Shape:
-    if not array.grid:
-        return ()
-    return tuple(int(n) for n in np.unravel_index(number, array.grid))
 
 
 def check_chunks(
@@ -233,13 +230,10 @@ def batches(array: zarr.Array[Any]) -> Iterator[list[tuple[slice, ...]]]:
     """Yield batches of chunks, as boxes of the array."""
     chunk_bytes = max(1, math.prod(array.chunks) * array.dtype.itemsize)
     most = max(1, BATCH_BYTES // chunk_bytes)
-    grid = [range(0, size, chunk) for size, chunk in zip(array.shape, array.chunks, strict=True)]
+    shape, chunks = tuple(array.shape), tuple(array.chunks)
     every = (
-        tuple(
-            slice(start, min(start + chunk, size))
-            for start, chunk, size in zip(starts, array.chunks, array.shape, strict=True)
-        )
-        for starts in itertools.product(*grid)
+        chunk_box(coords, chunks, shape)
+        for coords in touched_chunks((0,) * len(shape), shape, chunks)
     )
     yield from map(list, itertools.batched(every, most))
 

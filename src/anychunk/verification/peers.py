@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.errors import MissingDependencyError, UnsupportedError
+from anychunk.model.grid import Shape
 from anychunk.model.images import Image
-from anychunk.model.index import Shape
 
 type Array = npt.NDArray[Any]
 type Pieces = Iterator[tuple[tuple[slice, ...], Array]]

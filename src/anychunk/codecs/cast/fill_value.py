@@ -7,11 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from zarr.core.array_spec import ArraySpec
-from zarr.core.dtype import ZDType
 
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast.number_types import NumberType, number_type
+from anychunk.codecs.zarr_core import ArraySpec, ZDType
 from anychunk.errors import AnychunkError, CodecConfigError
 
 

@@ -12,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from zarr.abc.codec import Codec
-from zarr.core.array_spec import ArraySpec
 
 from anychunk.codecs import cast_value as casts
 from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json
@@ -20,6 +19,7 @@ from anychunk.codecs.cast.blocks import GOOD, BadValueError, Scratch, Step, run
 from anychunk.codecs.cast.number_types import Block, FloatType, NumberType, number_type
 from anychunk.codecs.cast_value import CastValue
 from anychunk.codecs.scale_offset import ScaleOffset
+from anychunk.codecs.zarr_core import ArraySpec
 
 
 def fuse(codecs: Sequence[Codec]) -> list[Codec]:

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from zarr.core.dtype import ZDType
-from zarr.core.dtype.common import HasEndianness, HasItemSize
-from zarr.core.dtype.npy.common import endianness_to_numpy_str, get_endianness_from_numpy_dtype
 from zarr.errors import DataTypeValidationError
 
 from anychunk.codecs.cast import json_scalar
 from anychunk.codecs.cast.number_types import BY_NAME, Block, FloatType, NumberType
 from anychunk.codecs.cast.scalar_map import as_number
+from anychunk.codecs.zarr_core import (
+    HasEndianness,
+    HasItemSize,
+    ZDType,
+    endianness_to_numpy_str,
+    get_endianness_from_numpy_dtype,
+)
 
 type Json = Any
 

@@ -28,7 +28,8 @@ from anychunk.formats.jnrrd.tables import checksum
 from anychunk.formats.jnrrd.tiled import Tiled
 from anychunk.formats.jnrrd.tiling import Level, Table
 from anychunk.io import Source
-from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects
 
 MOST_NAMED = 1 << 20
 """How many tiles are named one by one, where a pattern of chunk coordinates cannot say it."""

@@ -16,7 +16,8 @@ from anychunk.formats.jnrrd.layout import Layout, tile_numbers
 from anychunk.formats.jnrrd.pattern import NUMBER, Pattern, all_indices
 from anychunk.formats.jnrrd.tiling import Tiling
 from anychunk.io import is_remote, local_path, resolve
-from anychunk.model.index import WHOLE, ByteRanges, Json, Objects, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import WHOLE, ByteRanges, Json, Objects
 
 
 def folder_of(url: str) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from anychunk.errors import LimitError
 from anychunk.formats.jnrrd.tiling import Level, Tiling
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
 
 type Ints = npt.NDArray[np.int64]
 type Reading = Literal["halo", "shared", "shared to the end", "border"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anychunk.errors import FormatError
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
 
 FIELD = re.compile(r"\{([a-z]\d{0,2})(?::0?(\d{1,2})d?)?\}")
 BY_POSITION = {"x": 0, "y": 1, "z": 2, "c": 3, "t": 4}

@@ -18,7 +18,8 @@ from anychunk.formats.jnrrd.layout import Layout, lay_out
 from anychunk.formats.jnrrd.pattern import Pattern, all_indices, check_tells_apart, parse_pattern
 from anychunk.formats.jnrrd.tiling import Level, Tiling, levels_of, read_tiling
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 from anychunk.resample import METHODS
 
 SUFFIXES = {"raw": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from anychunk import resample as ds
 from anychunk.decode.computed import shrink
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
 
 type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.formats.jnrrd.plan import Plan
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 type Array = npt.NDArray[Any]
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy.typing as npt
 
+from anychunk.decode.boxes import ArrayReader
 from anychunk.decode.chunks import ChunkReader
-from anychunk.decode.computed import Region, compute_chunk
+from anychunk.decode.computed import compute_chunk
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, tiled_index
 from anychunk.io import Sources, Storage, buffered, open_source
-from anychunk.model.index import ArrayIndex, Computed, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import ArrayIndex, Computed
 
 
 class TileReader:
@@ -27,7 +29,7 @@ class TileReader:
         self.tiled = open_tiled(header, near, allow=allow)
         self.root = tiled_index(header, self.tiled, near, allow=allow)
         self.sources = Sources({source.url: source.pin()}, storage=storage)
-        self._regions: dict[str, Region] = {}
+        self._regions: dict[str, ArrayReader] = {}
 
     def array(self, level: int) -> ArrayIndex:
         try:
@@ -40,13 +42,13 @@ class TileReader:
             raise FormatError(f"{self.url}: level {level} is no array")
         return array
 
-    def region(self, path: str) -> Region:
+    def region(self, path: str) -> ArrayReader:
         if path not in self._regions:
             array = self.root[path]
             if not isinstance(array, ArrayIndex):
                 raise FormatError(f"{self.url}: {path} is no array")
             reader = ChunkReader(array, self.sources, where=f"{self.url} {path}")
-            self._regions[path] = Region(reader)
+            self._regions[path] = ArrayReader(reader)
         return self._regions[path]
 
     def read(self, indices: Iterable[int], level: int = 0) -> npt.NDArray[Any]:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 type Table = npt.NDArray[np.uint64]
 type Severity = Literal["error", "warning"]

@@ -18,7 +18,8 @@ from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, wi
 from anychunk.formats.jnrrd.files import References
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io import Source, open_source
-from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json, Shape, grid_shape
+from anychunk.model.grid import Shape, grid_shape
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
 from anychunk.model.pin import Pin
 
 CHUNK_BYTES = 4 * limits.MIB

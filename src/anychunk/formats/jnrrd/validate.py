@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
+from anychunk.decode.boxes import ArrayReader
 from anychunk.decode.chunks import ChunkReader
-from anychunk.decode.computed import Region
 from anychunk.errors import AnychunkError, FormatWarning
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.parse import open_header, read_tiled, tiled_index, untiled_index
@@ -99,11 +99,11 @@ def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> I
         if isinstance(array.chunks, Computed):
             continue
         reader = ChunkReader(array, sources, where=path)
-        region = Region(reader)
+        region = ArrayReader(reader)
         yield from _bad_chunks(region, array)
 
 
-def _bad_chunks(region: Region, array: ArrayIndex) -> Iterator[Finding]:
+def _bad_chunks(region: ArrayReader, array: ArrayIndex) -> Iterator[Finding]:
     for number in range(math.prod(array.grid)):
         try:
             region.chunk(number)

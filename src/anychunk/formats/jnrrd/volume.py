@@ -12,7 +12,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from anychunk.errors import FormatError, FormatWarning, UnsupportedError
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 type Endian = Literal["little", "big"]
 

@@ -29,7 +29,7 @@ from anychunk.formats.jnrrd.plan import Plan, make_plan
 from anychunk.formats.jnrrd.pyramid import Pyramid, Target
 from anychunk.formats.jnrrd.quality import Quality
 from anychunk.io import is_remote, local_path, sink
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
 
 type Array = npt.NDArray[Any]
 type Progress = Callable[[int, int], None]

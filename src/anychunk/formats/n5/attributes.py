@@ -8,7 +8,8 @@ from typing import Any
 from anychunk import limits
 from anychunk.codecs.n5_default import DATA_TYPES
 from anychunk.errors import FormatError, LimitError, UnsupportedError
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 NAME = "attributes.json"
 MOST_BYTES = 8 * limits.MIB

@@ -14,7 +14,8 @@ from anychunk.formats.n5.attributes import NAME, Dataset, is_dataset, read_attri
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.multiscale import axis_names, multiscales
 from anychunk.io import Folder
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, Objects, Shape, grid_shape
+from anychunk.model.grid import Shape, grid_shape
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, Objects
 
 type Attributes = dict[str, Json]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anychunk.formats.n5.samples import Region, Samples
-from anychunk.model.index import Shape, grid_shape
+from anychunk.model.grid import Shape, grid_shape
 
 REGION_BYTES = 64 << 20
 """The most that one thread reads from the caller's array at a time."""

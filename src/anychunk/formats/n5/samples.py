@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default
-from anychunk.model.index import Shape
+from anychunk.model.grid import Shape
 from anychunk.resample import by_window
 
 type Array = npt.NDArray[Any]

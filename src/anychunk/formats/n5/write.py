@@ -25,7 +25,8 @@ from anychunk.formats.n5.regions import Regions, in_threads
 from anychunk.formats.n5.samples import Given, Halved, Samples, Stored, factors_of
 from anychunk.formats.n5.twin import array_metadata, group_metadata
 from anychunk.io import Folder, Storage, read_object, sink
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 from anychunk.resample import BY_WINDOW
 
 VERSION = "2.5.1"

@@ -16,7 +16,8 @@ from anychunk.codecs.tiff import samples
 from anychunk.codecs.tiff.decoders import PICTURES
 from anychunk.codecs.tiff_tile import FAX_T4, KNOWN, NONE, OLD_JPEG, YCBCR, TiffTile
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.model.index import Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 ZSTD = 50000
 JPEG = 7

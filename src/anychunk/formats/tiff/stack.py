@@ -16,7 +16,8 @@ from anychunk.formats.tiff.kinship import Relative, relatives, without_tables
 from anychunk.formats.tiff.layout import JPEG, Layout, page_layout
 from anychunk.formats.tiff.table import Page, Table, check_count, page_table, recut
 from anychunk.io import Source
-from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json, Shape
+from anychunk.model.grid import Shape
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
 
 AXES = {"T": "t", "C": "c", "Z": "z", "I": "page", "Q": "other", "S": "sample", "Y": "y", "X": "x"}
 """Names of axes by tifffile's letters; others by tifffile's own words."""

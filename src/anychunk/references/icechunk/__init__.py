@@ -11,11 +11,10 @@ attributes hold the pins as well. A save is one commit: a crash before it leaves
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from zarr.core.sync import sync
-
 from anychunk.errors import AnychunkError
 from anychunk.io import Folder, Storage, absolute
 from anychunk.model.index import GroupIndex, Node
+from anychunk.read.zarr_core import sync
 from anychunk.references.documents import metadata
 from anychunk.references.icechunk.credentials import repository_storage
 from anychunk.references.icechunk.growth import grow

@@ -2,12 +2,11 @@
 
 import warnings
 
-from zarr.core.sync import sync
-
 from anychunk.errors import FormatError
 from anychunk.io import absolute
 from anychunk.metadata import comparison
 from anychunk.model.index import ArrayIndex, GroupIndex
+from anychunk.read.zarr_core import sync
 from anychunk.references.documents import metadata
 from anychunk.references.icechunk.hierarchy import read_documents, set_documents
 from anychunk.references.icechunk.references import set_chunks

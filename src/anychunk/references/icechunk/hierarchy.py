@@ -5,8 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from zarr.core.buffer import default_buffer_prototype
-
+from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.references.rebuild import Document, parse_document
 
 

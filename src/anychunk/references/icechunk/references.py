@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
 
+from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.errors import SourceError
 from anychunk.io import absolute
-from anychunk.model.index import Shape, Uint64
+from anychunk.model.grid import Shape
+from anychunk.model.index import Uint64
 from anychunk.model.pin import Pin
+from anychunk.read.zarr_core import sync
 from anychunk.references.icechunk.repository import per_manifest
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.places import file_url

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from anychunk.io import is_remote, local_path
-from anychunk.model.index import grid_shape
+from anychunk.model.grid import grid_shape
 from anychunk.references.rebuild import Fields, Rows
 
 NATIVE, INLINE = 1, 3

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.model.index import grid_shape
+from anychunk.model.grid import grid_shape
 from anychunk.references.kerchunk.references import METADATA, References
 from anychunk.references.rebuild import Rows, no_rows
 

@@ -1,0 +1,101 @@
+"""Boxes of decoded pixels, read from the chunks of one stored array, with errors located.
+
+This is reading without zarr's machinery and without threads of its own, so that it can run inside
+somebody else's. `located` is the only place where a failure in a chunk gets its address.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import codecs
+from anychunk.codecs.chain import Decoder
+from anychunk.codecs.zarr_core import (
+    ArrayConfig,
+    ArraySpec,
+    default_buffer_prototype,
+    get_data_type_from_json,
+)
+from anychunk.decode.chunks import ChunkReader
+from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.model.grid import Shape, cut_box
+from anychunk.model.index import ArrayIndex
+
+type Array = npt.NDArray[Any]
+
+
+def array_spec(index: ArrayIndex) -> ArraySpec:
+    """Return zarr's description of one chunk of an array."""
+    dtype = get_data_type_from_json(index.data_type, zarr_format=3)
+    return ArraySpec(
+        shape=index.chunk_shape,
+        dtype=dtype,
+        fill_value=dtype.from_json_scalar(index.fill_value, zarr_format=3),
+        config=ArrayConfig.from_dict({}),
+        prototype=default_buffer_prototype(),
+    )
+
+
+class located:  # noqa: N801 - used as a function: `with located(where):`
+    """Put the address of a chunk in front of every error that is raised while it is decoded.
+
+    A class rather than a generator: it is entered once per chunk.
+    """
+
+    __slots__ = ("_is_decoding", "_where")
+
+    def __init__(self, where: Callable[[], str], *, is_decoding: bool = True) -> None:
+        """Locate the errors of a block.
+
+        Parameters:
+            where: Names the chunk; called only when something has failed.
+            is_decoding: Whether a foreign exception comes from a decoder and means bad data. Where
+                bytes are only fetched, it is left as it is: a missing file stays a missing file.
+        """
+        self._where, self._is_decoding = where, is_decoding
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, MemoryError):
+            return
+        is_ours = isinstance(error, AnychunkError)
+        if not is_ours and not self._is_decoding:
+            return
+        where, text = self._where(), str(error)
+        if not is_ours:
+            raise ChunkDecodeError(f"{where}: {text or type(error).__name__}") from error
+        if not text.startswith(where):
+            raise type(error)(f"{where}: {text}") from error
+
+
+class ArrayReader:
+    """Reads chunks and boxes of one stored array."""
+
+    def __init__(self, reader: ChunkReader) -> None:
+        self.reader = reader
+        self.index = reader.index
+        self.spec = array_spec(reader.index)
+        self.dtype = self.spec.dtype.to_native_dtype()
+        self._decode = Decoder([codecs.from_json(c) for c in reader.index.codecs], self.spec)
+
+    def chunk(self, number: int) -> Array:
+        """Decode one whole chunk; fill values where it is absent."""
+        stored = self.reader.read(number)
+        if stored is None:
+            return np.full(self.index.chunk_shape, self.spec.fill_value, self.dtype)
+        with located(lambda: self.reader.describe(number)):
+            return self._decode(stored)
+
+    def read(self, start: Shape, stop: Shape) -> Array:
+        """Read the box from `start` to `stop`."""
+        out = np.empty([b - a for a, b in zip(start, stop, strict=True)], self.dtype)
+        index = self.index
+        for coords, piece in cut_box(start, stop, chunk_shape=index.chunk_shape, shape=index.shape):
+            out[piece.target] = self.chunk(self.reader.number(coords))[piece.source]
+        return out

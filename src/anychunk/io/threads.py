@@ -1,0 +1,131 @@
+"""Work on threads: one pool per process for reading, and runs of tasks that stop at a failure."""
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def cores() -> int:
+    """Return the number of threads that keep this machine busy."""
+    return os.cpu_count() or 1
+
+
+def pool(count: int | None = None) -> ThreadPoolExecutor:
+    """Return the process-wide pool that chunks are decoded on, of `count` threads if it is new."""
+    global _pool  # noqa: PLW0603 - one pool per process
+    if _pool is None:
+        _pool = ThreadPoolExecutor(count or cores(), thread_name_prefix="anychunk")
+    return _pool
+
+
+def _forget_pool() -> None:
+    global _pool  # noqa: PLW0603 - threads do not survive a fork
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most: int) -> None:
+    """Call `work` on ranges that together cover `count` items, here and on the process-wide pool.
+
+    The caller's thread takes part, so that a busy pool delays nobody. After the first failure
+    nothing new is begun; that failure is raised when everything that had begun is done.
+
+    Parameters:
+        work: Called with a range of item numbers, from several threads at once.
+        count: The number of items.
+        threads: How many threads take part, the caller's included.
+        most: The longest range that is handed out.
+    """
+    step = max(1, min(most, count // (4 * threads)))
+    starts = itertools.count(0, step)  # next() on it is atomic: threads share it without a lock
+
+    def take() -> None:
+        while (start := next(starts)) < count:
+            try:
+                work(range(start, min(start + step, count)))
+            except BaseException:
+                # exhaust the counter: nobody takes another range
+                deque(itertools.takewhile(lambda start: start < count, starts), maxlen=0)
+                raise
+
+    others = [pool(threads).submit(take) for _ in range(threads - 1)]
+    try:
+        take()
+    finally:
+        # a helper that has not begun, because other reads keep the pool busy, has nothing to do
+        begun = [future for future in others if not future.cancel()]
+        wait(begun)
+    for future in begun:
+        future.result()
+
+
+def as_completed[T, R](
+    work: Callable[[T], R], items: Iterable[T], *, executor: Executor, ahead: int
+) -> Iterator[tuple[T, R]]:
+    """Run `work` on every item; yield (item, result) as each is done.
+
+    At most `ahead` items are in progress or wait to be taken, so memory does not grow with their
+    number. The first failure is raised; what has not begun by then is cancelled.
+    """
+    waiting: dict[Future[R], T] = {}
+    try:
+        for item in items:
+            waiting[executor.submit(work, item)] = item
+            if len(waiting) >= ahead:
+                yield from _done(waiting)
+        while waiting:
+            yield from _done(waiting)
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _done[T, R](waiting: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
+    ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    for future in ready:
+        yield waiting.pop(future), future.result()
+
+
+def in_order[T, R](
+    work: Callable[[T], R], items: Iterable[T], *, executor: Executor, ahead: int
+) -> Iterator[R]:
+    """Run `work` on every item; yield the results in the order of the items.
+
+    Bounds and failures are as in `as_completed`.
+    """
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(executor.submit(work, item))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def run_all[T](work: Callable[[T], object], items: Iterable[T], *, threads: int, name: str) -> None:
+    """Run `work` on every item on threads of its own; raise the first failure.
+
+    Parameters:
+        work: Called with one item; its result is dropped.
+        items: Taken one by one, as threads become free.
+        threads: How many to start; with one, everything runs in the caller's thread.
+        name: What the threads are called.
+    """
+    if threads <= 1:
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix=name) as executor:
+        for _ in as_completed(work, items, executor=executor, ahead=2 * threads):
+            pass

@@ -1,0 +1,33 @@
+"""Everything that reading and what lies above it take from `zarr.core`, which is not public.
+
+A new zarr breaks here or in `anychunk.codecs.zarr_core`, and nowhere else. All names are those of
+zarr 3.4.
+"""
+
+from zarr.core.array import AsyncArray
+from zarr.core.buffer import BufferPrototype, cpu
+from zarr.core.chunk_utils import ChunkTransform, evolve_codecs
+from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline
+from zarr.core.group import AsyncGroup, GroupMetadata
+from zarr.core.metadata import ArrayV3Metadata
+from zarr.core.sync import sync
+from zarr.registry import _pipeline_registry as pipeline_registry
+
+DEFAULT_PIPELINE = f"{BatchedCodecPipeline.__module__}.{BatchedCodecPipeline.__qualname__}"
+"""What zarr's configuration names as the pipeline unless somebody changes it."""
+
+__all__ = [
+    "DEFAULT_PIPELINE",
+    "ArrayV3Metadata",
+    "AsyncArray",
+    "AsyncGroup",
+    "BatchedCodecPipeline",
+    "BufferPrototype",
+    "ChunkTransform",
+    "FusedCodecPipeline",
+    "GroupMetadata",
+    "cpu",
+    "evolve_codecs",
+    "pipeline_registry",
+    "sync",
+]
