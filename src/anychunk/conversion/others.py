@@ -12,7 +12,7 @@ from anychunk import images as im
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.images import Image
 from anychunk.index import ArrayIndex, Json, Node, find
-from anychunk.source import Storage, is_remote, local_path
+from anychunk.source import Storage, is_remote, local_path, real_path
 
 COMPARED = 32 << 20
 """About how many bytes are held against the source at a time."""
@@ -67,6 +67,8 @@ def write_other(
     for one in found:
         array: Any = api.open_path(node, one.levels[0], storage=storage)
         place = f"{url}/{one.path}" if len(found) > 1 else url
+        if place != url and not is_remote(url):
+            real_path(local_path(place), (local_path(url),))
         samples = AsNumbers(array) if array.dtype.kind == "b" else array
         about = {**described(name, one), **fitted(given, array.ndim)}
         if "levels" in given and name in LEVELS:

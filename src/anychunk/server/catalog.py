@@ -192,9 +192,12 @@ def is_folder_format(path: str) -> bool:
     """Whether a folder is itself one file of a format, or a saved index."""
     folder = Folder(path)
     try:
-        formats.sniff_folder(folder)
-    except UnsupportedError:
-        return export.sniff_folder(folder) is not None
+        try:
+            formats.sniff_folder(folder)
+        except UnsupportedError:
+            return export.sniff_folder(folder) is not None
+    except FormatError:
+        return True  # listed with what is wrong with it
     except AnychunkError:
         return False
     return True

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anychunk.errors import UnsupportedError
-from anychunk.source import Storage, is_remote, local_path
+from anychunk.source import Storage, check_tree, is_remote, local_path
 
 ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
 KEYS = {
@@ -55,6 +55,7 @@ def s3_credentials(storage: Storage | None) -> dict[str, Any]:
 def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
     """Give Icechunk's storage of a repository at `url`."""
     if not is_remote(url):
+        check_tree(local_path(url))  # Icechunk follows every link
         return ice.local_filesystem_storage(local_path(url))
     parts = urlsplit(url)
     bucket, prefix = parts.netloc, parts.path.strip("/") or None
