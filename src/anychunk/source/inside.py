@@ -1,16 +1,19 @@
 """Files below a folder that was opened: links that stay inside are followed, others are refused.
 
 A file of a folder format is reached by names that the folder itself holds, so a symbolic link in it
-must not lead to the rest of the machine. Each step down is one `openat` with `O_NOFOLLOW` from the
-handle of the directory above: what was checked is what is opened, whoever renames things meanwhile.
-Only where a step is a link is its real path compared with the roots, and then walked likewise.
+must not lead to the rest of the machine. What was checked is what is opened, whoever renames things
+meanwhile: a file is opened by its path, and the system (`/proc`) tells where the opened file is; or
+else each step down is one `openat` with `O_NOFOLLOW` from the handle of the directory above. Only
+where a step is a link is its real path compared with the roots, and then walked likewise.
 """
 
+import contextlib
 import errno
 import os
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Self
 
 from anychunk.errors import FormatError, SourceError
@@ -21,6 +24,9 @@ NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 STEP = NOFOLLOW | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY)
 HAS_HANDLES = bool(NOFOLLOW) and os.open in os.supports_dir_fd
 """Whether directories have handles to go on from; without them real paths are opened by name."""
+PROC = "/proc/self/fd"
+HAS_PROC = HAS_HANDLES and os.path.isdir(PROC)  # noqa: PTH112
+"""Whether the system tells which file a handle is of."""
 LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 """What systems say of a link where none may be: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""
 MOST_KEPT = 32
@@ -75,6 +81,10 @@ class Walk:
         if HAS_HANDLES and path.startswith(self._start) and _is_plain(name):
             folder, _, last = name.rpartition("/")
             try:
+                if HAS_PROC and folder not in self._kept:
+                    handle = _open_proved(path, flags, f"{_real_root(self._roots[0])}/{name}")
+                    if handle is not None:
+                        return handle
                 return os.open(last, flags | NOFOLLOW, dir_fd=self._directory(folder))
             except OSError as e:
                 if e.errno not in LINK_ERRORS:
@@ -140,6 +150,33 @@ class Walk:
         return handle
 
 
+@lru_cache(maxsize=256)
+def _real_root(root: str) -> str:
+    """Return the real path of a root. An old one only costs the shorter way of opening."""
+    return os.path.realpath(root).rstrip("/")
+
+
+def _open_proved(path: str, flags: int, real: str) -> int | None:
+    """Open a file by its path if it turns out to be at `real`: one call for all steps.
+
+    None where it is elsewhere, or absent, which may be the fault of a link.
+    """
+    try:
+        handle = os.open(path, flags | NOFOLLOW)
+    except OSError as e:
+        if e.errno in {errno.ENOENT, *LINK_ERRORS}:
+            return None
+        raise
+    try:
+        is_there = os.readlink(f"{PROC}/{handle}") == real  # noqa: PTH115 - once per chunk
+    except OSError:
+        is_there = False
+    if not is_there:
+        os.close(handle)
+        return None
+    return handle
+
+
 def _is_plain(name: str) -> bool:
     """Whether a relative path goes down at each step."""
     return bool(name) and all(part not in ("", ".", "..") for part in name.split("/"))
@@ -151,10 +188,8 @@ def _step(name: str, above: int, *, makes: bool) -> int:
     except FileNotFoundError:
         if not makes:
             raise
-    try:
+    with contextlib.suppress(FileExistsError):  # another thread was faster
         os.mkdir(name, dir_fd=above)
-    except FileExistsError:
-        pass  # another thread was faster
     return os.open(name, STEP, dir_fd=above)
 
 
@@ -163,7 +198,7 @@ def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
     real_roots = map(os.path.realpath, roots)
     root = next(r for r in real_roots if _is_below(real, r) or _is_below(r, real))
     handle = os.open(root if _is_below(real, root) else real, STEP & ~NOFOLLOW)
-    for part in real[len(root) :].split(os.sep):
+    for part in real[len(root) :].split("/"):
         if part:
             above = handle
             try:
