@@ -17,7 +17,7 @@ from anychunk.pin import Pin
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import served
 from anychunk.server.pixels import Kept, served_store
-from anychunk.source import Folder, is_remote, local_path, report_change
+from anychunk.source import SAME_ORIGIN, Folder, Storage, is_remote, local_path, report_change
 from anychunk.store import IndexStore
 
 MOST_FILES = 10_000
@@ -72,8 +72,12 @@ class Entry:
 class Catalog:
     """The files that are served. Safe for threads."""
 
-    def __init__(self, arguments: Sequence[str], *, kept: Kept) -> None:
+    def __init__(
+        self, arguments: Sequence[str], *, kept: Kept, allow_redirects: bool = False
+    ) -> None:
+        """`allow_redirects`: whether web servers may send us to other hosts and ports."""
         self._arguments = tuple(arguments)
+        self._storage: Storage | None = None if allow_redirects else {"redirects": SAME_ORIGIN}
         self.kept = kept
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
@@ -132,7 +136,7 @@ class Catalog:
 
     def _opened(self, entry: Entry) -> Opened:
         try:
-            index = api.index(entry.url)
+            index = api.index(entry.url, storage=self._storage)
         except (AnychunkError, OSError, MemoryError):
             raise
         except Exception as e:
@@ -145,7 +149,7 @@ class Catalog:
             if change:
                 report_change(url, change, "error")
         index = renamed(index, entry.url.rstrip("/").rpartition("/")[2])
-        store = served_store(index)
+        store = served_store(index, self._storage)
         trees = {kind: served(index, compression=kind) for kind in ("zstd", "none")}
         return Opened(
             index=index,

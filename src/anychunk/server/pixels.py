@@ -32,7 +32,7 @@ from anychunk.reader import ChunkReader, located
 from anychunk.server.cache import Bounded
 from anychunk.server.plain import plain
 from anychunk.server.sources import ReadFile, ReadSources, stamp
-from anychunk.source import Bytes1D, is_remote, local_path
+from anychunk.source import Bytes1D, Storage, is_remote, local_path
 from anychunk.store import IndexStore
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def spilled(array: Array) -> Array:
         raise SourceError(f"a decoded chunk of {array.nbytes} bytes: {e.strerror or e}") from e
 
 
-def served_store(index: Node) -> IndexStore:
+def served_store(index: Node, storage: Storage | None = None) -> IndexStore:
     """Open an index for a server: its local files are read, not mapped."""
-    store = IndexStore(index)
+    store = IndexStore(index, storage=storage)
     pins = index.pins if isinstance(index, GroupIndex) else {}
-    store.sources = ReadSources(pins)
+    store.sources = ReadSources(pins, storage=storage)
     return store
 
 
@@ -370,7 +370,7 @@ class Pixels:
 
     @cached_property
     def _remote(self) -> Any:
-        return api.open_path(self.store.index, self.path)
+        return api.open_path(self.store.index, self.path, storage=self.store.sources.storage)
 
     def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_kept: bool) -> Array | None:
         """Give one chunk, good until the next is asked for; None where it is absent."""

@@ -10,6 +10,7 @@ from anychunk.source.change import OnChange, report_change
 from anychunk.source.errors import first_line
 from anychunk.source.file import FileSource, ObjectBuffer
 from anychunk.source.folder import Folder, list_objects
+from anychunk.source.http import SAME_ORIGIN, is_restricted
 from anychunk.source.inside import (
     HAS_HANDLES,
     Walk,
@@ -28,6 +29,7 @@ from anychunk.source.url import below, is_remote, local_path
 
 __all__ = [
     "HAS_HANDLES",
+    "SAME_ORIGIN",
     "Blocks",
     "Bytes1D",
     "FileSource",
@@ -45,6 +47,7 @@ __all__ = [
     "check_tree",
     "first_line",
     "is_remote",
+    "is_restricted",
     "list_objects",
     "local_path",
     "memory_store",

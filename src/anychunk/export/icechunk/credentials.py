@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anychunk.errors import UnsupportedError
-from anychunk.source import Storage, check_tree, is_remote, local_path
+from anychunk.source import Storage, check_tree, is_remote, is_restricted, local_path
 
 ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
 KEYS = {
@@ -65,6 +65,10 @@ def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
         )
     if parts.scheme in ("gs", "gcs"):
         return ice.gcs_storage(bucket=bucket, prefix=prefix, from_env=True)
+    if is_restricted(url, storage):
+        raise UnsupportedError(
+            f"{url}: Icechunk follows every redirect of a web server; allow redirects to open it"
+        )
     if parts.scheme in ("http", "https"):
         return ice.http_storage(url)
     raise UnsupportedError(f"{url}: Icechunk repositories are opened on: file s3 gs http https")
