@@ -213,7 +213,7 @@ class _Ask:
         if self.method == "HEAD":
             response.read()
             return Answer(meta, b"")
-        if self.most is not None and size > self.most:
+        if self.wanted is None and self.most is not None and size > self.most:
             raise LimitError(f"{url}: {size} bytes are over the limit of {self.most}")
         length = size if self.wanted is None else min(self.wanted[1], size) - self.wanted[0]
         return Answer(meta, read_body(response, length, url, until))

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from anychunk.source.errors import remote_errors
 from anychunk.source.http import Answer, NoRangeError, Range, Site, is_restricted, site_of
 from anychunk.source.protocol import Bytes1D, Storage, check_range
 from anychunk.source.stores import object_store
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
 
 
 class ObjectSource:
@@ -111,18 +114,23 @@ class ObjectSource:
         if self._site is not None:
             return self._read_site(self._site, offset, length)
         with remote_errors(self.url):
-            got = obstore.get(self._store, self._path, options=self._range(offset, length))
+            got = obstore.get(self._store, self._path, options=self._options(offset, length))
             return self._checked(got.meta, got.bytes(), offset, length)
 
     def _read_site(self, site: Site, offset: int, length: int) -> Bytes1D:
         with remote_errors(self.url):
-            got = site.get(self._path, self._range(offset, length).get("range"))
+            most = max(length, limits.get().chunk_bytes)
+            got = site.get(self._path, self._range(offset, length), most=most)
         return self._checked(got.meta, got.data, offset, length)
 
-    def _range(self, offset: int, length: int) -> dict[str, Range]:
+    def _range(self, offset: int, length: int) -> Range | None:
         """Ask for a range; for all there is without one, which some servers do not take."""
         is_whole = offset == 0 and self._pin is not None and length == self._pin.size
-        return {} if is_whole else {"range": (offset, offset + length)}
+        return None if is_whole else (offset, offset + length)
+
+    def _options(self, offset: int, length: int) -> "GetOptions":
+        wanted = self._range(offset, length)
+        return {} if wanted is None else {"range": wanted}
 
     async def fetch(self, offset: int, length: int) -> Bytes1D:
         """Read as `read` does, without blocking the event loop."""
@@ -132,7 +140,7 @@ class ObjectSource:
 
         with remote_errors(self.url):
             got = await obstore.get_async(
-                self._store, self._path, options=self._range(offset, length)
+                self._store, self._path, options=self._options(offset, length)
             )
             return self._checked(got.meta, await got.bytes_async(), offset, length)
 
