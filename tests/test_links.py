@@ -9,7 +9,7 @@ import tifffile
 
 import anychunk
 from anychunk.errors import AnychunkError, FormatError, SourceError
-from anychunk.source import Folder, resolve
+from anychunk.source import Folder, inside, resolve
 from tests.formats.jnrrd_tiles import external
 
 SECRET = b"top secret"
@@ -44,6 +44,14 @@ def replaced(path, target):
     path.symlink_to(target)
 
 
+@pytest.fixture(params=["proc", "handles", "names"])
+def way(request, monkeypatch):
+    """Open files in each of the ways that systems have."""
+    monkeypatch.setattr(inside, "HAS_PROC", inside.HAS_PROC and request.param == "proc")
+    monkeypatch.setattr(inside, "HAS_HANDLES", inside.HAS_HANDLES and request.param != "names")
+
+
+@pytest.mark.usefixtures("way")
 class TestN5:
     @pytest.mark.parametrize("target", ["secret", "other.n5/data/1/0", "not there"])
     def test_a_block_outside_is_refused(self, container, outside, target):
@@ -353,6 +361,7 @@ class TestWriters:
         assert not list(victim.iterdir())
 
 
+@pytest.mark.usefixtures("way")
 def test_folders(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "secret").write_bytes(SECRET)
@@ -372,6 +381,22 @@ def test_folders(tmp_path):
             refused()
     assert Folder(str(tmp_path / "in" / "up")).read("secret") == SECRET
     assert folder.read("nothing") is None
+
+
+def test_handles_of_directories_are_bounded_and_closed(tmp_path):
+    count = 3 * inside.MOST_KEPT
+    for number in range(count):
+        (tmp_path / f"a/{number}").mkdir(parents=True)
+        (tmp_path / f"a/{number}/file").write_text(str(number))
+    before = len(os.listdir("/dev/fd"))
+    with inside.Walk([str(tmp_path)]) as walk:
+        for number in (*range(count), *range(count)):
+            walk.directory(f"{tmp_path}/a/{number}")
+            handle = walk.open(f"{tmp_path}/a/{number}/file")
+            assert os.read(handle, 10) == str(number).encode()
+            os.close(handle)
+        assert len(os.listdir("/dev/fd")) <= before + inside.MOST_KEPT + 1
+    assert len(os.listdir("/dev/fd")) == before
 
 
 def test_allowed_folders_are_compared_with_links_followed(tmp_path):
