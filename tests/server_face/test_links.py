@@ -56,6 +56,28 @@ def test_folders(client_of, evil, tmp_path):
     assert "other" not in json.dumps(record)
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a.n5"])
+def test_a_file_that_becomes_a_link_before_it_is_opened(client_of, tmp_path, name):
+    for folder in ("in", "out"):
+        (tmp_path / folder).mkdir()
+        np.save(tmp_path / folder / "a.npy", np.ones((8, 8), "uint8"))
+        anychunk.write(np.ones((8, 8), "uint8"), tmp_path / folder / "a.n5")
+    client = client_of(tmp_path / "in")
+    replaced(tmp_path / "in" / name, tmp_path / "out" / name)
+    assert client.get(f"/raw/{name}/zarr.json").status_code == 415
+
+
+def test_a_file_that_is_named_may_be_a_link(client_of, tmp_path):
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "a.npy", np.ones((8, 8), "uint8"))
+    (tmp_path / "in" / "link.npy").symlink_to(tmp_path / "a.npy")
+    (tmp_path / "folder").symlink_to(tmp_path / "in")
+    np.save(tmp_path / "in" / "b.npy", np.ones((8, 8), "uint8"))
+    client = client_of(tmp_path / "in" / "link.npy", tmp_path / "folder")
+    records = client.get("/api/files").json()["files"]
+    assert {r["name"]: r["error"] for r in records} == {"a.npy": None, "b.npy": None}
+
+
 def test_saved_indexes_and_sets(client_of, saved, tmp_path):
     pytest.importorskip("pyarrow")
     anychunk.index(saved / "a.tif").save(saved / "a.parquet")

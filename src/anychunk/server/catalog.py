@@ -17,7 +17,15 @@ from anychunk.pin import Pin
 from anychunk.server.chunks import Chunks
 from anychunk.server.friendly import served
 from anychunk.server.pixels import Kept, served_store
-from anychunk.source import SAME_ORIGIN, Folder, Storage, is_remote, local_path, report_change
+from anychunk.source import (
+    SAME_ORIGIN,
+    Folder,
+    Storage,
+    is_remote,
+    local_path,
+    real_path,
+    report_change,
+)
 from anychunk.store import IndexStore
 
 MOST_FILES = 10_000
@@ -48,6 +56,8 @@ class Entry:
 
     name: str
     url: str
+    root: str | None = None
+    """The folder that was named where the file was found below it; it must still be inside."""
     pins: dict[str, Pin] | None = None
     """Of the file as it was first opened; whoever read its metadata then counts on it."""
     error: Exception | None = None
@@ -88,10 +98,13 @@ class Catalog:
         """Look what the folders that were given hold now; what was known keeps its name."""
         found: dict[str, Entry] = {}
         for argument in self._arguments:
+            root = local_path(argument)
             for name, url in listed(argument):
                 known = next((n for n, e in self._entries.items() if e.url == url), None)
                 free = known or free_name(name, found)
-                found[free] = self._entries.get(free) or Entry(free, url)
+                found[free] = self._entries.get(free) or Entry(
+                    free, url, None if url in (argument, root) else root
+                )
         with self._lock:
             # a file that is gone stays known: it is an error, not an absence
             self._entries = found | {n: e for n, e in self._entries.items() if n not in found}
@@ -135,6 +148,8 @@ class Catalog:
         return found
 
     def _opened(self, entry: Entry) -> Opened:
+        if entry.root is not None and not is_remote(entry.url):
+            real_path(local_path(entry.url), (entry.root,))
         try:
             index = api.index(entry.url, storage=self._storage)
         except (AnychunkError, OSError, MemoryError):
