@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 
 @dataclass
@@ -18,6 +19,8 @@ class Served:
     short: bool = False
     """Whether to close the connection in the middle of a body."""
     latency_s: float = 0.0
+    moved: dict[str, str] = field(default_factory=dict)
+    """Where paths redirect to."""
 
 
 @contextmanager
@@ -42,7 +45,9 @@ def serve(folder: Path):
             time.sleep(served.latency_s)
             if served.fail:
                 return self.plain(served.fail.pop(0))
-            file = folder / self.path.lstrip("/")
+            if self.path in served.moved:
+                return self.plain(302, Location=served.moved[self.path])
+            file = folder / unquote(self.path).lstrip("/")
             if not file.is_file():
                 return self.plain(404)
             size = file.stat().st_size
@@ -68,8 +73,10 @@ def serve(folder: Path):
                 self.close_connection = served.short
             return None
 
-        def plain(self, status):
+        def plain(self, status, **headers):
             self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

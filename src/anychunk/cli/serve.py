@@ -30,6 +30,12 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may call this host.")
     ] = None,
+    allow_redirects: Annotated[
+        bool,
+        typer.Option(
+            "--allow-redirects", help="Follow redirects of web servers to other hosts and ports."
+        ),
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     verbose: Annotated[bool, typer.Option("-v", help="A line for each request.")] = False,
 ) -> None:
@@ -56,6 +62,7 @@ def serve(  # noqa: PLR0917 - typer calls it by name
         token=run.new_token() if token == AUTO else token or None,
         memory=memory << 20,
         allow_hosts=tuple(allow_host or ()),
+        allow_redirects=allow_redirects,
     )
 
     def ready(url: str) -> None:

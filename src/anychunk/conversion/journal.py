@@ -16,10 +16,11 @@ PAUSE_S = 5.0
 class Journal:
     def __init__(self, target: str, fingerprint: str, *, storage: Storage | None = None) -> None:
         self.url = f"{target}/{NAME}"
+        self._root = target
         self._storage = storage
         self._lines: list[str] = []
         self._written_s = 0.0
-        found = read_object(self.url, storage=storage)
+        found = read_object(self.url, storage=storage, roots=(local_path(target),))
         self.lines = [] if found is None else found.tobytes().decode("utf-8", "replace").split("\n")
         self.is_there = bool(self.lines)
         self.is_ours = self.lines[:1] == [fingerprint]
@@ -56,7 +57,7 @@ class Journal:
 
     def _put(self) -> None:
         text = "".join(f"{line}\n" for line in self._lines)
-        sink.put(self.url, text.encode(), storage=self._storage)
+        sink.put(self.url, text.encode(), storage=self._storage, root=self._root)
         self._written_s = time.monotonic()
 
     def remove(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from anychunk import api, formats
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.io import Storage, is_remote, local_path
+from anychunk.io import Storage, is_remote, local_path, real_path
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Json, Node, find
@@ -67,6 +67,7 @@ def write_other(
     for one in found:
         array: Any = api.open_path(node, one.levels[0], storage=storage)
         place = f"{url}/{one.path}" if len(found) > 1 else url
+        check_inside(place, url)
         samples = AsNumbers(array) if array.dtype.kind == "b" else array
         about = {**described(name, one), **fitted(given, array.ndim)}
         if "levels" in given and name in LEVELS:
@@ -77,6 +78,12 @@ def write_other(
             compare(samples, place, axes=about.get("axes"), storage=target_storage)
         nbytes += array.nbytes
     return nbytes, len(found)
+
+
+def check_inside(place: str, url: str) -> None:
+    """Refuse the place of an image that a link leads out of the target."""
+    if place != url and not is_remote(url):
+        real_path(local_path(place), (local_path(url),))
 
 
 def fitted(given: Mapping[str, Any], ndim: int) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Place:
 
     def prepare(self, fingerprint: str, *, overwrite: bool) -> Journal:
         """Make the place ready, or take up what was begun."""
+        if self.is_local and Path(self.aside).is_symlink():
+            raise FormatError(f"{self.aside}: a link; remove it")
         if self.is_taken() and not overwrite:
             raise FormatError(f"{self.url}: is there already; remove it, or allow to overwrite it")
         journal = Journal(self.aside, fingerprint, storage=self.storage)
@@ -71,7 +73,7 @@ class Place:
     def _put(self, path: str, metadata: Json) -> None:
         key = f"{path}/zarr.json" if path else "zarr.json"
         data = json.dumps(metadata, indent=2).encode()
-        sink.put(f"{self.aside}/{key}", data, storage=self.storage)
+        sink.put(f"{self.aside}/{key}", data, storage=self.storage, root=self.aside)
 
     def _rename(self, *, overwrite: bool) -> None:
         path, old = Path(local_path(self.url)), Path(f"{self.aside}.old")

@@ -90,7 +90,12 @@ class Workshop:
             nonlocal checksum
             for key, stored in self.encoder(level).objects(coords, data):
                 if stored is not None:
-                    sink.put(f"{self.target}/{key}", stored, storage=self.target_storage)
+                    sink.put(
+                        f"{self.target}/{key}",
+                        stored,
+                        storage=self.target_storage,
+                        root=self.target,
+                    )
                     checksum = zlib.crc32(stored, zlib.crc32(key.encode(), checksum))
 
         self.make(task, keep)
@@ -101,7 +106,11 @@ class Workshop:
         checksum = 0
         for level, coords in self.regions(task):
             for key in self.encoder(level).keys(coords):
-                stored = read_object(f"{self.target}/{key}", storage=self.target_storage)
+                stored = read_object(
+                    f"{self.target}/{key}",
+                    storage=self.target_storage,
+                    roots=(local_path(self.target),),
+                )
                 if stored is not None:
                     checksum = zlib.crc32(stored, zlib.crc32(key.encode(), checksum))
         return checksum

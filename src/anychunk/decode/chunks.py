@@ -24,8 +24,10 @@ from anychunk.io import (
     ObjectSource,
     Source,
     Sources,
+    Walk,
     is_remote,
     local_path,
+    object_size,
     open_source,
     read_object,
 )
@@ -137,8 +139,9 @@ class ChunkReader:
             return
         most = self._most_stored()
         base = local_path(chunks.base)
-        with borrowed("stored", min(most, USUAL_BYTES)) as memory:
-            buffer = ObjectBuffer(most, memory)
+        roots = [local_path(root) for root in chunks.places]
+        with borrowed("stored", min(most, USUAL_BYTES)) as memory, Walk(roots) as walk:
+            buffer = ObjectBuffer(most, memory, walk=walk)
             for number in numbers.tolist():
                 path = f"{base}/{chunks.name(self.coords(number))}"
                 data = buffer.read(path)
@@ -219,7 +222,7 @@ class ChunkReader:
 
     def _read_object(self, chunks: Objects, number: int) -> Stored:
         url = self._object_url(chunks, number)
-        data = read_object(url, storage=self.sources.storage)
+        data = read_object(url, storage=self.sources.storage, roots=chunks.places)
         if data is None:
             self._check_sparse(chunks, url)
             return None
@@ -239,13 +242,14 @@ class ChunkReader:
             if length >= 0:
                 total += length
                 continue
-            try:
+            if not isinstance(self.chunks, Objects):
                 total += open_source(url, storage=self.sources.storage).size()
-            except FileNotFoundError:
-                if not isinstance(self.chunks, Objects):
-                    raise
+                continue
+            size = object_size(url, storage=self.sources.storage, roots=self.chunks.places)
+            if size is None:
                 self._check_sparse(self.chunks, url)
                 return None
+            total += size
         return total
 
     async def fetch_many(

@@ -11,6 +11,8 @@ def file_errors(path: str) -> Iterator[None]:
     """Keep built-in errors that say it all, name the path in the others."""
     try:
         yield
+    except AnychunkError:
+        raise
     except FileNotFoundError as e:
         raise FileNotFoundError(f"{path}: no such file or directory; check the path") from e
     except PermissionError as e:

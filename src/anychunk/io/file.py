@@ -2,13 +2,14 @@
 
 import mmap
 import os
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
-from anychunk.errors import LimitError, SourceError, TruncatedError
+from anychunk.errors import AnychunkError, LimitError, SourceError, TruncatedError
 from anychunk.io import buffers
 from anychunk.io.errors import file_errors
+from anychunk.io.inside import READ, Walk, open_inside, stat_file
 from anychunk.io.source import Bytes1D, Storage, check_range
 from anychunk.model.pin import Pin
 
@@ -19,9 +20,14 @@ class FileSource:
     is_local = True
     storage: Storage | None = None
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, roots: Sequence[str] = ()) -> None:
+        """`roots`: folders that the file must be in, with all links resolved."""
         self.url = path
-        with file_errors(path), Path(path).open("rb") as file:
+
+        def opener(name: str, _: int) -> int:
+            return open_inside(name, roots)
+
+        with file_errors(path), open(path, "rb", opener=opener) as file:
             self._pin = file_pin(os.fstat(file.fileno()))
             # an empty file cannot be mapped
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
@@ -53,27 +59,39 @@ class FileSource:
 class ObjectBuffer:
     """Reads local files whole, one after the other, into the same memory."""
 
-    def __init__(self, most: int | None = None, reused: Bytes1D | None = None) -> None:
+    def __init__(
+        self,
+        most: int | None = None,
+        reused: Bytes1D | None = None,
+        *,
+        walk: Walk | None = None,
+    ) -> None:
+        """`walk` opens the files; without it they are opened by name."""
         self._most = most
+        self._open = (lambda path: os.open(path, READ)) if walk is None else walk.open
         self._memory = np.empty(0, np.uint8) if reused is None else reused
 
     def read(self, path: str) -> Bytes1D | None:
         """Give the bytes of a file until the next one is read, or None where there is none."""
         try:
-            handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            handle = self._open(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except AnychunkError:
+            raise
         except OSError as e:
             raise SourceError(f"{path}: {e.strerror or e}") from e
         try:
             return self._fill(handle, path)
+        except AnychunkError:
+            raise
         except OSError as e:
             raise SourceError(f"{path}: {e.strerror or e}") from e
         finally:
             os.close(handle)
 
     def _fill(self, handle: int, path: str) -> Bytes1D:
-        size = os.fstat(handle).st_size
+        size = stat_file(handle, path).st_size
         if self._most is not None and size > self._most:
             raise LimitError(f"{path}: {size} bytes are over the limit of {self._most}")
         if len(self._memory) < size:

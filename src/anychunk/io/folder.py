@@ -2,14 +2,15 @@
 
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from anychunk import limits
-from anychunk.errors import UnsupportedError
+from anychunk.errors import SourceError, UnsupportedError
 from anychunk.io.errors import file_errors, remote_errors
 from anychunk.io.file import ObjectBuffer, file_pin
+from anychunk.io.inside import Walk, list_inside, real_path
 from anychunk.io.object_stores import object_store
 from anychunk.io.objects import listed_pin
 from anychunk.io.opening import open_source
@@ -29,22 +30,25 @@ class Folder:
         self.storage = storage
         self.is_local = not is_remote(url)
         self.path = local_path(self.url) if self.is_local else self.url
+        self.root = self.path
+        """What the caller named; links below it do not lead out of it."""
 
     def child(self, name: str) -> "Folder":
         made = Folder.__new__(Folder)  # what is known of the parent need not be found out again
         made.url = made.path = f"{self.path}/{name}" if self.is_local else below(self.path, name)
-        made.storage, made.is_local = self.storage, self.is_local
+        made.storage, made.is_local, made.root = self.storage, self.is_local, self.root
         return made
 
     def source(self, name: str) -> Source:
         """Open an object below this folder; FileNotFoundError where there is none."""
-        return open_source(below(self.path, name), storage=self.storage)
+        return open_source(below(self.path, name), storage=self.storage, roots=(self.root,))
 
     def read(self, name: str) -> bytes | None:
         """Give a small object as bytes, or None where there is none."""
         if self.is_local:
             path = f"{self.path}/{name}"
-            data = ObjectBuffer(limits.get().header_bytes).read(path)
+            with Walk((self.root,)) as walk:
+                data = ObjectBuffer(limits.get().header_bytes, walk=walk).read(path)
             return None if data is None else data.tobytes()
         try:
             source = self.source(name)
@@ -59,7 +63,8 @@ class Folder:
         return self._local_names() if self.is_local else self._remote_names()
 
     def _local_names(self) -> tuple[list[str], list[str]]:
-        with file_errors(self.path), os.scandir(self.path) as entries:
+        real = real_path(self.path, (self.root,))
+        with file_errors(self.path), os.scandir(real) as entries:
             found = [(entry.is_dir(), entry.name) for entry in entries]
         return sorted(n for d, n in found if d), sorted(n for d, n in found if not d)
 
@@ -74,11 +79,16 @@ class Folder:
         return sorted(folders), sorted(objects)
 
 
-def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[str, Pin]]:
-    """Yield (path below, version) of every object below a folder."""
+def list_objects(
+    url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
+) -> Iterator[tuple[str, Pin]]:
+    """Yield (path below, version) of every object below a folder.
+
+    Links to be found in a local one may lead to `roots`, by default the folder itself.
+    """
     root = url.rstrip("/")
     if not is_remote(root):
-        yield from _list_files(local_path(root))
+        yield from _list_files(local_path(root), roots or (local_path(root),))
         return
     import obstore
 
@@ -90,11 +100,15 @@ def list_objects(url: str, *, storage: Storage | None = None) -> Iterator[tuple[
                 yield str(entry["path"]).removeprefix(start), listed_pin(entry)
 
 
-def _list_files(root: str) -> Iterator[tuple[str, Pin]]:
-    for folder, _, names in os.walk(root):
-        for name in names:
-            path = os.path.join(folder, name)  # noqa: PTH118 - a call an object
-            yield os.path.relpath(path, root), file_pin(os.stat(path))  # noqa: PTH116
+def _list_files(root: str, roots: Sequence[str]) -> Iterator[tuple[str, Pin]]:
+    for name in list_inside(root, roots):
+        path = f"{root}/{name}"
+        if os.path.islink(path):  # noqa: PTH114 - once per object
+            real_path(path, roots)
+        try:
+            yield name, file_pin(os.stat(path))  # noqa: PTH116
+        except OSError as e:
+            raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
 def _listed_store(url: str, storage: Storage | None) -> "tuple[ObjectStore, str]":

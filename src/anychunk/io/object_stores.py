@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from anychunk import limits
 from anychunk.errors import UnsupportedError
 from anychunk.io.errors import first_line
+from anychunk.io.http import is_restricted
 from anychunk.io.source import Storage
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def object_store(url: str, storage: Storage | None = None) -> "tuple[ObjectStore
     if storage and "resolve" in storage:
         return cast("tuple[ObjectStore, str]", storage["resolve"](url))
     parts = urlsplit(url)
+    if is_restricted(url, storage):
+        raise UnsupportedError(f"{url}: obstore follows redirects, which are restricted")
     root = f"{parts.scheme}://{parts.netloc}"
     path = unquote(parts.path).lstrip("/")
     if parts.scheme == "memory":
@@ -55,6 +58,7 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
         },
     }
     settings: dict[str, Any] = dict(options)
+    settings.pop("redirects", None)  # a matter of web servers, of `source.http`
     client = {"allow_http": _is_plain(root, settings), **dict(settings.pop("client_options", ()))}
     try:
         from_url: Any = obstore.store.from_url  # its overloads are one a kind of store

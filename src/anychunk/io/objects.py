@@ -1,5 +1,6 @@
-"""Objects of remote stores, by obstore."""
+"""Objects of remote stores, by obstore, or where redirects are restricted by our own client."""
 
+import asyncio
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,13 @@ from anychunk import limits
 from anychunk.errors import LimitError, TruncatedError
 from anychunk.io.change import OnChange, report_change
 from anychunk.io.errors import remote_errors
+from anychunk.io.http import Answer, NoRangeError, Range, Site, is_restricted, site_of
 from anychunk.io.object_stores import object_store
 from anychunk.io.source import Bytes1D, Storage, check_range
 from anychunk.model.pin import Pin
 
 if TYPE_CHECKING:
-    from obstore import GetOptions, GetResult
+    from obstore import GetOptions
 
 
 class ObjectSource:
@@ -34,7 +36,11 @@ class ObjectSource:
         self.url = url
         self.storage = storage
         self._on_change: OnChange = on_change
-        self._store, self._path = object_store(url, storage)
+        self._site: Site | None = None
+        if is_restricted(url, storage):
+            self._site, self._path = site_of(url, storage)
+        else:
+            self._store, self._path = object_store(url, storage)
         self._lock = threading.Lock()
         self._pin = pin
         self._head = np.empty(0, np.uint8)
@@ -46,6 +52,8 @@ class ObjectSource:
             return self._pin
 
     def _read_head(self) -> tuple[Pin, Bytes1D]:
+        if self._site is not None:
+            return self._read_site_head(self._site)
         import obstore
 
         with remote_errors(self.url):
@@ -64,6 +72,19 @@ class ObjectSource:
                 got = obstore.get(self._store, self._path)
                 return object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
 
+    def _read_site_head(self, site: Site) -> tuple[Pin, Bytes1D]:
+        most = limits.get().head_bytes
+        with remote_errors(self.url):
+            try:
+                got = site.get(self._path, (0, most))
+            except NoRangeError:
+                # as above: an empty object, or a server that knows no ranges
+                meta = site.head(self._path)
+                if meta["size"] > most:
+                    raise
+                got = site.get(self._path, most=most) if meta["size"] else Answer(meta, b"")
+        return object_pin(got.meta), np.frombuffer(got.data, np.uint8)
+
     @property
     def head_length(self) -> int:
         """How many bytes from the start are at hand."""
@@ -73,6 +94,9 @@ class ObjectSource:
         return self._first()
 
     def refresh(self) -> Pin:
+        if self._site is not None:
+            with remote_errors(self.url):
+                return object_pin(self._site.head(self._path))
         import obstore
 
         with remote_errors(self.url):
@@ -87,28 +111,42 @@ class ObjectSource:
         check_range(self, offset, length)
         if offset + length <= len(self._head) or not length:
             return self._head[offset : offset + length]
+        if self._site is not None:
+            return self._read_site(self._site, offset, length)
         with remote_errors(self.url):
-            got = obstore.get(self._store, self._path, options=self._range(offset, length))
-            return self._checked(got, got.bytes(), offset, length)
+            got = obstore.get(self._store, self._path, options=self._options(offset, length))
+            return self._checked(got.meta, got.bytes(), offset, length)
 
-    def _range(self, offset: int, length: int) -> "GetOptions":
+    def _read_site(self, site: Site, offset: int, length: int) -> Bytes1D:
+        with remote_errors(self.url):
+            most = max(length, limits.get().chunk_bytes)
+            got = site.get(self._path, self._range(offset, length), most=most)
+        return self._checked(got.meta, got.data, offset, length)
+
+    def _range(self, offset: int, length: int) -> Range | None:
         """Ask for a range; for all there is without one, which some servers do not take."""
         is_whole = offset == 0 and self._pin is not None and length == self._pin.size
-        return {} if is_whole else {"range": (offset, offset + length)}
+        return None if is_whole else (offset, offset + length)
+
+    def _options(self, offset: int, length: int) -> "GetOptions":
+        wanted = self._range(offset, length)
+        return {} if wanted is None else {"range": wanted}
 
     async def fetch(self, offset: int, length: int) -> Bytes1D:
         """Read as `read` does, without blocking the event loop."""
+        if self._site is not None:
+            return await asyncio.to_thread(self._read_site, self._site, offset, length)
         import obstore
 
         with remote_errors(self.url):
             got = await obstore.get_async(
-                self._store, self._path, options=self._range(offset, length)
+                self._store, self._path, options=self._options(offset, length)
             )
-            return self._checked(got, await got.bytes_async(), offset, length)
+            return self._checked(got.meta, await got.bytes_async(), offset, length)
 
-    def _checked(self, got: "GetResult", data: Any, offset: int, length: int) -> Bytes1D:
+    def _checked(self, meta: Mapping[str, Any], data: Any, offset: int, length: int) -> Bytes1D:
         """Every answer tells which version it comes from: no request is spent on asking."""
-        now = object_pin(got.meta)
+        now = object_pin(meta)
         change = self._pin.differs(now) if self._pin else None
         if change:
             report_change(self.url, change, self._on_change)
@@ -124,13 +162,19 @@ class ObjectSource:
 
 def get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
     """Read a whole object and its version in one request, or give None where there is none."""
-    import obstore
-
-    store, path = object_store(url, storage)
+    most = limits.get().chunk_bytes
     try:
+        if is_restricted(url, storage):
+            site, path = site_of(url, storage)
+            with remote_errors(url):
+                answer = site.get(path, most=most)
+            return np.frombuffer(answer.data, np.uint8), object_pin(answer.meta)
+        import obstore
+
+        store, path = object_store(url, storage)
         with remote_errors(url):
             got = obstore.get(store, path)
-            size, most = got.meta["size"], limits.get().chunk_bytes
+            size = got.meta["size"]
             if size > most:
                 raise LimitError(f"{url}: {size} bytes are over the limit of {most}")
             return np.frombuffer(got.bytes(), np.uint8), object_pin(got.meta)

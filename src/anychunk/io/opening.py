@@ -1,26 +1,53 @@
-"""One object by its url, local or remote: opened, read whole, or only looked at."""
+"""One object by its url, local or remote: opened, read whole, or only looked at.
+
+`roots` are folders that a local object must be in with all links resolved; without any, the caller
+named the object and it may be anywhere.
+"""
+
+from collections.abc import Sequence
 
 from anychunk import limits
+from anychunk.io.errors import file_errors
 from anychunk.io.file import FileSource, ObjectBuffer, stat_pin
+from anychunk.io.inside import Walk, stat_inside
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.source import Bytes1D, Source, Storage
 from anychunk.io.url import is_remote, local_path
 from anychunk.model.pin import Pin
 
 
-def open_source(url: str, *, storage: Storage | None = None) -> Source:
+def open_source(url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()) -> Source:
     """Open one object for reading."""
     if is_remote(url):
         return ObjectSource(url, storage=storage)
-    return FileSource(local_path(url))
+    return FileSource(local_path(url), roots=roots)
 
 
-def read_object(url: str, *, storage: Storage | None = None) -> Bytes1D | None:
-    """Read a whole object, or give None where there is none: chunks that are one object each."""
+def read_object(
+    url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
+) -> Bytes1D | None:
+    """Read a whole object, or return None where there is none: chunks that are one object each."""
     if is_remote(url):
         found = get_object(url, storage)
         return None if found is None else found[0]
-    return ObjectBuffer(limits.get().chunk_bytes).read(local_path(url))
+    most = limits.get().chunk_bytes
+    if not roots:
+        return ObjectBuffer(most).read(local_path(url))
+    with Walk(roots) as walk:
+        return ObjectBuffer(most, walk=walk).read(local_path(url))
+
+
+def object_size(
+    url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
+) -> int | None:
+    """Return how many bytes an object has, or None where there is none."""
+    try:
+        if is_remote(url):
+            return ObjectSource(url, storage=storage).size()
+        with file_errors(url):
+            return stat_inside(local_path(url), roots).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def pin_of(url: str, *, storage: Storage | None = None) -> Pin | None:

@@ -11,14 +11,15 @@ from anychunk.io.url import is_remote, local_path
 def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     """Give the url of `reference` as named by a file in the folder `base`; it may not leave it.
 
-    `allow` lists folders, as paths or urls, that it may lead to as well.
+    `allow` lists folders, as paths or urls, that it may lead to as well. Local paths are compared
+    with all links resolved.
     """
     name = reference.replace("\\", "/")
     is_absolute = is_remote(name) or name.startswith(("file:", "/"))
     url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
     is_outside = "\0" in name or is_absolute or ".." in name.split("/")
     leaves = is_outside or not _is_inside(base, url)
-    if "\0" in name or (leaves and not any(_is_below(folder, url) for folder in allow)):
+    if "\0" in name or (leaves and not any(_is_allowed(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leaves the folder of the file that names it; "
             "allow it explicitly to follow it"
@@ -35,7 +36,9 @@ def _normal(url: str) -> str:
     return f"{scheme}://{host}{posixpath.normpath(f'/{path}')}"
 
 
-def _is_below(folder: str, url: str) -> bool:
+def _is_allowed(folder: str, url: str) -> bool:
+    if not is_remote(url):
+        return not is_remote(folder) and _is_inside(folder, url)
     root = _normal(folder).rstrip("/")
     return url == root or url.startswith(f"{root}/")
 

@@ -9,8 +9,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from anychunk.errors import SourceError
-from anychunk.io import Storage, first_line, is_remote, local_path, object_store
+from anychunk.errors import AnychunkError, SourceError
+from anychunk.io import (
+    HAS_HANDLES,
+    Storage,
+    Walk,
+    first_line,
+    is_remote,
+    local_path,
+    object_store,
+    real_path,
+)
+
+WRITE = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_TRUNC
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+)
 
 
 @contextmanager
@@ -38,12 +55,20 @@ def create(url: str) -> Iterator[BinaryIO]:
         raise
 
 
-def put(url: str, *pieces: Buffer, storage: Storage | None = None) -> None:
-    """Write one whole object, of one or several pieces."""
+def put(url: str, *pieces: Buffer, storage: Storage | None = None, root: str | None = None) -> None:
+    """Write one whole object, of one or several pieces.
+
+    `root` is the local folder that is written: links below it that lead out are refused. Without it
+    the caller named the object, and it may be anywhere.
+    """
     if is_remote(url):
         _put_remote(url, b"".join(bytes(piece) for piece in pieces), storage)
     else:
-        _put_local(local_path(url), pieces)
+        path = local_path(url)
+        if root is None:
+            _put_local(path, pieces)
+        else:
+            _put_inside(path, pieces, local_path(root))
 
 
 def _put_remote(url: str, data: bytes, storage: Storage | None) -> None:
@@ -56,10 +81,43 @@ def _put_remote(url: str, data: bytes, storage: Storage | None) -> None:
         raise SourceError(f"{url}: {first_line(e)}") from e
 
 
+def _put_inside(path: str, pieces: Sequence[Buffer], root: str) -> None:
+    folder, name = os.path.split(path)
+    if not HAS_HANDLES:
+        _put_local(os.path.join(real_path(folder, (root,)), name), pieces)  # noqa: PTH118
+        return
+    try:
+        with Walk((root,), makes=True) as walk:
+            _write_aside(walk.directory(folder), name, pieces)
+    except AnychunkError:
+        raise
+    except OSError as e:
+        raise SourceError(f"{path}: {e.strerror or e}") from e
+
+
+def _write_aside(folder: int, name: str, pieces: Sequence[Buffer]) -> None:
+    aside = _aside_name(name)
+    try:
+        handle = os.open(aside, WRITE, 0o666, dir_fd=folder)
+        try:
+            _write_all(handle, [memoryview(piece).cast("B") for piece in pieces])
+        finally:
+            os.close(handle)
+        os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(aside, dir_fd=folder)
+        raise
+
+
+def _aside_name(name: str) -> str:
+    return f".{name}.{os.getpid()}.{threading.get_ident()}.part"
+
+
 def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
     # no fsync: chunks are many, and a torn one is impossible, since it is renamed when complete
     folder, name = os.path.split(path)
-    aside = os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}.part")  # noqa: PTH118
+    aside = os.path.join(folder, _aside_name(name))  # noqa: PTH118
     try:
         handle = _open_aside(aside, folder)
         try:
@@ -103,9 +161,8 @@ def remove_all(url: str, *, storage: Storage | None = None) -> None:
 
 
 def _open_aside(aside: str, folder: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     try:
-        return os.open(aside, flags, 0o666)
+        return os.open(aside, WRITE, 0o666)
     except FileNotFoundError:
         try:
             os.mkdir(folder)  # noqa: PTH102 - mostly only the last folder is missing
@@ -113,7 +170,7 @@ def _open_aside(aside: str, folder: str) -> int:
             pass
         except FileNotFoundError:
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-        return os.open(aside, flags, 0o666)
+        return os.open(aside, WRITE, 0o666)
 
 
 def _write_all(handle: int, pieces: list[memoryview]) -> None:

@@ -17,7 +17,8 @@ type Bytes1D = NDArray[np.uint8]
 
 type Storage = Mapping[str, Any]
 """Options for obstore's stores, as `obstore.store.from_url` takes them. Under `resolve` it may hold
-a function that gives the store of a url, and the path there, instead."""
+a function that gives the store of a url, and the path there, instead. Under `redirects` it may hold
+"same-origin": web servers may then not send us to another host or port ("follow" by default)."""
 
 
 class Source(Protocol):

@@ -155,6 +155,13 @@ class Objects(_ByValue):
     fronts: tuple[bytes, ...] = ()
     """Inline bytes that chunks begin with, as in `ByteRanges`."""
     front_ids: Ids | None = None
+    roots: tuple[str, ...] = ()
+    """Local folders that links below `base` may lead to, the first of them `base` or above it."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The folders that a local object may be in: `roots`, or else `base`."""
+        return self.roots or (self.base,)
 
     def name(self, coords: Shape) -> str:
         # our own substitution: str.format would let an untrusted pattern reach into objects

@@ -76,11 +76,11 @@ def save(
     sink.remove(f"{root}/.zmetadata", storage=storage)  # until all is there it is no index
     for path, (_, table) in found.items():
         for record, data in _records(arrow, table, write):
-            sink.put(below(root, f"{path}/refs.{record}.parq"), data, storage=storage)
+            sink.put(below(root, f"{path}/refs.{record}.parq"), data, storage=storage, root=root)
     v2 = metadata(_with_v2_form(node), write, base, 2)
     known = {"metadata": v2, "record_size": RECORD}
-    sink.put(f"{root}/{OURS}", json.dumps({"metadata": ours}).encode(), storage=storage)
-    sink.put(f"{root}/.zmetadata", json.dumps(known).encode(), storage=storage)
+    for name, content in ((OURS, {"metadata": ours}), (".zmetadata", known)):
+        sink.put(f"{root}/{name}", json.dumps(content).encode(), storage=storage, root=root)
 
 
 def _with_v2_form(node: GroupIndex) -> GroupIndex:

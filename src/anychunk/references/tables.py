@@ -189,7 +189,7 @@ def _known_lengths(reader: ChunkReader, lengths: Uint64) -> Uint64:
 
 def _objects(chunks: Objects, form: Form, reader: ChunkReader) -> Table:
     """Find which chunks are there: an index says so, it does not try."""
-    there = dict(list_objects(chunks.base, storage=reader.sources.storage))
+    there = dict(list_objects(chunks.base, storage=reader.sources.storage, roots=chunks.places))
     count = math.prod(chunks.grid)
     lengths = np.zeros(count, np.uint64)
     urls: list[str] = []

@@ -68,8 +68,9 @@ class Ranges:
         self.etag = f'"{xxhash.xxh3_64_hexdigest(repr((self._front, version)).encode())}"'
 
     def _source(self, url: str) -> Source:
-        if isinstance(self._reader.chunks, Objects) and not is_remote(url):
-            return ReadFile(url)
+        chunks = self._reader.chunks
+        if isinstance(chunks, Objects) and not is_remote(url):
+            return ReadFile(url, roots=chunks.places)
         return self._reader.sources.open(url)
 
     def __len__(self) -> int:

@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 
 from anychunk import api, formats, references
 from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
-from anychunk.io import Folder, is_remote, local_path, report_change
+from anychunk.io import (
+    SAME_ORIGIN,
+    Folder,
+    Storage,
+    is_remote,
+    local_path,
+    real_path,
+    report_change,
+)
 from anychunk.model.index import GroupIndex, Node
 from anychunk.model.pin import Pin
 from anychunk.read.zarr_store import IndexStore
@@ -48,6 +56,8 @@ class Entry:
 
     name: str
     url: str
+    root: str | None = None
+    """The folder that was named where the file was found below it; it must still be inside."""
     pins: dict[str, Pin] | None = None
     """Of the file as it was first opened; whoever read its metadata then counts on it."""
     error: Exception | None = None
@@ -72,8 +82,12 @@ class Entry:
 class Catalog:
     """The files that are served. Safe for threads."""
 
-    def __init__(self, arguments: Sequence[str], *, kept: Kept) -> None:
+    def __init__(
+        self, arguments: Sequence[str], *, kept: Kept, allow_redirects: bool = False
+    ) -> None:
+        """`allow_redirects`: whether web servers may send us to other hosts and ports."""
         self._arguments = tuple(arguments)
+        self._storage: Storage | None = None if allow_redirects else {"redirects": SAME_ORIGIN}
         self.kept = kept
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
@@ -84,10 +98,13 @@ class Catalog:
         """Look what the folders that were given hold now; what was known keeps its name."""
         found: dict[str, Entry] = {}
         for argument in self._arguments:
+            root = local_path(argument)
             for name, url in listed(argument):
                 known = next((n for n, e in self._entries.items() if e.url == url), None)
                 free = known or free_name(name, found)
-                found[free] = self._entries.get(free) or Entry(free, url)
+                found[free] = self._entries.get(free) or Entry(
+                    free, url, None if url in (argument, root) else root
+                )
         with self._lock:
             # a file that is gone stays known: it is an error, not an absence
             self._entries = found | {n: e for n, e in self._entries.items() if n not in found}
@@ -131,8 +148,10 @@ class Catalog:
         return found
 
     def _opened(self, entry: Entry) -> Opened:
+        if entry.root is not None and not is_remote(entry.url):
+            real_path(local_path(entry.url), (entry.root,))
         try:
-            index = api.index(entry.url)
+            index = api.index(entry.url, storage=self._storage)
         except (AnychunkError, OSError, MemoryError):
             raise
         except Exception as e:
@@ -145,7 +164,7 @@ class Catalog:
             if change:
                 report_change(url, change, "error")
         index = renamed(index, entry.url.rstrip("/").rpartition("/")[2])
-        store = served_store(index)
+        store = served_store(index, self._storage)
         trees = {kind: served(index, compression=kind) for kind in ("zstd", "none")}
         return Opened(
             index=index,
@@ -192,9 +211,12 @@ def is_folder_format(path: str) -> bool:
     """Whether a folder is itself one file of a format, or a saved index."""
     folder = Folder(path)
     try:
-        formats.sniff_folder(folder)
-    except UnsupportedError:
-        return references.sniff_folder(folder) is not None
+        try:
+            formats.sniff_folder(folder)
+        except UnsupportedError:
+            return references.sniff_folder(folder) is not None
+    except FormatError:
+        return True  # listed with what is wrong with it
     except AnychunkError:
         return False
     return True

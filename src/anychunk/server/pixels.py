@@ -16,7 +16,7 @@ from anychunk.codecs.chain import Decoder
 from anychunk.decode.boxes import array_spec, located
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import ChunkDecodeError, LimitError, SourceError
-from anychunk.io import Bytes1D, copying, is_remote, local_path
+from anychunk.io import Bytes1D, Storage, copying, is_remote, local_path
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.model.grid import (
@@ -86,11 +86,11 @@ def spilled(array: Array) -> Array:
         raise SourceError(f"a decoded chunk of {array.nbytes} bytes: {e.strerror or e}") from e
 
 
-def served_store(index: Node) -> IndexStore:
+def served_store(index: Node, storage: Storage | None = None) -> IndexStore:
     """Open an index for a server: its local files are read, not mapped."""
-    store = IndexStore(index)
+    store = IndexStore(index, storage=storage)
     pins = index.pins if isinstance(index, GroupIndex) else {}
-    store.sources = ReadSources(pins)
+    store.sources = ReadSources(pins, storage=storage)
     return store
 
 
@@ -343,7 +343,7 @@ class Pixels:
 
     @cached_property
     def _remote(self) -> Any:
-        return api.open_path(self.store.index, self.path)
+        return api.open_path(self.store.index, self.path, storage=self.store.sources.storage)
 
     def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_kept: bool) -> Array | None:
         """Give one chunk, good until the next is asked for; None where it is absent."""

@@ -32,6 +32,7 @@ class Settings:
     token: str | None = None
     memory: int = 512 << 20
     allow_hosts: Sequence[str] = ()
+    allow_redirects: bool = False
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -94,7 +95,11 @@ def serve(
 ) -> bool:
     """Serve until interrupted; `ready` is told the address. Give whether all work is done."""
     jobs = Jobs()
-    catalog = Catalog(arguments, kept=Kept(memory=settings.memory))
+    catalog = Catalog(
+        arguments,
+        kept=Kept(memory=settings.memory),
+        allow_redirects=settings.allow_redirects,
+    )
     opened = listen(settings.host, settings.port)
     if verbose:
         logging.basicConfig(format="%(message)s", level=logging.INFO)

@@ -18,7 +18,9 @@ from anychunk.io import (
     buffers,
     is_remote,
     local_path,
+    open_inside,
     report_change,
+    stat_inside,
 )
 from anychunk.model.pin import Pin
 
@@ -30,8 +32,9 @@ class ReadFile:
     """Reading is no slice of memory."""
     storage: Storage | None = None
 
-    def __init__(self, path: str, pin: Pin | None = None) -> None:
-        self.url = path
+    def __init__(self, path: str, pin: Pin | None = None, *, roots: Sequence[str] = ()) -> None:
+        """`roots`: folders that the file must be in, with all links resolved."""
+        self.url, self._roots = path, tuple(roots)
         self._path = local_path(path)
         self._pin = pin or self.refresh()
 
@@ -43,7 +46,11 @@ class ReadFile:
 
     def refresh(self) -> Pin:
         try:
+            if self._roots:
+                return file_pin(stat_inside(self._path, self._roots))
             return file_pin(os.stat(self._path))  # noqa: PTH116 - half the cost of Path.stat
+        except AnychunkError:
+            raise
         except FileNotFoundError as e:
             raise SourceError(f"{self.url}: the file is gone, or was never there") from e
         except OSError as e:
@@ -76,7 +83,9 @@ class ReadFile:
     def _read(self, offsets: Sequence[int], length: int, flags: int) -> Bytes1D | None:
         out = buffers.aligned(length * len(offsets))
         try:
-            handle = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            handle = open_inside(self._path, self._roots)
+        except AnychunkError:
+            raise
         except FileNotFoundError as e:
             raise SourceError(f"{self.url}: the file is gone, or was never there") from e
         except OSError as e:

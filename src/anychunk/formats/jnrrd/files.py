@@ -34,6 +34,12 @@ class References:
     allow: tuple[str, ...] = ()
     _folders: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The local folders that tiles may be in, with all links resolved."""
+        allowed = (local_path(place) for place in self.allow if not is_remote(place))
+        return () if is_remote(self.folder) else (self.folder, *allowed)
+
     def url(self, name: str) -> str:
         if not name:
             raise FormatError(f"{self.folder}: a file without a name")
@@ -75,7 +81,13 @@ def pattern_objects(
         return None
     # digits cannot lead out of a folder: if one tile is inside, all are
     references.url(pattern.name([0] * ndim, level=layout.level.number, number=0, before=0))
-    return Objects(base=references.folder, pattern=text, grid=layout.grid[::-1], is_sparse=False)
+    return Objects(
+        base=references.folder,
+        pattern=text,
+        grid=layout.grid[::-1],
+        is_sparse=False,
+        roots=references.roots,
+    )
 
 
 def pattern_urls(

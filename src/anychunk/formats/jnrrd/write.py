@@ -305,7 +305,7 @@ def write_external(writer: Writer, url: str, tell: Progress) -> None:
 
     def make_and_put(job: Job) -> Tile:
         tile = make(job)
-        sink.put(urls[tile.place], tile.data)
+        sink.put(urls[tile.place], tile.data, root=references.folder)
         return Tile(tile.place, b"", tile.metadata)
 
     def take(tile: Tile) -> None:

@@ -53,7 +53,7 @@ def node(folder: Folder, attributes: Attributes, options: Options, parent: Attri
     """Index a folder, whose attributes were read, and which may be a dataset or a group."""
     if is_dataset(attributes):
         where = f"{folder.path}/{NAME}"
-        return array_index(read_dataset(attributes, where), attributes, folder.path, options)
+        return array_index(read_dataset(attributes, where), attributes, folder, options)
     members = Members(folder, options, attributes)
     described: Attributes = {"n5": attributes} if attributes else {}
     ome = multiscales(attributes, parent, members.attributes, options.order)
@@ -142,12 +142,12 @@ def check_link(folder: Folder) -> None:
 
 
 def array_index(
-    dataset: Dataset, attributes: Attributes, base: str, options: Options
+    dataset: Dataset, attributes: Attributes, folder: Folder, options: Options
 ) -> ArrayIndex:
     """Turn what `attributes.json` says into Zarr metadata."""
-    where = f"{base}/{NAME}"
+    where = f"{folder.path}/{NAME}"
     if options.blocks == "bytes" or dataset.data_type == "object":
-        return blocks_index(dataset, attributes, base, options)
+        return blocks_index(dataset, attributes, folder, options)
     is_string = dataset.data_type == "string"
     itemsize = VARIABLE.get(dataset.data_type) or np.dtype(dataset.data_type).itemsize
     block = dataset.block_size
@@ -167,7 +167,7 @@ def array_index(
         chunk_shape=options.order(chunk),
         data_type=dataset.data_type,
         codecs=ordered(codecs, len(block), options),
-        chunks=block_objects(base, grid_shape(dataset.dimensions, chunk), options),
+        chunks=block_objects(folder, grid_shape(dataset.dimensions, chunk), options),
         fill_value="" if is_string else 0,
         dimension_names=options.order(axis_names(attributes, len(block))),
         attributes={"n5": attributes},
@@ -204,19 +204,22 @@ def ordered(codecs: tuple[Json, ...], ndim: int, options: Options) -> tuple[Json
     return ({"name": "transpose", "configuration": {"order": order}}, *codecs)
 
 
-def block_objects(base: str, grid: Shape, options: Options) -> Objects:
-    """One object a block, below the dataset, by its N5 coordinates."""
+def block_objects(folder: Folder, grid: Shape, options: Options) -> Objects:
+    """One object per block, below the dataset, by its N5 coordinates."""
     pattern = "/".join(options.order(tuple(f"{{{i}}}" for i in range(len(grid)))))
-    return Objects(base=base, pattern=pattern, grid=options.order(grid), is_sparse=True)
+    roots = (folder.root,) if folder.is_local else ()
+    return Objects(
+        base=folder.path, pattern=pattern, grid=options.order(grid), is_sparse=True, roots=roots
+    )
 
 
 def blocks_index(
-    dataset: Dataset, attributes: Attributes, base: str, options: Options
+    dataset: Dataset, attributes: Attributes, folder: Folder, options: Options
 ) -> ArrayIndex:
     """Index a dataset as an array of its blocks, each one element."""
     ndim = len(dataset.block_size)
     itemsize = 1 if dataset.data_type in VARIABLE else np.dtype(dataset.data_type).itemsize
-    compressor = to_codecs(dataset.compression, itemsize, f"{base}/{NAME}")
+    compressor = to_codecs(dataset.compression, itemsize, f"{folder.path}/{NAME}")
     configuration: dict[str, Json] = {"codecs": [{"name": "bytes"}, *compressor]}
     if itemsize > 1:
         configuration["itemsize"] = itemsize
@@ -226,7 +229,7 @@ def blocks_index(
         chunk_shape=(1,) * ndim,
         data_type="variable_length_bytes",
         codecs=({"name": "anychunk.n5_bytes", "configuration": configuration},),
-        chunks=block_objects(base, options.order(grid), options),
+        chunks=block_objects(folder, options.order(grid), options),
         fill_value="",
         dimension_names=options.order(axis_names(attributes, ndim)),
         attributes={"n5": attributes},

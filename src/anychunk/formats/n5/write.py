@@ -7,7 +7,7 @@ whole, because each is written aside and renamed.
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Buffer, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -53,7 +53,11 @@ class Target:
 
     def put(self, name: str, content: Json) -> None:
         data = json.dumps(content, indent=2).encode()
-        sink.put(f"{self.folder.path}/{name}", data, storage=self.folder.storage)
+        self.put_bytes(f"{self.folder.path}/{name}", data)
+
+    def put_bytes(self, url: str, *pieces: Buffer) -> None:
+        """Write one object, through no link that leads out of what the caller named."""
+        sink.put(url, *pieces, storage=self.folder.storage, root=self.folder.root)
 
 
 def write(
@@ -190,17 +194,18 @@ def start_container(folder: Folder, has_twin: bool) -> None:
     if is_dataset(found):
         raise FormatError(f"{root}: a dataset; nothing is written inside one")
     if "n5" not in found:
-        put_json(f"{root}/{NAME}", {"n5": VERSION, **found}, folder.storage)
+        put_json(f"{root}/{NAME}", {"n5": VERSION, **found}, top)
     if has_twin:
         steps = folder.path[len(root) :].strip("/").split("/")
         for count in range(len(steps)):
             place = "/".join([root, *steps[:count]])
             if Folder(place, storage=folder.storage).read("zarr.json") is None:
-                put_json(f"{place}/zarr.json", group_metadata({}), folder.storage)
+                put_json(f"{place}/zarr.json", group_metadata({}), top)
 
 
-def put_json(url: str, content: Json, storage: Storage | None) -> None:
-    sink.put(url, json.dumps(content, indent=2).encode(), storage=storage)
+def put_json(url: str, content: Json, top: Folder) -> None:
+    data = json.dumps(content, indent=2).encode()
+    sink.put(url, data, storage=top.storage, root=top.root)
 
 
 def write_dataset(samples: Samples, target: Target, extra: dict[str, Json]) -> None:
@@ -257,7 +262,9 @@ def write_pyramid(
 
 def reader(target: Target) -> Callable[[Shape], Any]:
     def fetch(coords: Shape) -> Any:
-        data = read_object(target.url(coords), storage=target.folder.storage)
+        data = read_object(
+            target.url(coords), storage=target.folder.storage, roots=(target.folder.root,)
+        )
         if data is None:
             raise FormatError(f"{target.url(coords)}: the block just written is gone")
         return data
@@ -278,6 +285,6 @@ def write_blocks(samples: Samples, target: Target) -> None:
             if not target.is_cropped:
                 part = fit(part, target.block, 0)
             block = codec.encode_block(part, ChunkSpec(part.shape, samples.dtype))
-            sink.put(target.url(coords), *block, storage=target.folder.storage)
+            target.put_bytes(target.url(coords), *block)
 
     in_threads(write_region, len(regions))

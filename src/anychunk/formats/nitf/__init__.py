@@ -39,7 +39,7 @@ def parse(source: Source, *, rsets: bool | None = None) -> GroupIndex:
     """
     index = parse_file(source)
     is_wanted = source.is_local or source.url.endswith(".r0") if rsets is None else rsets
-    return with_rsets(index, source.url, parse_file) if is_wanted else index
+    return with_rsets(index, source, parse_file) if is_wanted else index
 
 
 def parse_file(source: Source) -> GroupIndex:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from anychunk.errors import AnychunkError
-from anychunk.io import Source, buffered, open_source
+from anychunk.io import Source, Storage, buffered, open_source, resolve
 from anychunk.metadata.ome import Axis, ome, shrunk_levels
 from anychunk.model.index import ArrayIndex, GroupIndex
 from anychunk.model.pin import Pin
@@ -13,15 +13,17 @@ MOST = 16
 """Levels that are looked for at the most: a larger image cannot be."""
 
 
-def with_rsets(index: GroupIndex, url: str, parse: Callable[[Source], GroupIndex]) -> GroupIndex:
-    """Add the files beside `url` as levels of its only image."""
+def with_rsets(
+    index: GroupIndex, main: Source, parse: Callable[[Source], GroupIndex]
+) -> GroupIndex:
+    """Add the files beside a file as levels of its only image."""
     full = only_array(index)
     if full is None:
         return index
-    base = url.removesuffix(".r0")
+    base = main.url.removesuffix(".r0")
     levels, pins = [full], dict(index.pins)
     for number in range(1, MOST):
-        found = sibling(f"{base}.r{number}", parse)
+        found = sibling(f"{base}.r{number}", parse, main.storage)
         if found is None or not is_smaller(found[0], levels[-1]):
             break
         levels.append(found[0])
@@ -49,11 +51,13 @@ def only_array(index: GroupIndex) -> ArrayIndex | None:
 
 
 def sibling(
-    url: str, parse: Callable[[Source], GroupIndex]
+    url: str, parse: Callable[[Source], GroupIndex], storage: Storage | None
 ) -> tuple[ArrayIndex, dict[str, Pin]] | None:
     """Index a file beside another; None where there is none, or none that fits."""
     try:
-        source = open_source(url)
+        folder, _, name = url.rpartition("/")
+        resolve(folder or ".", name)  # a link that leads out is none that fits
+        source = open_source(url, storage=storage)
         array = only_array(parse(buffered(source)))
     except (FileNotFoundError, AnychunkError):
         return None

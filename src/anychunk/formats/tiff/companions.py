@@ -76,7 +76,7 @@ class _Files:
     def __init__(self, source: Source, sources: list[Source]) -> None:
         self.open = ExitStack()
         self._folder = source.url.rpartition("/")[0] or "."
-        self._where = source.url
+        self._where, self._storage = source.url, source.storage
         self._sources = sources
         self._found: dict[str, tuple[int, tifffile.TiffFile | None]] = {}
 
@@ -105,7 +105,7 @@ class _Files:
     def _opened(self, name: str) -> tuple[int, tifffile.TiffFile | None]:
         url = resolve(self._folder, name)
         try:
-            source = open_source(url)
+            source = open_source(url, storage=self._storage)
             source.size()
         except FileNotFoundError:
             self._sources.append(MissingSource(url))

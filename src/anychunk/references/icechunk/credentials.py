@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anychunk.errors import UnsupportedError
-from anychunk.io import Storage, is_remote, local_path
+from anychunk.io import Storage, check_tree, is_remote, is_restricted, local_path
 
 ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
 KEYS = {
@@ -55,6 +55,7 @@ def s3_credentials(storage: Storage | None) -> dict[str, Any]:
 def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
     """Give Icechunk's storage of a repository at `url`."""
     if not is_remote(url):
+        check_tree(local_path(url))  # Icechunk follows every link
         return ice.local_filesystem_storage(local_path(url))
     parts = urlsplit(url)
     bucket, prefix = parts.netloc, parts.path.strip("/") or None
@@ -64,6 +65,10 @@ def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
         )
     if parts.scheme in ("gs", "gcs"):
         return ice.gcs_storage(bucket=bucket, prefix=prefix, from_env=True)
+    if is_restricted(url, storage):
+        raise UnsupportedError(
+            f"{url}: Icechunk follows every redirect of a web server; allow redirects to open it"
+        )
     if parts.scheme in ("http", "https"):
         return ice.http_storage(url)
     raise UnsupportedError(f"{url}: Icechunk repositories are opened on: file s3 gs http https")

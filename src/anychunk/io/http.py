@@ -1,0 +1,325 @@
+"""Objects of a web server that may not send us elsewhere: redirects stay at its host and port.
+
+obstore's client follows every redirect, has no option against it, and does not say where an answer
+came from. A server that reads urls for others must not be sent to hosts that only it can reach, so
+where redirects are restricted (`storage={"redirects": "same-origin"}`) http and https are read by
+this small client instead: GET and HEAD with ranges, connections kept open, failures tried again.
+"""
+
+import base64
+import http.client
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from anychunk import limits
+from anychunk.errors import AnychunkError, LimitError, SourceError, TruncatedError, UnsupportedError
+from anychunk.io.source import Storage
+from anychunk.io.url import PLAIN
+
+SAME_ORIGIN = "same-origin"
+PORTS = {"http": 80, "https": 443}
+REDIRECTS = (301, 302, 303, 307, 308)
+MOST_REDIRECTS = 10
+MOST_IDLE = 16
+"""Connections to one host that are kept open."""
+TIMEOUT_S = 30.0
+"""For one request with its answer, as obstore's."""
+PIECE = 1 << 20
+
+type Range = tuple[int, int]
+"""First byte, and the one behind the last."""
+
+
+class NoRangeError(SourceError):
+    """The server has no such range, or none at all."""
+
+
+def is_restricted(url: str, storage: Storage | None) -> bool:
+    """Whether `url` is read by this client, because its redirects are restricted."""
+    wanted = (storage or {}).get("redirects", "follow")
+    if wanted not in ("follow", SAME_ORIGIN):
+        raise ValueError(f"storage: redirects={wanted!r}, expected 'follow' or {SAME_ORIGIN!r}")
+    return wanted == SAME_ORIGIN and urlsplit(url).scheme in PORTS
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A body, and what the server says of the object, in the words of obstore."""
+
+    meta: Mapping[str, Any]
+    data: bytes
+
+
+class Site:
+    """One web server: scheme, host and port. Safe for threads."""
+
+    def __init__(self, root: str) -> None:
+        parts = urlsplit(root)
+        self.root = root
+        self.origin = origin_of(root)
+        self._scheme, self._host, self._port = self.origin
+        self._headers = {"Accept-Encoding": "identity", "User-Agent": "anychunk"}
+        if parts.username is not None:
+            text = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = basic(text)
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+
+    def get(self, path: str, wanted: Range | None = None, *, most: int | None = None) -> Answer:
+        """Read an object or a range of it; FileNotFoundError where there is none.
+
+        `most`: a whole object of more bytes is refused before its body is read.
+        """
+        return self._retried(path, _Ask("GET", wanted, most))
+
+    def head(self, path: str) -> Mapping[str, Any]:
+        """Return what the server says of an object."""
+        return self._retried(path, _Ask("HEAD")).meta
+
+    def _retried(self, path: str, ask: "_Ask") -> Answer:
+        bounds = limits.get()
+        url = f"{self.root}/{quote(path, safe=PLAIN.replace(' ', ''))}"
+        until = time.monotonic() + bounds.retry_s
+        for attempt in range(bounds.retries + 1):
+            pause = 0.1 * 2**attempt
+            try:
+                return self._followed(url, ask)
+            except _TryAgainError as e:
+                if attempt == bounds.retries or time.monotonic() + pause > until:
+                    raise SourceError(f"{url}: {e}") from e
+            time.sleep(pause)
+        raise SourceError(f"{url}: no attempt was made")
+
+    def _followed(self, url: str, ask: "_Ask") -> Answer:
+        for _ in range(MOST_REDIRECTS + 1):
+            answer = self._request(url, ask)
+            if isinstance(answer, Answer):
+                return answer
+            if origin_of(answer) != self.origin:
+                scheme, host, port = origin_of(answer)
+                raise SourceError(
+                    f"{url}: redirects to another server, {scheme}://{host}:{port}; "
+                    "name that url, or allow redirects"
+                )
+            url = answer
+        raise SourceError(f"{url}: more than {MOST_REDIRECTS} redirects")
+
+    def _request(self, url: str, ask: "_Ask") -> Answer | str:
+        """Ask once; return the answer, or the url that the server sends us to."""
+        until = time.monotonic() + TIMEOUT_S
+        parts = urlsplit(url)
+        target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+        connection, response = self._sent(ask.method, target, {**self._headers, **ask.headers})
+        is_kept = False
+        try:
+            found: Answer | str
+            if response.status in REDIRECTS and response.headers.get("Location"):
+                response.read(PIECE)
+                found = moved_to(url, response.headers["Location"])
+            else:
+                check_status(response, url)
+                found = ask.answer(response, url, until)
+            is_kept = response.isclosed() and not response.will_close
+        except (AnychunkError, FileNotFoundError):
+            raise
+        except (OSError, http.client.HTTPException) as e:
+            raise _TryAgainError(f"the answer broke off ({e or type(e).__name__})") from e
+        else:
+            return found
+        finally:
+            if is_kept:
+                self._keep(connection)
+            else:
+                connection.close()
+
+    def _sent(
+        self, method: str, target: str, headers: Mapping[str, str]
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            is_new = connection is None
+            try:
+                if connection is None:
+                    connection, prefix, more = self._connection()
+                    connection.anychunk_proxy = prefix, more  # type: ignore[attr-defined]
+                prefix, more = connection.anychunk_proxy  # type: ignore[attr-defined]
+                connection.request(method, f"{prefix}{target}", headers={**headers, **more})
+                return connection, connection.getresponse()
+            except (OSError, http.client.HTTPException) as e:
+                if connection is not None:
+                    connection.close()
+                if is_new:
+                    raise _TryAgainError(
+                        f"the server could not be reached ({e or type(e).__name__}); "
+                        "check the url and the network"
+                    ) from e
+                # one that was kept may have been closed by the server meanwhile
+
+    def _connection(self) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+        """Make a connection; through the environment's proxy also what requests begin with."""
+        host, port = self._host, self._port
+        proxy = None if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
+        place = urlsplit((proxy or {}).get(self._scheme, ""))
+        more: dict[str, str] = {}
+        if place.hostname and place.username is not None:
+            text = f"{unquote(place.username)}:{unquote(place.password or '')}"
+            more["Proxy-Authorization"] = basic(text)
+        near = (place.hostname, place.port or PORTS["http"]) if place.hostname else (host, port)
+        if self._scheme == "http":
+            plain = http.client.HTTPConnection(*near, timeout=TIMEOUT_S)
+            return plain, self.root if place.hostname else "", more
+        secure = http.client.HTTPSConnection(
+            *near, timeout=TIMEOUT_S, context=ssl.create_default_context()
+        )
+        if place.hostname:
+            secure.set_tunnel(host, port, headers=more)
+        return secure, "", {}
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What is wanted of an object."""
+
+    method: str
+    wanted: Range | None = None
+    most: int | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        if self.wanted is None:
+            return {}
+        return {"Range": f"bytes={self.wanted[0]}-{self.wanted[1] - 1}"}
+
+    def answer(self, response: http.client.HTTPResponse, url: str, until: float) -> Answer:
+        """Read an answer that is a success."""
+        meta = meta_of(response, self.wanted, url)
+        size = meta["size"]
+        if self.method == "HEAD":
+            response.read()
+            return Answer(meta, b"")
+        if self.wanted is None and self.most is not None and size > self.most:
+            raise LimitError(f"{url}: {size} bytes are over the limit of {self.most}")
+        length = size if self.wanted is None else min(self.wanted[1], size) - self.wanted[0]
+        return Answer(meta, read_body(response, length, url, until))
+
+
+class _TryAgainError(Exception):
+    """A request failed in a way that may pass."""
+
+
+_sites: dict[str, Site] = {}
+_sites_lock = threading.Lock()
+
+
+def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:
+    """Return the web server of a url, and the path there."""
+    unknown = set(storage or {}) - {"redirects"}
+    if unknown:
+        raise UnsupportedError(
+            f"{url}: storage has {' '.join(sorted(map(str, unknown)))} beside redirects, "
+            "which is not known where redirects are restricted"
+        )
+    parts = urlsplit(url)
+    if parts.query:
+        raise UnsupportedError(
+            f"{url.partition('?')[0]}: urls with a query are not opened; give a plain one"
+        )
+    root = f"{parts.scheme}://{parts.netloc}"
+    with _sites_lock:
+        if root not in _sites and len(_sites) >= 64:
+            _sites.pop(next(iter(_sites)))
+        return _sites.setdefault(root, Site(root)), unquote(parts.path).lstrip("/")
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port, which is the scheme's own where none is named."""
+    try:
+        parts = urlsplit(url)
+        scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
+        return scheme, host, parts.port or PORTS.get(scheme, 0)
+    except ValueError as e:
+        raise SourceError(f"{url[:200]!r}: not a url ({e})") from e
+
+
+def moved_to(url: str, location: str) -> str:
+    """Return the url that a redirect leads to."""
+    try:
+        return quote(urljoin(url, location), safe="%/:=&?~#+!$,;'@()*[]-._")
+    except ValueError as e:
+        raise SourceError(f"{url}: redirects to {location[:200]!r}, not a url ({e})") from e
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode('ascii')}"
+
+
+def check_status(response: http.client.HTTPResponse, url: str) -> None:
+    """Raise what a status says that is no success."""
+    status = response.status
+    if status in (200, 206):
+        return
+    said = f"{status} {response.reason}"
+    if status in (404, 410):
+        raise FileNotFoundError(f"{url}: no such object; check the url")
+    if status == 416:
+        raise NoRangeError(f"{url}: {said}")
+    if status in (408, 429) or status >= 500:
+        raise _TryAgainError(said)
+    raise SourceError(f"{url}: {said}")
+
+
+def meta_of(
+    response: http.client.HTTPResponse, wanted: Range | None, url: str
+) -> Mapping[str, Any]:
+    """Read size, etag and date from the headers; the answer must be what was asked for."""
+    headers = response.headers
+    length = headers.get("Content-Length", "")
+    if wanted is not None:
+        if response.status != 206:
+            raise NoRangeError(f"{url}: the server answers without the range that was asked for")
+        unit, _, rest = headers.get("Content-Range", "").partition(" ")
+        span, _, total = rest.partition("/")
+        first = span.partition("-")[0]
+        if unit != "bytes" or not total.isdecimal() or first != str(wanted[0]):
+            raise SourceError(f"{url}: the server answers with the range {unit} {rest[:60]!r}")
+        size = int(total)
+    elif length.isdecimal():
+        size = int(length)
+    else:
+        raise SourceError(f"{url}: the server does not say how long the object is")
+    try:
+        changed = parsedate_to_datetime(headers.get("Last-Modified", ""))
+    except ValueError:
+        changed = datetime.fromtimestamp(0, UTC)
+    return {"size": size, "e_tag": headers.get("ETag"), "last_modified": changed}
+
+
+def read_body(response: http.client.HTTPResponse, length: int, url: str, until: float) -> bytes:
+    """Read exactly `length` bytes, in bounded time."""
+    pieces, got = [], 0
+    while piece := response.read(min(PIECE, length + 1 - got)):
+        pieces.append(piece)
+        got += len(piece)
+        if got > length:
+            break
+        if time.monotonic() > until:
+            raise _TryAgainError(f"{got} of {length} bytes came in {TIMEOUT_S:.0f} s")
+    if got != length:
+        raise TruncatedError(f"{url}: the server sent {got} bytes, {length} were expected")
+    return b"".join(pieces)
