@@ -23,14 +23,14 @@ class FileSource:
     def __init__(self, path: str, *, roots: Sequence[str] = ()) -> None:
         """`roots`: folders that the file must be in, with all links resolved."""
         self.url = path
-
-        def opener(name: str, _: int) -> int:
-            return open_inside(name, roots)
-
-        with file_errors(path), open(path, "rb", opener=opener) as file:
-            self._pin = file_pin(os.fstat(file.fileno()))
-            # an empty file cannot be mapped
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+        with file_errors(path):
+            handle = open_inside(path, roots)
+            try:
+                self._pin = file_pin(stat_file(handle, path))
+                # an empty file cannot be mapped
+                mapped = mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+            finally:
+                os.close(handle)
         self.token = object()
         """Stands for the file as it was opened, in keys of what is kept of it."""
         self._mapped = mapped

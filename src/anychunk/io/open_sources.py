@@ -64,8 +64,14 @@ class Sources:
         return data
 
     def verify(self, url: str) -> Source:
-        """Open, and look whether a local file was changed since; remote answers tell themselves."""
-        source = self.open(url)
+        """Open a source and check that a local file has not changed since it was opened.
+
+        One look at the file: a source that is opened now has just been checked. Remote objects are
+        checked by every answer that they give.
+        """
+        source = self._open.get(url)
+        if source is None:
+            return self.open(url)
         if isinstance(source, FileSource):
             self._check(url, source.pin(), source.refresh())
         return self.open(url)

@@ -22,7 +22,7 @@ from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer, codecs_from_list
 from anychunk.decode.boxes import located
-from anychunk.decode.chunks import ChunkReader, HasReaders, Stored
+from anychunk.decode.chunks import ChunkReader, HasReaders, Reading, Stored
 from anychunk.io import Bytes1D, copying
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
@@ -243,7 +243,7 @@ class IndexPipeline(CodecPipeline):
         if reader is None:
             await self._read_computed(batch, [item[0] for item in items])
         elif reader.is_local:
-            await asyncio.to_thread(self._read_local, batch, reader, numbers)
+            await asyncio.to_thread(self._read_local, batch, reader, reader.begin(), numbers)
         else:
             await self._read_remote(batch, reader, numbers)
         results = [PRESENT] * len(items)
@@ -262,27 +262,31 @@ class IndexPipeline(CodecPipeline):
         """Read chunks of a local array, without zarr's event loop."""
         decode = self._decoder_for(spec, reader)
         numbers = plan.numbers(reader.grid)
+        reading = reader.begin()
         keys: Sequence[Hashable] = ()
         wanted = len(plan) * decode.nbytes
         if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
-            token = reader.token()
+            token = reading.token()
             if token is not None:
                 keys = [(token, reader.where, int(number)) for number in numbers]
                 if recall(keys, plan, out):
                     return
         batch = _Batch(plan.places, spec, out, decode, is_plain=True)
         batch.recent = keys
-        self._read_local(batch, reader, np.asarray(numbers))
+        self._read_local(batch, reader, reading, np.asarray(numbers))
 
     @staticmethod
-    def _read_local(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
-        reader.verify()
+    def _read_local(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> None:
+        # before any thread starts: a changed file is one error, not one per thread
+        reading.check()
 
         def name(position: int) -> str:
             return reader.describe(int(numbers[position]))
 
         def run(positions: range) -> None:
-            batch.scatter(positions, reader.stream(numbers[positions.start : positions.stop]), name)
+            batch.scatter(
+                positions, reading.stream(numbers[positions.start : positions.stop]), name
+            )
 
         in_threads(run, len(numbers), batch.decode)
 
