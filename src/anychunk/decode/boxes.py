@@ -20,7 +20,7 @@ from anychunk.codecs.zarr_core import (
     get_data_type_from_json,
 )
 from anychunk.decode.chunks import ChunkReader, Reading
-from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.errors import AnychunkError, ChunkDecodeError, defect, is_defect
 from anychunk.model.grid import Shape, cut_box
 from anychunk.model.index import ArrayIndex
 
@@ -68,6 +68,8 @@ class located:  # noqa: N801 - used as a function: `with located(where):`
         if not is_ours and not self._is_decoding:
             return
         where, text = self._where(), str(error)
+        if not is_ours and is_defect(error):
+            raise defect(error, where) from error
         if not is_ours:
             raise ChunkDecodeError(f"{where}: {text or type(error).__name__}") from error
         if not text.startswith(where):
