@@ -7,7 +7,7 @@ PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constrain
 # the tests start hundreds of interpreters, each of which would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others lint types layers docs check bench format clean
+.PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others bare guard lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -22,13 +22,22 @@ $(VENV)/ready: pyproject.toml constraints.txt .ci/find-python
 demo: setup
 	@$(BIN)/python examples/demo.py
 
+# TESTS: files, folders or names of tests, or @FILE with one a line; all by default
 test: setup
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
+
+# Both commands of the README where there is nothing but Python and make.
+bare:
+	@.ci/bare
+
+# No read slower against its peer than was recorded. Alone: other work on the machine spoils what it measures.
+guard: setup
+	@$(BIN)/python -m pytest bench/test_guard.py
 
 # The same tests on every other supported interpreter that this machine has, but for those of parts
-# that run in processes of their own (a browser, servers, clusters), of speed, and long comparisons
+# that run in processes of their own (a browser, servers, clusters), and long comparisons
 # of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
-ONCE := test_viewer.py test_page.py test_examples.py test_archive.py export/test_matrix.py test_guard.py test_osml.py \
+ONCE := test_viewer.py test_page.py test_examples.py test_archive.py export/test_matrix.py test_osml.py \
   server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
@@ -68,9 +77,9 @@ docs: setup
 # Two at a time, until the tests, which take both. The documentation last: a test asks whether it is up to date.
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
-	@$(MAKE) --no-print-directory test test-others docs
+	@$(MAKE) --no-print-directory test test-others guard docs
 
-bench: setup peers
+bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)
 
 # The built wheel, in empty folders and without any tool of ours, on every page of docs/howto.

@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+
 from bench import guard
 
 ATTEMPTS = 5
