@@ -37,7 +37,7 @@ def server(folder):
 
 @pytest.fixture(scope="module")
 def listed(server):
-    return {record["name"]: record for record in server.json("/api/files")["files"]}
+    return server.files()
 
 
 def place(server, listed, name, prefix="zarr"):
