@@ -7,7 +7,7 @@ PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constrain
 # the tests start hundreds of interpreters, each of which would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others bare guard lint types layers docs check bench format clean
+.PHONY: setup setup-others peers try-wheel viewer viewer-test viewer-packages demo test test-others test-peers bare guard lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -38,7 +38,7 @@ guard: setup
 # that run in processes of their own (a browser, servers, clusters), and long comparisons
 # of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
 ONCE := test_viewer.py test_page.py test_examples.py test_archive.py export/test_matrix.py test_osml.py \
-  server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py
+  server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py codecs/test_zarr_suite.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
@@ -59,6 +59,10 @@ test-others: setup-others
 	  [ -e "$$venv/ready" ] || continue; \
 	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
 	done
+
+# Indexes exchanged with osml-imagery-io, in an environment of its own.
+test-peers: setup .venv-osml/ready
+	@$(BIN)/python -m pytest tests/test_osml.py
 
 lint: setup
 	@$(BIN)/ruff check .
@@ -87,8 +91,11 @@ try-wheel: setup
 	@$(BIN)/python .ci/try-wheel
 
 # The page of `anychunk serve`, from viewer/ into the package: committed, so that users need no Node.
-viewer: viewer-packages
-	@cd viewer && npm run --silent test && npm run --silent build
+viewer: viewer-test
+	@cd viewer && npm run --silent build
+
+viewer-test: viewer-packages
+	@cd viewer && npm run --silent test
 
 # not `npm ci`: it wants the packages of every other platform in the lock file, and npm leaves them out
 viewer-packages:

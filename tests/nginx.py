@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-BINARY = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+BINARY = shutil.which("nginx")
 needs_nginx = pytest.mark.skipif(
-    BINARY is None, reason="nginx is not here; apt-get install nginx-light"
+    BINARY is None, reason="nginx is not on PATH (Debian: /usr/sbin): apt-get install nginx-light"
 )
 SETTINGS = """
 daemon off;

@@ -126,7 +126,9 @@ def test_a_file_without_permission(tmp_path, command):
     before = []
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
-            pytest.skip("setpriv is not here, and root may read everything")
+            pytest.skip(
+                "root may read everything, and setpriv is not here: apt-get install util-linux"
+            )
         before = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     out = ["out.zarr"] if command == "convert" else []
     done = subprocess.run(
