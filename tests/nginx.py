@@ -45,11 +45,11 @@ def serve_nginx(folder: Path, aside: Path):
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def _wait(port, process):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
