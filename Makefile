@@ -7,7 +7,7 @@ PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constrain
 # the tests start hundreds of interpreters, each of which would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-others peers try-wheel viewer viewer-test viewer-packages demo test test-others test-peers bare guard lint types layers docs check bench format clean
+.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages demo test test-others test-peers bare guard lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -85,6 +85,10 @@ check: setup
 
 bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)
+
+# What some tests compare with, from the system's packages; without them those tests skip.
+tools:
+	@.ci/install-tools
 
 # The built wheel, in empty folders and without any tool of ours, on every page of docs/howto.
 try-wheel: setup
