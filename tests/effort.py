@@ -1,6 +1,7 @@
 """How much work Python does, counted: the same on a busy machine and on an idle one."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,12 +10,13 @@ COUNTED = (EVENTS.PY_START, EVENTS.PY_RESUME, EVENTS.JUMP, EVENTS.CALL)
 
 
 @contextmanager
-def at_most(steps: int) -> Iterator[None]:
+def at_most(steps: int, *, cpu_s: float = 5.0) -> Iterator[None]:
     """Fail where the block takes more calls, resumed generators and loop iterations, on any thread.
 
-    What compiled code does within one call is not counted.
+    Compiled code takes no steps: processor time bounds it, which does not pass while others run.
     """
     count = 0
+    start = time.process_time()
 
     def step(*_: object) -> None:
         nonlocal count
@@ -30,4 +32,6 @@ def at_most(steps: int) -> Iterator[None]:
     finally:
         sys.monitoring.set_events(tool, 0)
         sys.monitoring.free_tool_id(tool)
+    spent = time.process_time() - start
     assert count <= steps, f"{count} steps, at most {steps} were expected"
+    assert spent <= cpu_s, f"{spent:.1f} s of processor time, at most {cpu_s} were expected"
