@@ -6,7 +6,7 @@ import pytest
 
 from bench import guard
 
-ATTEMPTS = 5
+ATTEMPTS = 20
 """A busy machine spoils a measurement, and never makes one better than the code is."""
 
 
