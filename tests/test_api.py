@@ -1,6 +1,7 @@
 import inspect
 import json
-import os
+import subprocess
+import sys
 import warnings
 
 import jsonschema
@@ -20,6 +21,7 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io import memory_store
+from tests.permissions import unprivileged
 from tests.server import serve
 
 VALUES = np.arange(60, dtype="float32").reshape(3, 4, 5)
@@ -108,11 +110,19 @@ def test_what_does_not_open(tmp_path, make, error, message):
     assert "x" in str(caught.value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_file_without_permission(file):
     file.chmod(0)
-    with pytest.raises(SourceError, match="Permission denied"):
-        anychunk.open(file)
+    code = f"""
+import anychunk
+from anychunk.errors import SourceError
+try:
+    anychunk.open({str(file)!r})
+except SourceError as e:
+    print(e)
+"""
+    command = [*unprivileged(), sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert "Permission denied" in done.stdout
 
 
 def test_url_without_network():
