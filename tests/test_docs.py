@@ -50,7 +50,9 @@ def test_every_codec_class_is_in_the_reference():
 
 
 def test_every_name_in_the_reference_exists():
-    names = [n for page in REFERENCE.glob("*.md") for n in DIRECTIVE.findall(page.read_text("utf-8"))]
+    names = [
+        n for page in REFERENCE.glob("*.md") for n in DIRECTIVE.findall(page.read_text("utf-8"))
+    ]
     assert names
     for name in names:
         assert resolve(name) is not None, name
