@@ -74,9 +74,10 @@ types: setup
 layers: setup
 	@$(BIN)/lint-imports
 
+# not --quiet: with it, --strict does not fail on warnings
 docs: setup
 	@$(BIN)/python .ci/generate-docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@out=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 
 # Two jobs at a time, except the tests, which use both cores. Documentation last: a test checks that it is up to date.
 check: setup
