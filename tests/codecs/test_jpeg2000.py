@@ -149,7 +149,7 @@ def test_without_the_library_differing_components_are_refused(monkeypatch):
     codec = Jpeg2000(main_header=text(stream))
     openjpeg.library.cache_clear()
     monkeypatch.setitem(openjpeg._FUNCTIONS, "opj_not_there", (None, ()))
-    with pytest.raises(UnsupportedError, match="one depth and sampling"):
+    with pytest.raises(UnsupportedError, match="opj_not_there"):
         decode(codec, chunks(stream)[0], (2, 64, 48))
     monkeypatch.undo()
     openjpeg.library.cache_clear()
@@ -172,14 +172,14 @@ def test_whole_stream_smaller_than_the_chunk():
     assert (found[:, 20:] == 9).all()
     assert (found[:, :, 30:] == 9).all()
     for shape in ((2, 16, 30), (1, 20, 30)):
-        with pytest.raises(ChunkDecodeError, match="does not fit"):
+        with pytest.raises(ChunkDecodeError, match=rf"\(2, 20, 30\).*\({shape[0]}, {shape[1]}, 30\)"):
             decode(Jpeg2000(), stream, shape)
 
 
 def test_a_type_that_cannot_hold_the_samples():
     image = field((20, 30), depth=12)
     stream = np.frombuffer(Jpeg2000().encode_bytes(image.view(np.uint8).reshape(-1), ChunkSpec(image.shape, image.dtype)), np.uint8)  # fmt: skip
-    with pytest.raises(ChunkDecodeError, match="does not fit the array's uint8"):
+    with pytest.raises(ChunkDecodeError, match="16.*uint16.*uint8"):
         decode(Jpeg2000(), stream, (1, 20, 30), "uint8")
     wide = decode(Jpeg2000(), stream, (1, 20, 30), "int32")
     np.testing.assert_array_equal(wide, image)
@@ -188,13 +188,13 @@ def test_a_type_that_cannot_hold_the_samples():
 @pytest.mark.parametrize(
     ("configuration", "message"),
     [
-        ({"main_header": "!!"}, "no base64"),
-        ({"main_header": 5}, "no string"),
-        ({"main_header": base64.b64encode(b"\xff\x4f").decode()}, "has no SIZ"),
-        ({"resolution_level": -1}, "expected 0 to 32"),
-        ({"resolution_level": True}, "expected 0 to 32"),
-        ({"resolution_level": 1.0}, "expected 0 to 32"),
-        ({"main_headers": None}, "unknown key"),
+        ({"main_header": "!!"}, "main_header.*base64"),
+        ({"main_header": 5}, "main_header is 5"),
+        ({"main_header": base64.b64encode(b"\xff\x4f").decode()}, "main_header.*SIZ"),
+        ({"resolution_level": -1}, "-1, expected 0 to 32"),
+        ({"resolution_level": True}, "True, expected 0 to 32"),
+        ({"resolution_level": 1.0}, "1.0, expected 0 to 32"),
+        ({"main_headers": None}, "'main_headers'"),
     ],
 )
 def test_bad_configuration(configuration, message):
@@ -206,7 +206,7 @@ def test_bad_configuration(configuration, message):
 def test_level_that_the_stream_has_not():
     stream = compress(list(field((64, 64))), "-n", "3")
     Jpeg2000(main_header=text(stream), resolution_level=2)
-    with pytest.raises(CodecConfigError, match="the stream has 2"):
+    with pytest.raises(CodecConfigError, match="resolution_level is 3.* 2$"):
         Jpeg2000(main_header=text(stream), resolution_level=3)
 
 
@@ -216,13 +216,13 @@ def test_tiles_are_not_encoded():
     store = {}
     codec = Jpeg2000(main_header=text(stream))
     array = zarr.create_array(store, shape=(1, 64, 64), chunks=(1, 64, 64), dtype="uint8", compressors=[codec])  # fmt: skip
-    with pytest.raises(ChunkEncodeError, match="leave out main_header"):
+    with pytest.raises(ChunkEncodeError, match="main_header"):
         array[...] = 1
 
 
 def test_floats_are_not_encoded():
     array = zarr.create_array({}, shape=(1, 8, 8), chunks=(1, 8, 8), dtype="float32", compressors=[Jpeg2000()])  # fmt: skip
-    with pytest.raises(ChunkEncodeError, match="float32 is not encoded"):
+    with pytest.raises(ChunkEncodeError, match="float32"):
         array[...] = 1
 
 
@@ -283,7 +283,7 @@ def test_packets_that_are_missing_at_the_end():
     whole = layers[0][: read_main_header(layers[0]).length] + one + b"\xff\xd9"
     assert imagecodecs.jpeg2k_decode(whole).shape == (128, 96), "OpenJPEG shows a picture"
     assert len(one) < len(two)
-    with pytest.raises(AnychunkError, match="not there"):
+    with pytest.raises(AnychunkError, match="tile 0, packet 6 of 12"):
         decode(codec, np.frombuffer(one, np.uint8), (1, 128, 96))
 
 
