@@ -79,7 +79,7 @@ def test_one_byte_more_or_less():
 
     check(body)
     check(body + bytes(3))  # zeros after the last packet are nothing
-    with pytest.raises(FormatError, match="1 bytes follow its 12 packets"):
+    with pytest.raises(FormatError, match="tile 0: 1 bytes.*12"):
         check(body + b"\1")
     with pytest.raises(TruncatedError, match="packet 11 of 12"):
         check(body[:-1])
@@ -100,7 +100,7 @@ def test_more_packets_than_bytes():
     small = read_main_header(bytes(tiny) + b"\xff\x90")
     body = stream[header.length : -2]
     short = body[:6] + struct.pack(">I", 500) + body[10:500]
-    with pytest.raises(TruncatedError, match=r"\d{4,} packets in 486 bytes"):
+    with pytest.raises(TruncatedError, match=r"486 bytes.*\d{4,}"):
         check_tile(small, 0, memoryview(short), tile_parts(short))
     assert MAX_PACKETS < 1 << 20, "a walk takes seconds at the most"
 

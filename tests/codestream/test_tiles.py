@@ -152,13 +152,13 @@ def test_remote_small_header_is_one_request_and_the_hops(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda d: d[:-60], TruncatedError, "are left"),
+        (lambda d: d[:-60], TruncatedError, r"tile 19 part 0 has 100 bytes, .* \d\d$"),
         (lambda d: d[:-102], TruncatedError, "1 of 20 tiles"),
-        (lambda d: d[:70], TruncatedError, "no SOT|20 of 20"),
+        (lambda d: d[:70], TruncatedError, "SOT|20 of 20"),
         (lambda d: d.replace(b"\xff\x90\x00\x0a\x00\x05", b"\xff\x90\x00\x0a\x00\x25"), FormatError, "tile 37"),
         (lambda d: d.replace(b"\xff\x90\x00\x0a\x00\x05", b"\xff\x90\x00\x0b\x00\x05"), FormatError, "11 bytes"),
         (lambda d: d.replace(b"\x00\x05\x00\x00\x00\x64\x00", b"\x00\x05\x00\x00\x00\x64\x02"), FormatError, "part 2"),
-        (lambda d: d.replace(b"\x00\x05\x00\x00\x00\x64\x00\x01", b"\x00\x05\x00\x00\x00\x64\x00\x02"), TruncatedError, "2 are announced"),
+        (lambda d: d.replace(b"\x00\x05\x00\x00\x00\x64\x00\x01", b"\x00\x05\x00\x00\x00\x64\x00\x02"), TruncatedError, "tile 5 has 1 parts, expected 2"),
         (lambda d: d.replace(b"\x00\x05\x00\x00\x00\x64", b"\x00\x05\x00\x00\x00\x0c"), TruncatedError, "12 bytes"),
     ],
 )  # fmt: skip
@@ -170,5 +170,5 @@ def test_damaged(change, error, message):
 
 def test_range_outside_the_object():
     data = stream(2, 50)
-    with pytest.raises(TruncatedError, match="ends after"):
+    with pytest.raises(TruncatedError, match=rf"{len(data)} bytes.* {len(data)}$"):
         index_tiles(MemorySource(data), 10, len(data))
