@@ -110,7 +110,7 @@ def test_wrong_length(length):
 
 def test_wrong_chunk():
     spec = ChunkSpec((3, 5, 7), np.dtype("u2"))
-    with pytest.raises(ChunkDecodeError, match="the chunk has 210"):
+    with pytest.raises(ChunkDecodeError, match="180 bytes.*210"):
         block(16).decode_bytes(np.zeros(180, np.uint8), spec)
 
 
@@ -119,7 +119,7 @@ def test_values_that_do_not_fit_are_refused(value):
     signed = value < 0
     codec = block(9, pvtype="SI" if signed else "INT")
     data = np.full((3, 5, 6), value, codec.dtype)
-    with pytest.raises(ChunkEncodeError, match="do not fit 9 bits"):
+    with pytest.raises(ChunkEncodeError, match=f"{value} .*9 bits"):
         codec.encode_bytes(data.reshape(-1).view(np.uint8), None)
 
 

@@ -131,8 +131,8 @@ def test_grey_end_is_a_picture():
     [
         (codec(width=47), "expected 40 x 47"),
         (codec(height=41), "expected 41 x 48"),
-        (codec(bits=12), "samples of 8 bits"),
-        (codec(2), "begins with ffd8"),
+        (codec(bits=12), "8 bits, expected 12"),
+        (codec(2), "ffd8"),
     ],
 )
 def test_other_pictures_are_refused(made, what):
@@ -142,13 +142,13 @@ def test_other_pictures_are_refused(made, what):
 
 def test_more_bands_than_expected():
     data = pillow(np.ascontiguousarray(smooth(3).transpose(1, 2, 0)))
-    with pytest.raises(ChunkDecodeError, match="3 bands in a stream, expected 2"):
+    with pytest.raises(ChunkDecodeError, match="3 bands, .*2"):
         decode(codec(2), data)
 
 
 def test_chunk_of_another_size():
     spec = ChunkSpec((1, 40, 49), np.dtype("u1"))
-    with pytest.raises(ChunkDecodeError, match="the chunk"):
+    with pytest.raises(ChunkDecodeError, match="1920 bytes.*1960"):
         codec().decode_bytes(np.frombuffer(pillow(smooth(1)[0]), np.uint8), spec)
 
 

@@ -172,7 +172,9 @@ def test_whole_stream_smaller_than_the_chunk():
     assert (found[:, 20:] == 9).all()
     assert (found[:, :, 30:] == 9).all()
     for shape in ((2, 16, 30), (1, 20, 30)):
-        with pytest.raises(ChunkDecodeError, match=rf"\(2, 20, 30\).*\({shape[0]}, {shape[1]}, 30\)"):
+        with pytest.raises(
+            ChunkDecodeError, match=rf"\(2, 20, 30\).*\({shape[0]}, {shape[1]}, 30\)"
+        ):
             decode(Jpeg2000(), stream, shape)
 
 

@@ -63,7 +63,7 @@ def test_cut_streams_are_refused(options):
     data = fax(pixels, options)
     made = codec(pixels, "2D" if options else "1D")
     for part in (0, 0.2, 0.5, 0.9):
-        with pytest.raises(ChunkDecodeError, match="lines, expected 40"):
+        with pytest.raises(ChunkDecodeError, match=r"\d+ lines.*40$"):
             decode(made, data[: int(len(data) * part)])
 
 
@@ -79,12 +79,12 @@ def test_damaged_lines_are_refused():
 
 def test_another_height_is_refused():
     pixels = next(pictures())
-    with pytest.raises(ChunkDecodeError, match="40 lines, expected 41"):
+    with pytest.raises(ChunkDecodeError, match="40 lines.*41$"):
         decode(NitfBilevel(block_height=41, block_width=200, mode="1D"), fax(pixels, 0))
 
 
 def test_it_is_read_only():
-    with pytest.raises(ChunkEncodeError, match="not written"):
+    with pytest.raises(ChunkEncodeError, match=NitfBilevel.name):
         codec(np.zeros((2, 8), "u1")).encode_bytes(np.zeros(16, np.uint8), None)
 
 

@@ -19,12 +19,12 @@ def test_known_patches():
 
 @pytest.mark.parametrize("length", [0, 65536, 65541, 65543])
 def test_wrong_length(length):
-    with pytest.raises(ChunkDecodeError, match="expected 65542"):
+    with pytest.raises(ChunkDecodeError, match="65542"):
         NitfVq(block_height=8, block_width=8).decode_bytes(np.zeros(length, np.uint8), None)
 
 
 def test_it_is_read_only():
-    with pytest.raises(ChunkEncodeError, match="not written"):
+    with pytest.raises(ChunkEncodeError, match=NitfVq.name):
         NitfVq(block_height=8, block_width=8).encode_bytes(np.zeros(64, np.uint8), None)
 
 

@@ -1,6 +1,7 @@
 """tiff-tile against libtiff, against the TIFF specification, and against damage."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -115,7 +116,7 @@ def test_horizontal_differencing_of_the_specification():
 def test_last_strip_is_padded_and_others_are_not():
     tile = TiffTile(tile_width=4, tile_height=3, last_height=2)
     assert decode(tile, bytes(range(8))).tolist() == [*range(8), 0, 0, 0, 0]
-    with pytest.raises(ChunkDecodeError, match="4 bytes, expected 12 or 8"):
+    with pytest.raises(ChunkDecodeError, match="4 bytes.*12.*8"):
         decode(tile, bytes(4))
     foreign = TiffTile(tile_width=4, tile_height=3)
     assert decode(foreign, bytes([1] * 4)).tolist() == [1] * 4 + [0] * 8
@@ -255,7 +256,8 @@ def test_wrong_configurations(wrong):
      {"sample_format": 3, "bits_per_sample": 8}, {"bits_per_sample": (8, 1), "samples_per_pixel": 2}],
 )  # fmt: skip
 def test_what_is_not_opened_says_so(unsupported):
-    with pytest.raises(UnsupportedError, match="opened"):
+    value = str(next(iter(unsupported.values())))
+    with pytest.raises(UnsupportedError, match=re.escape(value)):
         TiffTile(**unsupported)
 
 
