@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.codecs._nitf_block import block_buffer, check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
@@ -117,12 +118,7 @@ class JbpBlock(BytesToBytes):
     """At which end of a sample its significant bits are: high (L) or low (R)."""
 
     def __post_init__(self) -> None:
-        for key in ("num_bands", "block_height", "block_width", "nbpp"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise CodecConfigError(
-                    f"{self.name}: {key} is {value!r}, expected a positive integer"
-                )
+        check_positive(self, "num_bands", "block_height", "block_width", "nbpp")
         if self.imode not in ORDERS or self.pjust not in ("L", "R"):
             raise CodecConfigError(
                 f"{self.name}: imode is {self.imode!r} and pjust {self.pjust!r}, expected one of "
@@ -167,14 +163,7 @@ class JbpBlock(BytesToBytes):
                 f"jbp-block: {len(data)} bytes, expected {self.stored_bytes()} for "
                 f"{self.shape} of {self.nbpp} bits"
             )
-        nbytes = math.prod(self.shape) * self.dtype.itemsize
-        if spec is not None and spec.nbytes != nbytes:
-            raise ChunkDecodeError(
-                f"jbp-block: {self.shape} of {self.dtype} are {nbytes} bytes, "
-                f"the chunk has {spec.nbytes}"
-            )
-        if out is None or len(out) != nbytes:
-            out = np.empty(nbytes, np.uint8)
+        out = block_buffer(self.shape, self.dtype, where="jbp-block", spec=spec, out=out)
         order = ORDERS[self.imode]
         stored = self._samples(data).reshape([self.shape[axis] for axis in order])
         target = out.view(self.dtype).reshape(self.shape)

@@ -17,7 +17,6 @@ marker (`codestream.jpeg_scan`), and a picture whose last pixel is that grey is 
 second, strict decoder.
 """
 
-import math
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs._nitf_block import block_buffer, check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.codestream.jpeg_scan import Stream, walk, with_tables
 from anychunk.errors import (
@@ -108,12 +108,7 @@ class Jpeg(BytesToBytes):
     color_space: str
 
     def __post_init__(self) -> None:
-        for key in ("bits_per_pixel", "num_bands", "block_width", "block_height"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise CodecConfigError(
-                    f"{self.name}: {key} is {value!r}, expected a positive integer"
-                )
+        check_positive(self, "bits_per_pixel", "num_bands", "block_width", "block_height")
         if self.bits_per_pixel > 16:
             raise CodecConfigError(
                 f"{self.name}: bits_per_pixel is {self.bits_per_pixel}, expected 1 to 16"
@@ -135,14 +130,7 @@ class Jpeg(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        nbytes = math.prod(self.shape) * self.dtype.itemsize
-        if spec is not None and spec.nbytes != nbytes:
-            raise ChunkDecodeError(
-                f"jpeg: {self.shape} of {self.dtype} are {nbytes} bytes, "
-                f"the chunk has {spec.nbytes}"
-            )
-        if out is None or len(out) != nbytes:
-            out = np.empty(nbytes, np.uint8)
+        out = block_buffer(self.shape, self.dtype, where="jpeg", spec=spec, out=out)
         target = out.view(self.dtype).reshape(self.shape)
         band, at = 0, 0
         while band < self.num_bands:

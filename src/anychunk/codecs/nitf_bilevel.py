@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs._nitf_block import check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
@@ -111,12 +112,7 @@ class NitfBilevel(BytesToBytes):
     mode: Literal["1D", "2D"]
 
     def __post_init__(self) -> None:
-        for key in ("block_height", "block_width"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise CodecConfigError(
-                    f"{self.name}: {key} is {value!r}, expected a positive integer"
-                )
+        check_positive(self, "block_height", "block_width")
         if self.mode not in ("1D", "2D"):
             raise CodecConfigError(f"{self.name}: mode is {self.mode!r}, expected 1D or 2D")
 
