@@ -16,7 +16,7 @@ from anychunk.codestream.jpeg2000 import (
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from tests.j2k_streams import compress, field, needs_openjpeg
 
-# by hand, field by field after T.800 A.5 and A.6: a picture of 1 x 9 samples
+# written by hand from T.800 A.5 and A.6: an image of 1 x 9 samples
 EXAMPLE = bytes.fromhex(
     "ff4f"
     "ff510029000000000001000000090000000000000000000000010000000900000000000000000001070101"
@@ -66,7 +66,7 @@ def test_tiles_on_the_canvas():
     assert found.tile(15) == Rect(858, 600, 1000, 800)
 
 
-def test_a_tile_alone_keeps_its_place():
+def test_single_tile_keeps_its_position():
     main = read_main_header(header(siz(), COD, QUANTIZATION))
     alone = read_main_header(single_tile_header(main, 5) + b"\xff\x90")
     assert alone.siz.image == main.siz.tile(5)
@@ -76,7 +76,7 @@ def test_a_tile_alone_keeps_its_place():
     assert alone.cod == main.cod
 
 
-def test_tlm_is_taken_out():
+def test_tlm_is_removed():
     tlm = b"\xff\x55\x00\x0a\x00\x50\x00" + bytes(5)
     comment = b"\xff\x64\x00\x07\x00\x01abc"
     found = read_main_header(header(siz(), COD, tlm, QUANTIZATION, comment))

@@ -24,7 +24,7 @@ def array(data):
 @pytest.mark.parametrize(
     "options", [{}, {"progressive": True}, {"restart_marker_blocks": 3}, {"bands": 3}]
 )
-def test_streams_behind_each_other(options):
+def test_consecutive_streams(options):
     one = stream(**options)
     data = array(one + b"\0\0" + one)
     first = walk(data)
@@ -41,7 +41,7 @@ def test_units():
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 10, 100, 0.5, -1])
-def test_cut(length):
+def test_truncated(length):
     data = stream()
     length = int(len(data) * length) if isinstance(length, float) else length
     with pytest.raises(FormatError):
@@ -72,7 +72,7 @@ def test_too_little_data():
         walk(array(data[: at + 20] + b"\xff\xd9"))
 
 
-def test_arithmetic_coding_is_refused():
+def test_arithmetic_coding_is_unsupported():
     data = stream().replace(b"\xff\xc0", b"\xff\xc9", 1)
     with pytest.raises(UnsupportedError, match="process 9"):
         walk(array(data))

@@ -114,8 +114,8 @@ class Tile:
 def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]) -> None:
     """Raise if the tile-parts are not exactly the packets of this tile.
 
-    Returns silently if that cannot be found out: HTJ2K with several layers, or more than
-    `MAX_PACKETS` packets.
+    Return without an error if that cannot be determined: for HTJ2K with several layers, and for
+    more than `MAX_PACKETS` packets.
 
     Parameters:
         header: The main header.

@@ -14,7 +14,7 @@ published moves tiles to the origin; but sub-bands, precincts and code-blocks ar
 origin of the grid, so tiles whose size is not a power of two would decode to wrong pixels.
 
 Bytes that are not exactly the packets of a tile raise an error: OpenJPEG alone would show a
-picture for them. `decode_tile` says how that is found out.
+picture for them. `decode_tile` explains how they are detected.
 """
 
 import base64
@@ -163,7 +163,7 @@ def place(siz: Siz, level: int, tiles: set[int], height: int, width: int) -> Pla
 def _span(edge: npt.NDArray[np.int64], tiles: range, size: int, what: str) -> tuple[int, int]:
     """Return where the chunk begins and ends along one axis."""
     begin, end, last = int(edge[tiles.start]), int(edge[tiles.stop]), int(edge[-1])
-    start = -(-begin // size) * size
+    start = -(-begin // size) * size  # the first chunk that begins in the tiles
     stop = min(start + size, last)
     if not start < stop <= end:
         raise ChunkDecodeError(
@@ -196,13 +196,13 @@ def decode_tile(
 ) -> Sequence[Array]:
     """Decode one tile; return its components, each on its own grid.
 
-    OpenJPEG shows a picture for most damaged tiles, so a tile is also checked: by `check_tile`,
-    which walks all packet headers in Python and costs the more the more packets there are, or by
-    `openjpeg.is_exact`, which is fast and only for tiles that decode. `check_tile` comes
+    OpenJPEG shows a picture for most damaged tiles, so a tile is also checked. There are two
+    checks: `openjpeg.is_exact` is fast, but inconclusive for some tiles; `check_tile` walks all
+    packet headers in Python, which takes long if there are many. `check_tile` is called
 
-    - first, if the tile claims suspiciously many samples: before the decoder allocates them;
-    - after a failure of the decoder: it may say better what is wrong;
-    - last, if `is_exact` cannot tell.
+    - before decoding, if the tile claims suspiciously many samples, which would be allocated;
+    - after a failure of the decoder, because its message may be more precise;
+    - after success, if `is_exact` is inconclusive.
 
     Parameters:
         header: The main header.
