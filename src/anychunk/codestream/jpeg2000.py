@@ -236,11 +236,11 @@ class MainHeader:
 
 
 class NeedsMoreError(TruncatedError):
-    """The given bytes end inside the header; at least `wanted` are needed to continue."""
+    """The given bytes end inside the header; at least `needed` are required to continue."""
 
-    def __init__(self, message: str, wanted: int = 0) -> None:
+    def __init__(self, message: str, needed: int = 0) -> None:
         super().__init__(message)
-        self.wanted = wanted
+        self.needed = needed
 
 
 def name(marker: int) -> str:

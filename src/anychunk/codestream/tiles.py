@@ -128,16 +128,16 @@ def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
 
 def read_header(source: Readable, offset: int, length: int) -> MainHeader:
     """Read the main header, in one or a few requests."""
-    wanted = HEAD
+    needed = HEAD
     while True:
-        limits.check_header(wanted, where="main header")
-        taken = min(wanted, length)
+        limits.check_header(needed, where="main header")
+        taken = min(needed, length)
         try:
             return read_main_header(source.read(offset, taken).tobytes())
         except NeedsMoreError as e:
             if taken == length:
                 raise
-            wanted = max(e.wanted, 16 * wanted)
+            needed = max(e.needed, 16 * needed)
 
 
 def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:

@@ -13,7 +13,6 @@ Streams are bare codestreams, whose geometry the caller has checked against `lim
 """
 
 import ctypes
-import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -37,6 +36,7 @@ from anychunk.codestream.jpeg2000 import (
     shortened,
 )
 from anychunk.errors import ChunkDecodeError, UnsupportedError
+from anychunk.io.threads import cores
 
 type Array = npt.NDArray[Any]
 
@@ -142,7 +142,7 @@ def is_exact(
 
 
 def _threads(nbytes: int) -> int:
-    return min(4, os.cpu_count() or 1) if nbytes >= THREADED_BYTES else 1
+    return min(4, cores()) if nbytes >= THREADED_BYTES else 1
 
 
 def _decode_uniform(stream: bytes | bytearray, level: int, out: Array) -> Array:
@@ -204,7 +204,6 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "opj_create_decompress": (_POINTER, (ctypes.c_int,)),
     "opj_set_default_decoder_parameters": (None, (_POINTER,)),
     "opj_setup_decoder": (ctypes.c_int, (_POINTER, _POINTER)),
-    "opj_codec_set_threads": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "opj_read_header": (ctypes.c_int, (_POINTER, _POINTER, _POINTER)),
     "opj_set_decoded_resolution_factor": (ctypes.c_int, (_POINTER, ctypes.c_uint32)),
     "opj_decode": (ctypes.c_int, (_POINTER, _POINTER, _POINTER)),
