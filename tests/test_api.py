@@ -11,7 +11,7 @@ import anychunk
 from anychunk import codecs, formats
 from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
 from anychunk.io import memory_store
-from tests.server import serve
+from tests.http_server import serve
 
 VALUES = np.arange(60, dtype="float32").reshape(3, 4, 5)
 

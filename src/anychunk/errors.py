@@ -48,6 +48,10 @@ class SourceChangedError(AnychunkError, OSError):
     """The source is no longer the one that was indexed."""
 
 
+class InternalError(AnychunkError):
+    """A defect of anychunk itself, not of the input; please report it."""
+
+
 class MissingDependencyError(AnychunkError, ImportError):
     """An optional package is absent."""
 

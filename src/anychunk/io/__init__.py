@@ -7,7 +7,7 @@ holds each against its pin, so that bytes of a changed file never reach a decode
 from anychunk.io.block_cache import Blocks, buffered
 from anychunk.io.change import OnChange, report_change
 from anychunk.io.errors import first_line
-from anychunk.io.file import FileSource, ObjectBuffer
+from anychunk.io.file import FileSource, ObjectBuffer, PreadSource, stat_pin
 from anychunk.io.folder import Folder, list_objects
 from anychunk.io.http import SAME_ORIGIN, is_restricted
 from anychunk.io.inside import HAS_HANDLES, Walk, check_tree, open_inside, real_path, stat_inside
@@ -31,6 +31,7 @@ __all__ = [
     "ObjectBuffer",
     "ObjectSource",
     "OnChange",
+    "PreadSource",
     "Source",
     "Sources",
     "Storage",
@@ -55,4 +56,5 @@ __all__ = [
     "report_change",
     "resolve",
     "stat_inside",
+    "stat_pin",
 ]

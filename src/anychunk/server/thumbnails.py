@@ -1,4 +1,4 @@
-"""Small pictures of images, from the levels that are served."""
+"""Thumbnails of images, drawn from the levels that are served."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,17 +8,18 @@ from anychunk.decode.boxes import array_spec
 from anychunk.model.images import images
 from anychunk.model.index import ArrayIndex, find
 from anychunk.server.chunks import Chunks
-from anychunk.server.friendly import native_dtype
+from anychunk.server.hierarchy import native_dtype
 from anychunk.thumbnail import png, thumbnail
 
 if TYPE_CHECKING:
     from anychunk.model.grid import Shape
 
 SIZE = 256
+"""The longer side, in pixels."""
 
 
-class Served:
-    """An array as it is served, to slice."""
+class ServedArray:
+    """An array of the served hierarchy that can be sliced."""
 
     def __init__(self, chunks: Chunks, path: str, array: ArrayIndex) -> None:
         self._chunks, self._path, self._array = chunks, path, array
@@ -37,13 +38,13 @@ class Served:
 
 
 def thumbnail_png(chunks: Chunks, path: str) -> bytes | None:
-    """Draw the image at `path`; None where none is."""
+    """Return a PNG of the image at `path`, or None if there is no image at that path."""
     if not any(image.path == path for image in images(chunks.tree)):
         return None
 
-    def opened(level: str) -> Any:
+    def open_level(level: str) -> Any:
         array = find(chunks.tree, level)
         assert isinstance(array, ArrayIndex)
-        return Served(chunks, level, array)
+        return ServedArray(chunks, level, array)
 
-    return png(thumbnail(chunks.tree, image=path, size=SIZE, open_path=opened))
+    return png(thumbnail(chunks.tree, image=path, size=SIZE, open_path=open_level))

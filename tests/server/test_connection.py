@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tifffile
 
-from anychunk.server import protocol, run
-from tests.server_face.serving import running
+from anychunk.server import connection, run
+from tests.server.serving import running
 
 CHUNK = "/zarr/scene.tif/0/0/c/0/{}/{}"
 
@@ -242,14 +242,14 @@ def test_files_that_change_under_load(tmp_path, scene):
 
         def pan(seed):
             chosen, place = random.Random(seed), urllib.parse.urlsplit(server.url)
-            connection = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
+            link = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
             while not stop.is_set():
                 url = chosen.choice(wanted).format(chosen.randrange(4), chosen.randrange(4))
-                connection.request("GET", url)
-                found = connection.getresponse()
+                link.request("GET", url)
+                found = link.getresponse()
                 found.read()
                 statuses.add(found.status)
-            connection.close()
+            link.close()
 
         threads = [threading.Thread(target=pan, args=(n,)) for n in range(4)]
         for thread in threads:
@@ -274,8 +274,8 @@ def test_files_that_change_under_load(tmp_path, scene):
 @pytest.fixture
 def impatient(monkeypatch, scene):
     """A server in this process that waits for nobody for long."""
-    monkeypatch.setattr(protocol, "HEAD_S", 0.5)
-    monkeypatch.setattr(protocol, "STALL_S", 0.5)
+    monkeypatch.setattr(connection, "HEAD_S", 0.5)
+    monkeypatch.setattr(connection, "STALL_S", 0.5)
     address: list[str] = []
     ready = threading.Event()
     stop: list[object] = []

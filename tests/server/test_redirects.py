@@ -11,8 +11,8 @@ import tifffile
 import anychunk
 from anychunk.errors import SourceError, UnsupportedError
 from anychunk.io import open_source, read_object
-from tests import server
-from tests.server_face.serving import running
+from tests import http_server
+from tests.server.serving import running
 
 pytestmark = pytest.mark.timeout(60)
 RESTRICTED = {"redirects": "same-origin"}
@@ -57,7 +57,7 @@ def web(tmp_path):
     data = rng.integers(0, 999, (700, 700)).astype("uint16")
     tifffile.imwrite(folder / "a.tif", data, tile=(128, 128))
     anychunk.write(data, folder / "v.n5", block=(256, 256))
-    with server.serve(folder) as served:
+    with http_server.serve(folder) as served:
         served.data = data
         yield served
 
@@ -103,7 +103,7 @@ def test_other_hosts_and_schemes_are_refused(web, target):
 
 def test_chunks_that_are_redirected_are_refused(client_of, web, tmp_path):
     """The metadata is here, and what is behind a block or the rest of a file elsewhere."""
-    with server.serve(tmp_path / "web") as other:
+    with http_server.serve(tmp_path / "web") as other:
         client = client_of(f"{web.url}/v.n5", f"{web.url}/a.tif")
         assert client.get("/raw/v.n5/c/0/0").status_code == 200
         assert client.get("/zarr-raw/a.tif/0/0/c/0/0/0").status_code == 200

@@ -11,7 +11,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from tests.server_face.serving import running
+from tests.server.serving import running
 from tests.test_cli import run
 
 

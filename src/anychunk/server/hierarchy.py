@@ -1,14 +1,17 @@
-"""The hierarchy that a file is served as: codecs and chunks that every Zarr client can take.
+"""The hierarchy that a file is served as: codecs and chunk shapes that every Zarr client supports.
 
-Pure: an index in, an index out. Every image becomes an OME-Zarr group with levels down to a
-screen's size. `Computed` chunks say how `chunks` makes each: `pass` (the stored bytes as they are),
-`decode` (decoded, cut to the grid, encoded anew), `shrink` (made from the level before).
+Pure functions from an index to an index. Every image becomes an OME-Zarr group with levels down to
+the size of a screen. The `method` of `Computed` chunks says how `chunks.Chunks` makes them:
+
+- `pass`: the stored bytes, unchanged
+- `decode`: decoded, cut to the served grid and encoded again
+- `shrink`: resampled from the next finer level
 """
 
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,32 +27,32 @@ from anychunk.model.index import ArrayIndex, ByteRanges, Computed, GroupIndex, J
 from anychunk.thumbnail import BANDS, plane_axes
 
 SIDE = 512
-"""Of a chunk that we choose, about."""
+"""Approximate side of a chunk whose shape is chosen here."""
 LEAST, MOST = 128, 1024
-"""Sides between these are kept as they are in the file."""
+"""Chunks of the file with sides in this range keep their shape."""
 CHUNK_BYTES = 4 << 20
-"""Chunks up to this size are kept as they are in the file."""
+"""Chunks of the file up to this size keep their shape."""
 DEEP_BYTES = 1 << 20
-"""The same for chunks of several planes that could be passed through."""
+"""Chunks of several planes are passed through up to this size only."""
 PASSED_BYTES = 16 << 10
-"""Chunks from this size on are passed through, where they can be."""
+"""Smaller chunks are not passed through: clients would need too many requests."""
 SCREEN = 512
-"""Levels are added until the longer side of an image is no longer than this."""
+"""Levels are added until the longer side of an image is at most this long."""
 LIST_S = 5.0
-"""How long a list of images may take."""
+"""Time after which a list of images ends early."""
 STANDARD = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c"}
-"""Codecs that every client has."""
+"""Codecs that every client supports."""
 CORE_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(32|64)")
-"""Data types that every client has."""
+"""Data types that every client supports."""
 
 type Compression = str
-"""`zstd`, or `none`."""
+"""`zstd` or `none`."""
 
 
 def codecs(array: ArrayIndex, dtype: np.dtype[Any], compression: Compression) -> tuple[Json, ...]:
-    """Give the codecs that chunks are encoded with."""
+    """Return the codecs that served chunks are encoded with."""
     if dtype.kind in "OT":
-        # names of Zarr's data types that have no fixed length: text, or bytes
+        # Zarr's data types of variable length: text or bytes
         first: Json = {"name": "vlen-bytes" if "bytes" in str(array.data_type) else "vlen-utf8"}
     elif dtype.itemsize == 1:
         first = {"name": "bytes"}
@@ -66,7 +69,7 @@ def native_dtype(array: ArrayIndex) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Plane:
-    """Which axes of an image are seen at once."""
+    """The axes of an image that are shown on a screen."""
 
     y: int
     x: int
@@ -74,6 +77,7 @@ class Plane:
 
     @classmethod
     def of(cls, image: Image) -> "Plane | None":
+        """Return the plane of an image, or None if it has no two spatial axes."""
         try:
             y, x = plane_axes(image)
         except UnsupportedError:
@@ -81,16 +85,16 @@ class Plane:
         names = enumerate(image.names)
         return cls(y, x, next((i for i, n in names if n in BANDS and i not in (y, x)), None))
 
-    def is_screen(self, shape: Shape) -> bool:
+    def fits_screen(self, shape: Shape) -> bool:
         return max(shape[self.y], shape[self.x]) <= SCREEN
 
 
 def chunk_shape(array: ArrayIndex, plane: Plane | None, itemsize: int) -> Shape:
-    """Choose the grid of an array that is decoded: its own where that is handy."""
+    """Return the chunk shape of a decoded array: the file's own if it suits clients."""
     own = tuple(min(c, max(n, 1)) for c, n in zip(array.chunk_shape, array.shape, strict=True))
     if plane is None:
         return halved(own, CHUNK_BYTES // itemsize)
-    if is_handy(own, array.shape, plane) and math.prod(own) * itemsize <= CHUNK_BYTES:
+    if is_convenient(own, array.shape, plane) and math.prod(own) * itemsize <= CHUNK_BYTES:
         return own
     return tuple(
         side(c, n) if axis in (plane.y, plane.x) else 1
@@ -98,8 +102,8 @@ def chunk_shape(array: ArrayIndex, plane: Plane | None, itemsize: int) -> Shape:
     )
 
 
-def is_handy(chunk: Shape, shape: Shape, plane: Plane) -> bool:
-    """Whether chunks are pieces of one plane that are neither slivers nor walls."""
+def is_convenient(chunk: Shape, shape: Shape, plane: Plane) -> bool:
+    """Whether a chunk is a piece of one plane, or of a few bands, with sides of moderate length."""
     for axis, (c, n) in enumerate(zip(chunk, shape, strict=True)):
         if axis in (plane.y, plane.x):
             if c > MOST or (c < LEAST and c < n):
@@ -113,7 +117,7 @@ def is_handy(chunk: Shape, shape: Shape, plane: Plane) -> bool:
 
 
 def side(own: int, length: int) -> int:
-    """Choose a side near `SIDE` that is a multiple of the file's own, where that is smaller."""
+    """Return a side near `SIDE`: a multiple of the file's own side where that is smaller."""
     if own > MOST:
         own = SIDE
     elif own < SIDE // 2:
@@ -122,7 +126,7 @@ def side(own: int, length: int) -> int:
 
 
 def halved(chunk: Shape, most: int) -> Shape:
-    """Cut the longest axis in two until a chunk has no more elements than `most`."""
+    """Halve the longest side until a chunk has at most `most` elements."""
     sides = list(chunk)
     while math.prod(sides) > max(most, 1):
         longest = sides.index(max(sides))
@@ -133,14 +137,14 @@ def halved(chunk: Shape, most: int) -> Shape:
 def is_passed(
     array: ArrayIndex, plane: Plane | None, itemsize: int, compression: Compression
 ) -> bool:
-    """Whether the stored bytes of chunks are good for every client as they are."""
+    """Whether clients can take the stored bytes of chunks as they are."""
     chunks = array.chunks
     if not isinstance(chunks, ByteRanges | Objects) or chunks.fronts:
         return False
     names = [codec["name"] if isinstance(codec, Mapping) else codec for codec in array.codecs]
     allowed = {"bytes", "transpose"} if compression == "none" else STANDARD
     nbytes = math.prod(array.chunk_shape) * itemsize
-    is_flat = plane is not None and is_handy(array.chunk_shape, array.shape, plane)
+    is_flat = plane is not None and is_convenient(array.chunk_shape, array.shape, plane)
     is_whole = math.prod(array.grid) == 1
     return (
         set(names) <= allowed
@@ -153,7 +157,7 @@ def is_passed(
 def served_array(
     array: ArrayIndex, path: str, plane: Plane | None, compression: Compression
 ) -> ArrayIndex:
-    """Give an array of the file as it is served."""
+    """Return an array of the file as it is served."""
     dtype = native_dtype(array)
     itemsize = max(1, dtype.itemsize)
     if is_passed(array, plane, itemsize, compression):
@@ -175,18 +179,18 @@ def served_array(
 
 
 def with_note(array: ArrayIndex, how: str) -> ArrayIndex:
-    """Say in the attributes how chunks come about, and which types few clients know."""
+    """Note in the attributes how chunks are made, and data types that few clients support."""
     note: dict[str, Json] = {"chunks": how}
     name = array.data_type if isinstance(array.data_type, str) else array.data_type["name"]
     if not CORE_TYPES.fullmatch(name):
-        note["data_type"] = f"{name} is known to few clients"
+        note["data_type"] = f"{name} is supported by few clients"
     return replace(array, attributes={**array.attributes, "anychunk_served": note})
 
 
 def method_for(image: Image, dtype: np.dtype[Any]) -> str:
-    """Choose how levels are made: numbers that stand for colours have no mean."""
-    is_counted = palette(image.attributes) is not None or dtype.kind == "b"
-    return "mode" if is_counted else "average"
+    """Return how levels are resampled: palette indices and booleans must not be averaged."""
+    is_categorical = palette(image.attributes) is not None or dtype.kind == "b"
+    return "mode" if is_categorical else "average"
 
 
 def computed_levels(
@@ -197,11 +201,11 @@ def computed_levels(
     nodata: float | None,
     compression: Compression,
 ) -> Iterator[ArrayIndex]:
-    """Make levels of half the size each, until one fits a screen; the caller names them."""
+    """Yield levels of half the size each, until one fits a screen; the caller names them."""
     dtype = native_dtype(last)
     if (dtype.kind not in "biufc" and dtype.name != "bfloat16") or not math.prod(last.shape):
         return
-    while not plane.is_screen(last.shape):
+    while not plane.fits_screen(last.shape):
         ratio = tuple(
             2 if axis in (plane.y, plane.x) and n > 1 else 1 for axis, n in enumerate(last.shape)
         )
@@ -235,7 +239,7 @@ def with_axis(shape: Shape, axis: int, value: int) -> Shape:
 
 
 def next_name(taken: Sequence[str], number: int) -> str:
-    """Name a further level as the others are named."""
+    """Return a name for a further level in the style of the others (`2` or `s2`)."""
     prefix = "s" if all(re.fullmatch(r"s\d+", name) for name in taken) and taken else ""
     name = f"{prefix}{number}"
     while name in taken:
@@ -247,9 +251,13 @@ def next_name(taken: Sequence[str], number: int) -> str:
 def served_image(
     image: Image, node: Node, *, path: str, compression: Compression
 ) -> GroupIndex | ArrayIndex:
-    """Give an image as an OME-Zarr group; `path` is its own in the file.
+    """Return an image as an OME-Zarr group, or as plain arrays if it has no plane to show.
 
-    What has no plane is served as the arrays that it is.
+    Parameters:
+        image: The image.
+        node: Its node in the index of the file.
+        path: The path of that node.
+        compression: How chunks are compressed.
     """
     plane = Plane.of(image)
     if isinstance(node, ArrayIndex):
@@ -266,23 +274,43 @@ def served_image(
                 members[name] = served_array(member, join(path, name), its_plane, compression)
         if plane is None or not all(name in members for name in names):
             return GroupIndex(members=members, attributes=attributes)
-    shapes = {name: cast("ArrayIndex", members[name]).shape for name in names}
-    names = [name for name in names if len(shapes[name]) == len(image.axes)]
-    last = cast("ArrayIndex", members[names[-1]])
-    method = method_for(image, native_dtype(last))
-    added: list[tuple[str, Shape]] = []
-    before = names[-1]
-    missing = nodata(image.attributes, last)
-    for array in computed_levels(
-        last, plane, method=method, nodata=missing, compression=compression
-    ):
-        name = next_name(list(members), len(names) + len(added))
+    levels = {name: cast("ArrayIndex", members[name]) for name in names}
+    levels = {name: a for name, a in levels.items() if len(a.shape) == len(image.axes)}
+    added = added_levels(image, plane, levels, taken=members, path=path, compression=compression)
+    attributes["ome"] = described(
+        image,
+        list(levels),
+        [array.shape for array in levels.values()],
+        [(name, array.shape) for name, array in added.items()],
+    )
+    return GroupIndex(members={**members, **added}, attributes=attributes)
+
+
+def added_levels(
+    image: Image,
+    plane: Plane,
+    levels: Mapping[str, ArrayIndex],
+    *,
+    taken: Iterable[str],
+    path: str,
+    compression: Compression,
+) -> dict[str, ArrayIndex]:
+    """Return the levels that an image lacks, by name; each is made from the one before it."""
+    before, last = next(reversed(levels.items()))
+    computed = computed_levels(
+        last,
+        plane,
+        method=method_for(image, native_dtype(last)),
+        nodata=nodata(image.attributes, last),
+        compression=compression,
+    )
+    added: dict[str, ArrayIndex] = {}
+    for array in computed:
+        name = next_name([*taken, *added], len(levels) + len(added))
         chunks = replace(cast("Computed", array.chunks), source=join(path, before))
-        members[name] = replace(array, chunks=chunks)
-        added.append((name, array.shape))
+        added[name] = replace(array, chunks=chunks)
         before = name
-    attributes["ome"] = described(image, names, [shapes[name] for name in names], added)
-    return GroupIndex(members=members, attributes=attributes)
+    return added
 
 
 def described(
@@ -291,7 +319,7 @@ def described(
     shapes: Sequence[Shape],
     added: Sequence[tuple[str, Shape]],
 ) -> Json:
-    """Give `ome`: what the file says of its levels `names`, and the levels that we added."""
+    """Return the `ome` attribute: the file's own levels `names`, and the `added` ones."""
     ome = dict(image.attributes.get("ome") or {})
     shown = dict(multiscale(image.attributes))
     shown["axes"] = [dict(axis) for axis in image.axes]
@@ -300,15 +328,16 @@ def described(
     if not datasets:
         ones = (1.0,) * len(image.axes)
         datasets = [level.json() for level in shrunk_levels(names, shapes, ones)]
-    scale, translation = placed(datasets[-1], len(image.axes))
+    scale, translation = scale_and_translation(datasets[-1], len(image.axes))
     last = shapes[-1]
     factor = [1.0] * len(last)
     for name, shape in added:
-        # exactly two: a rest that fills no window was dropped
+        # exactly 2 even for odd sizes: resampling drops the incomplete window at the end
         factor = [f * (2 if n != m else 1) for f, n, m in zip(factor, shape, last, strict=True)]
         last = shape
+        # OME translations are of pixel centres: that of a window of f pixels is (f - 1) / 2 further
         datasets.append(
-            transformed(
+            dataset(
                 name,
                 [s * f for s, f in zip(scale, factor, strict=True)],
                 [t + s * (f - 1) / 2 for t, s, f in zip(translation, scale, factor, strict=True)],
@@ -319,10 +348,10 @@ def described(
     return {"version": "0.5", **ome, "multiscales": [shown, *rest]}
 
 
-def placed(dataset: Mapping[str, Any], ndim: int) -> tuple[list[float], list[float]]:
-    """Read scale and translation of a level, in the order they apply."""
+def scale_and_translation(level: Mapping[str, Any], ndim: int) -> tuple[list[float], list[float]]:
+    """Return the total scale and translation of a level; its transformations apply in order."""
     scale, translation = [1.0] * ndim, [0.0] * ndim
-    for step in dataset.get("coordinateTransformations") or ():
+    for step in level.get("coordinateTransformations") or ():
         values = step.get(step.get("type")) if isinstance(step, Mapping) else None
         if isinstance(values, Sequence) and len(values) == ndim:
             if step["type"] == "scale":
@@ -333,7 +362,8 @@ def placed(dataset: Mapping[str, Any], ndim: int) -> tuple[list[float], list[flo
     return scale, translation
 
 
-def transformed(path: str, scale: Sequence[float], translation: Sequence[float]) -> Json:
+def dataset(path: str, scale: Sequence[float], translation: Sequence[float]) -> Json:
+    """Return one entry of `datasets` of a multiscale image."""
     steps: list[Json] = [{"type": "scale", "scale": list(scale)}]
     if any(translation):
         steps.append({"type": "translation", "translation": list(translation)})
@@ -341,7 +371,7 @@ def transformed(path: str, scale: Sequence[float], translation: Sequence[float])
 
 
 class Members(Mapping[str, Node]):
-    """The members of a group as they are served, each made when it is asked for."""
+    """The members of a group as they are served, each made on first access."""
 
     def __init__(
         self, group: GroupIndex, path: str, compression: Compression, levels: frozenset[str]
@@ -360,7 +390,7 @@ class Members(Mapping[str, Node]):
         made = self._made.get(name)
         if made is None:
             member = self._group.members[name]
-            made = served(
+            made = served_tree(
                 member,
                 compression=self._compression,
                 path=join(self._path, name),
@@ -370,27 +400,34 @@ class Members(Mapping[str, Node]):
         return made
 
 
-def served(
+def served_tree(
     node: Node,
     *,
     compression: Compression = "zstd",
     path: str = "",
     levels: frozenset[str] = frozenset(),
 ) -> Node:
-    """Give the node at `path` of an index, and all below it, as it is served.
+    """Return a node of an index, and everything below it, as it is served.
 
-    `levels` are paths of arrays that an image further up has as its levels.
+    Parameters:
+        node: A group or array of the index of a file.
+        compression: How chunks are compressed.
+        path: The path of the node.
+        levels: Paths of arrays that are levels of an image further up.
+
+    Raises:
+        FormatError: The attributes of the file do not have the structure that their names imply.
     """
     try:
-        return _served(node, compression, path, levels)
+        return _served_tree(node, compression, path, levels)
     except AnychunkError:
         raise
     except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as e:
-        # attributes are the file's own, and may hold anything
-        raise FormatError(f"{path or '/'}: {type(e).__name__} in its attributes: {e}") from e
+        # `ome` and the like come from the file as they are: any JSON value may be anywhere in them
+        raise FormatError(f"{path or '/'}: {type(e).__name__} in the attributes: {e}") from e
 
 
-def _served(node: Node, compression: Compression, path: str, levels: frozenset[str]) -> Node:
+def _served_tree(node: Node, compression: Compression, path: str, levels: frozenset[str]) -> Node:
     if path in levels and isinstance(node, ArrayIndex):
         return served_array(node, path, None, compression)
     if isinstance(node, ArrayIndex) or level_names(node):
@@ -399,7 +436,9 @@ def _served(node: Node, compression: Compression, path: str, levels: frozenset[s
         if isinstance(node, GroupIndex) and isinstance(made, GroupIndex):
             levels |= frozenset(image.levels)
             below = {
-                name: served(member, compression=compression, path=join(path, name), levels=levels)
+                name: served_tree(
+                    member, compression=compression, path=join(path, name), levels=levels
+                )
                 for name, member in node.members.items()
                 if isinstance(member, GroupIndex)
             }
@@ -409,13 +448,13 @@ def _served(node: Node, compression: Compression, path: str, levels: frozenset[s
 
 
 def readable_images(node: Node, most: int) -> tuple[list[Image], str | None]:
-    """List the images of an index, and what was wrong where listing them ended early."""
+    """Return up to `most` images of an index, and why the list is incomplete, if it is."""
     found: list[Image] = []
     until = time.monotonic() + LIST_S
     try:
         for image in images(node):
             if len(found) >= most or time.monotonic() > until:
-                return found, f"it holds more than {len(found)} images; the first are listed"
+                return found, f"more than {len(found)} images; only the first are listed"
             found.append(image)
     except AnychunkError as e:
         return found, str(e)

@@ -1,4 +1,4 @@
-"""Who may ask: the Host header, the token, other pages (CORS), and what a page of ours may do."""
+"""Access control: methods, Host header, token, CORS, and headers of every response."""
 
 import hmac
 import logging
@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anychunk.server.responses import failure
+from anychunk.server.responses import error_response
 
 log = logging.getLogger("anychunk.serve")
 
@@ -20,6 +20,7 @@ CSP = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
     "worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'self'; form-action 'none'"
 )
+# any page may read what is served: hosted viewers show local files that way
 ALWAYS = [
     (b"access-control-allow-origin", b"*"),
     (
@@ -39,12 +40,19 @@ PREFLIGHT = [
 ]
 
 
-class Guard:
-    """Stands before the app."""
+class AccessControl:
+    """ASGI middleware that refuses requests before they reach the app, and logs all of them."""
 
     def __init__(
         self, app: ASGIApp, *, token: str | None = None, hosts: Iterable[str] | None = None
     ) -> None:
+        """Wrap `app`.
+
+        Parameters:
+            app: Gets the requests that are not refused.
+            token: What clients must send; None: nothing.
+            hosts: Accepted Host headers, without ports; None: any.
+        """
         self._app = app
         self._token = token
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
@@ -55,14 +63,15 @@ class Guard:
         start, status = time.perf_counter(), 0
         headers = dict(scope["headers"])
         refusal = self._refusal(scope, headers)
+        # browsers send no credentials with a preflight
         is_preflight = refusal is None and scope["method"] == "OPTIONS"
         verdict = None if refusal or is_preflight else self._verdict(scope, headers)
         if refusal is None and not is_preflight and verdict is None:
-            refusal = (401, "a token is asked for: Authorization: Bearer TOKEN, or ?token=TOKEN")
+            refusal = (401, "token required: send Authorization: Bearer TOKEN, or ?token=TOKEN")
         cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
         added = [(b"set-cookie", cookie.encode())] if verdict == "cookie" else []
 
-        async def sent(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -70,35 +79,38 @@ class Guard:
             await send(message)
 
         if refusal is not None:
-            await failure(*refusal)(scope, receive, sent)
+            await error_response(*refusal)(scope, receive, send_with_headers)
         elif is_preflight:
-            await sent({"type": "http.response.start", "status": 204, "headers": PREFLIGHT})
-            await sent({"type": "http.response.body", "body": b""})
+            await send_with_headers(
+                {"type": "http.response.start", "status": 204, "headers": PREFLIGHT}
+            )
+            await send_with_headers({"type": "http.response.body", "body": b""})
         else:
-            await self._app(scope, receive, sent)
+            await self._app(scope, receive, send_with_headers)
         if log.isEnabledFor(logging.INFO):
             took = (time.perf_counter() - start) * 1000
+            # without the query, which may hold the token
             path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")[:300]
             log.info("%s %s %d %.1f ms", scope["method"], path, status, took)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-        """Refuse a method that is not served, or a host that is not ours.
+        """Return (status, line) for a method that is not supported or a host that is not allowed.
 
-        A page anywhere can point a name of its own at 127.0.0.1 (DNS rebinding), and would then
-        pass for this server's own page.
+        The Host header is checked against DNS rebinding: a foreign page can resolve a name of its
+        own to 127.0.0.1, and a browser would then treat this server as part of that page's origin.
         """
         if scope["method"] not in METHODS:
-            return 405, f"{scope['method'][:20]}: only GET, HEAD and OPTIONS are served"
+            return 405, f"method {scope['method'][:20]}: expected one of {', '.join(METHODS)}"
         if self._hosts is None:
             return None
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if name in self._hosts:
             return None
-        return 421, f"host {host[:100]!r} is not served here; allow it with --allow-host"
+        return 421, f"host {host[:100]!r} is not allowed; allow it with --allow-host"
 
     def _verdict(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
-        """Say whether the token is right: `yes`, `cookie` where one is to keep it, or None."""
+        """Check the token: `yes`, `cookie` if the client is to be sent one, or None if refused."""
         if self._token is None:
             return "yes"
         given = headers.get(b"authorization", b"")
@@ -108,7 +120,7 @@ class Guard:
             return "yes"
         try:
             query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=32)
-        except ValueError:  # more fields than any of our urls has
+        except ValueError:  # too many fields
             return None
         if self._is_token(query.get("token", [""])[0].encode("latin-1", "replace")):
             return "cookie"
@@ -119,7 +131,7 @@ class Guard:
 
 
 def with_headers(message: Message, added: list[tuple[bytes, bytes]]) -> Message:
-    """Add what every answer carries, and what a page of ours may do."""
+    """Add the headers of every response, and the content security policy of HTML pages."""
     headers = [*message["headers"], *ALWAYS, *added]
     if any(n == b"content-type" and v.startswith(b"text/html") for n, v in message["headers"]):
         headers.append((b"content-security-policy", CSP.encode()))
@@ -127,6 +139,7 @@ def with_headers(message: Message, added: list[tuple[bytes, bytes]]) -> Message:
 
 
 def cookie_value(header: bytes) -> bytes:
+    """Return the token of a Cookie header, or nothing."""
     try:
         morsel = SimpleCookie(header.decode("latin-1")).get(COOKIE)
     except CookieError:

@@ -1,4 +1,4 @@
-"""Pieces of large chunks that are plain bytes: little more is read than the rows wanted."""
+"""Pieces of large uncompressed chunks: only the rows that a piece touches are read."""
 
 import itertools
 import math
@@ -9,45 +9,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.io import PreadSource
 from anychunk.model.grid import Shape
 from anychunk.model.index import ArrayIndex, ByteRanges
-from anychunk.server.sources import ReadFile
 
 type Array = npt.NDArray[Any]
 
 LEAST_CHUNK = 1 << 20
-"""Smaller chunks are read whole, and kept."""
+"""Smaller chunks are read whole, and cached."""
 LEAST_RUN = 512
-"""Runs of fewer bytes are not read one by one, but with what lies between them."""
+"""Shorter runs of bytes are read together with the bytes between them."""
 
 
 @dataclass(frozen=True)
-class Plain:
-    """How the elements of a chunk lie in its bytes."""
+class Layout:
+    """How the elements of a chunk are laid out in its bytes."""
 
     shape: Shape
-    """In the order that they are stored in."""
+    """The shape of a chunk, in storage order."""
     order: Shape
-    """Which axis of the array each stored axis is."""
+    """For each stored axis, the axis of the array."""
     dtype: np.dtype[Any]
 
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def read(self, source: ReadFile, offset: int, box: Sequence[slice]) -> Array:
-        """Read a box, given in the axes of the array, of the chunk that begins at `offset`."""
+    def read(self, source: PreadSource, offset: int, box: Sequence[slice]) -> Array:
+        """Read a box of the chunk that begins at byte `offset`; `box` is in the array's axes."""
         stored = [box[axis] for axis in self.order]
         axis, starts, length = runs(self.shape, stored, self.dtype.itemsize)
         data = source.read_runs([offset + start for start in starts], length)
+        # up to `axis` exactly the box was read, of the axes behind it everything
         lead = [part.stop - part.start for part in stored[: axis + 1]]
         array = data.view(self.dtype).reshape([*lead, *self.shape[axis + 1 :]])
         piece = array[(slice(None),) * (axis + 1) + tuple(stored[axis + 1 :])]
         return piece.transpose(np.argsort(self.order))
 
 
-def plain(array: ArrayIndex, dtype: np.dtype[Any]) -> Plain | None:
-    """Say how chunks are stored, if they are large and nothing but bytes."""
+def uncompressed_layout(array: ArrayIndex, dtype: np.dtype[Any]) -> Layout | None:
+    """Return the layout of an array's chunks, or None if they are small or not raw samples."""
     chunks = array.chunks
     if not isinstance(chunks, ByteRanges) or chunks.parts is not None or chunks.fronts:
         return None
@@ -64,20 +65,23 @@ def plain(array: ArrayIndex, dtype: np.dtype[Any]) -> Plain | None:
             dtype = dtype.newbyteorder(configuration.get("endian") or "=")
         else:
             return None
-    return Plain(tuple(array.chunk_shape[axis] for axis in order), order, dtype)
+    return Layout(tuple(array.chunk_shape[axis] for axis in order), order, dtype)
 
 
 def runs(shape: Shape, box: Sequence[slice], itemsize: int) -> tuple[int, list[int], int]:
-    """Cut a box into runs of bytes: give the axis that each is a piece of, offsets, and length.
+    """Cut a box of a C-ordered array into runs of consecutive bytes, all of the same length.
 
-    Of the axes behind that one all is read: because all is wanted, or because pieces of it would be
-    too short.
+    A run covers part of one axis, and everything of the axes behind it: either because the box
+    covers them, or because runs along them would be shorter than `LEAST_RUN`.
+
+    Returns:
+        The axis that runs are cut along, the offset of each run, and their length in bytes.
     """
     strides = [itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     axis = len(shape) - 1
     while axis > 0:
-        wanted = box[axis].stop - box[axis].start
-        if wanted < shape[axis] and wanted * strides[axis] >= LEAST_RUN:
+        count = box[axis].stop - box[axis].start
+        if count < shape[axis] and count * strides[axis] >= LEAST_RUN:
             break
         axis -= 1
     ranges = [range(part.start, part.stop) for part in box[:axis]]

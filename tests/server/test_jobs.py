@@ -7,7 +7,7 @@ import time
 import pytest
 
 from anychunk.server import jobs as module
-from anychunk.server.jobs import Gone, Jobs
+from anychunk.server.jobs import ClientGone, Jobs
 from anychunk.server.responses import BusyError
 
 
@@ -67,7 +67,7 @@ async def test_what_nobody_waits_for_is_not_done(jobs):
     for client in clients[1:]:
         client.left.set()
     found = await asyncio.gather(*waiting[1:], return_exceptions=True)
-    assert all(isinstance(e, Gone) for e in found)
+    assert all(isinstance(e, ClientGone) for e in found)
     hold.set()
     await asyncio.gather(*busy, waiting[0])
     await asyncio.sleep(0.05)
@@ -82,7 +82,7 @@ async def test_who_comes_as_it_is_dropped_is_served(jobs):
     left = asyncio.ensure_future(jobs.run("key", lambda: 5, first))
     await asyncio.sleep(0.02)
     first.left.set()
-    with pytest.raises(Gone):
+    with pytest.raises(ClientGone):
         await left
     hold.set()
     time.sleep(0.1)  # noqa: ASYNC251 - the threads give it up, and this loop cannot know yet
@@ -92,7 +92,7 @@ async def test_who_comes_as_it_is_dropped_is_served(jobs):
 
 
 async def test_lines_are_bounded(jobs, monkeypatch):
-    monkeypatch.setattr(module, "MOST_WAITING", 3)
+    monkeypatch.setattr(module, "MOST_JOBS", 3)
     hold = threading.Event()
     tasks = [asyncio.ensure_future(jobs.run(n, hold.wait, Client())) for n in range(3)]
     await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What answers are made of: bytes at hand, or the stored bytes of a chunk too large for that."""
+"""Bodies of responses: bytes in memory, or a stored chunk that is read while it is sent."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,22 +7,21 @@ import xxhash
 
 from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader
-from anychunk.io import Source, is_remote
+from anychunk.io import PreadSource, Source, is_remote
 from anychunk.model.index import INLINE, ByteRanges, Objects
-from anychunk.server.sources import ReadFile
 
-LARGE = 4 << 20
-"""Stored chunks from this length on are read while they are sent."""
+STREAMED_BYTES = 4 << 20
+"""Stored chunks of at least this length are read while they are sent."""
 
 
 class Body(Protocol):
-    """What is sent, and the tag that tells it from any other version."""
+    """The bytes of a response, and their ETag."""
 
     @property
     def etag(self) -> str: ...
     @property
-    def is_at_hand(self) -> bool:
-        """Whether reading is a slice of memory."""
+    def is_in_memory(self) -> bool:
+        """Whether `read` returns without I/O."""
         ...
 
     def __len__(self) -> int: ...
@@ -30,15 +29,16 @@ class Body(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
-    """Bytes at hand."""
+class BytesBody:
+    """Bytes in memory."""
 
     data: bytes | memoryview
     etag: str
-    is_at_hand: bool = True
+    is_in_memory: bool = True
 
     @classmethod
-    def of(cls, data: bytes | memoryview) -> "Held":
+    def of(cls, data: bytes | memoryview) -> "BytesBody":
+        """Return a body whose ETag is a hash of its bytes."""
         return cls(data, f'"{xxhash.xxh3_64_hexdigest(data)}"')
 
     def __len__(self) -> int:
@@ -48,10 +48,14 @@ class Held:
         return memoryview(self.data)[start:stop]
 
 
-class Ranges:
-    """A stored chunk as its front and the ranges of the objects that hold it."""
+class StoredBody:
+    """A stored chunk: its front, which the index holds, and the byte ranges that follow it.
 
-    is_at_hand = False
+    The ETag is a hash of where the bytes are and of the versions of their sources: a hash of the
+    bytes would need all of them before the first one is sent.
+    """
+
+    is_in_memory = False
 
     def __init__(self, reader: ChunkReader, number: int) -> None:
         self._reader, self._where = reader, reader.describe(number)
@@ -70,7 +74,7 @@ class Ranges:
     def _source(self, url: str) -> Source:
         chunks = self._reader.chunks
         if isinstance(chunks, Objects) and not is_remote(url):
-            return ReadFile(url, roots=chunks.places)
+            return PreadSource(url, roots=chunks.places)
         return self._reader.sources.open(url)
 
     def __len__(self) -> int:
@@ -80,27 +84,29 @@ class Ranges:
         pieces = []
         if start < len(self._front):
             pieces.append(self._front[start:stop])
-        at = len(self._front)
+        # `begin` is where each part begins inside the body
+        begin = len(self._front)
         for source, offset, length in self._parts:
-            low, high = max(start, at), min(stop, at + length)
+            low, high = max(start, begin), min(stop, begin + length)
             if low < high:
                 with located(lambda: self._where, is_decoding=False):
-                    pieces.append(source.read(offset + low - at, high - low).tobytes())
-            at += length
+                    pieces.append(source.read(offset + low - begin, high - low).tobytes())
+            begin += length
         return b"".join(pieces)
 
 
 def stored_body(reader: ChunkReader, number: int) -> Body | None:
-    """Give the stored bytes of a chunk; None where it is absent."""
+    """Return the stored bytes of a chunk, or None if the chunk is absent."""
     size = reader.size(number)
     if size is None:
         return None
-    if size >= LARGE and not is_inline(reader):
-        return Ranges(reader, number)
+    if size >= STREAMED_BYTES and not has_inline_chunks(reader):
+        return StoredBody(reader, number)
     with located(lambda: reader.describe(number), is_decoding=False):
         data = reader.read(number)
-    return None if data is None else Held.of(memoryview(data))
+    return None if data is None else BytesBody.of(memoryview(data))
 
 
-def is_inline(reader: ChunkReader) -> bool:
+def has_inline_chunks(reader: ChunkReader) -> bool:
+    """Whether the index itself holds the bytes of some chunks."""
     return isinstance(reader.chunks, ByteRanges) and INLINE in reader.chunks.urls

@@ -1,4 +1,4 @@
-"""The HTTP face: statuses, tags, ranges, and what the page asks for."""
+"""The routes: statuses, ETags, byte ranges, metadata, chunks, thumbnails."""
 
 import json
 
@@ -8,23 +8,7 @@ import pytest
 import tifffile
 
 import anychunk
-from anychunk.errors import (
-    ChunkDecodeError,
-    FormatError,
-    LimitError,
-    MissingDependencyError,
-    SourceChangedError,
-    SourceError,
-    TruncatedError,
-    UnsupportedError,
-)
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
-from anychunk.server.chunks import Chunks
-from anychunk.server.friendly import served
-from anychunk.server.pixels import Kept, served_store
-from anychunk.server.responses import BusyError, as_json, byte_range, matches, status_of
-from anychunk.server.thumbs import Served
-from tests.server_face.files import decoded
+from tests.server.files import decoded
 
 
 def test_levels_are_averages(client_of, scene):
@@ -79,30 +63,6 @@ def test_tag_and_not_modified(client_of, scene):
         assert client.get(url, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("header", "found"),
-    [
-        ("bytes=0-0", (0, 1)),
-        ("bytes=2-5", (2, 6)),
-        ("bytes=2-", (2, 10)),
-        ("bytes=-3", (7, 10)),
-        ("bytes=-99", (0, 10)),
-        ("bytes=5-99999999999999999999", (5, 10)),
-        ("bytes=10-", "beyond"),
-        ("bytes=-0", "beyond"),
-        ("bytes=5-2", None),
-        ("bytes=a-b", None),
-        ("bytes=-", None),
-        ("bytes=0-1,3-4", None),
-        ("items=0-1", None),
-        ("bytes=" + "9" * 300 + "-", None),
-        ("", None),
-    ],
-)
-def test_range_header(header, found):
-    assert byte_range(header, 10) == found
-
-
 @pytest.mark.parametrize("prefix", ["zarr", "raw"])
 def test_ranges(client_of, scene, prefix):
     client = client_of(scene[0])
@@ -147,7 +107,7 @@ def test_absent_is_404_and_only_that(client_of, tmp_path):
     assert client.get("/zarr/sparse.tif/0/0/c/0/0/0").status_code == 200
     gone = client.get("/zarr/sparse.tif/0/0/c/0/1/1")
     assert gone.status_code == 404
-    assert gone.json() == {"error": "0/0/c/0/1/1: the file has no such chunk; it reads as fill"}
+    assert gone.json()["error"].startswith("0/0/c/0/1/1: ")
     for key in ("c/0/2/0", "c/0/0", "c/00/0/0", "c/0/0/-1", "d/0", "zarr.jso", "c"):
         assert client.get(f"/zarr/sparse.tif/0/0/{key}").status_code == 404
 
@@ -167,27 +127,6 @@ def test_what_cannot_be_decoded_is_no_absence(client_of, scene):
         # the computed level that needs it is as unreadable
         assert client.get(f"/{prefix}/scene.tif/0/1/c/0/0/0").status_code == 502
         assert client.get(f"/{prefix}/scene.tif/0/0/c/0/1/1").status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (UnsupportedError("x"), 415),
-        (FormatError("x"), 415),
-        (LimitError("x"), 415),
-        (MissingDependencyError("x"), 415),
-        (SourceError("x"), 502),
-        (TruncatedError("x"), 502),
-        (ChunkDecodeError("x"), 502),
-        (FileNotFoundError("x"), 502),
-        (SourceChangedError("x"), 409),
-        (BusyError("x"), 503),
-        (ValueError("x"), 500),
-        (MemoryError(), 500),
-    ],
-)
-def test_status_of_errors(error, status):
-    assert status_of(error) == status
 
 
 def test_info(client_of, scene):
@@ -234,18 +173,6 @@ def test_thumbnail(client_of, scene):
     assert client_of(scene[0]).get("/thumb/scene.tif/7.png").status_code == 404
 
 
-def test_numbers_that_json_lacks():
-    text = as_json({"a": [float("nan"), float("inf"), -float("inf"), 1.5], "b": (2,)})
-    assert json.loads(text) == {"a": ["NaN", "Infinity", "-Infinity", 1.5], "b": [2]}
-
-
-def test_tags_match_weakly():
-    assert matches('W/"a"', '"a"')
-    assert matches("*", '"a"')
-    assert not matches('"b"', '"a"')
-    assert not matches(None, '"a"')
-
-
 @pytest.mark.parametrize(
     "ome",
     [
@@ -287,7 +214,7 @@ def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
     """Levels that take long to compute have threads of their own, and end when nobody waits."""
     import threading
 
-    from anychunk.server import chunks, wanted
+    from anychunk.server import cancellation, chunks
 
     client = client_of(scene[0])
     assert client.get("/zarr/scene.tif/0/zarr.json").status_code == 200
@@ -297,8 +224,8 @@ def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
     def slowly(*arguments):
         while not hold.wait(0.01):
             try:
-                wanted.check()
-            except wanted.Dropped:
+                cancellation.check()
+            except cancellation.Cancelled:
                 ended.append(1)
                 raise
         return shrink(*arguments)
@@ -321,7 +248,7 @@ def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
     assert ended == []
 
 
-def test_nodata_has_no_say_in_levels(client_of, tmp_path):
+def test_nodata_is_excluded_from_levels(client_of, tmp_path):
     rasterio = pytest.importorskip("rasterio")
     data = np.full((800, 900), 30, "int16")
     data[::2, ::2] = -9999
@@ -344,24 +271,6 @@ def test_nodata_has_no_say_in_levels(client_of, tmp_path):
     level = np.frombuffer(found.content, "<i2").reshape(400, 450)
     assert set(level[:50].flat) == {-9999}
     assert set(level[50:].flat) == {30}
-
-
-def test_absent_pixels_are_not_there_in_a_thumbnail(tmp_path):
-    (tmp_path / "a").touch()
-    nothing = np.zeros((1, 1), np.uint64)
-    own = ArrayIndex(
-        shape=(4, 4),
-        chunk_shape=(4, 4),
-        data_type="float32",
-        codecs=({"name": "bytes", "configuration": {"endian": "little"}},),
-        chunks=ByteRanges(offsets=nothing, lengths=nothing, urls=(str(tmp_path / "a"),)),
-        fill_value="NaN",
-        dimension_names=("y", "x"),
-    )
-    store = served_store(GroupIndex(members={"0": own}))
-    chunks = Chunks(served(store.index), store, kept=Kept(memory=1 << 20))
-    array = chunks.array("0")
-    assert np.isnan(Served(chunks, "0", array)[0:2, 0:2]).all()
 
 
 def test_head_has_no_ranges(client_of, scene):

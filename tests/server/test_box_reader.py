@@ -7,17 +7,17 @@ import pytest
 import tifffile
 
 import anychunk
-from anychunk.errors import LimitError, SourceChangedError, SourceError, TruncatedError
+from anychunk.errors import LimitError
+from anychunk.io import PreadSource
 from anychunk.model.index import find
-from anychunk.server import pixels as module
-from anychunk.server.pixels import Kept, Pixels, served_store
-from anychunk.server.sources import ReadFile
-from tests.server import serve
+from anychunk.server import box_reader as module
+from anychunk.server.box_reader import BoxReader, Caches, served_store
+from tests.http_server import serve
 
 
 def opened(path, *, memory=256 << 20, place="0/0"):
     index = anychunk.index(path)
-    return Pixels(served_store(index), place, find(index, place), Kept(memory=memory))
+    return BoxReader(served_store(index), place, find(index, place), Caches(memory=memory))
 
 
 def noise(*shape, dtype="uint16"):
@@ -87,14 +87,14 @@ def test_large_chunks_are_decoded_once_and_kept_in_a_file(tmp_path, monkeypatch)
             found.read((0, y, 7), (1, y + 100, 90))[0], data[y : y + 100, 7:90]
         )
     assert len(calls) == 1
-    assert isinstance(found._chunk((0, 0, 0), None, is_kept=True), np.memmap)
-    assert len(found._kept.small) == 0
+    assert isinstance(found._chunk((0, 0, 0), None, is_cached=True), np.memmap)
+    assert len(found._caches.small) == 0
 
 
 def test_chunks_beyond_the_memory_are_refused(tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, noise(400, 400), rowsperstrip=400, compression="zlib")
-    with pytest.raises(LimitError, match="give it more --memory"):
+    with pytest.raises(LimitError, match=r"320000 bytes.* 1000;.*--memory"):
         opened(path, memory=1000).read((0, 0, 0), (1, 4, 4))
 
 
@@ -109,71 +109,16 @@ def test_remote_files(tmp_path):
         np.testing.assert_array_equal(found.read((0, 0, 0), (1, 64, 64))[0], data[:64, :64])
 
 
-def test_read_file_looks_at_every_read(tmp_path):
-    path = tmp_path / "a.bin"
-    path.write_bytes(bytes(range(200)))
-    source = ReadFile(str(path))
-    assert source.read(10, 5).tobytes() == bytes(range(10, 15))
-    now = source.read_now(10, 5)
-    assert now is None or now.tobytes() == bytes(range(10, 15))
-    with pytest.raises(TruncatedError):
-        source.read(190, 20)
-    path.write_bytes(bytes(100))
-    for read in (source.read, source.read_now):
-        with pytest.raises(SourceChangedError):
-            read(10, 5)
-    path.unlink()
-    with pytest.raises(SourceError, match="gone"):
-        source.read(10, 5)
-    with pytest.raises(SourceError, match="gone"):
-        source.verify()
-
-
-@pytest.mark.parametrize("dtype", ["uint8", ">u2", "<f4", ">c16"])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_pieces_of_large_plain_chunks(tmp_path, dtype, order, monkeypatch):
-    """Rows are read, not the chunk; the values are those of numpy's own map."""
-    from anychunk.server import plain
-
-    monkeypatch.setattr(plain, "LEAST_CHUNK", 1000)
-    data = np.asarray(noise(300, 40, 50, dtype="uint8").astype(dtype), order=order)
-    path = tmp_path / "a.npy"
-    np.save(path, data)
-    found = opened(path)
-    assert found._plain is not None
-    monkeypatch.setattr(found, "_decode_chunk", None)
-    chosen = np.random.default_rng(0)
-    for _ in range(60):
-        low = [int(chosen.integers(0, n)) for n in data.shape]
-        high = [int(chosen.integers(a + 1, n + 1)) for a, n in zip(low, data.shape, strict=True)]
-        box = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
-        np.testing.assert_array_equal(found.read(tuple(low), tuple(high)), data[box])
-
-
-def test_runs():
-    from anychunk.server.plain import runs
-
-    whole = [slice(0, 10), slice(0, 20), slice(0, 30)]
-    assert runs((10, 20, 30), whole, 2) == (0, [0], 12000)
-    rows = [slice(1, 3), slice(0, 20), slice(0, 30)]
-    assert runs((10, 20, 30), rows, 2) == (0, [1200], 2400)
-    columns = [slice(0, 1), slice(2, 4), slice(100, 400)]
-    assert runs((1, 20, 1000), columns, 2) == (2, [4200, 6200], 600)
-    # too short to be read one by one: with what lies between them
-    short = [slice(0, 1), slice(2, 4), slice(100, 110)]
-    assert runs((1, 20, 1000), short, 2) == (1, [4000], 4000)
-
-
 def test_strips_are_decoded_once_for_a_row_of_pieces(tmp_path, monkeypatch):
     data = noise(1024, 3000)
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, data, rowsperstrip=1, compression="zlib")
     index = anychunk.index(path)
-    found = Pixels(
+    found = BoxReader(
         served_store(index),
         "0/0",
         find(index, "0/0"),
-        Kept(memory=256 << 20),
+        Caches(memory=256 << 20),
         piece=(1, 512, 512),
     )
     calls = []
@@ -191,11 +136,11 @@ def test_strips_are_read_together(tmp_path, monkeypatch):
     tifffile.imwrite(path, data, rowsperstrip=1, compression="zlib")
     index = anychunk.index(path)
     array = find(index, "0/0")
-    kept = Kept(memory=256 << 20)
-    found = Pixels(served_store(index), "0/0", array, kept, piece=(1, 512, 512))
+    caches = Caches(memory=256 << 20)
+    found = BoxReader(served_store(index), "0/0", array, caches, piece=(1, 512, 512))
     calls = []
-    read = ReadFile.read
-    monkeypatch.setattr(ReadFile, "read", lambda *a: calls.append(a) or read(*a))
+    read = PreadSource.read
+    monkeypatch.setattr(PreadSource, "read", lambda *a: calls.append(a) or read(*a))
     np.testing.assert_array_equal(found.read((0, 0, 0), (1, 512, 512))[0], data[:, :512])
     assert len(calls) == 1
 

@@ -1,4 +1,4 @@
-"""What the page asks for: the files and their images, metadata, where a chunk is in its file."""
+"""JSON descriptions: files and images, metadata, and where a chunk is stored in its file."""
 
 import time
 from collections.abc import Mapping
@@ -10,44 +10,44 @@ from anychunk.io import is_remote
 from anychunk.model.grid import Shape
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, Objects, find, walk
-from anychunk.server import wanted
+from anychunk.server import cancellation
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.chunks import Chunks
-from anychunk.server.friendly import Plane, native_dtype, readable_images
-from anychunk.server.responses import as_json
+from anychunk.server.hierarchy import Plane, native_dtype, readable_images
+from anychunk.server.responses import as_json, error_line
 
 LIST_S = 5.0
-"""How long a list of files may take; what is not open by then is listed without its images."""
+"""Time for a list of files; files that are not open by then are listed without their images."""
 WALK_S = 3.0
-"""How long all metadata of one file may take: each group of a remote one is a request."""
+"""Time for collecting all metadata of a file; every group of a remote one costs a request."""
 MOST_IMAGES = 500
-"""Of one file, that are listed."""
+"""Images of one file that are listed."""
 MOST_NODES = 2000
-"""Whose metadata is given at once."""
+"""Groups and arrays whose metadata is collected."""
 MOST_BYTES = 8 << 20
-"""Of metadata given at once."""
+"""Bytes of metadata that are collected."""
 
 
 def escape(name: str) -> str:
-    """Write a name as one segment of a url."""
+    """Return a name as one segment of a url."""
     return quote(name, safe="")
 
 
 def files(catalog: Catalog) -> list[dict[str, Json]]:
-    """Describe every file; those that there was no time to open are `pending`."""
+    """Describe every file; those that could not be opened within `LIST_S` are `pending`."""
     catalog.scan()
     until = time.monotonic() + LIST_S
     records = []
     for entry in catalog.entries():
-        wanted.check()
+        cancellation.check()
         if time.monotonic() < until or catalog.peek(entry) is not None:
             records.append(file_record(catalog, entry))
         else:
-            records.append({**blank(entry), "pending": True})
+            records.append({**empty_record(entry), "pending": True})
     return records
 
 
-def blank(entry: Entry) -> dict[str, Json]:
+def empty_record(entry: Entry) -> dict[str, Json]:
     return {
         "name": entry.name,
         "title": entry.title,
@@ -60,21 +60,21 @@ def blank(entry: Entry) -> dict[str, Json]:
 
 
 def file_record(catalog: Catalog, entry: Entry) -> dict[str, Json]:
-    """Describe one file; what is wrong with it stands in `error`."""
-    record = blank(entry)
+    """Describe one file; if it cannot be opened, `error` says why."""
+    record = empty_record(entry)
     try:
         opened = catalog.opened(entry)
         about = opened.index.attributes.get("anychunk", {})
         record |= {"format": about.get("format", "index"), "bytes": about.get("size")}
         found, problem = readable_images(opened.zstd.tree, MOST_IMAGES)
-        record["error"] = None if problem is None else entry.say(problem)
+        record["error"] = None if problem is None else entry.without_folder(problem)
         for image in found:
             is_shown = Plane.of(image) is not None
             record["images" if is_shown else "arrays"].append(
                 image_record(opened.zstd.tree, image, entry)
             )
     except (AnychunkError, OSError, MemoryError) as e:
-        record["error"] = entry.say(str(e) or type(e).__name__)
+        record["error"] = entry.without_folder(error_line(e))
     return record
 
 
@@ -103,12 +103,12 @@ def dtype_name(array: ArrayIndex) -> str:
 
 
 def info(opened: Opened, entry: Entry) -> dict[str, Json]:
-    """Give the attributes of every group and array, within a bound."""
+    """Return the attributes of all groups and arrays; `complete` says whether some are left out."""
     about = opened.index.attributes.get("anychunk", {})
     metadata: dict[str, Json] = {}
     total, is_whole, until = 0, True, time.monotonic() + WALK_S
     for path, node in walk(opened.index):
-        wanted.check()
+        cancellation.check()
         total += len(as_json(node.attributes))
         if len(metadata) >= MOST_NODES or total > MOST_BYTES or time.monotonic() > until:
             is_whole = False
@@ -124,7 +124,7 @@ def info(opened: Opened, entry: Entry) -> dict[str, Json]:
 
 
 def metadata(tree: Node, path: str) -> bytes | None:
-    """Give the `zarr.json` of a node; that of the root holds all others, if they are not many."""
+    """Return the `zarr.json` of a node, or None; the root's holds all others if they are few."""
     node = find(tree, path)
     if node is None:
         return None
@@ -141,24 +141,25 @@ def metadata(tree: Node, path: str) -> bytes | None:
 
 
 def consolidated(root: GroupIndex) -> dict[str, Json] | None:
+    """Return the metadata of all nodes below the root, or None if they are too many."""
     found: dict[str, Json] = {}
     total, until = 0, time.monotonic() + WALK_S
     try:
         for path, node in walk(root):
-            wanted.check()
+            cancellation.check()
             if path:
                 found[path] = node.metadata()
                 total += len(as_json(found[path]))
             if len(found) > MOST_NODES or total > MOST_BYTES or time.monotonic() > until:
                 return None
     except AnychunkError:
-        # one broken member: the others are still found one by one
+        # one member is broken; clients can still ask for the others one by one
         return None
     return found
 
 
 def own_array(chunks: Chunks, path: str) -> tuple[ArrayIndex, ArrayIndex | None] | None:
-    """Give an array as it is served, and that of the file behind it, if there is one."""
+    """Return an array as it is served, and the file's own array behind it, if there is one."""
     array = chunks.array(path)
     if array is None:
         return None
@@ -170,7 +171,7 @@ def own_array(chunks: Chunks, path: str) -> tuple[ArrayIndex, ArrayIndex | None]
 
 
 def grid(chunks: Chunks, path: str) -> dict[str, Json] | None:
-    """Give the grid of the file's own chunks."""
+    """Describe the grid of the file's own chunks."""
     found = own_array(chunks, path)
     if found is None:
         return None
@@ -187,7 +188,7 @@ def grid(chunks: Chunks, path: str) -> dict[str, Json] | None:
 
 
 def chunk(chunks: Chunks, path: str, at: Shape) -> dict[str, Json] | None:
-    """Say where the file keeps the chunk that an element lies in; None: no such element."""
+    """Describe the file's own chunk that holds the element `at`; None: no such element."""
     found = own_array(chunks, path)
     if found is None:
         return None
@@ -211,11 +212,11 @@ def chunk(chunks: Chunks, path: str, at: Shape) -> dict[str, Json] | None:
     }
     if own is None or isinstance(own.chunks, Computed):
         return record
-    return record | stored(chunks.pixels(array).reader, coords)
+    return record | stored(chunks.reader(array).reader, coords)
 
 
 def stored(reader: Any, coords: Shape) -> dict[str, Json]:
-    """Say where the bytes of a stored chunk are."""
+    """Describe where the bytes of a stored chunk are."""
     number = reader.number(coords)
     size = reader.size(number)
     ranges = reader.ranges(number)
@@ -228,13 +229,14 @@ def stored(reader: Any, coords: Shape) -> dict[str, Json]:
 
 
 def base_name(reader: Any, url: str, coords: Shape) -> str:
+    """Return the name of the file or object that holds a chunk."""
     if isinstance(reader.chunks, Objects):
         return str(reader.chunks.name(coords))
     return url.rpartition("/")[2] if url or is_remote(url) else "the index"
 
 
 def position(text: str) -> Shape | None:
-    """Read `3,0,7`."""
+    """Parse a position such as `3,0,7`; None if it is malformed."""
     parts = text.split(",") if text else []
     if len(parts) > 64 or not all(p.isascii() and p.isdigit() and len(p) < 20 for p in parts):
         return None

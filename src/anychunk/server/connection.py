@@ -1,4 +1,4 @@
-"""Connections that cost little: what sends nothing, or takes nothing, is closed."""
+"""HTTP connections with timeouts: clients that send or read too slowly are disconnected."""
 
 import asyncio
 from collections import OrderedDict
@@ -9,20 +9,20 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from anychunk.server.responses import as_json
 
 HEAD_S = 15.0
-"""How long a connection may take until its request is complete."""
+"""Time within which a client must send a complete request head."""
 STALL_S = 20.0
-"""How long a client may take over 64 KiB of an answer."""
+"""Time within which a client must make room in a full send buffer (64 KiB)."""
 MOST_HEAD = 64 << 10
-"""Bytes of a request's first line and headers."""
+"""Most bytes of a request line and its headers."""
 MOST_CONNECTIONS = 400
-"""Beyond this the connection that has been idle longest is closed."""
+"""Beyond this number, the connection that has been idle longest is closed."""
 
 
 class Connection(HttpToolsProtocol):
-    """One connection."""
+    """One HTTP/1.1 connection."""
 
     idle: ClassVar["OrderedDict[Connection, None]"] = OrderedDict()
-    """Connections that wait for a request, the longest first."""
+    """Connections that wait for a request, those idle longest first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -45,7 +45,7 @@ class Connection(HttpToolsProtocol):
     def _begin_waiting(self) -> None:
         self._end_waiting()
         self.idle[self] = None
-        self._waiting = self.loop.call_later(HEAD_S, self._give_up)
+        self._waiting = self.loop.call_later(HEAD_S, self._disconnect)
 
     def _end_waiting(self) -> None:
         self.idle.pop(self, None)
@@ -53,7 +53,7 @@ class Connection(HttpToolsProtocol):
             self._waiting.cancel()
             self._waiting = None
 
-    def _give_up(self) -> None:
+    def _disconnect(self) -> None:
         if not self.transport.is_closing():
             self.transport.abort()
 
@@ -64,13 +64,16 @@ class Connection(HttpToolsProtocol):
     def _count(self, length: int) -> None:
         self._head += length
         if self._head > MOST_HEAD:
-            raise ValueError("the head of the request is too long")
+            # httptools turns an exception of a callback into a parser error: send_400_response
+            raise ValueError("request head too long")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, or a far too long one, and close."""
+        """Answer a malformed request or an oversized head, and close the connection."""
         is_long = self._head > MOST_HEAD
         status = b"431 Request Header Fields Too Large" if is_long else b"400 Bad Request"
-        line = f"the request's head is over {MOST_HEAD} bytes" if is_long else "this is no request"
+        line = (
+            f"request head: more than {MOST_HEAD} bytes" if is_long else "not a valid HTTP request"
+        )
         body = as_json({"error": line})
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n"
         self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + head % len(body) + b"\r\n" + body)
@@ -93,10 +96,12 @@ class Connection(HttpToolsProtocol):
         if not self.transport.is_closing() and not self.pipeline:
             self._begin_waiting()
 
+    # asyncio calls these two when the send buffer is full, and when it has drained
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._end_stall()
-        self._stall = self.loop.call_later(STALL_S, self._give_up)
+        self._stall = self.loop.call_later(STALL_S, self._disconnect)
 
     def resume_writing(self) -> None:
         self._end_stall()

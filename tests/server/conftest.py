@@ -1,4 +1,4 @@
-"""What the tests of the HTTP face share: a client of a server, and a file to serve."""
+"""What the tests of the server share: a client of a server, and a file to serve."""
 
 from contextlib import ExitStack
 
@@ -8,22 +8,22 @@ import tifffile
 from anyio.from_thread import start_blocking_portal
 from starlette.testclient import TestClient
 
+from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
 from anychunk.server.jobs import Jobs
-from anychunk.server.pixels import Kept
-from anychunk.server.run import Settings, guarded
+from anychunk.server.run import Settings, guarded_app
 
 
 @pytest.fixture
 def client_of():
-    """Give a client of a server of these files."""
+    """Return a function that starts a server of some files and returns a client of it."""
     made = []
     loops = ExitStack()
 
     def start(*paths, **settings):
         jobs = Jobs(2)
-        catalog = Catalog([str(p) for p in paths], kept=Kept(memory=256 << 20))
-        app = guarded(catalog, jobs, Settings(**settings))
+        catalog = Catalog([str(p) for p in paths], caches=Caches(memory=256 << 20))
+        app = guarded_app(catalog, jobs, Settings(**settings))
         client = TestClient(app, base_url="http://127.0.0.1:8000")
         # all its requests run in one event loop, as a server's do
         client.portal = loops.enter_context(start_blocking_portal())

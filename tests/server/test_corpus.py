@@ -11,9 +11,9 @@ from zarr.storage import MemoryStore
 from anychunk.api import open_path
 from anychunk.errors import AnychunkError
 from anychunk.model.index import ArrayIndex, walk
+from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
-from anychunk.server.listing import file_record
-from anychunk.server.pixels import Kept
+from anychunk.server.descriptions import file_record
 from anychunk.server.responses import as_json
 from tests.corpus import ROOT, needs_corpus, samples
 
@@ -24,8 +24,8 @@ SOME = [s for s in samples()[::3] if "irv97_64x64" not in s.path]
 
 
 @pytest.fixture(scope="module")
-def kept():
-    return Kept(memory=256 << 20)
+def caches():
+    return Caches(memory=256 << 20)
 
 
 def served_array(chunks, path, array):
@@ -42,8 +42,8 @@ def served_array(chunks, path, array):
 @needs_corpus
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("sample", SOME, ids=lambda sample: sample.path)
-def test_every_small_array(sample, kept):
-    catalog = Catalog([str(sample.file)], kept=kept)
+def test_every_small_array(sample, caches):
+    catalog = Catalog([str(sample.file)], caches=caches)
     (entry,) = catalog.entries()
     record = file_record(catalog, entry)
     assert str(ROOT) not in str(record)

@@ -6,7 +6,7 @@ import pytest
 from anychunk.model.grid import grid_shape
 from anychunk.model.images import images
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Objects, find, walk
-from anychunk.server.friendly import Plane, chunk_shape, halved, next_name, served, side
+from anychunk.server.hierarchy import Plane, chunk_shape, halved, next_name, served_tree, side
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
@@ -62,7 +62,7 @@ def test_volumes_are_cut_into_planes():
 
 def test_large_chunks_without_a_plane_are_cut():
     line = array((10**7,), (10**7,), names=("t",), dtype="float64")
-    made = served(line)
+    made = served_tree(line)
     assert isinstance(made, ArrayIndex)
     assert made.chunk_shape[0] * 8 <= 4 << 20
     assert halved((8, 100), 200) == (8, 25)
@@ -85,7 +85,7 @@ def test_side(own, length, expected):
     ],
 )
 def test_what_is_passed_through(chunk, codecs, how):
-    made = find(served(group(array((1, 4000, 4000), chunk, codecs=codecs))), "0")
+    made = find(served_tree(group(array((1, 4000, 4000), chunk, codecs=codecs))), "0")
     assert made.attributes["anychunk_served"]["chunks"] == how
     if how == "decoded":
         assert made.codecs == (BYTES, ZSTD)
@@ -98,12 +98,12 @@ def test_fronts_are_not_passed_through():
     objects = Objects(base="/x", pattern="{0}/{1}/{2}", grid=own.grid, fronts=(b"head",))
     from dataclasses import replace
 
-    made = find(served(group(replace(own, chunks=objects))), "0")
+    made = find(served_tree(group(replace(own, chunks=objects))), "0")
     assert made.attributes["anychunk_served"]["chunks"] == "decoded"
 
 
 def test_levels_down_to_a_screen():
-    tree = served(group(array((1, 5001, 3000), (1, 512, 512), codecs=(BYTES, ODD))))
+    tree = served_tree(group(array((1, 5001, 3000), (1, 512, 512), codecs=(BYTES, ODD))))
     shapes = {path: a.shape for path, a in walk(tree) if isinstance(a, ArrayIndex)}
     assert shapes == {
         "0": (1, 5001, 3000),
@@ -141,7 +141,7 @@ def test_levels_follow_those_of_the_file():
         ome={"version": "0.5", "multiscales": [described], "omero": {"x": 1}},
         other={"kept": True},
     )
-    tree = served(node)
+    tree = served_tree(node)
     ome = tree.attributes["ome"]
     assert (tree.attributes["other"], ome["omero"]) == ({"kept": True}, {"x": 1})
     datasets = ome["multiscales"][0]["datasets"]
@@ -160,12 +160,12 @@ def test_palettes_and_truth_values_have_no_mean():
         ({"dtype": "bool"}, {}),
         ({"dtype": "uint8"}, {"tiff": {"color_map": [[0] * 256] * 3}}),
     ):
-        tree = served(group(array((1, 900, 900), (1, 512, 512), **options), **attributes))
+        tree = served_tree(group(array((1, 900, 900), (1, 512, 512), **options), **attributes))
         assert find(tree, "1").chunks.configuration["method"] == "mode"
 
 
 def test_a_lone_array_becomes_an_image():
-    tree = served(array((700, 700), (64, 64), names=("y", "x")))
+    tree = served_tree(array((700, 700), (64, 64), names=("y", "x")))
     assert isinstance(tree, GroupIndex)
     assert set(tree.members) == {"0", "1"}
     assert find(tree, "0").chunks.source == ""
@@ -181,11 +181,11 @@ def test_levels_in_folders_of_their_own_stay_arrays():
     node = GroupIndex(
         members={"deep": deep}, attributes={"ome": {"version": "0.5", "multiscales": [described]}}
     )
-    assert isinstance(find(served(node), "deep/full"), ArrayIndex)
+    assert isinstance(find(served_tree(node), "deep/full"), ArrayIndex)
 
 
 def test_types_that_few_clients_know_are_said():
-    tree = served(group(array((1, 600, 600), (1, 512, 512), dtype="float16")))
+    tree = served_tree(group(array((1, 600, 600), (1, 512, 512), dtype="float16")))
     assert "float16" in find(tree, "0").attributes["anychunk_served"]["data_type"]
 
 
@@ -197,7 +197,7 @@ def test_names_of_further_levels(taken, number, name):
 
 
 def test_levels_that_are_numbers_alone_are_described_by_their_shapes():
-    tree = served(
+    tree = served_tree(
         group(array((1, 4000, 4000), (1, 512, 512)), array((1, 1000, 1000), (1, 512, 512)))
     )
     datasets = tree.attributes["ome"]["multiscales"][0]["datasets"]

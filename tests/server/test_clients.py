@@ -14,8 +14,8 @@ import zarr
 from obstore.store import HTTPStore
 from zarr.storage import ObjectStore
 
-from tests.server_face import files
-from tests.server_face.serving import running
+from tests.server import files
+from tests.server.serving import running
 
 VIEWER = Path(__file__).parents[2] / "viewer"
 PREFIXES = ["zarr", "zarr-raw"]
