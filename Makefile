@@ -79,7 +79,7 @@ try-wheel: setup
 
 # The page of `anychunk serve`, from viewer/ into the package: committed, so that users need no Node.
 viewer: viewer-packages
-	@cd viewer && npm run --silent test && npm run --silent build
+	@cd viewer && npm run --silent lint && npm run --silent test && npm run --silent build
 
 # not `npm ci`: it wants the packages of every other platform in the lock file, and npm leaves them out
 viewer-packages:

@@ -1,4 +1,4 @@
-/** What the server is asked for. */
+/** Requests to the server, and its answers. */
 
 import type { AsyncReadable, GetOptions } from "zarrita";
 
@@ -20,9 +20,9 @@ export interface FileEntry {
   bytes: number | null;
   error: string | null;
   images: ImageEntry[];
-  /** Arrays that are no pictures. */
+  /** Arrays that are not images. */
   arrays?: ImageEntry[];
-  /** There was no time to open it yet. */
+  /** The server had no time to open it yet. */
   pending?: boolean;
 }
 
@@ -50,7 +50,7 @@ export interface ChunkAnswer {
   computed: boolean;
 }
 
-/** The server's own line about what went wrong. */
+/** A failure that the server reports; its message is the server's line. */
 export class ServerError extends Error {
   readonly status: number;
   constructor(status: number, line: string) {
@@ -59,7 +59,7 @@ export class ServerError extends Error {
   }
 }
 
-/** Escape a name of a file: one segment of a url, whatever it holds. */
+/** Escape the name of a file as one segment of a url. */
 export const escaped = (name: string): string => encodeURIComponent(name);
 
 /** Escape a path inside a file, segment by segment. */
@@ -74,7 +74,7 @@ async function answer(url: string, signal?: AbortSignal): Promise<Response> {
     response = await fetch(url, signal ? { signal } : {});
   } catch (cause) {
     if (signal?.aborted) throw cause;
-    throw new ServerError(0, "the server does not answer; is anychunk serve still running?");
+    throw new ServerError(0, "no answer from the server; is anychunk serve still running?");
   }
   return response;
 }
@@ -86,7 +86,7 @@ async function failure(response: Response): Promise<ServerError> {
     const body = JSON.parse(text) as { error?: unknown };
     if (typeof body.error === "string") line = body.error;
   } catch {
-    // not JSON: its text is the line
+    // not JSON: use the text
   }
   return new ServerError(response.status, line);
 }
@@ -97,7 +97,7 @@ export async function json<T>(url: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
-/** The keys of one array: only an absent one is undefined, any other failure is an error. */
+/** The keys of one array: absent ones (404) are undefined, all other failures throw. */
 export class ArrayStore implements AsyncReadable {
   readonly url: string;
   constructor(url: string) {

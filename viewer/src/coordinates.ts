@@ -19,13 +19,13 @@ const UNITS: Record<string, string> = {
 
 export const unitSign = (unit: string): string => UNITS[unit] ?? unit;
 
-/** Give a number with as many digits as steps of this size can tell apart. */
+/** Return a number with the digits that steps of this size can distinguish. */
 export function inSteps(value: number, step: number): string {
   const digits = step > 0 ? Math.min(8, Math.max(0, Math.ceil(-Math.log10(Math.abs(step)) + 0.3))) : 3;
   return value.toFixed(digits);
 }
 
-/** Give the centre of an element along an axis, in its unit; null where it has none. */
+/** Return the centre of an element along an axis in its unit; null without a unit. */
 export function along(image: Image, axis: number, index: number): string | null {
   const unit = image.axes[axis]?.unit;
   if (!unit) return null;
@@ -46,14 +46,14 @@ export function transformOf(image: Image): number[] | null {
 export const codeOf = (image: Image): string | null =>
   typeof image.attributes["proj:code"] === "string" ? image.attributes["proj:code"] : null;
 
-/** Give the map coordinates of a pixel's centre. */
+/** Return the map coordinates of the centre of a pixel. */
 export function onMap(transform: number[], column: number, row: number): [x: number, y: number] {
   const [a, b, c, d, e, f] = transform as [number, number, number, number, number, number];
   const [u, v] = [column + 0.5, row + 0.5];
   return [a * u + b * v + c, d * u + e * v + f];
 }
 
-/** Give the position of a pixel in words: map coordinates, else units. */
+/** Return the position of a pixel as text: map coordinates, or else units. */
 export function positionText(image: Image, column: number, row: number): string | null {
   const transform = transformOf(image);
   if (transform) {
