@@ -1,7 +1,7 @@
 """The routes of the server."""
 
 import mimetypes
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -160,20 +160,34 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     path, _, last = key.rpartition("/")
     if last == METADATA:
         return await metadata(server, request, chunks, path)
+    return await zarr_chunk(server, request, chunks, (entry.name, compression, key))
+
+
+async def metadata(server: Server, request: Request, chunks: Chunks, path: str) -> Response:
+    """Serve a `zarr.json`."""
+    work = partial(descriptions.metadata, chunks.tree, path)
+    return await document(server, request, ("metadata", chunks.token, path), work, media=JSON)
+
+
+async def zarr_chunk(
+    server: Server, request: Request, chunks: Chunks, job: tuple[str, str, str]
+) -> Response:
+    """Serve a chunk; `job` is (name of the file, compression, key)."""
+    name, compression, key = job
     split = split_key(key)
     if split is None:
         return not_found(request)
     path, rest = split
     if not chunks.is_known(path):
         look = partial(chunks.array, path)
-        await server.jobs.run(("find", entry.name, compression, path), look, request)
+        await server.jobs.run(("find", name, compression, path), look, request)
     array = chunks.array(path) if chunks.is_known(path) else None
     coords = None if array is None else parse_coords(rest, array.grid)
     if array is None or coords is None:
         return not_found(request)
+    # without a thread if possible: switching costs more than sending a cached chunk
     body = chunks.cached(path, array, coords)
     if body is None:
-        job = (entry.name, compression, key)
         work = partial(chunks.body, path, array, coords)
         is_slow = chunks.is_computed(array)
         body = await server.jobs.run(job, work, request, is_slow=is_slow)
@@ -182,19 +196,23 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     return respond(request, body)
 
 
-async def metadata(server: Server, request: Request, chunks: Chunks, path: str) -> Response:
-    """Serve a `zarr.json`."""
-    key = ("metadata", chunks.token, path)
+async def document(
+    server: Server,
+    request: Request,
+    key: Hashable,
+    work: Callable[[], bytes | None],
+    *,
+    media: str,
+) -> Response:
+    """Serve a small document from the cache, or make it; `work` returns None if there is none."""
     body = server.documents.get(key)
     if body is None:
-        data = await server.jobs.run(
-            key, partial(descriptions.metadata, chunks.tree, path), request, is_slow=True
-        )
+        data = await server.jobs.run(key, work, request, is_slow=True)
         if data is None:
             return not_found(request)
         body = BytesBody.of(data)
         server.documents.put(key, body, len(body))
-    return respond(request, body, media=JSON)
+    return respond(request, body, media=media)
 
 
 async def raw(server: Server, request: Request) -> Response:
@@ -279,16 +297,8 @@ async def thumb(server: Server, request: Request) -> Response:
     request.state.entry = entry
     opened = await server.opened(entry, request)
     key = ("thumb", opened.zstd.token, path)
-    body = server.documents.get(key)
-    if body is None:
-        data = await server.jobs.run(
-            key, partial(thumbnail_png, opened.zstd, path), request, is_slow=True
-        )
-        if data is None:
-            return not_found(request)
-        body = BytesBody.of(data)
-        server.documents.put(key, body, len(body))
-    return respond(request, body, media="image/png")
+    work = partial(thumbnail_png, opened.zstd, path)
+    return await document(server, request, key, work, media="image/png")
 
 
 async def page(server: Server, request: Request) -> Response:

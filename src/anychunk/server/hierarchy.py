@@ -19,7 +19,7 @@ import numpy as np
 
 from anychunk import resample as ds
 from anychunk.codecs.zarr_core import get_data_type_from_json
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, InternalError, UnsupportedError
 from anychunk.metadata.ome import shrunk_levels
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.images import Image, images, join, level_names, multiscale, nodata, palette
@@ -296,7 +296,7 @@ def added_levels(
     compression: Compression,
 ) -> dict[str, ArrayIndex]:
     """Return the levels that an image lacks, by name; each is made from the one before it."""
-    before, last = next(reversed(levels.items()))
+    before, last = list(levels.items())[-1]
     computed = computed_levels(
         last,
         plane,
@@ -456,6 +456,8 @@ def readable_images(node: Node, most: int) -> tuple[list[Image], str | None]:
             if len(found) >= most or time.monotonic() > until:
                 return found, f"more than {len(found)} images; only the first are listed"
             found.append(image)
+    except InternalError:
+        raise
     except AnychunkError as e:
         return found, str(e)
     return found, None
