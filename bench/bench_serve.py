@@ -23,7 +23,7 @@ import tifffile
 import anychunk
 from anychunk import codecs
 from anychunk.codecs.chain import Decoder, Encoder
-from anychunk.decode.computed import array_spec
+from anychunk.decode.boxes import array_spec
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server.hierarchy import served_tree
 from bench.measure import Row, cores

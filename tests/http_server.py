@@ -1,4 +1,4 @@
-"""A web server on loopback that counts requests and can be told to misbehave."""
+"""A web server on loopback that counts requests and can be made to misbehave."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ class Served:
 
 @contextmanager
 def serve(folder: Path):
-    """Serve a folder with Range and ETag; ends with the block."""
+    """Serve a folder with Range and ETag until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""What the tests of the server share: a client of a server, and a file to serve."""
+"""Fixtures of the server tests: a client of a server, and a file to serve."""
 
 from contextlib import ExitStack
 
@@ -25,7 +25,7 @@ def client_of():
         catalog = Catalog([str(p) for p in paths], caches=Caches(memory=256 << 20))
         app = guarded_app(catalog, jobs, Settings(**settings))
         client = TestClient(app, base_url="http://127.0.0.1:8000")
-        # all its requests run in one event loop, as a server's do
+        # one event loop for all requests, as in a real server
         client.portal = loops.enter_context(start_blocking_portal())
         made.append((jobs, client))
         return client
@@ -39,7 +39,7 @@ def client_of():
 
 @pytest.fixture
 def scene(tmp_path):
-    """1100 x 1300 in tiles of 256, without levels."""
+    """Return a TIFF of 1100 x 1300 in tiles of 256 without levels, and its pixels."""
     y, x = np.mgrid[0:1100, 0:1300]
     data = ((y * 7 + x * 3) % 4001).astype("uint16")
     path = tmp_path / "scene.tif"

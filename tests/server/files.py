@@ -1,4 +1,4 @@
-"""Small files in every format and every type that it holds, by that format's usual writer."""
+"""Small files in every format and data type, written by each format's usual library."""
 
 import warnings
 from pathlib import Path
@@ -15,11 +15,11 @@ from anychunk.model.index import ArrayIndex, walk
 
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 SHAPE = (2, 70, 90)
-"""Of every image: odd sizes, so that chunks stand over at the edges."""
+"""Shape of every image: sizes that are not multiples of the chunk shape."""
 
 
 def values(dtype: str, shape=SHAPE) -> np.ndarray:
-    """Numbers over the whole range of a type."""
+    """Return random values over the whole range of a data type."""
     kind, rng = np.dtype(dtype), np.random.default_rng(len(dtype))
     if kind.kind == "b":
         return rng.random(shape) > 0.5
@@ -81,7 +81,7 @@ def make(folder: Path, name: str) -> None:
 
 
 def first(path: Path) -> tuple[str, np.ndarray]:
-    """Give the path of the first image's full resolution and its pixels, read without a server."""
+    """Return the path of the first array of a file and its pixels, read without a server."""
     node = anychunk.index(path)
     place = next(place for place, found in walk(node) if isinstance(found, ArrayIndex))
     return place, np.asarray(open_path(node, place))

@@ -1,4 +1,4 @@
-"""`anychunk serve` as a process of its own, on loopback, ended with the block."""
+"""`anychunk serve` as a subprocess on loopback."""
 
 import json
 import os
@@ -20,7 +20,7 @@ class Running:
     process: subprocess.Popen
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        """Ask for a path; give status, body and headers."""
+        """Request a path; return status, body and headers."""
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -34,14 +34,14 @@ class Running:
 
     @property
     def memory(self) -> int:
-        """The most that it ever had in memory, in bytes."""
+        """Peak memory of the process, in bytes."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s*(\d+)", text)[1]) * 1024
 
 
 @contextmanager
 def running(*arguments: str | Path):
-    """Run the command until the block ends; it must end cleanly on Ctrl-C."""
+    """Run the command until the block ends; it must stop cleanly on Ctrl-C."""
     command = [sys.executable, "-m", "anychunk", "serve", *map(str, arguments), "--port", "0"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}

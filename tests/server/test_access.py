@@ -1,4 +1,4 @@
-"""Who may ask, and for what."""
+"""Access control: paths, CORS, methods, Host header, token."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_nothing_else_is_reachable(client_of, scene, path):
     client = client_of(scene[0])
     answer = client.get(path)
     assert answer.status_code in (200, 404)
-    if answer.status_code == 200:  # a client may take `..` out of a url by itself
+    if answer.status_code == 200:  # the client itself may have removed `..` from the url
         assert "/.." in path
         assert "scene.tif" in str(answer.url)
     assert "root:" not in answer.text

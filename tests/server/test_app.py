@@ -18,7 +18,7 @@ def test_levels_are_averages(client_of, scene):
     assert [d["path"] for d in datasets] == ["0", "1", "2"]
     for number in (1, 2):
         data = data.reshape(data.shape[0] // 2, 2, data.shape[1] // 2, 2).mean(axis=(1, 3))
-        data = np.rint(data)  # halves go to even, level by level
+        data = np.rint(data)  # each level rounds half to even
         meta = client.get(f"/zarr/scene.tif/0/{number}/zarr.json").json()
         assert meta["shape"] == [1, *data.shape]
         chunk = meta["chunk_grid"]["configuration"]["chunk_shape"]
@@ -101,7 +101,7 @@ def test_absent_is_404_and_only_that(client_of, tmp_path):
     assert size is not None
     raw = bytearray(path.read_bytes())
     width = 4 if counts.dtype == 4 else 2
-    raw[place + 3 * width : place + 4 * width] = bytes(width)  # the last tile: not stored
+    raw[place + 3 * width : place + 4 * width] = bytes(width)  # declares the last tile absent
     path.write_bytes(raw)
     client = client_of(path)
     assert client.get("/zarr/sparse.tif/0/0/c/0/0/0").status_code == 200
@@ -112,7 +112,7 @@ def test_absent_is_404_and_only_that(client_of, tmp_path):
         assert client.get(f"/zarr/sparse.tif/0/0/{key}").status_code == 404
 
 
-def test_what_cannot_be_decoded_is_no_absence(client_of, scene):
+def test_a_chunk_that_does_not_decode_is_not_absent(client_of, scene):
     path = scene[0]
     with tifffile.TiffFile(path) as file:
         offset = file.pages[0].dataoffsets[0]
@@ -124,7 +124,7 @@ def test_what_cannot_be_decoded_is_no_absence(client_of, scene):
         bad = client.get(f"/{prefix}/scene.tif/0/0/c/0/0/0")
         assert bad.status_code == 502
         assert "chunk (0, 0, 0)" in bad.json()["error"]
-        # the computed level that needs it is as unreadable
+        # neither can the computed level be read that needs it
         assert client.get(f"/{prefix}/scene.tif/0/1/c/0/0/0").status_code == 502
         assert client.get(f"/{prefix}/scene.tif/0/0/c/0/1/1").status_code == 200
 
@@ -211,7 +211,7 @@ def test_attributes_that_lie(client_of, tmp_path, ome):
 
 
 def test_long_work_keeps_nobody_waiting(client_of, scene, monkeypatch):
-    """Levels that take long to compute have threads of their own, and end when nobody waits."""
+    """Computed levels run on separate threads, and do not delay other chunks."""
     import threading
 
     from anychunk.server import cancellation, chunks

@@ -1,4 +1,4 @@
-"""Boxes of awkward files, and what is kept of them."""
+"""Boxes of strips, large chunks and remote files, and what is cached of them."""
 
 import threading
 
@@ -37,7 +37,7 @@ def test_strips(tmp_path, compression, rows):
 
 
 def test_what_is_read_stays_as_it_is(tmp_path):
-    """Decoders use their memory again: nothing that is given out may lie in it."""
+    """Decoders reuse their memory: no result may lie in it."""
     data = noise(512, 512, 3, dtype="uint8")
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, data, tile=(64, 64), compression="lzw", photometric="rgb")

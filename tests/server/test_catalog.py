@@ -1,4 +1,4 @@
-"""Files that are served: their names, which come and go, and change."""
+"""The catalog: names of files, and files that appear, change and disappear."""
 
 import json
 import os
@@ -128,7 +128,7 @@ def test_names(client_of, tmp_path):
     assert urls[1] == "/zarr-raw/b%2Fx.npy/0.png"
     values = [client.get(u.replace("/0.png", "/0/0/c/0/0")).content[0] for u in urls]
     assert values == [0, 1, 2, 0]
-    # also with plain slashes, which is what clients make of it
+    # also with unescaped slashes: some clients unescape urls
     assert client.get("/zarr-raw/b/x.npy/0/0/c/0/0").content[0] == 1
 
 

@@ -1,4 +1,4 @@
-"""Clients that are not ours read what is served, and find what the files hold."""
+"""Third-party clients read what is served, and get the pixels of the files."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ def listed(server):
 
 
 def place(server, listed, name, prefix="zarr"):
-    """Where the first level of the first image is served."""
+    """Return the path of the first level of the first image."""
     group = zarr.open_group(http_store(f"{server.url}/{prefix}/{name}"), mode="r")
     image = listed[name]["images"][0]["path"]
     shown = group[image] if image else group
@@ -149,7 +149,7 @@ def test_neuroglancer_takes_the_source(server, listed):
     state.layers.append(name="image", layer=neuroglancer.ImageLayer(source=url))
     kept = neuroglancer.ViewerState(json.loads(json.dumps(state.to_json())))
     assert kept.layers["image"].source[0].url == url
-    # what its zarr3 source asks for first
+    # the first request of its zarr3 source
     status, body, headers = server.get(f"/zarr/{name}/0/zarr.json", Origin="http://localhost:1")
     assert (status, headers["access-control-allow-origin"]) == (200, "*")
     described = json.loads(body)["attributes"]["ome"]

@@ -1,4 +1,4 @@
-"""A server in the hands of clients that mean harm, or have none at heart: it stays, and answers."""
+"""Hostile and broken clients: the server survives them, and still answers others."""
 
 import http.client
 import json
@@ -36,7 +36,7 @@ def server(scene):
 
 @pytest.fixture(autouse=True)
 def still_there(server):
-    """After each test: the server is alive, quick, and within its bound."""
+    """Check after each test that the server answers quickly and within its memory."""
     yield
     start = time.monotonic()
     assert server.get(CHUNK.format(0, 0))[0] == 200
@@ -59,7 +59,7 @@ def request(path: str, *lines: str) -> bytes:
 
 
 def answer(made: socket.socket) -> bytes:
-    """Read until the server closes, or has answered."""
+    """Read until the server closes the connection or has sent the headers."""
     made.settimeout(20)
     found = b""
     while b"\r\n\r\n" not in found:
@@ -108,7 +108,7 @@ def test_a_head_of_10_megabytes(server, sent):
         try:
             made.sendall(sent)
         except ConnectionError:
-            return  # closed before all of it was taken
+            return  # closed before everything was sent
         found = answer(made)
         assert not found or found.startswith(b"HTTP/1.1 431 ")
 
@@ -148,7 +148,7 @@ def test_what_is_no_request(server, sent):
     ],
 )
 def test_paths_as_they_are_sent(server, path):
-    """No client in between that would tidy them."""
+    """Paths are sent as they are: clients would normalize them."""
     with connect(server) as made:
         made.sendall(request(path))
         found = answer(made)
@@ -223,7 +223,7 @@ def test_a_body_that_nobody_wants(server):
 
 
 def test_files_that_change_under_load(tmp_path, scene):
-    """A mapped file made shorter would end the process (SIGBUS)."""
+    """Truncating a mapped file would kill the process (SIGBUS)."""
     path = tmp_path / "scene.tif"
     path.write_bytes(scene[0].read_bytes())
     plain = tmp_path / "plain.npy"
@@ -273,7 +273,7 @@ def test_files_that_change_under_load(tmp_path, scene):
 
 @pytest.fixture
 def impatient(monkeypatch, scene):
-    """A server in this process that waits for nobody for long."""
+    """Run a server in this process with short timeouts."""
     monkeypatch.setattr(connection, "HEAD_S", 0.5)
     monkeypatch.setattr(connection, "STALL_S", 0.5)
     address: list[str] = []

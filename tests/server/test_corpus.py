@@ -1,4 +1,4 @@
-"""Real files as they are served are what they are when read without a server."""
+"""Real files have the same pixels with and without a server."""
 
 import itertools
 
@@ -18,9 +18,9 @@ from anychunk.server.responses import as_json
 from tests.corpus import ROOT, needs_corpus, samples
 
 MOST = 60_000
-"""Elements of an array that is compared."""
+"""Most elements of an array that is compared."""
 SOME = [s for s in samples()[::3] if "irv97_64x64" not in s.path]
-"""A third of them, without some whose small levels take seconds to decode."""
+"""Every third file, except some whose levels take seconds to decode."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def caches():
 
 
 def served_array(chunks, path, array):
-    """Put an array as it is served into a store of zarr's own, and open it there."""
+    """Copy an array as it is served into a `MemoryStore`, and open it with zarr."""
     held = {"zarr.json": as_json(array.metadata())}
     for coords in itertools.product(*map(range, array.grid)):
         body = chunks.body(path, array, coords)

@@ -1,4 +1,4 @@
-"""Jobs on threads: joined, dropped, bounded."""
+"""Jobs on threads: shared, cancelled, bounded."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from anychunk.server.responses import BusyError
 
 
 class Client:
-    """As much of a request as a job looks at."""
+    """The part of a request that jobs use."""
 
     def __init__(self):
         self.left = asyncio.Event()
@@ -74,8 +74,8 @@ async def test_what_nobody_waits_for_is_not_done(jobs):
     assert done == [0]
 
 
-async def test_who_comes_as_it_is_dropped_is_served(jobs):
-    """A job that was given up is begun anew for a client that is there."""
+async def test_a_client_that_joins_a_cancelled_job_is_served(jobs):
+    """A cancelled job is started again for a client that joins it too late."""
     hold = threading.Event()
     busy = [asyncio.ensure_future(jobs.run(n, hold.wait, Client())) for n in range(2)]
     first = Client()
@@ -85,7 +85,7 @@ async def test_who_comes_as_it_is_dropped_is_served(jobs):
     with pytest.raises(ClientGone):
         await left
     hold.set()
-    time.sleep(0.1)  # noqa: ASYNC251 - the threads give it up, and this loop cannot know yet
+    time.sleep(0.1)  # noqa: ASYNC251 - the threads cancel it, and this loop cannot notice yet
     assert "key" in jobs._jobs
     assert await jobs.run("key", lambda: 5, Client()) == 5
     await asyncio.gather(*busy)

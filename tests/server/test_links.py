@@ -1,4 +1,4 @@
-"""Links in folders that are served: what is outside is refused, and never sent."""
+"""Symbolic links in served folders: targets outside are refused and never sent."""
 
 import json
 

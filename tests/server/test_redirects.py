@@ -1,4 +1,4 @@
-"""Web servers that send us elsewhere: refused by default, as far as they leave host and port."""
+"""Redirects of web servers: refused by default if they lead to another host or port."""
 
 import threading
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ RESTRICTED = {"redirects": "same-origin"}
 
 @contextmanager
 def redirecting(target, *, status=302, only=""):
-    """Send every request whose path has `only` in it to the same path at `target`."""
+    """Redirect every request whose path contains `only` to the same path at `target`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -50,7 +50,7 @@ def redirecting(target, *, status=302, only=""):
 
 @pytest.fixture
 def web(tmp_path):
-    """A web server with a TIFF, an N5 container and an OME-TIFF's first file."""
+    """Run a web server with a TIFF, an N5 container and the first file of an OME-TIFF."""
     folder = tmp_path / "web"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -102,7 +102,7 @@ def test_other_hosts_and_schemes_are_refused(web, target):
 
 
 def test_chunks_that_are_redirected_are_refused(client_of, web, tmp_path):
-    """The metadata is here, and what is behind a block or the rest of a file elsewhere."""
+    """Metadata is served here, chunks or the rest of a file are redirected elsewhere."""
     with http_server.serve(tmp_path / "web") as other:
         client = client_of(f"{web.url}/v.n5", f"{web.url}/a.tif")
         assert client.get("/raw/v.n5/c/0/0").status_code == 200
@@ -145,7 +145,7 @@ def test_redirects_to_the_same_host_and_port_are_followed(client_of, web):
 
 
 class TestClient:
-    """Our own client reads as obstore does."""
+    """Our own client behaves like obstore."""
 
     def test_arrays(self, web):
         for name, path in (("a.tif", "0/0"), ("v.n5", None)):

@@ -13,7 +13,7 @@ from anychunk.server.uncompressed import runs
 @pytest.mark.parametrize("dtype", ["uint8", ">u2", "<f4", ">c16"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_pieces_of_large_chunks(tmp_path, dtype, order, monkeypatch):
-    """Rows are read, not the chunk; the values are those of numpy's own map."""
+    """Only rows are read, never the whole chunk; the values are those that numpy wrote."""
     monkeypatch.setattr(uncompressed, "LEAST_CHUNK", 1000)
     rng = np.random.default_rng(1)
     data = np.asarray(rng.integers(0, 250, (300, 40, 50), "uint8").astype(dtype), order=order)
@@ -38,6 +38,6 @@ def test_runs():
     assert runs((10, 20, 30), rows, 2) == (0, [1200], 2400)
     columns = [slice(0, 1), slice(2, 4), slice(100, 400)]
     assert runs((1, 20, 1000), columns, 2) == (2, [4200, 6200], 600)
-    # too short to be read one by one: with what lies between them
+    # too short for separate reads: read with the bytes between them
     short = [slice(0, 1), slice(2, 4), slice(100, 110)]
     assert runs((1, 20, 1000), short, 2) == (1, [4000], 4000)
