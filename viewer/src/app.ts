@@ -147,7 +147,7 @@ export class App implements Actions {
     this.#showPanel(next.image);
   }
 
-  /** Show in place of the picture why there is none. */
+  /** Show the reason in place of the picture. */
   #fail(cause: unknown): void {
     this.#showing?.opened.tiles.close();
     this.#showing = null;

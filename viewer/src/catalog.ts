@@ -44,7 +44,7 @@ export class Catalog {
     return images.find(({ path }) => path === image)?.title || image || "/";
   }
 
-  /** Return the first image of a file, or of any; throws an Error that says why there is none. */
+  /** Return the first image of a file, or of any; throws an Error with the reason if it has no images. */
   first(file: string | null): { file: string; image: string } {
     const among = file === null ? this.#entries : this.#entries.filter(({ name }) => name === file);
     const entry = among.find(({ images }) => images.length);

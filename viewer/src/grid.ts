@@ -39,7 +39,7 @@ export class Grids {
         this.#known.set(level.path, grid);
         this.onchange();
       },
-      () => {}, // a level without a grid of its own has no lines
+      () => {}, // draw no lines if the server has no grid of this level
     );
     return null;
   }

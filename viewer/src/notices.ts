@@ -1,4 +1,4 @@
-/** Notices over the picture: why there is none, errors that pass, and that something is loading. */
+/** Notices over the picture: messages in its place, toasts, and the progress bar. */
 
 import { element, found } from "./element";
 

@@ -204,7 +204,7 @@ async def document(
     *,
     media: str,
 ) -> Response:
-    """Serve a small document from the cache, or make it; `work` returns None if there is none."""
+    """Serve a small document from the cache, or make it; 404 if `work` returns None."""
     body = server.documents.get(key)
     if body is None:
         data = await server.jobs.run(key, work, request, is_slow=True)

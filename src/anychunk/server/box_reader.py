@@ -97,7 +97,7 @@ class Caches:
 def spilled(array: Array) -> Array:
     """Move an array into an unnamed temporary file; return it mapped from there."""
     try:
-        # mapping is safe here: nobody else can open the file and truncate it
+        # mapping is safe here: no other process can open the file and truncate it
         with tempfile.TemporaryFile() as file:
             np.ascontiguousarray(array).tofile(file)
             file.flush()
@@ -187,7 +187,7 @@ def block_shape(array: ArrayIndex, piece: Shape | None, itemsize: int) -> Shape 
 
 
 def owned(array: Array) -> Array:
-    """Return a copy in memory of its own."""
+    """Return a copy that shares no memory with `array`."""
     out = np.empty(array.shape, array.dtype)
     copying.assign(out, array)
     return out

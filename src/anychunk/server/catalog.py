@@ -210,7 +210,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def listed(argument: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, url) of every file that an argument of the command stands for."""
+    """Yield (name, url) of every file that one argument of the command names."""
     if is_remote(argument):
         yield urlsplit(argument).path.rstrip("/").rpartition("/")[2] or argument, argument
         return
