@@ -38,7 +38,7 @@ guard: setup
 # interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of compiled
 # code (OpenJPEG, z5py, tensorstore, numpy).
 ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_osml.py \
-  server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py codecs/test_zarr_suite.py
+  server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py codecs/test_zarr_suite.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
@@ -100,7 +100,7 @@ viewer: viewer-test
 	@cd viewer && npm run --silent build
 
 viewer-test: viewer-packages
-	@cd viewer && npm run --silent test
+	@cd viewer && npm run --silent lint && npm run --silent test
 
 # not `npm ci`: it requires the packages of all other platforms in the lock file, which npm leaves out
 viewer-packages:

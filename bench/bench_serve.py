@@ -23,9 +23,9 @@ import tifffile
 import anychunk
 from anychunk import codecs
 from anychunk.codecs.chain import Decoder, Encoder
-from anychunk.decode.computed import array_spec
+from anychunk.decode.boxes import array_spec
 from anychunk.read.zarr_store import IndexStore
-from anychunk.server.friendly import served
+from anychunk.server.hierarchy import served_tree
 from bench.measure import Row, cores
 
 CONNECTIONS = 16
@@ -75,7 +75,7 @@ def by_wrk(url: str, path: str, side: int, seconds: int) -> float:
 def bare(path: Path) -> float:
     """Decode and encode every chunk of the first level, on every core; give chunks a second."""
     index = anychunk.index(path)
-    own, shown = index["0/0"], served(index)["0/0"]
+    own, shown = index["0/0"], served_tree(index)["0/0"]
     reader = IndexStore(index).chunk_reader("0/0")
     decode = Decoder([codecs.from_json(c) for c in own.codecs], array_spec(own))
     encode = Encoder([codecs.from_json(c) for c in shown.codecs], array_spec(shown))

@@ -1,4 +1,4 @@
-"""A served folder, and Debian's browser that looks at it."""
+"""A served folder, and chromium showing it."""
 
 import base64
 import os
@@ -31,7 +31,7 @@ SETTLED = "#picture[data-settled=true]"
 
 @contextmanager
 def served(*paths: Path) -> Iterator[str]:
-    """Run `anychunk serve` on a free port; give its address."""
+    """Run `anychunk serve` on a free port; yield its address."""
     command = [Path(sys.executable).with_name("anychunk"), "serve", *paths, "--port", "0"]
     process = subprocess.Popen(
         [str(part) for part in command],
@@ -58,7 +58,7 @@ def served(*paths: Path) -> Iterator[str]:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Start Debian's chromium; skip, saying so, where it or Playwright is absent."""
+    """Start chromium; skip the test if it or Playwright is not installed."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("chromium is not here: apt-get install chromium")
@@ -73,7 +73,7 @@ def browser() -> Iterator[Any]:
 
 @dataclass
 class Look:
-    """One tab, and everything that it complained about."""
+    """One tab, and the errors and warnings of its console."""
 
     page: Any
     address: str
@@ -90,7 +90,7 @@ class Look:
 
     def _on_request(self, request: Any) -> None:
         if not request.url.startswith(self.address):
-            self.complaints.append(f"asked elsewhere: {request.url}")
+            self.complaints.append(f"request to another server: {request.url}")
 
     def goto(self, hash: str = "", *, is_settled: bool = True) -> None:
         # a new hash alone would not load the page anew
@@ -100,7 +100,7 @@ class Look:
             self.settle()
 
     def settle(self) -> None:
-        """Wait until all that is seen is drawn; what was just asked for marks it undrawn by then."""
+        """Wait until the view is drawn, after two frames in which a change marks it as not drawn."""
         self.page.wait_for_function("() => document.querySelector('#picture')")
         self.page.evaluate(
             "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))"
@@ -108,7 +108,7 @@ class Look:
         self.page.wait_for_selector(SETTLED)
 
     def pixels(self) -> np.ndarray:
-        """Read the canvas back: (y, x, 4)."""
+        """Return the pixels of the canvas: (y, x, 4)."""
         text = self.page.evaluate(
             """() => {
               const canvas = document.querySelector("#picture");
@@ -137,7 +137,7 @@ def expected(
     view: tuple[float, float, float],
     size: tuple[int, int],
 ) -> np.ndarray:
-    """Give the canvas (y, x, 4) that (band, y, x) is to look like, as viewer/src/paint.ts says."""
+    """Return the expected canvas (y, x, 4) for planes (band, y, x), as in viewer/src/paint.ts."""
     x, y, zoom = view
     width, height = size
     count = int(zoom)

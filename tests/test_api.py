@@ -21,8 +21,8 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io import memory_store
+from tests.http_server import serve
 from tests.permissions import unprivileged
-from tests.server import serve
 
 VALUES = np.arange(60, dtype="float32").reshape(3, 4, 5)
 

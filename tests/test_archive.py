@@ -22,10 +22,10 @@ from anychunk.combine.executor import FilesError, expand
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
 from anychunk.io import memory_store
 from anychunk.references import icechunk as ice
+from tests.http_server import serve
 from tests.nginx import needs_nginx, serve_nginx
 from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3
-from tests.server import serve
 
 VALUES = np.random.default_rng(3).integers(0, 4000, (64, 80), dtype="uint16")
 COUNT = 1000 if os.environ.get("ANYCHUNK_SLOW") else 40

@@ -1,4 +1,4 @@
-"""The page that is committed is the one that viewer/ builds, and asks nobody but its server."""
+"""The committed page is built from viewer/ and contacts no other server."""
 
 import hashlib
 import re
@@ -9,12 +9,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 VIEWER, PAGE = ROOT / "viewer", ROOT / "src/anychunk/server/page"
 BESIDE = ("index.html", "package-lock.json", "package.json", "tsconfig.json", "vite.config.ts")
-# names that no browser fetches: XML namespaces, and links inside messages of libraries
+# urls that no browser fetches: XML namespaces
 NAMES = ("http://www.w3.org/",)
 
 
 def sources_hash() -> str:
-    """Hash what the page is built from, as viewer/vite.config.ts does."""
+    """Return a hash of the sources of the page, as in viewer/vite.config.ts."""
     under = [p.relative_to(VIEWER).as_posix() for p in (VIEWER / "src").rglob("*") if p.is_file()]
     total = hashlib.sha256()
     for name in sorted([*under, *BESIDE]):

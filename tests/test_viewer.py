@@ -44,7 +44,7 @@ def holes() -> np.ndarray:
 
 
 def odd_files(folder: Path) -> None:
-    """Files that cannot be shown, or only in part."""
+    """Write files that cannot be shown, or only in part."""
     np.save(folder / "waves.npy", np.ones((20, 30), np.complex64))
     np.save(folder / "holes.npy", holes())
     (folder / "broken.tif").write_bytes(b"II*\0\x08\0\0\0\xff\xff")
@@ -66,7 +66,7 @@ def address(files) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def odd_address(tmp_path_factory) -> Iterator[str]:
-    """Serve files that are not as they should be."""
+    """Serve files that cannot be shown, or only in part."""
     folder = tmp_path_factory.mktemp("odd")
     odd_files(folder)
     with served(folder) as url:
@@ -101,7 +101,7 @@ def planes_of(data: np.ndarray, kind: str, at: int) -> np.ndarray:
 
 
 def limits_of(data: np.ndarray) -> tuple[float, float]:
-    """Not the automatic ones: some values lie outside."""
+    """Return limits that differ from the automatic ones, with some values outside."""
     return float(np.percentile(data, 10) // 1), float(np.percentile(data, 85) // 1)
 
 
@@ -245,7 +245,7 @@ SLOW = """() => {
 
 
 def test_a_repaint_never_blanks(look, files):
-    """A window of at least 9 tiles, each slow: whatever is asked for, the old ones stay until then."""
+    """With at least 9 slow tiles in view, old ones stay until new ones arrive."""
     data = files[1]["scene.tif"]
     look.page.add_init_script(f"({SLOW})()")
     look.goto(link("scene.tif", "0", bands="0", limits="0,255", view="600,450,1"))

@@ -6,7 +6,7 @@ import { defineConfig, type Plugin } from "vite";
 const here = import.meta.dirname;
 const page = join(here, "../src/anychunk/server/page");
 
-/** What the page is built from; tests/test_page.py computes the same hash without Node. */
+/** Return the files that the page is built from; tests/test_page.py hashes the same ones. */
 function sources(): string[] {
   const under = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -21,7 +21,7 @@ function sources(): string[] {
   ].sort();
 }
 
-/** Write the hash of the sources beside what was built from them. */
+/** Write a hash of the sources next to the page built from them. */
 function stamp(): Plugin {
   return {
     name: "stamp",
@@ -39,14 +39,14 @@ function stamp(): Plugin {
 
 export default defineConfig({
   base: "/",
-  // decoders that the page never needs: its chunks come without compression
+  // decoders that the page does not need: it reads uncompressed chunks
   resolve: { alias: [{ find: /^numcodecs\/(blosc|lz4|zstd)$/, replacement: join(here, "src/nocodec.ts") }] },
   build: {
     outDir: page,
     emptyOutDir: true,
     sourcemap: false,
     target: "es2022",
-    // everything from this server: no data: urls that a strict policy would refuse
+    // no data: urls, which the content security policy refuses
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },

@@ -9,8 +9,8 @@ from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.io import MemorySource
+from tests.http_server import serve
 from tests.j2k_streams import compress, field, interleaved, needs_openjpeg
-from tests.server import serve
 
 REQUEST_S, BYTES_S = 0.03, 100e6
 

@@ -13,7 +13,7 @@ from anychunk.io.folder import Folder
 from anychunk.model.index import ArrayIndex
 from tests.corpus import ROOT, needs_corpus, samples, sha256
 from tests.formats.n5_blocks import block_bytes, field, gzipped, write_dataset
-from tests.server import serve
+from tests.http_server import serve
 
 ARRAY = field((7, 5, 4))
 MADE = sorted((ROOT / "n5-made").glob("*/*.truth.npy"))

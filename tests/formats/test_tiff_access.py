@@ -11,7 +11,7 @@ from anychunk import limits
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.io import Blocks
 from anychunk.read.zarr_store import IndexStore
-from tests.server import serve
+from tests.http_server import serve
 
 FIELD = np.random.default_rng(0).integers(0, 999, (512, 512)).astype("uint16")
 

@@ -28,7 +28,7 @@ from anychunk.io import (
     resolve,
 )
 from anychunk.model.pin import Pin
-from tests.server import serve
+from tests.http_server import serve
 
 DATA = bytes(range(256)) * 1000
 

@@ -18,7 +18,7 @@ from anychunk.errors import ChunkDecodeError, SourceChangedError, SourceError, T
 from anychunk.io import FileSource, Sources, memory_store
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
 from anychunk.read import pipeline
-from tests.server import serve
+from tests.http_server import serve
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 GZIP = {"name": "gzip", "configuration": {"level": 1}}

@@ -1,182 +1,314 @@
-/** What is shown, and what follows from a change of it. */
+/** The page: one object that holds what is shown, and keeps its parts in step with it. */
 
-import { colours } from "./colormap";
-import { automatic, sorted } from "./contrast";
-import type { Display } from "./display";
-import { Grids } from "./grid";
-import { assertDrawn, firstBands, imageOf, otherAxes, palette, type Image, type NodeJson } from "./image";
-import type { Painting } from "./paint";
-import { along } from "./place";
-import type { Slider } from "./sliders";
-import { json, zarrUrl } from "./source";
-import type { Limits, State } from "./state";
-import { Tiles, type Selection } from "./tiles";
+import { AddressBar } from "./address";
+import { ServerError } from "./api";
+import { Bars, hideFiles, hidePanel, showPanel } from "./bars";
+import { Catalog } from "./catalog";
+import { MAPS } from "./colormap";
+import { element, found, iconButton } from "./element";
+import { chunkBox } from "./grid";
+import { placeAt, Unshowable, type Image } from "./image";
+import { HelpPanel, listenKeys } from "./keys";
+import { lineOf, Notices } from "./notices";
+import { Readout } from "./readout";
+import { openImage, Showing } from "./showing";
+import { shortcuts, type Actions } from "./shortcuts";
+import { SidePanel } from "./sidepanel";
+import { Sliders } from "./sliders";
+import { Stage } from "./stage";
+import { START, type State } from "./state";
+import { toggleTheme } from "./theme";
+import type { Box, Point } from "./view";
 
-/** Chunks without compression: on the same machine both ends would only lose time over it. */
-export const PREFIX = "zarr-raw";
+/** Thumbnails are asked for once the picture is drawn, or after this time. */
+const THUMBNAILS_MS = 2000;
 
-/** An image that is open. */
-export interface Opened {
-  image: Image;
-  tiles: Tiles;
-  grids: Grids;
-}
+export class App implements Actions {
+  readonly #address = new AddressBar();
+  readonly #notices = new Notices();
+  readonly #catalog = new Catalog();
+  readonly #stage = new Stage(found("stage"));
+  readonly #sliders = new Sliders();
+  readonly #readout = new Readout();
+  readonly #panel = new SidePanel();
+  readonly #level = element("span", { className: "readout-part", id: "level" });
+  readonly #keys = shortcuts(this);
+  readonly #help = new HelpPanel(this.#keys.filter(({ label }) => label));
+  readonly #bars = new Bars(this);
+  #state: State = this.#address.read();
+  /** The image that is open; null: none, or it cannot be drawn. */
+  #showing: Showing | null = null;
+  /** Aborted when another image is opened. */
+  #opening = new AbortController();
+  /** The chunk that was clicked, in pixels of level 0. */
+  #picked: Box | null = null;
 
-interface Sample {
-  values: Float64Array[];
-  together: Limits;
-  apart: Limits[];
-}
-
-export async function openImage(file: string, path: string, signal: AbortSignal): Promise<Opened> {
-  const root = await json<NodeJson>(`${zarrUrl(file, "", PREFIX)}/zarr.json`, signal);
-  const image = imageOf(file, path, root);
-  assertDrawn(image);
-  return { image, tiles: new Tiles(image, PREFIX), grids: new Grids(image) };
-}
-
-/** What the state means for an open image. */
-export class Showing {
-  readonly opened: Opened;
-  readonly palette: Uint8Array | null;
-  /** Values by bands, of the plane that was shown when they were first asked for. */
-  readonly #samples = new Map<string, Sample>();
-  #painting: Painting | null = null;
-  #paintingKey = "";
-
-  constructor(opened: Opened) {
-    this.opened = opened;
-    this.palette = palette(opened.image);
+  start(): void {
+    this.#build();
+    this.#connect();
+    setTimeout(() => this.#catalog.list.showThumbnails(), THUMBNAILS_MS);
+    // both at once: a link names its image, so that need not wait for the list
+    void this.#open();
+    void this.#list();
   }
 
-  get image(): Image {
-    return this.opened.image;
+  #build(): void {
+    found("files").append(this.#catalog.list.root);
+    const close = iconButton("close", "close", hidePanel);
+    close.classList.add("only-narrow", "panel-close");
+    found("panel").append(this.#panel.root, close);
+    found("dock").append(this.#sliders.root);
+    found("foot").append(this.#readout.root, element("div", { className: "readout is-right" }, this.#level));
+    document.body.append(this.#help.root);
   }
 
-  bandCount(): number {
-    return this.image.band === null ? 1 : this.image.levels[0]!.shape[this.image.band]!;
-  }
-
-  bands(state: State): number[] {
-    const given = state.bands;
-    const count = this.bandCount();
-    return given && given.every((band) => band < count) ? given : firstBands(this.image);
-  }
-
-  selection(state: State): Selection {
-    const shape = this.image.levels[0]!.shape;
-    const others = otherAxes(this.image);
-    const at = shape.map((length, axis) => {
-      if (!others.includes(axis)) return 0;
-      const given = state.at[this.image.axes[axis]!.name] ?? Math.floor(length / 2);
-      return Math.min(length - 1, given);
-    });
-    return { at, bands: this.bands(state) };
-  }
-
-  fill(state: State): number | null {
-    // the fill of an array that says nothing is 0, and zeros are values there
-    const { fill } = this.image;
-    return state.fill || fill === 0 ? null : fill;
-  }
-
-  /** Take what the low level says about these bands, once it is there. */
-  sample(state: State): Sample | null {
-    const selection = this.selection(state);
-    const key = `${selection.bands.join()};${this.fill(state)}`;
-    const known = this.#samples.get(key);
-    if (known) return known;
-    const planes = this.opened.tiles.low(selection);
-    if (!planes) return null;
-    const values = planes.map((band) => sorted(band, this.fill(state)));
-    const all = values.length === 1 ? values[0]! : sorted(values, null);
-    const sample = { values, together: automatic(all), apart: values.map(automatic) };
-    if (planes.some((band) => band.length)) this.#samples.set(key, sample);
-    return sample;
-  }
-
-  /** Forget what was automatic, to take it from the plane that is shown now. */
-  resample(): void {
-    this.#samples.clear();
-  }
-
-  isPalette(state: State): boolean {
-    return this.palette !== null && this.bands(state).length === 1 && (state.map ?? "palette") === "palette";
-  }
-
-  limits(state: State): Limits[] | null {
-    if (this.isPalette(state)) return [[0, 255]];
-    const bands = this.bands(state);
-    if (state.limits) return bands.map((_, i) => state.limits![i] ?? state.limits![0]!);
-    const sample = this.sample(state);
-    return sample && (state.apart ? sample.apart : bands.map(() => sample.together));
-  }
-
-  /** The same object until something in it changes; the last one while limits are not known. */
-  painting(state: State): Painting | null {
-    const limits = this.limits(state);
-    if (!limits) return this.#painting;
-    const key = JSON.stringify([limits, state.map, state.reversed, this.fill(state)]);
-    if (key !== this.#paintingKey || !this.#painting) {
-      const map = this.isPalette(state)
-        ? padded(this.palette!)
-        : colours(state.map ?? "gray", state.reversed);
-      this.#painting = { limits, map, fill: this.fill(state) };
-      this.#paintingKey = key;
-    }
-    return this.#painting;
-  }
-
-  sliders(state: State): Slider[] {
-    const { image } = this;
-    const { at, bands } = this.selection(state);
-    const shape = image.levels[0]!.shape;
-    const moved = otherAxes(image).map((axis) => ({ axis, value: at[axis]! }));
-    if (image.band !== null && bands.length === 1) moved.unshift({ axis: image.band, value: bands[0]! });
-    return moved
-      .filter(({ axis }) => shape[axis]! > 1)
-      .map(({ axis, value }) => ({
-        name: image.axes[axis]!.name,
-        value,
-        length: shape[axis]!,
-        note: axis === image.band ? (this.bandNames()[value] ?? null) : along(image, axis, value),
-      }));
-  }
-
-  /** Give the change that moving a slider is. */
-  moved(state: State, name: string, value: number): Partial<State> {
-    const isBand = this.image.band !== null && this.image.axes[this.image.band]!.name === name;
-    return isBand ? { bands: [value] } : { at: { ...state.at, [name]: value } };
-  }
-
-  bandNames(): string[] {
-    const omero = (
-      this.image.attributes["ome"] as { omero?: { channels?: { label?: string }[] } } | undefined
-    )?.omero;
-    return Array.from({ length: this.bandCount() }, (_, i) => omero?.channels?.[i]?.label ?? `band ${i}`);
-  }
-
-  display(state: State): Display {
-    return {
-      image: this.image,
-      bands: this.bands(state),
-      bandCount: this.bandCount(),
-      bandNames: this.bandNames(),
-      map: this.isPalette(state) ? "palette" : (state.map ?? "gray"),
-      reversed: state.reversed,
-      isAutomatic: state.limits === null,
-      isApart: state.apart,
-      limits: this.limits(state) ?? [],
-      samples: this.sample(state)?.values ?? null,
-      fill: this.image.fill === 0 ? null : this.image.fill,
-      isFillShown: state.fill,
-      hasPalette: this.palette !== null,
+  #connect(): void {
+    this.#catalog.list.onpick = (file, image) => this.#pick(file, image);
+    this.#sliders.onmove = (name, value) => {
+      if (this.#showing) this.#change(this.#showing.moved(this.#state, name, value));
     };
+    this.#sliders.isDrawn = () => this.#stage.canvas.dataset["settled"] === "true";
+    this.#panel.display.onchange = (change) => this.#change(change);
+    this.#panel.onpick = (name) => {
+      if (name === "chunk" && !this.#state.grid && this.#showing) this.#change({ grid: true });
+    };
+    this.#stage.covered = () => this.#sliders.root.offsetHeight;
+    this.#stage.onview = (view) => this.#change({ view });
+    this.#stage.ontap = (at, level) => void this.#pickChunk(at, level);
+    this.#stage.onpoint = (at, level) => this.#point(at, level);
+    this.#stage.onframe = (level, zoom, isSettled) => this.#frameDrawn(level, zoom, isSettled);
+    this.#address.listen((state) => this.#navigate(state));
+    listenKeys(this.#keys);
   }
-}
 
-function padded(table: Uint8Array): Uint8Array {
-  const out = new Uint8Array(256 * 3);
-  out.set(table.subarray(0, out.length));
-  return out;
+  /** Change what is shown, and everything that depends on it. */
+  #change(by: Partial<State>): void {
+    this.#state = { ...this.#state, ...by };
+    this.#render();
+    this.#address.writeSoon(this.#state);
+  }
+
+  #navigate(state: State): void {
+    const before = this.#state;
+    this.#state = state;
+    if (state.file !== before.file || state.image !== before.image) void this.#open();
+    else this.#render();
+  }
+
+  #render(): void {
+    const showing = this.#showing;
+    if (!showing) return this.#stage.show(null);
+    const state = this.#state;
+    this.#sliders.show(showing.sliders(state));
+    this.#panel.display.show(showing.display(state));
+    this.#bars.showGrid(state.grid);
+    this.#stage.show({
+      ...showing.opened,
+      selection: showing.selection(state),
+      next: showing.nextSelection(state, this.#sliders.playing),
+      painting: showing.painting(state),
+      view: state.view,
+      hasGrid: state.grid,
+      picked: this.#picked,
+    });
+  }
+
+  /** Open the image that the state names; the old one stays until it is there. */
+  async #open(): Promise<void> {
+    this.#opening.abort();
+    this.#opening = new AbortController();
+    const { signal } = this.#opening;
+    const { file, image } = this.#state;
+    if (file === null || image === null) return;
+    this.#showNames(file, image);
+    this.#picked = null;
+    let next: Showing;
+    try {
+      next = new Showing(await openImage(file, image, signal));
+    } catch (cause) {
+      if (!signal.aborted) this.#fail(cause);
+      return;
+    }
+    if (!signal.aborted) this.#show(next);
+  }
+
+  #show(next: Showing): void {
+    this.#showing?.opened.tiles.close();
+    this.#showing = next;
+    const { tiles, grids } = next.opened;
+    tiles.onchange = (error) => {
+      if (error) this.#notices.toast(error);
+      if (this.#showing === next) this.#render();
+    };
+    grids.onchange = () => this.#stage.redraw();
+    this.#notices.message(null);
+    this.#readout.clear();
+    this.#render();
+    this.#showPanel(next.image);
+  }
+
+  /** Show the reason in place of the picture. */
+  #fail(cause: unknown): void {
+    this.#showing?.opened.tiles.close();
+    this.#showing = null;
+    this.#readout.clear();
+    this.#sliders.show([]);
+    this.#render();
+    this.#panel.display.clear();
+    this.#showPanel(cause instanceof Unshowable ? cause.image : null);
+    const isExpected = cause instanceof Unshowable || cause instanceof ServerError;
+    this.#notices.message(isExpected ? "This cannot be shown" : "Something went wrong", lineOf(cause));
+  }
+
+  #showNames(file: string, image: string): void {
+    this.#catalog.list.pick(file, image);
+    this.#bars.showTitle(this.#catalog.title(file), this.#catalog.imageTitle(file, image));
+  }
+
+  #showPanel(image: Image | null): void {
+    const link = (): string => {
+      this.#address.write(this.#state);
+      return location.href;
+    };
+    const title = image ? this.#catalog.title(image.file) : "";
+    this.#panel.show(this.#state.file, image, title, link);
+  }
+
+  async #list(): Promise<void> {
+    try {
+      await this.#catalog.load();
+    } catch (cause) {
+      if (this.#state.file === null) this.#fail(cause);
+      return;
+    }
+    const { file, image } = this.#state;
+    if (file === null || image === null) this.#pickFirst(file);
+    // again: titles are known only now
+    else this.#showNames(file, image);
+    void this.#catalog.loadPending();
+  }
+
+  /** Show the first image, of the file that the link names if it names one. */
+  #pickFirst(file: string | null): void {
+    try {
+      this.#state = { ...this.#state, ...this.#catalog.first(file) };
+    } catch (cause) {
+      this.#panel.display.clear();
+      this.#notices.message("Nothing to show", lineOf(cause));
+      return;
+    }
+    this.#address.write(this.#state);
+    void this.#open();
+  }
+
+  #pick(file: string, image: string): void {
+    hideFiles();
+    if (file === this.#state.file && image === this.#state.image) return;
+    this.#state = { ...START, at: {}, file, image, grid: this.#state.grid };
+    this.#address.push(this.#state);
+    void this.#open();
+  }
+
+  /** Show the file's own chunk at a pixel of level 0. */
+  async #pickChunk(at: Point, number: number): Promise<void> {
+    const showing = this.#showing;
+    if (!showing || !this.#state.grid) return;
+    const { image, grids } = showing.opened;
+    const level = image.levels[number]!;
+    const place = showing.position(this.#state, at).map((value, axis) => placeAt(level, axis, value));
+    this.#panel.pick("chunk");
+    showPanel();
+    try {
+      const chunk = await grids.chunk(level, place);
+      this.#picked = chunkBox(image, level, chunk);
+      this.#panel.showChunk(chunk, image.dtype, number);
+    } catch (cause) {
+      this.#picked = null;
+      this.#panel.showChunkError(lineOf(cause));
+    }
+    this.#render();
+  }
+
+  #point(at: Point | null, level: number): void {
+    const showing = this.#showing;
+    if (!at || !showing) return this.#readout.clear();
+    const selection = showing.selection(this.#state);
+    this.#readout.show(showing.image, showing.opened.tiles.chunks, selection, level, at.x, at.y);
+  }
+
+  #frameDrawn(level: number, zoom: number, isSettled: boolean): void {
+    const percent = zoom * 100;
+    const shown = percent >= 10 ? Math.round(percent) : percent.toPrecision(2);
+    this.#level.textContent = `level ${level} · ${shown} %`;
+    if (isSettled) this.#catalog.list.showThumbnails();
+    this.#notices.busy(!isSettled);
+  }
+
+  zoomBy(factor: number): void {
+    this.#stage.zoomBy(factor);
+  }
+
+  zoomTo(zoom: number): void {
+    this.#stage.zoomTo(zoom);
+  }
+
+  showWhole(): void {
+    this.#stage.whole();
+  }
+
+  pan(by: Point): void {
+    this.#stage.pan(by);
+  }
+
+  stepSlider(by: number): void {
+    this.#sliders.step(by);
+  }
+
+  playSlider(): void {
+    this.#sliders.play();
+  }
+
+  stepImage(by: number): void {
+    this.#catalog.list.step(by);
+  }
+
+  resetContrast(): void {
+    this.#showing?.resample();
+    this.#change({ limits: null });
+  }
+
+  swapBands(): void {
+    const showing = this.#showing;
+    if (!showing || showing.bandCount() < 3) return;
+    const bands = showing.bands(this.#state);
+    this.#change({ bands: bands.length === 3 ? [bands[0]!] : [0, 1, 2], limits: null });
+  }
+
+  stepMap(by: number): void {
+    const at = MAPS.indexOf(this.#state.map ?? "gray");
+    this.#change({ map: MAPS[(at + by + MAPS.length) % MAPS.length]! });
+  }
+
+  toggleGrid(): void {
+    this.#change({ grid: !this.#state.grid });
+  }
+
+  showMetadata(): void {
+    showPanel();
+    this.#panel.pick("metadata");
+  }
+
+  searchMetadata(): void {
+    this.showMetadata();
+    this.#panel.focusSearch();
+  }
+
+  toggleTheme(): void {
+    toggleTheme();
+    this.#render();
+  }
+
+  toggleHelp(): void {
+    this.#help.toggle();
+  }
 }

@@ -1,16 +1,16 @@
-/** What a chunk is: its codecs, its bytes, where they lie in the file. */
+/** One chunk: its codecs, its bytes, and where they are in the file. */
 
 import { element } from "./element";
 import { bytesText, shapeText } from "./files";
-import type { ChunkAnswer, Codec } from "./source";
+import type { ChunkAnswer, Codec } from "./api";
 
 const ITEM_BYTES: Record<string, number> = { "8": 1, "16": 2, "32": 4, "64": 8 };
-/** How many byte ranges of one chunk are listed. */
+/** Most byte ranges of one chunk that are listed. */
 const LISTED = 12;
 
 const itemBytes = (dtype: string): number => ITEM_BYTES[/\d+/.exec(dtype)?.[0] ?? "8"] ?? 1;
 
-/** The last part of a name that is a url says what it is. */
+/** Return the short name of a codec: the last part of a url. */
 export const codecName = (name: string): string => name.split("/").at(-1) ?? name;
 
 function codecRow(codec: Codec): HTMLElement {
@@ -60,10 +60,10 @@ export function chunkPanel(chunk: ChunkAnswer, dtype: string, level: number): HT
   if (chunk.parts.length > LISTED)
     ranges.push(element("li", { className: "quiet" }, `and ${chunk.parts.length - LISTED} more`));
   const state = chunk.computed
-    ? "made by this server from a finer level"
+    ? "computed by this server from a finer level"
     : chunk.stored
       ? ""
-      : "not in the file: it reads as fill";
+      : "absent from the file; reads as fill";
   return element(
     "div",
     { className: "chunk" },

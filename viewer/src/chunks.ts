@@ -1,15 +1,15 @@
-/** Decoded chunks of an image: read once, kept within a bound, given up when nobody waits. */
+/** Decoded chunks of an image: shared requests, an LRU cache, cancelled when nobody waits. */
 
 import * as zarr from "zarrita";
 import type { Plane } from "./contrast";
 import type { Image, Level } from "./image";
-import { ArrayStore, zarrUrl } from "./source";
+import { ArrayStore, zarrUrl } from "./api";
 
-/** Of decoded chunks. */
+/** Most bytes of decoded chunks that are cached. */
 const KEPT_BYTES = 128 * 2 ** 20;
 
 export interface Values {
-  /** As the array has them: doubles, or integers of 64 bits. */
+  /** As in the array; 64-bit integers are bigints. */
   data: ArrayLike<number | bigint>;
   shape: number[];
   stride: number[];
@@ -18,7 +18,7 @@ export interface Values {
 
 interface Pending {
   promise: Promise<Values>;
-  giveUp: AbortController;
+  controller: AbortController;
   waiting: number;
 }
 
@@ -34,12 +34,12 @@ export class Chunks {
     this.#arrays = image.levels.map((level) => open(image, level, prefix));
   }
 
-  /** Read the chunk at this place of the grid of a level. */
+  /** Read the chunk of a level at this position in its grid. */
   async read(level: number, place: number[], signal: AbortSignal): Promise<Values> {
     const key = `${level}:${place.join(",")}`;
     const kept = this.#kept.get(key);
     if (kept) {
-      this.#kept.delete(key); // to the young end
+      this.#kept.delete(key); // a Map keeps insertion order: the last entry is the newest
       this.#kept.set(key, kept);
       return kept;
     }
@@ -49,7 +49,7 @@ export class Chunks {
     const leave = (): void => {
       if (--pending.waiting === 0) {
         this.#pending.delete(key);
-        pending.giveUp.abort();
+        pending.controller.abort();
       }
     };
     signal.addEventListener("abort", leave, { once: true });
@@ -63,13 +63,13 @@ export class Chunks {
   }
 
   #start(key: string, level: number, place: number[]): Pending {
-    const giveUp = new AbortController();
-    const promise = this.#arrays[level]!.getChunk(place, { signal: giveUp.signal }).then((chunk) => {
+    const controller = new AbortController();
+    const promise = this.#arrays[level]!.getChunk(place, { signal: controller.signal }).then((chunk) => {
       const values = valuesOf(chunk);
       this.#keep(key, values);
       return values;
     });
-    const pending: Pending = { promise, giveUp, waiting: 0 };
+    const pending: Pending = { promise, controller, waiting: 0 };
     this.#pending.set(key, pending);
     const done = (): void => {
       if (this.#pending.get(key) === pending) this.#pending.delete(key);
@@ -121,12 +121,12 @@ const MAKERS: Record<string, Maker> = {
   float32: Float32Array,
 };
 
-/** Give an empty plane that holds values of the type; of 64 bits as doubles. */
+/** Return an empty plane for values of a data type; 64-bit integers become doubles. */
 export const emptyPlane = (dtype: string, length: number): Plane =>
   new (MAKERS[dtype] ?? Float64Array)(length);
 
 export interface Piece {
-  /** First row and column in the chunk, and in the plane. */
+  /** First row and column: `from` in the chunk, `to` in the plane. */
   from: [row: number, column: number];
   to: [row: number, column: number];
   rows: number;

@@ -1,6 +1,6 @@
-/** Colour maps, as 256 colours between a few given ones. Pure. */
+/** Colour maps: 256 colours, interpolated between a few. Pure. */
 
-/** Colours at equal steps; those of matplotlib's maps of these names. */
+/** Colours at equal steps of matplotlib's maps of the same names. */
 const STOPS: Record<string, string> = {
   gray: "000000 ffffff",
   viridis: "440154 482878 3e4989 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725",
@@ -15,7 +15,7 @@ const STOPS: Record<string, string> = {
 
 export const MAPS: readonly string[] = Object.keys(STOPS);
 
-/** 256 colours as (red, green, blue) in a row. */
+/** 256 colours as consecutive (red, green, blue). */
 export type Colours = Uint8Array;
 
 const channels = (hex: string): number[] => [0, 2, 4].map((i) => Number.parseInt(hex.slice(i, i + 2), 16));

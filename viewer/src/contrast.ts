@@ -1,14 +1,14 @@
-/** Which values are darkest and lightest. Pure. */
+/** Contrast limits and histograms of values. Pure. */
 
 import type { Limits } from "./state";
 
-/** Numbers of one band; integers of 64 bits are doubles here. */
+/** Values of one band; 64-bit integers as doubles. */
 export type Plane =
   Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | Float32Array | Float64Array;
 
 const MOST = 1 << 18;
 
-/** Give at most 2^18 of the values that are there: no NaN, no infinity, no fill. Sorted. */
+/** Return a sorted sample of at most 2^18 values, without NaN, infinities and fill. */
 export function sorted(planes: readonly Plane[], fill: number | null): Float64Array {
   const total = planes.reduce((sum, plane) => sum + plane.length, 0);
   const step = Math.max(1, Math.ceil(total / MOST));
@@ -23,13 +23,14 @@ export function sorted(planes: readonly Plane[], fill: number | null): Float64Ar
   return out.subarray(0, count).sort();
 }
 
-/** As numpy.percentile: linear between the two nearest. */
+/** Return a percentile of sorted values, interpolated linearly as in numpy.percentile. */
 export function percentile(values: Float64Array, percent: number): number {
   const place = (percent / 100) * (values.length - 1);
   const low = values[Math.floor(place)]!;
   return low + (values[Math.ceil(place)]! - low) * (place - Math.floor(place));
 }
 
+/** Return the 2nd and 98th percentile, or the range of values if those are equal. */
 export function automatic(values: Float64Array): Limits {
   if (values.length === 0) return [0, 1];
   const [low, high] = [percentile(values, 2), percentile(values, 98)];
@@ -46,7 +47,7 @@ export interface Histogram {
 
 const MOST_BINS = 96;
 
-/** Count values; bins of whole numbers hold as many of them each, lest some stand out. */
+/** Return a histogram; each bin of integers covers the same number of them, so that none stands out. */
 export function histogram(values: Float64Array, least: number, most: number): Histogram {
   const isWhole = Number.isInteger(least) && values.every(Number.isInteger);
   const step = isWhole ? Math.max(1, Math.ceil((most - least + 1) / MOST_BINS)) : (most - least) / MOST_BINS;
@@ -59,7 +60,7 @@ export function histogram(values: Float64Array, least: number, most: number): Hi
   return { least, most: isWhole ? least + bins * step : most, counts };
 }
 
-/** Give a number as short as tells it apart from others within `span`. */
+/** Return a number with the digits that matter within a range of `span`. */
 export function rounded(value: number, span: number): string {
   if (!Number.isFinite(value)) return String(value);
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return String(value);

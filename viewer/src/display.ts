@@ -1,11 +1,11 @@
-/** The panel that says how values become colours. */
+/** The panel for bands, colour map and contrast. */
 
 import { colours, cssGradient, MAPS } from "./colormap";
 import { element } from "./element";
 import { shapeText } from "./files";
 import { HistogramPanel } from "./histogram";
 import type { Image } from "./image";
-import { unitSign } from "./place";
+import { unitSign } from "./coordinates";
 import type { Limits } from "./state";
 
 export interface Display {
@@ -16,7 +16,7 @@ export interface Display {
   map: string;
   reversed: boolean;
   isAutomatic: boolean;
-  /** Bands have limits of their own. */
+  /** Whether each band has its own limits. */
   isApart: boolean;
   limits: Limits[];
   /** Sorted values by band; null until they are read. */
@@ -115,7 +115,11 @@ export class DisplayPanel {
       button("2 – 98 %", display.isAutomatic, () => this.onchange({ limits: null })),
       button("All values", false, () => this.#full()),
       ...(isColour
-        ? [check("each band by itself", display.isApart, (apart) => this.onchange({ apart, limits: null }))]
+        ? [
+            check("separately for each band", display.isApart, (apart) =>
+              this.onchange({ apart, limits: null }),
+            ),
+          ]
         : []),
     );
     this.#rest.replaceChildren(
@@ -157,7 +161,7 @@ export class DisplayPanel {
       ...bands.map((band, i) => {
         const select = element(
           "select",
-          { className: "select", aria: { label: NAMES[i]! } },
+          { className: "select", aria: { label: NAMES[i] ?? "" } },
           ...bandNames.map((name, n) => element("option", { value: String(n), selected: n === band }, name)),
         );
         select.addEventListener("change", () =>
@@ -169,7 +173,7 @@ export class DisplayPanel {
         return element(
           "label",
           { className: `pick is-${NAMES[i]!.toLowerCase()}` },
-          element("span", {}, NAMES[i]!),
+          element("span", {}, NAMES[i]),
           select,
         );
       }),

@@ -1,4 +1,4 @@
-/** Make elements of the page. */
+/** Creates elements of the page. */
 
 type Child = Node | string | null | undefined | false;
 type Props<K extends keyof HTMLElementTagNameMap> = Partial<
@@ -21,7 +21,7 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
-/** Give an element that index.html declares. */
+/** Return an element that index.html declares. */
 export function found<T extends HTMLElement = HTMLElement>(id: string): T {
   const it = document.getElementById(id);
   if (!it) throw new Error(`index.html has no #${id}`);

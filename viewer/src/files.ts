@@ -1,9 +1,9 @@
 /** The list of files and their images, with thumbnails. */
 
 import { element } from "./element";
-import type { FileEntry, ImageEntry } from "./source";
+import type { FileEntry, ImageEntry } from "./api";
 
-/** From how many images on the list gets a field to search it. */
+/** With fewer images the list has no search field. */
 const MANY = 8;
 
 export function bytesText(bytes: number): string {
@@ -28,7 +28,7 @@ export class FileList {
   #buttons: { button: HTMLButtonElement; file: string; image: string }[] = [];
   #files: FileEntry[] = [];
   #picked = "";
-  /** Thumbnails that are not asked for yet; null: any more. */
+  /** Thumbnails whose requests wait for the picture; null: they wait no longer. */
   #waiting: HTMLImageElement[] | null = [];
 
   constructor() {
@@ -43,7 +43,7 @@ export class FileList {
     this.#render();
   }
 
-  /** Ask for the thumbnails: not before the picture itself is there. */
+  /** Request the thumbnails, which have waited for the picture. */
   showThumbnails(): void {
     for (const picture of this.#waiting ?? []) picture.src = picture.dataset["src"]!;
     this.#waiting = null;
@@ -63,7 +63,7 @@ export class FileList {
     }
   }
 
-  /** Pick the image that many places after this one. */
+  /** Pick the image that is `by` places further in the list. */
   step(by: number): void {
     const at = this.#buttons.findIndex(({ file, image }) => `${file}\n${image}` === this.#picked);
     const next = this.#buttons[Math.min(this.#buttons.length - 1, Math.max(0, at + by))];
@@ -79,7 +79,8 @@ export class FileList {
         .includes(words),
     );
     this.#list.replaceChildren(...shown.map((file) => this.#file(file)));
-    if (!shown.length) this.message(this.#files.length ? `no file holds “${words}”` : "no files are served");
+    if (!shown.length)
+      this.message(this.#files.length ? `no file matches “${words}”` : "no files are served");
     const [file, image] = this.#picked.split("\n");
     this.pick(file ?? null, image ?? null);
   }

@@ -1,7 +1,7 @@
-/** The chunk grid of the file itself, over the image; a click asks what a chunk is. */
+/** The grid of the file's own chunks, drawn over the image. */
 
 import type { Image, Level } from "./image";
-import { escaped, escapedPath, json, type ChunkAnswer, type GridAnswer } from "./source";
+import { escaped, escapedPath, json, type ChunkAnswer, type GridAnswer } from "./api";
 import type { View } from "./state";
 import { onCanvas } from "./tiles";
 import { seen, sizeOf, toFull, type Box, type Size } from "./view";
@@ -9,7 +9,7 @@ import { seen, sizeOf, toFull, type Box, type Size } from "./view";
 export const arrayUrl = (kind: "grid" | "chunk", file: string, path: string): string =>
   `/api/${kind}/${escaped(file)}${path ? `/${escapedPath(path)}` : ""}`;
 
-/** Give the chunk borders along an axis, first and last included. Pure. */
+/** Return the chunk borders along an axis, including the first and the last. Pure. */
 export function borders(grid: GridAnswer, axis: number): number[] {
   const length = grid.shape[axis] ?? 0;
   const given = grid.edges?.[axis];
@@ -29,7 +29,7 @@ export class Grids {
     this.#image = image;
   }
 
-  /** Give the grid of a level, once the server has told it. */
+  /** Return the grid of a level, or null until the server has sent it. */
   of(level: Level): GridAnswer | null {
     const known = this.#known.get(level.path);
     if (known !== undefined) return known;
@@ -39,7 +39,7 @@ export class Grids {
         this.#known.set(level.path, grid);
         this.onchange();
       },
-      () => {}, // a level without a grid of its own has no lines
+      () => {}, // draw no lines if the server has no grid of this level
     );
     return null;
   }
@@ -92,7 +92,7 @@ export function drawGrid(
   }
 }
 
-/** Give where a chunk lies in level 0. Pure. */
+/** Return the part of level 0 that a chunk covers. Pure. */
 export function chunkBox(image: Image, level: Level, chunk: ChunkAnswer): Box | null {
   const [y, x] = [image.y, image.x];
   const { origin, shape } = chunk;

@@ -1,4 +1,4 @@
-/** The histogram, with two handles that set the limits. */
+/** The histogram, with two handles for the contrast limits. */
 
 import { automatic, histogram, rounded, type Histogram } from "./contrast";
 import { element } from "./element";
@@ -96,7 +96,7 @@ export class HistogramPanel {
     const context = this.#canvas.getContext("2d")!;
     const style = getComputedStyle(this.root);
     const inks = this.#counts.length === 3 ? INKS.three : INKS.one;
-    // bands share one scale; its root, so that rare values are seen too
+    // bands share one scale; square roots make rare values visible
     const most = Math.sqrt(Math.max(1, ...this.#counts.flatMap((h) => h.counts)));
     context.globalCompositeOperation = "source-over";
     this.#counts.forEach((h, band) => {
@@ -139,7 +139,7 @@ export class HistogramPanel {
   }
 }
 
-/** What the histogram spans: all but a few wild values. */
+/** Return the range of the histogram: all values but extreme outliers. */
 function rangeOf(bands: Float64Array[]): [number, number] {
   const all = bands.filter((values) => values.length);
   if (!all.length) return [0, 1];

@@ -1,4 +1,4 @@
-/** An image as its Zarr metadata describes it: axes, levels, places. Pure. */
+/** An image as its Zarr metadata describes it: axes, levels, transformations. Pure. */
 
 export interface NodeJson {
   node_type: "array" | "group";
@@ -13,19 +13,19 @@ export interface NodeJson {
 
 export interface Axis {
   name: string;
-  /** As OME-Zarr spells it: micrometer … */
+  /** As in OME-Zarr: micrometer … */
   unit: string | null;
 }
 
 export interface Level {
-  /** Below the file. */
+  /** Path inside the file. */
   path: string;
   metadata: NodeJson;
   shape: number[];
   chunks: number[];
   /** Elements of level 0 that one element covers, along each axis. */
   factor: number[];
-  /** Where the outer corner of its first element is, in elements of level 0. */
+  /** Position of the outer corner of its first element, in elements of level 0. */
   corner: number[];
 }
 
@@ -34,24 +34,24 @@ export interface Image {
   path: string;
   title: string;
   axes: Axis[];
-  /** Places of y and x among the axes. */
+  /** Index of the y and the x axis. */
   y: number;
   x: number;
-  /** Place of the bands, where there are several kinds of value. */
+  /** Index of the band axis, if there is one. */
   band: number | null;
   dtype: string;
   levels: Level[];
   attributes: Record<string, unknown>;
-  /** Centre of the first element and size of one, along each axis, in its unit. */
+  /** Size of an element and centre of the first one, along each axis, in its unit. */
   scale: number[];
   translation: number[];
-  /** Of level 0; null where it cannot be drawn as one number. */
+  /** Fill value; null if it is not a number. */
   fill: number | null;
 }
 
-/** A line that says why an image cannot be shown. */
+/** An image that cannot be shown; the message says why. */
 export class Unshowable extends Error {
-  /** What is known of it all the same. */
+  /** Its metadata, if that could be read. */
   readonly image: Image | null;
   constructor(line: string, image: Image | null = null) {
     super(line);
@@ -92,7 +92,7 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
     (a): a is { path: string; metadata: NodeJson } => a.metadata?.node_type === "array",
   );
   const first = known[0]?.metadata;
-  if (!first) throw new Unshowable(`${file}: ${path || "/"} has no arrays to show`);
+  if (!first) throw new Unshowable(`${file}: ${path || "/"} has no arrays`);
 
   const shape = first.shape ?? [];
   const axes = axesOf(first, list(multiscale["axes"]));
@@ -122,14 +122,14 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
 export const dtypeOf = (node: NodeJson): string =>
   typeof node.data_type === "object" ? node.data_type.name : (node.data_type ?? "");
 
-/** Refuse, with the reason, what has no colours. */
+/** Throw `Unshowable` if values of this data type cannot be drawn. */
 export function assertDrawn(image: Image): void {
   if (DRAWN.includes(image.dtype)) return;
   const kind = image.dtype.startsWith("complex")
-    ? "complex values have no one colour"
+    ? "complex values have no single colour"
     : image.dtype.includes("string") || image.dtype.includes("utf") || image.dtype.includes("bytes")
       ? "text has no colours"
-      : "a browser has no numbers of this type";
+      : "browsers do not support this type";
   throw new Unshowable(`${image.dtype} is not drawn: ${kind}; read it in Python, see “Open in”`, image);
 }
 
@@ -137,8 +137,9 @@ function axesOf(array: NodeJson, described: unknown[]): Axis[] {
   const shape = array.shape ?? [];
   return shape.map((_, i) => {
     const axis = described.length === shape.length ? object(described[i]) : {};
-    const name = axis["name"] ?? array.dimension_names?.[i] ?? `dim_${i}`;
-    return { name: String(name), unit: typeof axis["unit"] === "string" ? axis["unit"] : null };
+    const given = axis["name"];
+    const name = typeof given === "string" ? given : (array.dimension_names?.[i] ?? `dim_${i}`);
+    return { name, unit: typeof axis["unit"] === "string" ? axis["unit"] : null };
   });
 }
 
@@ -148,7 +149,7 @@ function planeAxes(names: string[], ndim: number, file: string): { y: number; x:
   const [y, x] = space.slice(-2);
   if (y === undefined || x === undefined) {
     throw new Unshowable(
-      `${file}: ${ndim === 0 ? "a single number" : `axes ${names.join(", ")}`} hold no plane to show`,
+      `${file}: ${ndim === 0 ? "a single number" : `axes ${names.join(", ")}`} have no plane to show`,
     );
   }
   return { y, x };
@@ -188,7 +189,7 @@ function levelOf(path: string, metadata: NodeJson, full: number[], first: Transf
   const corner = factor.map((f, i) =>
     isUsable ? (own.translation[i]! - first.translation[i]!) / first.scale[i]! + 0.5 - f / 2 : 0,
   );
-  // sums of decimal fractions end a hair beside whole numbers
+  // products of decimal fractions may miss whole numbers by a rounding error
   const tidy = (v: number): number => (Math.abs(v - Math.round(v)) < 1e-6 ? Math.round(v) : v);
   return {
     path,
@@ -205,23 +206,23 @@ function fillOf(value: unknown): number | null {
   return typeof value === "number" ? value : null;
 }
 
-/** Give where along an axis of a level the element of level 0 is. */
+/** Return the index along an axis of a level that holds an element of level 0. */
 export function placeAt(level: Level, axis: number, position: number): number {
   const place = Math.floor((position + 0.5 - level.corner[axis]!) / level.factor[axis]!);
   return Math.min(Math.max(0, place), Math.max(0, (level.shape[axis] ?? 1) - 1));
 }
 
-/** Give the axes that get a slider. */
+/** Return the axes that have a slider. */
 export const otherAxes = (image: Image): number[] =>
   image.axes.map((_, i) => i).filter((i) => i !== image.y && i !== image.x && i !== image.band);
 
-/** Give the bands that are red, green, blue at first, or the one that is shown. */
+/** Return the bands shown at first: three as red, green and blue, or one. */
 export function firstBands(image: Image): number[] {
   const count = image.band === null ? 1 : image.levels[0]!.shape[image.band]!;
   return count === 3 || count === 4 ? [0, 1, 2] : [0];
 }
 
-/** The palette of an image whose only band counts colours, as (red, green, blue) in a row. */
+/** Return the palette of an indexed image as consecutive (red, green, blue), or null. */
 export function palette(image: Image): Uint8Array | null {
   for (const native of Object.values(image.attributes)) {
     const table = list(object(native)["color_map"] ?? object(native)["colormap"]) as number[][];

@@ -1,10 +1,10 @@
-/** What keys do, and the panel that tells. */
+/** Keyboard shortcuts, and the panel that lists them. */
 
 import { element, iconButton } from "./element";
 
 export interface Key {
   keys: string[];
-  /** As shown. */
+  /** As listed in the help; empty: not listed. */
   label: string;
   text: string;
   run(event: KeyboardEvent): void;
@@ -18,7 +18,7 @@ const typing = (target: EventTarget | null): boolean =>
 export function listenKeys(keys: Key[]): void {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
-    // a slider in focus keeps its arrows
+    // a focused slider uses the arrow keys itself
     if (event.target instanceof HTMLInputElement && event.key.startsWith("Arrow")) return;
     const key = keys.find((k) => k.keys.includes(event.key));
     if (!key) return;
@@ -35,7 +35,7 @@ export class HelpPanel {
       ["drag", "move the image"],
       ["wheel, pinch", "zoom at the pointer"],
       ["double click", "zoom in; with shift, out"],
-      ["click", "with the grid on: what that chunk is"],
+      ["click", "with the grid on: show the chunk"],
       ...keys.map(({ label, text }) => [label, text]),
     ] as [string, string][];
     this.root.append(

@@ -2,7 +2,7 @@
 
 import { element } from "./element";
 
-/** How many members of one node are listed, so that a page of a million tags stays a page. */
+/** Most members of one node that are listed: a node with a million would freeze the page. */
 const LISTED = 500;
 
 type Json = unknown;
@@ -10,15 +10,15 @@ type Json = unknown;
 const isBranch = (value: Json): value is Record<string, Json> | Json[] =>
   typeof value === "object" && value !== null;
 
-/** Short lists of numbers read best on one line. */
+/** Whether a value is a short list, which is shown on one line. */
 const isLine = (value: Json): boolean =>
   Array.isArray(value) &&
   value.length <= 16 &&
   value.every((v) => !isBranch(v)) &&
   JSON.stringify(value).length <= 80;
 
-/** Give what matches a search: branches keep only what holds a match. Pure. */
-export function filtered(value: Json, words: string): Json | undefined {
+/** Return what matches a search, without branches that hold no match; undefined: nothing. Pure. */
+export function filtered(value: Json, words: string): Json {
   const wanted = words.trim().toLowerCase();
   if (!wanted) return value;
   const has = (text: string): boolean => text.toLowerCase().includes(wanted);
@@ -62,7 +62,7 @@ function leaf(name: string, value: Json, words: string): HTMLElement {
   );
 }
 
-/** Give rows for the members of a value; branches are built when they open. */
+/** Return a row per member of a value; the rows of a branch are built when it is opened. */
 function rows(value: Record<string, Json> | Json[], words: string, depth: number): Node[] {
   const members = Object.entries(value);
   const made: Node[] = members.slice(0, LISTED).map(([name, member]) => {
@@ -77,7 +77,7 @@ function rows(value: Record<string, Json> | Json[], words: string, depth: number
       body,
     );
     const fill = (): void => {
-      if (!body.childNodes.length) body.append(...rows(member as Record<string, Json>, words, depth + 1));
+      if (!body.childNodes.length) body.append(...rows(member, words, depth + 1));
     };
     branch.addEventListener("toggle", fill);
     if (words || depth < 1 || (depth < 2 && count <= 12 && members.length <= 4)) {
@@ -88,7 +88,7 @@ function rows(value: Record<string, Json> | Json[], words: string, depth: number
   });
   if (members.length > LISTED)
     made.push(
-      element("div", { className: "leaf quiet" }, `… ${members.length - LISTED} more: search for them`),
+      element("div", { className: "leaf quiet" }, `… ${members.length - LISTED} more; search to find them`),
     );
   return made;
 }
@@ -132,7 +132,8 @@ export class MetadataPanel {
     const words = this.#search.value.trim();
     const value = filtered(this.#value, words);
     if (!isBranch(value)) {
-      if (words) this.#tree.replaceChildren(element("p", { className: "quiet" }, `nothing holds “${words}”`));
+      if (words)
+        this.#tree.replaceChildren(element("p", { className: "quiet" }, `nothing matches “${words}”`));
       return;
     }
     this.#tree.replaceChildren(...rows(value, words, 0));

@@ -1,6 +1,6 @@
-/** Stands in for decoders that are left out: this server sends the page chunks without compression. */
+/** Replaces decoders that are left out of the build: the page reads uncompressed chunks only. */
 export default {
   fromConfig(): never {
-    throw new Error("this page reads only chunks without compression");
+    throw new Error("compressed chunks are not supported by this page");
   },
 };

@@ -1,8 +1,8 @@
-/** Lines to copy that open the same image elsewhere. */
+/** Lines to copy that open the same image in other programs. */
 
 import { element, icon } from "./element";
 import type { Image } from "./image";
-import { zarrUrl } from "./source";
+import { zarrUrl } from "./api";
 
 export interface Line {
   title: string;
@@ -14,7 +14,7 @@ const quoted = (text: string): string => JSON.stringify(text);
 const shell = (text: string): string =>
   /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Pure: `origin` is the server's address, `source` what the file is called where it lies. */
+/** Return the lines; `origin` is the server's address, `source` the name of the file. Pure. */
 export function linesFor(image: Image, origin: string, source: string): Line[] {
   const url = origin + zarrUrl(image.file);
   const group = origin + zarrUrl(image.file, image.path);
@@ -31,7 +31,7 @@ export function linesFor(image: Image, origin: string, source: string): Line[] {
     {
       title: "Python, from the file",
       code: `import anychunk\n\ngroup = anychunk.open(${quoted(source)})\narray = group[${quoted(first)}]`,
-      note: "nothing is copied; run it where the file is",
+      note: "run it where the file is; nothing is copied",
     },
     {
       title: "xarray",
@@ -59,7 +59,7 @@ export async function copy(text: string, button: HTMLButtonElement): Promise<voi
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // no clipboard on a page that is not secure: the old way
+    // pages without a secure context have no clipboard API
     const field = element("textarea", { value: text, style: { position: "fixed", opacity: "0" } });
     document.body.append(field);
     field.select();

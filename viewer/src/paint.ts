@@ -10,7 +10,7 @@ import type { Plane } from "./contrast";
 import type { Limits } from "./state";
 
 export interface Painting {
-  /** One pair a band. */
+  /** One pair per band. */
   limits: readonly Limits[];
   map: Colours;
   /** Drawn transparent; null: none. */
@@ -22,14 +22,14 @@ export function level(value: number, [low, high]: Limits): number {
   return Math.floor(255 * Math.min(1, Math.max(0, part)) + 0.5);
 }
 
-/** Where a value of a small type stands in its table. */
+/** Return the least value of a small data type, which is the first of its table; else null. */
 const smallest = (plane: Plane): number | null => {
   if (plane instanceof Uint8Array || plane instanceof Uint16Array) return 0;
   if (plane instanceof Int8Array) return -128;
   return plane instanceof Int16Array ? -32768 : null;
 };
 
-/** Give the byte of each value: by table for small types, else one by one. */
+/** Return the byte of each value; small types use a lookup table. */
 export function levels(plane: Plane, limits: Limits): Uint8Array {
   const out = new Uint8Array(plane.length);
   const first = smallest(plane);
@@ -43,7 +43,7 @@ export function levels(plane: Plane, limits: Limits): Uint8Array {
   return out;
 }
 
-/** Fill pixels (red, green, blue, alpha); one plane goes through the map, three are colours. */
+/** Write RGBA pixels: one plane through the colour map, or three as red, green and blue. */
 export function paint(planes: readonly Plane[], painting: Painting, out: Uint8ClampedArray): void {
   const bytes = planes.map((plane, i) => levels(plane, painting.limits[i] ?? painting.limits[0]!));
   const [red, green, blue] = bytes;
@@ -62,7 +62,7 @@ export function paint(planes: readonly Plane[], painting: Painting, out: Uint8Cl
   clear(planes, painting.fill, pixels);
 }
 
-/** Make transparent what is not there: NaN in any band, or fill in all. */
+/** Make pixels transparent that are NaN in any band, or fill in all. */
 function clear(planes: readonly Plane[], fill: number | null, pixels: Uint32Array): void {
   for (const plane of planes) {
     if (!(plane instanceof Float32Array || plane instanceof Float64Array)) continue;

@@ -3,13 +3,13 @@
 import type { Chunks } from "./chunks";
 import { element } from "./element";
 import { placeAt, type Image } from "./image";
-import { positionText } from "./place";
+import { positionText } from "./coordinates";
 import type { Selection } from "./tiles";
 
-/** How long the pointer rests before the full resolution is read for it. */
+/** Time that the pointer must rest before the value at full resolution is read. */
 const REST_MS = 120;
 
-/** Give a value as the array has it, no digit that its type does not hold. Pure. */
+/** Return a value as text, with the digits that its data type holds. Pure. */
 export function valueText(value: number | bigint, dtype: string): string {
   if (typeof value === "bigint" || Number.isInteger(value) || !Number.isFinite(value)) {
     return dtype === "bool" ? String(Boolean(value)) : String(value);
@@ -50,7 +50,7 @@ export class Readout {
   readonly #position = element("span", { className: "readout-part" });
   readonly #map = element("span", { className: "readout-part is-map" });
   readonly #value = element("span", { className: "readout-part is-value", id: "value" });
-  #giveUp = new AbortController();
+  #controller = new AbortController();
   #timer = 0;
 
   constructor() {
@@ -58,24 +58,24 @@ export class Readout {
   }
 
   clear(): void {
-    this.#giveUp.abort();
+    this.#controller.abort();
     clearTimeout(this.#timer);
     for (const part of [this.#position, this.#map, this.#value]) part.textContent = "";
     delete this.#value.dataset["level"];
   }
 
   show(image: Image, chunks: Chunks, selection: Selection, level: number, x: number, y: number): void {
-    this.#giveUp.abort();
+    this.#controller.abort();
     clearTimeout(this.#timer);
-    const giveUp = (this.#giveUp = new AbortController());
+    const controller = (this.#controller = new AbortController());
     this.#position.textContent = `x ${x}  y ${y}`;
     this.#map.textContent = positionText(image, x, y) ?? "";
     const put = async (from: number): Promise<void> => {
       try {
-        const values = await read(image, chunks, from, selection, x, y, giveUp.signal);
-        if (!giveUp.signal.aborted) this.#put(values, image.dtype, from, x, y);
+        const values = await read(image, chunks, from, selection, x, y, controller.signal);
+        if (!controller.signal.aborted) this.#put(values, image.dtype, from, x, y);
       } catch {
-        if (!giveUp.signal.aborted) this.#value.textContent = "cannot be read";
+        if (!controller.signal.aborted) this.#value.textContent = "not readable";
       }
     };
     if (level > 0) {
@@ -86,7 +86,7 @@ export class Readout {
   }
 
   #put(values: (number | bigint)[], dtype: string, level: number, x: number, y: number): void {
-    if (level > 0 && this.#value.dataset["level"] === "0") return; // the exact one was faster
+    if (level > 0 && this.#value.dataset["level"] === "0") return; // the exact value arrived first
     const inks = values.length === 3 ? ["is-red", "is-green", "is-blue"] : [""];
     this.#value.replaceChildren(
       ...values.flatMap((value, i) => [

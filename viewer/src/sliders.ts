@@ -1,4 +1,4 @@
-/** One slider for each axis beyond y and x. */
+/** A slider for each axis other than y and x. */
 
 import { element, icon } from "./element";
 
@@ -15,7 +15,7 @@ const FRAME_MS = 120;
 export class Sliders {
   readonly root = element("div", { className: "sliders", id: "sliders" });
   onmove: (name: string, value: number) => void = () => {};
-  /** Whether what was asked for is drawn: playing waits for it. */
+  /** Returns whether the current plane is drawn; playing waits for it. */
   isDrawn: () => boolean = () => true;
   #rows = new Map<string, { input: HTMLInputElement; text: HTMLElement; play: HTMLButtonElement }>();
   #shown: Slider[] = [];
@@ -39,7 +39,7 @@ export class Sliders {
     this.root.hidden = sliders.length === 0;
   }
 
-  /** Move the slider of an axis, or the last one, by a few steps. */
+  /** Move a slider, by default the last one, by a number of steps. */
   step(by: number, name = this.#shown.at(-1)?.name): void {
     const slider = this.#shown.find((s) => s.name === name);
     if (!slider) return;

@@ -1,10 +1,10 @@
-/** The canvas: draws the view, follows the pointer. */
+/** The canvas: draws the view and follows the pointer. */
 
 import { element } from "./element";
 import { drawGrid, drawPicked, type Grids } from "./grid";
 import type { Image } from "./image";
 import type { Painting } from "./paint";
-import { scaleBar } from "./place";
+import { scaleBar } from "./coordinates";
 import { listen } from "./pointer";
 import type { View } from "./state";
 import type { Selection, Tiles } from "./tiles";
@@ -26,7 +26,7 @@ export interface Scene {
   tiles: Tiles;
   grids: Grids;
   selection: Selection;
-  /** Fetched when all else is there. */
+  /** Read ahead, once everything else is there. */
   next: Selection | null;
   /** null until limits are known. */
   painting: Painting | null;
@@ -37,7 +37,7 @@ export interface Scene {
 }
 
 const GLIDE_MS = 180;
-/** CSS pixels: room around the whole image, beside the tools, for the scale bar; as in theme.css. */
+/** CSS pixels as in theme.css: margin, width of the tools, height of the scale bar, narrow screen. */
 const [EDGE, TOOLS, BAR, NARROW] = [14, 66, 44, 600];
 
 export class Stage {
@@ -49,7 +49,7 @@ export class Stage {
   onview: (view: View | null) => void = () => {};
   onpoint: (at: Point | null, level: number) => void = () => {};
   ontap: (at: Point, level: number) => void = () => {};
-  /** How much of its lower edge is covered, in CSS pixels. */
+  /** Returns how many CSS pixels of the lower edge the sliders cover. */
   covered: () => number = () => 0;
   onframe: (level: number, zoom: number, isSettled: boolean) => void = () => {};
   readonly #root: HTMLElement;
@@ -87,7 +87,7 @@ export class Stage {
   }
 
   redraw(): void {
-    this.#frame ||= requestAnimationFrame(() => this.#draw());
+    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#draw());
   }
 
   pan(by: Point): void {
@@ -119,7 +119,7 @@ export class Stage {
     };
   }
 
-  /** Give what tools and sliders cover. */
+  /** Return what the tools and sliders cover. */
   #inset(): Inset {
     const ratio = window.devicePixelRatio;
     const isNarrow = this.#root.clientWidth < NARROW;
@@ -192,7 +192,7 @@ export class Stage {
     this.#frame = 0;
     const size = this.#size();
     for (const canvas of [this.canvas, this.#over]) {
-      // setting a size clears, so only when it differs
+      // only if it differs: setting the size clears a canvas
       if (canvas.width !== size.width || canvas.height !== size.height) Object.assign(canvas, size);
     }
     const over = this.#over.getContext("2d")!;

@@ -1,33 +1,33 @@
-/** What is shown, and how a link says it. Pure. */
+/** What is shown, and its form in a link. Pure. */
 
 export type Limits = [low: number, high: number];
 
 export interface View {
-  /** Pixel of level 0 that stands in the middle of the canvas. */
+  /** Pixel of level 0 at the centre of the canvas. */
   x: number;
   y: number;
-  /** Device pixels a pixel of level 0. */
+  /** Device pixels per pixel of level 0. */
   zoom: number;
 }
 
 export interface State {
   file: string | null;
   image: string | null;
-  /** Positions along the axes beyond y and x, by name; the middle where not said. */
+  /** Positions along the axes other than y and x, by name; by default the middle. */
   at: Record<string, number>;
-  /** Three bands are red, green, blue; one is shown through the colour map; null: as fits the image. */
+  /** Three bands for red, green and blue, or one for the colour map; null: chosen by the image. */
   bands: number[] | null;
-  /** Of one band; null: the image's own palette, or grey. */
+  /** Colour map of one band; null: the image's own palette, or gray. */
   map: string | null;
   reversed: boolean;
-  /** One pair for all bands or one a band; null: 2 % to 98 % of the values. */
+  /** One pair for all bands or one per band; null: the 2nd to the 98th percentile. */
   limits: Limits[] | null;
-  /** Each band of three has limits of its own. */
+  /** Whether each of three bands has its own limits. */
   apart: boolean;
   /** null: the whole image. */
   view: View | null;
   grid: boolean;
-  /** Fill values are drawn like any others. */
+  /** Whether fill values are drawn like others. */
   fill: boolean;
 }
 
@@ -52,7 +52,7 @@ const numbers = (text: string): number[] | null => {
 
 const short = (value: number, digits: number): string => String(Number(value.toPrecision(digits)));
 
-/** Read the part of a url after #; what makes no sense there is left out. */
+/** Parse the part of a url after #, ignoring what is malformed. */
 export function parseHash(hash: string): State {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const state: State = { ...START, at: {} };
@@ -85,6 +85,7 @@ export function parseHash(hash: string): State {
   return state;
 }
 
+/** Return the part of a url after #, without defaults. */
 export function formatHash(state: State): string {
   const out: [string, string][] = [];
   if (state.file !== null) out.push(["file", state.file]);

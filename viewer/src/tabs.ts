@@ -1,4 +1,4 @@
-/** Panels of which one is seen. */
+/** Tabs: panels of which one is visible. */
 
 import { element } from "./element";
 

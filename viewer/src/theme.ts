@@ -1,4 +1,4 @@
-/** Dark or light: as the system says, until the user says otherwise. */
+/** Dark or light theme: the system's, until the user chooses one. */
 
 const KEY = "anychunk-theme";
 

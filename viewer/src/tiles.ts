@@ -1,4 +1,4 @@
-/** Tiles of an image: wanted, read, painted, drawn. The old ones stay until the new ones are there. */
+/** Tiles of an image: requested, read, painted, drawn. Old ones stay until new ones have arrived. */
 
 import { Chunks, copyPiece, emptyPlane } from "./chunks";
 import type { Plane } from "./contrast";
@@ -19,18 +19,20 @@ import {
   type Size,
 } from "./view";
 
+/** Tiles that are read at the same time. */
 const AT_ONCE = 8;
-/** Of planes and painted pixels. */
+/** Most bytes of planes and painted pixels that are cached. */
 const KEPT_BYTES = 192 * 2 ** 20;
+/** Planes shown before whose tiles may fill gaps. */
 const REMEMBERED = 6;
-/** Of one frame, for painting tiles that were not seen before. */
+/** Time per frame for painting tiles that have just arrived. */
 const PAINT_MS = 12;
-/** How many tiles of the low level contrast may ask for. */
+/** Most tiles of the low level that are read for the contrast. */
 const LOW_TILES = 4;
 
 /** One plane of the image, and the bands that are drawn of it. */
 export interface Selection {
-  /** Element of level 0 along each axis; of no meaning along y, x and band. */
+  /** Element of level 0 along each axis; unused along y, x and band. */
   at: number[];
   bands: number[];
 }
@@ -43,7 +45,7 @@ interface Tile {
   height: number;
   planes: Plane[];
   canvas: HTMLCanvasElement | null;
-  /** What it was painted with. */
+  /** What its canvas was painted with. */
   painting: Painting | null;
   error: string | null;
   bytes: number;
@@ -58,13 +60,13 @@ interface Wanted {
 export class Tiles {
   readonly image: Image;
   readonly chunks: Chunks;
-  /** Called when a tile is there, or failed with a line. */
+  /** Called when a tile has arrived, with the error if it failed. */
   onchange: (error: string | null) => void = () => {};
   readonly #ready = new Map<string, Tile>();
   readonly #running = new Map<string, AbortController>();
   #wanted: Wanted[] = [];
   #bytes = 0;
-  /** Keys of selections shown before, the youngest first. */
+  /** Keys of selections shown before, the newest first. */
   #past: string[] = [];
 
   constructor(image: Image, prefix: string) {
@@ -72,7 +74,7 @@ export class Tiles {
     this.chunks = new Chunks(image, prefix);
   }
 
-  /** Ask for what a view needs, and give up what it does not. `next` is fetched last, for later. */
+  /** Request the tiles of a view and abort all others; those of `next` are read last, for later. */
   want(
     view: View,
     canvas: Size,
@@ -90,9 +92,9 @@ export class Tiles {
     if (next) list.push(...cells.map((cell) => ({ key: tileKey(keyOf(next), cell), selection: next, cell })));
     this.#wanted = [...new Map(list.map((wanted) => [wanted.key, wanted])).values()];
     const keys = new Set(this.#wanted.map((wanted) => wanted.key));
-    for (const [running, giveUp] of this.#running) {
+    for (const [running, controller] of this.#running) {
       if (!keys.has(running)) {
-        giveUp.abort();
+        controller.abort();
         this.#running.delete(running);
       }
     }
@@ -102,7 +104,7 @@ export class Tiles {
 
   close(): void {
     this.#wanted = [];
-    for (const giveUp of this.#running.values()) giveUp.abort();
+    for (const controller of this.#running.values()) controller.abort();
     this.#running.clear();
   }
 
@@ -114,7 +116,7 @@ export class Tiles {
     );
   }
 
-  /** Give the planes of the low level, by band; null until they are there. */
+  /** Return the planes of the low level by band, or null until they have arrived. */
   low(selection: Selection): Plane[][] | null {
     const key = keyOf(selection);
     const tiles = this.#lowCells().map((cell) => this.#ready.get(tileKey(key, cell)));
@@ -136,16 +138,16 @@ export class Tiles {
   }
 
   async #run({ key, selection, cell }: Wanted): Promise<void> {
-    const giveUp = new AbortController();
-    this.#running.set(key, giveUp);
+    const controller = new AbortController();
+    this.#running.set(key, controller);
     let tile: Tile;
     try {
-      tile = await this.#read(selection, cell, giveUp.signal);
+      tile = await this.#read(selection, cell, controller.signal);
     } catch (cause) {
-      if (giveUp.signal.aborted) return;
+      if (controller.signal.aborted) return;
       tile = { ...this.#blank(cell), error: cause instanceof Error ? cause.message : String(cause) };
     }
-    if (giveUp.signal.aborted) return;
+    if (controller.signal.aborted) return;
     this.#running.delete(key);
     this.#keep(key, tile);
     this.#fetch();
@@ -166,7 +168,7 @@ export class Tiles {
     return tile;
   }
 
-  /** Put one band of a tile together from the chunks that it touches. */
+  /** Assemble one band of a tile from the chunks that it touches. */
   async #plane(selection: Selection, band: number, cell: Cell, signal: AbortSignal): Promise<Plane> {
     const { image } = this;
     const level = image.levels[cell.level]!;
@@ -221,13 +223,13 @@ export class Tiles {
   #get(key: string): Tile | undefined {
     const tile = this.#ready.get(key);
     if (tile) {
-      this.#ready.delete(key); // to the young end
+      this.#ready.delete(key); // a Map keeps insertion order: the last entry is the newest
       this.#ready.set(key, tile);
     }
     return tile;
   }
 
-  /** Draw what there is time for; false: there is more to paint, in the next frame. */
+  /** Draw within the time of a frame; return false if more is left for the next frame. */
   draw(
     context: CanvasRenderingContext2D,
     view: View,
@@ -273,7 +275,7 @@ export class Tiles {
     context.drawImage(painted(tile, painting), left, top, right - left, bottom - top);
   }
 
-  /** Draw what is there of a place until its tile is: other levels, else planes shown before. */
+  /** Draw a stand-in until a tile arrives: other levels, or else planes shown before. */
   #drawInstead(
     context: CanvasRenderingContext2D,
     cell: Cell,
@@ -313,9 +315,9 @@ export class Tiles {
     let isCovered = false;
     for (const level of levels) {
       const cells = cellsIn(this.image, level, box);
-      if (cells.length > 64) continue; // far finer: too many to be worth it
+      if (cells.length > 64) continue; // much finer levels are not worth it
       const there = cells.map((cell) => this.#get(tileKey(selection, cell)));
-      // many finer ones are only drawn if that costs no painting
+      // finer tiles only if they are painted already
       const isFew = level > finest || level === lowLevel(this.image);
       const tiles = there.filter((tile) => tile && !tile.error && (tile.canvas || isFew));
       for (const tile of tiles) this.#drawTile(context, tile!, view, canvas, painting);
@@ -328,7 +330,7 @@ export class Tiles {
 const tileKey = (selection: string, { level, row, column }: Cell): string =>
   `${selection}|${level}/${row}/${column}`;
 
-/** Give device pixels of a box of level 0, at whole ones so that neighbours meet. */
+/** Return a box of level 0 in device pixels, rounded so that neighbours meet. */
 export function onCanvas(box: Box, view: View, canvas: Size): Box {
   const corner = origin(view, canvas);
   return {
@@ -350,14 +352,14 @@ function painted(tile: Tile, painting: Painting): HTMLCanvasElement {
   tile.canvas ??= Object.assign(document.createElement("canvas"), { width: tile.width, height: tile.height });
   const context = tile.canvas.getContext("2d")!;
   const pixels = context.createImageData(tile.width, tile.height);
-  // a tile of a plane shown before may have another number of bands
+  // a tile of a plane shown before may have a different number of bands
   paint(tile.planes, painting, pixels.data);
   context.putImageData(pixels, 0, 0);
   tile.painting = painting;
   return tile.canvas;
 }
 
-/** Show that a place could not be read: never as if it were empty. */
+/** Hatch a tile that could not be read: it must not look empty. */
 function hatch(context: CanvasRenderingContext2D, { left, top, right, bottom }: Box): void {
   context.save();
   clip(context, { left, top, right, bottom });

@@ -1,4 +1,4 @@
-/** Where the image lies on the canvas. Pure; lengths are device pixels and pixels of level 0. */
+/** The image on the canvas: device pixels and pixels of level 0. Pure. */
 
 import type { Image, Level } from "./image";
 import type { View } from "./state";
@@ -27,7 +27,7 @@ export const sizeOf = (image: Image): Size => ({
   height: image.levels[0]!.shape[image.y]!,
 });
 
-/** Give the canvas position of the image's corner: whole, so that pixels keep their edges. */
+/** Return the canvas position of the image's corner, rounded so that pixels have sharp edges. */
 export function origin(view: View, canvas: Size): Point {
   return {
     x: Math.round(canvas.width / 2 - view.x * view.zoom),
@@ -40,10 +40,10 @@ export function toImage(view: View, canvas: Size, at: Point): Point {
   return { x: (at.x - corner.x) / view.zoom, y: (at.y - corner.y) / view.zoom };
 }
 
-/** What lies over the edges of the canvas. */
+/** Widths along the edges of the canvas that are covered. */
 export type Inset = Box;
 
-/** Show the whole image in what is free of the canvas. */
+/** Return the view of the whole image in the free part of the canvas. */
 export function fit(
   image: Size,
   canvas: Size,
@@ -72,7 +72,7 @@ export function zoomedAt(view: View, canvas: Size, at: Point, factor: number): V
   };
 }
 
-/** Keep some of the image on the canvas, and the zoom within reason. */
+/** Return a view that keeps part of the image on the canvas, with a bounded zoom. */
 export function bounded(view: View, image: Size, canvas: Size): View {
   const least = Math.min(1, fit(image, canvas).zoom / 4);
   const zoom = Math.min(MOST_ZOOM, Math.max(least, view.zoom));
@@ -83,7 +83,7 @@ export function bounded(view: View, image: Size, canvas: Size): View {
   };
 }
 
-/** Give the coarsest level whose pixels are not larger than those of the screen; else the first. */
+/** Return the coarsest level whose pixels are at most as large as screen pixels, or else level 0. */
 export function levelFor(image: Image, zoom: number): number {
   let best = 0;
   image.levels.forEach((level, i) => {
@@ -98,10 +98,10 @@ export function levelFor(image: Image, zoom: number): number {
   return best;
 }
 
-/** Smaller levels say too little about the values. */
+/** Smaller levels are poor samples of the values. */
 const LOW_SIDE = 256;
 
-/** Give the coarsest level that is still a picture: it is drawn first, and contrast comes from it. */
+/** Return the coarsest level of a useful size: it is drawn first and sampled for the contrast. */
 export function lowLevel(image: Image): number {
   const side = (i: number): number =>
     Math.max(image.levels[i]!.shape[image.y]!, image.levels[i]!.shape[image.x]!);
@@ -109,7 +109,7 @@ export function lowLevel(image: Image): number {
   return large.length ? large.reduce((best, i) => (side(i) < side(best) ? i : best)) : 0;
 }
 
-/** A piece of a level that is drawn as one: whole chunks where they are small, parts of large ones. */
+/** Return the side of a tile: one or more small chunks, or part of a large one. */
 export const tileSide = (chunk: number): number =>
   chunk >= 256 && chunk <= 1024 ? chunk : chunk < 256 ? chunk * Math.ceil(256 / Math.max(1, chunk)) : 512;
 
@@ -130,14 +130,14 @@ export function tileBox(image: Image, cell: Cell): Box {
   };
 }
 
-/** Pixels of a level as pixels of level 0; the last of an odd number reach beyond its edge. */
+/** Convert pixels of a level to pixels of level 0; at odd sizes the last one reaches beyond the edge. */
 export function toFull(image: Image, level: Level, box: Box): Box {
   const across = (v: number): number => level.corner[image.x]! + v * level.factor[image.x]!;
   const down = (v: number): number => level.corner[image.y]! + v * level.factor[image.y]!;
   return { left: across(box.left), top: down(box.top), right: across(box.right), bottom: down(box.bottom) };
 }
 
-/** Give the tiles of a level that cover a box of level 0, nearest to its middle first. */
+/** Return the tiles of a level that cover a box of level 0, nearest to its centre first. */
 export function cellsIn(image: Image, number: number, box: Box): Cell[] {
   const level = image.levels[number]!;
   const range = (axis: number, from: number, to: number): [number, number] => {
@@ -157,7 +157,7 @@ export function cellsIn(image: Image, number: number, box: Box): Cell[] {
   return cells.sort((a, b) => far(a) - far(b));
 }
 
-/** Give the part of level 0 that the canvas shows. */
+/** Return the part of level 0 that the canvas shows. */
 export function seen(view: View, image: Size, canvas: Size): Box {
   const [from, to] = [
     toImage(view, canvas, { x: 0, y: 0 }),

@@ -24,7 +24,7 @@ function serve(answer: (url: string) => Response): { urls: string[]; signals: Ab
     seen.urls.push(url);
     seen.signals.push(signal);
     return new Promise((resolve, reject) => {
-      signal.addEventListener("abort", () => reject(signal.reason));
+      signal.addEventListener("abort", () => reject(signal.reason as Error));
       setTimeout(() => resolve(answer(url)), 5);
     });
   });

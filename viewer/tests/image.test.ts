@@ -13,7 +13,7 @@ import {
 } from "../src/image";
 import { filtered } from "../src/metadata";
 import { linesFor } from "../src/openin";
-import { along, onMap, positionText, scaleBar, transformOf } from "../src/place";
+import { along, onMap, positionText, scaleBar, transformOf } from "../src/coordinates";
 import { valueText } from "../src/readout";
 import {
   bounded,

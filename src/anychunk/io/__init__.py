@@ -6,7 +6,7 @@ checks each against its pin, so that bytes of a changed file never reach a decod
 
 from anychunk.io.block_cache import Blocks, buffered
 from anychunk.io.errors import first_line
-from anychunk.io.file import FileSource, ObjectBuffer
+from anychunk.io.file import FileSource, ObjectBuffer, PreadSource, stat_pin
 from anychunk.io.folder import Folder, list_objects
 from anychunk.io.http import SAME_ORIGIN, is_restricted
 from anychunk.io.inside import (
@@ -37,6 +37,7 @@ __all__ = [
     "ObjectBuffer",
     "ObjectSource",
     "OnChange",
+    "PreadSource",
     "Source",
     "Sources",
     "Storage",
@@ -61,4 +62,5 @@ __all__ = [
     "report_change",
     "resolve",
     "stat_inside",
+    "stat_pin",
 ]

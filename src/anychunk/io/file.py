@@ -1,16 +1,22 @@
-"""Local files, mapped into memory or read whole."""
+"""Local files: mapped into memory, read by position, or read whole.
+
+`FileSource` maps a file and is the fastest, `PreadSource` never maps and suits processes that
+outlive their files, `ObjectBuffer` reads whole files, one after the other.
+"""
 
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from anychunk.errors import AnychunkError, LimitError, SourceError, TruncatedError
 from anychunk.io import buffers
 from anychunk.io.errors import file_errors
-from anychunk.io.inside import READ, Walk, open_inside, stat_file
-from anychunk.io.source import Bytes1D, Storage, check_range
+from anychunk.io.inside import READ, Walk, open_inside, stat_file, stat_inside
+from anychunk.io.source import Bytes1D, Storage, check_range, report_change
+from anychunk.io.url import local_path
 from anychunk.model.pin import Pin
 
 
@@ -56,6 +62,116 @@ class FileSource:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
+NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+"""Flag of `preadv`: return at once instead of waiting for the disk. 0: not available here."""
+
+
+class PreadSource:
+    """A local file that is opened, read by position and closed by each read; never mapped.
+
+    Access to a map of a file that another process truncates kills this process (SIGBUS), so a
+    server must not map. No handle is held between reads, and every read is checked against the pin.
+    """
+
+    is_local = False
+    storage: Storage | None = None
+
+    def __init__(self, url: str, pin: Pin | None = None, *, roots: Sequence[str] = ()) -> None:
+        """Pin the file to its current version, unless a pin is given.
+
+        Parameters:
+            url: A path or a `file://` url.
+            pin: The version that was indexed; reads of any other version fail.
+            roots: Folders that must contain the file, with all links resolved. Empty: anywhere.
+        """
+        self.url, self._roots = url, tuple(roots)
+        self._path = local_path(url)
+        self._pin = pin or self.refresh()
+
+    def pin(self) -> Pin:
+        return self._pin
+
+    def size(self) -> int:
+        return self._pin.size
+
+    def refresh(self) -> Pin:
+        with _missing_is_an_error(self.url):
+            if self._roots:
+                return file_pin(stat_inside(self._path, self._roots))
+            return file_pin(os.stat(self._path))  # noqa: PTH116 - half the cost of Path.stat
+
+    def verify(self) -> None:
+        """Raise `SourceChangedError` if the file is no longer the version that was indexed."""
+        self._check(self.refresh())
+
+    def _check(self, now: Pin) -> None:
+        change = self._pin.differs(now)
+        if change:
+            report_change(self.url, change, "error")
+
+    def read(self, offset: int, length: int) -> Bytes1D:
+        return self.read_runs((offset,), length)
+
+    def read_now(self, offset: int, length: int) -> Bytes1D | None:
+        """Read bytes that the page cache holds; return None if the read would wait for the disk."""
+        if not NOWAIT:
+            return None
+        try:
+            out, short = self._read((offset,), length, NOWAIT)
+        except AnychunkError:
+            raise
+        except OSError:
+            # EAGAIN: not cached; EOPNOTSUPP: not on this file system; others recur in `read`
+            return None
+        return out if short is None else None
+
+    def read_runs(self, offsets: Sequence[int], length: int) -> Bytes1D:
+        """Read several runs of the same length into one array, one after the other."""
+        with _missing_is_an_error(self.url):
+            out, short = self._read(offsets, length)
+        if short is not None:
+            raise TruncatedError(
+                f"{self.url} @{short}: {length} bytes are needed, the file ends after {self.size()}"
+            )
+        return out
+
+    def _read(
+        self, offsets: Sequence[int], length: int, flags: int = 0
+    ) -> tuple[Bytes1D, int | None]:
+        """Return the bytes of all runs, and the offset of the first run that is cut short."""
+        out = buffers.aligned(length * len(offsets))
+        view = memoryview(out)
+        short = None
+        handle = open_inside(self._path, self._roots)
+        try:
+            for number, offset in enumerate(offsets):
+                target = view[number * length : (number + 1) * length]
+                if read_into(handle, target, offset=offset, flags=flags) < length:
+                    short = offset
+                    break
+            # after the read, to notice a change before it as well as one during it
+            self._check(file_pin(os.fstat(handle)))
+        finally:
+            os.close(handle)
+        return out, short
+
+
+@contextmanager
+def _missing_is_an_error(url: str) -> Iterator[None]:
+    """Raise every OSError as `SourceError`.
+
+    A `FileNotFoundError` would be taken for an absent chunk, which reads as fill values.
+    """
+    try:
+        yield
+    except AnychunkError:
+        raise
+    except FileNotFoundError as e:
+        raise SourceError(f"{url}: the file is gone, or never existed") from e
+    except OSError as e:
+        raise SourceError(f"{url}: {e.strerror or e}") from e
+
+
 class ObjectBuffer:
     """Reads whole local files, one after the other, into the same memory."""
 
@@ -97,21 +213,47 @@ class ObjectBuffer:
         if len(self._memory) < size:
             self._memory = buffers.aligned(size)
         target = self._memory[:size]
-        filled = 0
-        while filled < size:
-            count = os.readv(handle, [memoryview(target)[filled:]])
-            if not count:
-                raise TruncatedError(f"{path}: the file ends after {filled} of {size} bytes")
-            filled += count
+        filled = read_into(handle, memoryview(target))
+        if filled < size:
+            raise TruncatedError(f"{path}: ends after {filled} bytes of {size}")
         return target
 
 
+def read_into(handle: int, out: memoryview, *, offset: int | None = None, flags: int = 0) -> int:
+    """Read until `out` is full or the file ends; the system may return less than was asked for.
+
+    Parameters:
+        handle: A file descriptor.
+        out: Memory to fill.
+        offset: Position in the file; None reads on from the current one.
+        flags: Flags of `preadv`, with an offset only.
+
+    Returns:
+        The number of bytes that were read.
+    """
+    filled = 0
+    while filled < len(out):
+        rest = [out[filled:]]
+        if offset is None:
+            count = os.readv(handle, rest)
+        else:
+            count = os.preadv(handle, rest, offset + filled, flags)
+        if not count:
+            break
+        filled += count
+    return filled
+
+
 def stat_pin(path: str) -> Pin | None:
+    """Return the current version of a local file, or None if it does not exist."""
     try:
         return file_pin(os.stat(path))  # noqa: PTH116 - once per chunk
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as e:
+        raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
 def file_pin(stat: os.stat_result) -> Pin:
+    """Return the pin of a local file: its size and modification time."""
     return Pin(size=stat.st_size, mtime_ns=stat.st_mtime_ns)

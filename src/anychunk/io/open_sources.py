@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from anychunk.io.file import FileSource, stat_pin
+from anychunk.io.file import FileSource, PreadSource, stat_pin
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.opening import read_object
 from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
@@ -23,10 +23,21 @@ class Sources:
         *,
         storage: Storage | None = None,
         on_change: OnChange = "error",
+        mapped: bool = True,
     ) -> None:
+        """Create an empty set of sources.
+
+        Parameters:
+            pins: The version of each url that was indexed.
+            storage: Options for remote sources.
+            on_change: What to do when a source is no longer the version that was indexed.
+            mapped: Whether local files are mapped into memory. Unmapped ones are slower to read,
+                but may be truncated meanwhile; a change of one is always an error.
+        """
         self.pins = pins
         self.storage = storage
         self.on_change: OnChange = on_change
+        self._mapped = mapped
         self._open: dict[str, Source] = {}
 
     def open(self, url: str) -> Source:
@@ -36,13 +47,16 @@ class Sources:
             if is_remote(url):
                 # no request is needed to check the pin: every response is checked against it
                 source = ObjectSource(url, storage=self.storage, pin=pin, on_change=self.on_change)
-            else:
+            elif self._mapped:
                 source = FileSource(local_path(url))
                 self._check(url, pin, source.pin())
-            # two threads may get here at once; either source will do
+            else:
+                source = PreadSource(url, pin)
+            # two threads may come here at once; either source serves
             self._open[url] = source
-            if len(self._open) > MOST_OPEN:
-                # its views stay valid; the next read opens it again
+            # a PreadSource holds nothing open, but may hold the only pin of its file
+            if len(self._open) > MOST_OPEN and not isinstance(source, PreadSource):
+                # views of it stay valid; who wants more of it opens it again
                 self._open.pop(next(iter(list(self._open))), None)
         return source
 

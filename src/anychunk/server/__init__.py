@@ -1,5 +1,7 @@
 """`anychunk serve`: any file as standard Zarr over HTTP.
 
-`catalog` says what is served under which name, `friendly` which Zarr hierarchy a file is shown as,
-`chunks` makes the bytes of one chunk of it, `app` has the routes, and `run` starts the server.
+A request passes `connection` (timeouts), `access` (hosts, tokens, CORS) and `app` (routes).
+`catalog` finds and opens the file, `hierarchy` plans the Zarr hierarchy that it is served as,
+`jobs` runs the work on threads, `chunks` and `box_reader` make the bytes of a chunk, and
+`responses` sends them.
 """

@@ -1,17 +1,22 @@
-"""What is served, under which names. Files are opened when they are first asked for."""
+"""The catalog: which files are served under which names. A file is opened on its first request."""
 
 import os
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from anychunk import api, formats, references
-from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
+from anychunk.errors import (
+    AnychunkError,
+    FormatError,
+    InternalError,
+    SourceError,
+    UnsupportedError,
+)
 from anychunk.io import (
     SAME_ORIGIN,
     Folder,
@@ -21,45 +26,49 @@ from anychunk.io import (
     real_path,
     report_change,
 )
+from anychunk.io.cache import Cache
 from anychunk.model.index import GroupIndex, Node
 from anychunk.model.pin import Pin
 from anychunk.read.zarr_store import IndexStore
+from anychunk.server.box_reader import Caches, served_store
 from anychunk.server.chunks import Chunks
-from anychunk.server.friendly import served
-from anychunk.server.pixels import Kept, served_store
+from anychunk.server.hierarchy import served_tree
 
 MOST_FILES = 10_000
-"""That one folder gives."""
-MOST_LOOKED_AT = 100_000
+"""Files of one folder that are served."""
+MOST_EXAMINED = 100_000
+"""Files of one folder that are examined."""
 MOST_OPEN = 64
 """Files whose index is in memory at once."""
 RETRY_S = 5.0
-"""After so long a file that did not open is tried again."""
+"""Time after which opening a file that failed is tried again."""
 
 
 @dataclass(eq=False)
 class Opened:
-    """One file, open."""
+    """A file that is open."""
 
     index: Node
     store: IndexStore
     zstd: Chunks
-    plain: Chunks
+    """The hierarchy with chunks compressed by zstd."""
+    uncompressed: Chunks
+    """The hierarchy with uncompressed chunks."""
 
     def chunks(self, compression: str) -> Chunks:
-        return self.plain if compression == "none" else self.zstd
+        return self.uncompressed if compression == "none" else self.zstd
 
 
 @dataclass(eq=False)
 class Entry:
-    """One name, and what it stands for."""
+    """A file of the catalog, open or not."""
 
     name: str
     url: str
     root: str | None = None
-    """The folder that was named where the file was found below it; it must still be inside."""
+    """The folder below which the file was found, and which it must not leave by a link."""
     pins: dict[str, Pin] | None = None
-    """Of the file as it was first opened; whoever read its metadata then counts on it."""
+    """Versions of its sources when it was first opened; clients may have read metadata of those."""
     error: Exception | None = None
     failed_at: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -68,34 +77,42 @@ class Entry:
     def title(self) -> str:
         return self.name
 
-    def say(self, text: str) -> str:
-        """Take the folder that the file is in out of a message: it is nobody's business."""
+    def without_folder(self, text: str) -> str:
+        """Remove paths of folders from a message, so that clients do not learn them."""
         whole = self.url if is_remote(self.url) else os.path.abspath(local_path(self.url))  # noqa: PTH100
         for place in {self.url, whole}:
             folder = place.rstrip("/").rpartition("/")[0]
             if folder:
                 text = text.replace(f"{folder}/", "")
+        # other absolute paths: a link may lead to any folder
         text = re.sub(r"(?<![\w/:.])/(?:[^\s/:'\"]+/)+", "", text)
         return " ".join(text.split())
 
 
 class Catalog:
-    """The files that are served. Safe for threads."""
+    """The files that are served, by name. Safe for threads."""
 
     def __init__(
-        self, arguments: Sequence[str], *, kept: Kept, allow_redirects: bool = False
+        self, arguments: Sequence[str], *, caches: Caches, allow_redirects: bool = False
     ) -> None:
-        """`allow_redirects`: whether web servers may send us to other hosts and ports."""
+        """Find the files.
+
+        Parameters:
+            arguments: Files, urls, saved indexes, or folders.
+            caches: Shared by all files.
+            allow_redirects: Whether web servers may redirect to other hosts and ports.
+        """
         self._arguments = tuple(arguments)
         self._storage: Storage | None = None if allow_redirects else {"redirects": SAME_ORIGIN}
-        self.kept = kept
+        self.caches = caches
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
-        self._open: OrderedDict[str, Opened] = OrderedDict()
+        # counted in files: each has size 1
+        self._open: Cache[Opened] = Cache(MOST_OPEN)
         self.scan()
 
     def scan(self) -> None:
-        """Look what the folders that were given hold now; what was known keeps its name."""
+        """Search the folders again; files that are already known keep their names."""
         found: dict[str, Entry] = {}
         for argument in self._arguments:
             root = local_path(argument)
@@ -106,7 +123,7 @@ class Catalog:
                     free, url, None if url in (argument, root) else root
                 )
         with self._lock:
-            # a file that is gone stays known: it is an error, not an absence
+            # deleted files stay in the catalog: requests for them are errors, not 404
             self._entries = found | {n: e for n, e in self._entries.items() if n not in found}
 
     def entries(self) -> list[Entry]:
@@ -116,15 +133,11 @@ class Catalog:
         return self._entries.get(name)
 
     def peek(self, entry: Entry) -> Opened | None:
-        """Give a file if it is open."""
-        with self._lock:
-            found = self._open.get(entry.name)
-            if found is not None:
-                self._open.move_to_end(entry.name)
-            return found
+        """Return the file if it is open."""
+        return self._open.get(entry.name)
 
     def opened(self, entry: Entry) -> Opened:
-        """Give a file open; raise what was wrong with it."""
+        """Open the file, unless it is open; raise the error of the last attempt if it is recent."""
         found = self.peek(entry)
         if found is not None:
             return found
@@ -135,47 +148,49 @@ class Catalog:
             if entry.error is not None and time.monotonic() - entry.failed_at < RETRY_S:
                 raise entry.error
             try:
-                found = self._opened(entry)
+                found = self._open_entry(entry)
             except (AnychunkError, OSError) as e:
                 entry.error = e if isinstance(e, AnychunkError) else SourceError(str(e))
                 entry.failed_at = time.monotonic()
                 raise entry.error from e
             entry.error = None
-        with self._lock:
-            self._open[entry.name] = found
-            while len(self._open) > MOST_OPEN:
-                self._open.popitem(last=False)
+        self._open.put(entry.name, found, 1)
         return found
 
-    def _opened(self, entry: Entry) -> Opened:
+    def _open_entry(self, entry: Entry) -> Opened:
         if entry.root is not None and not is_remote(entry.url):
+            # again: what `scan` found may have been replaced by a link since
             real_path(local_path(entry.url), (entry.root,))
         try:
             index = api.index(entry.url, storage=self._storage)
         except (AnychunkError, OSError, MemoryError):
             raise
         except Exception as e:
-            raise FormatError(f"{entry.url}: {type(e).__name__}: {e}") from e
-        pins = dict(index.pins) if isinstance(index, GroupIndex) else {}
-        if entry.pins is None:
-            entry.pins = pins
-        for url, pin in entry.pins.items():
-            change = pin.differs(pins[url]) if url in pins else "no longer part of it"
-            if change:
-                report_change(url, change, "error")
-        index = renamed(index, entry.url.rstrip("/").rpartition("/")[2])
+            raise InternalError(f"{entry.url}: {type(e).__name__}: {e}") from e
+        check_unchanged(entry, dict(index.pins) if isinstance(index, GroupIndex) else {})
+        index = with_source_name(index, entry.url.rstrip("/").rpartition("/")[2])
         store = served_store(index, self._storage)
-        trees = {kind: served(index, compression=kind) for kind in ("zstd", "none")}
+        trees = {kind: served_tree(index, compression=kind) for kind in ("zstd", "none")}
         return Opened(
             index=index,
             store=store,
-            zstd=Chunks(trees["zstd"], store, kept=self.kept),
-            plain=Chunks(trees["none"], store, kept=self.kept),
+            zstd=Chunks(trees["zstd"], store, caches=self.caches),
+            uncompressed=Chunks(trees["none"], store, caches=self.caches),
         )
 
 
-def renamed(index: Node, name: str) -> Node:
-    """Give the index with the file's name in place of where it is."""
+def check_unchanged(entry: Entry, pins: dict[str, Pin]) -> None:
+    """Raise `SourceChangedError` if a source differs from when the file was first opened."""
+    if entry.pins is None:
+        entry.pins = pins
+    for url, pin in entry.pins.items():
+        change = pin.differs(pins[url]) if url in pins else "no longer part of the file"
+        if change:
+            report_change(url, change, "error")
+
+
+def with_source_name(index: Node, name: str) -> Node:
+    """Return the index with the name of the file in place of its path."""
     about = index.attributes.get("anychunk")
     if not isinstance(about, Mapping) or "source" not in about:
         return index
@@ -184,7 +199,7 @@ def renamed(index: Node, name: str) -> Node:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """Give the name, with a number where it is taken."""
+    """Return the name, with a number appended if it is taken."""
     known = set(taken)
     if name not in known:
         return name
@@ -195,7 +210,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def listed(argument: str) -> Iterator[tuple[str, str]]:
-    """Give (name, url) of what an argument stands for."""
+    """Yield (name, url) of every file that one argument of the command names."""
     if is_remote(argument):
         yield urlsplit(argument).path.rstrip("/").rpartition("/")[2] or argument, argument
         return
@@ -204,11 +219,11 @@ def listed(argument: str) -> Iterator[tuple[str, str]]:
     if not path.is_dir() or is_folder_format(str(path)):
         yield name, str(path)
         return
-    yield from inside(path)
+    yield from files_below(path)
 
 
 def is_folder_format(path: str) -> bool:
-    """Whether a folder is itself one file of a format, or a saved index."""
+    """Whether a folder is in a folder format (N5 for example), or is a saved index."""
     folder = Folder(path)
     try:
         try:
@@ -216,16 +231,16 @@ def is_folder_format(path: str) -> bool:
         except UnsupportedError:
             return references.sniff_folder(folder) is not None
     except FormatError:
-        return True  # listed with what is wrong with it
+        return True  # listed with its error
     except AnychunkError:
         return False
     return True
 
 
-def inside(root: Path) -> Iterator[tuple[str, str]]:
-    """Find what is opened here below a folder; links that lead out of it are not followed."""
+def files_below(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield (name, url) of the supported files below a folder; links that lead out are skipped."""
     real = root.resolve()
-    found = looked_at = 0
+    found = examined = 0
     for place, folders, files in os.walk(root):
         here = Path(place)
         kept = []
@@ -237,11 +252,12 @@ def inside(root: Path) -> Iterator[tuple[str, str]]:
                 found += 1
             else:
                 kept.append(name)
+        # os.walk descends into what is left in its list
         folders[:] = kept
         for name in sorted(files):
-            looked_at += 1
+            examined += 1
             path = here / name
-            if found >= MOST_FILES or looked_at > MOST_LOOKED_AT:
+            if found >= MOST_FILES or examined > MOST_EXAMINED:
                 return
             if not name.startswith(".") and is_inside(path, real) and is_file_format(path):
                 yield str(path.relative_to(root)), str(path)
@@ -249,7 +265,7 @@ def inside(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def is_zarr(folder: Path) -> bool:
-    """Whether a folder is a Zarr store: its chunks are no files, whatever they look like."""
+    """Whether a folder is a Zarr store, whose chunks must not be mistaken for files."""
     return any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
 
 
@@ -258,7 +274,7 @@ def is_inside(path: Path, real: Path) -> bool:
 
 
 def is_file_format(path: Path) -> bool:
-    """Whether a file begins as one of a format, or a saved index, does."""
+    """Whether the first bytes of a file are those of a supported format or a saved index."""
     try:
         if not path.is_file():
             return False

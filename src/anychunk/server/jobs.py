@@ -1,10 +1,9 @@
-"""Work on a few threads: the same work asked for twice is done once, and what nobody waits for not.
+"""Jobs on threads: identical requests share one, and one that no client waits for is cancelled.
 
-Runs inside one event loop.
+All methods but `close` run in one event loop, so nothing here needs a lock.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,33 +11,34 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
+from anychunk.io import threads
+from anychunk.server.cancellation import Cancelled, cancelled_unless
 from anychunk.server.responses import BusyError
-from anychunk.server.wanted import Dropped, while_wanted
 
-MOST_WAITING = 1024
-"""Jobs under way and in line."""
+MOST_JOBS = 1024
+"""Jobs that run or wait for a thread; further ones are refused."""
 
 
-class Gone(Exception):  # noqa: N818 - it is no error
-    """The client that asked is no longer there."""
+class ClientGone(Exception):  # noqa: N818 - not an error
+    """The client closed its connection."""
 
 
 class Job:
-    """One piece of work, and how many wait for it."""
+    """One piece of work, and the number of requests that wait for it."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
         self.waiting = 1
-        """Who began it does."""
         self.future: asyncio.Future[Any] | None = None
 
 
 class Jobs:
-    """Threads, and the jobs that they have."""
+    """Threads, and the jobs that run on them or wait for one."""
 
-    def __init__(self, threads: int | None = None) -> None:
-        count = threads or max(2, os.cpu_count() or 1)
-        # what may take long must not keep the rest waiting
+    def __init__(self, count: int | None = None) -> None:
+        """Create two pools of `count` threads each, by default one per core but at least two."""
+        count = count or max(2, threads.cores())
+        # two pools: slow jobs (opening files, computing levels) must not delay quick ones
         self._quick = ThreadPoolExecutor(count, thread_name_prefix="anychunk-quick")
         self._slow = ThreadPoolExecutor(count, thread_name_prefix="anychunk-slow")
         self._jobs: dict[Hashable, Job] = {}
@@ -47,42 +47,54 @@ class Jobs:
     async def run[T](
         self, key: Hashable, work: Callable[[], T], request: Request, *, is_slow: bool = False
     ) -> T:
-        """Do `work` on a thread, or wait for who does it already; raise `Gone` with the client."""
+        """Run `work` on a thread, or wait for a job with the same key that already does.
+
+        Parameters:
+            key: Identifies the work; requests with the same key share one job.
+            work: Called once, on a thread.
+            request: The request that waits for it.
+            is_slow: Whether the work may take long.
+
+        Raises:
+            ClientGone: The client closed its connection.
+            BusyError: Too many jobs are waiting.
+        """
         while True:
             job = self._jobs.get(key)
             if job is None:
-                job = self._job(key, work, is_slow=is_slow)
+                job = self._start(key, work, is_slow=is_slow)
             else:
                 job.waiting += 1
             try:
                 return cast("T", await self._result(job, request))
-            except Dropped:
-                # it was given up just before we came to wait for it
+            except Cancelled:
+                # all its clients had left just before this one joined: start it again
                 continue
             finally:
                 job.waiting -= 1
 
-    def _job(self, key: Hashable, work: Callable[[], Any], *, is_slow: bool) -> Job:
-        if len(self._jobs) >= MOST_WAITING:
-            raise BusyError(f"{len(self._jobs)} requests are waiting already; ask again later")
+    def _start(self, key: Hashable, work: Callable[[], Any], *, is_slow: bool) -> Job:
+        if len(self._jobs) >= MOST_JOBS:
+            raise BusyError(f"{len(self._jobs)} requests are already waiting; try again later")
         job = self._jobs[key] = Job(work)
         pool = self._slow if is_slow else self._quick
-        job.future = asyncio.get_running_loop().run_in_executor(pool, self._do, job)
+        job.future = asyncio.get_running_loop().run_in_executor(pool, self._execute, job)
 
         def ended(future: asyncio.Future[Any]) -> None:
             self._jobs.pop(key, None)
             if not future.cancelled():
-                future.exception()  # nobody may be there to ask for it
+                # mark it as retrieved: asyncio logs exceptions that nobody asked for
+                future.exception()
 
         job.future.add_done_callback(ended)
         return job
 
-    def _do(self, job: Job) -> Any:
+    def _execute(self, job: Job) -> Any:
         if not job.waiting:
-            raise Dropped
+            raise Cancelled
         self._running.add(job)
         try:
-            with while_wanted(lambda: job.waiting > 0):
+            with cancelled_unless(lambda: job.waiting > 0):
                 return job.work()
         finally:
             self._running.discard(job)
@@ -93,13 +105,13 @@ class Jobs:
         try:
             await asyncio.wait({job.future, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not job.future.done():
-                raise Gone
+                raise ClientGone
             return job.future.result()
         finally:
             gone.cancel()
 
     def close(self, wait_s: float = 0.0) -> bool:
-        """Take on nothing more; give whether what is under way ended in time."""
+        """Cancel all jobs and wait up to `wait_s`; return whether all running ones have ended."""
         for pool in (self._quick, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
         for job in list(self._running):

@@ -1,11 +1,12 @@
-"""Answers: ranges, tags, and the status of each kind of failure.
+"""Responses: byte ranges, ETags, and the status of each kind of failure.
 
-A 404 says that a chunk is absent, and a Zarr client shows fill values for it. So nothing that
-merely went wrong is ever answered by one.
+A Zarr client shows fill values for a chunk that is answered by 404. So 404 means that a chunk is
+absent, and a failure has another status.
 """
 
 import asyncio
 import json
+import logging
 import math
 import re
 from collections.abc import Mapping
@@ -18,72 +19,94 @@ from starlette.types import Message, Receive, Scope, Send
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
+    InternalError,
     SourceChangedError,
     SourceError,
     TruncatedError,
 )
-from anychunk.server.bodies import Body, Held
+from anychunk.server.response_bodies import Body, BytesBody
+
+log = logging.getLogger("anychunk.serve")
 
 PIECE = 256 << 10
-"""Bodies are handed to the connection in such pieces, as fast as it takes them."""
+"""Bytes of a body that are handed to the connection at once."""
 
 SMALL = 64 << 10
-"""Answers up to this length always find room."""
+"""Responses up to this length never wait for memory."""
 WAIT_S = 20.0
-"""How long a larger one waits for it."""
+"""Time that a larger response waits for memory."""
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
 
+DEFECT = "internal error of anychunk; please report it with the traceback from the server's log"
+
 
 class BusyError(AnychunkError):
-    """More is under way than this server takes on."""
+    """The server has too much work in progress."""
+
+
+STATUSES: tuple[tuple[type[BaseException], int], ...] = (
+    (InternalError, 500),
+    (BusyError, 503),
+    (SourceChangedError, 409),
+    # the source failed, or what it delivered is damaged
+    (SourceError, 502),
+    (TruncatedError, 502),
+    (ChunkDecodeError, 502),
+    # the file, or this part of it, is not supported
+    (AnychunkError, 415),
+    (OSError, 502),
+)
+"""Statuses by class of error; the first that matches counts."""
 
 
 def status_of(error: BaseException) -> int:
-    """Give the status of a failure: refused 415, changed 409, upstream 502, ours 500."""
-    match error:
-        case BusyError():
-            return 503
-        case SourceChangedError():
-            return 409
-        case SourceError() | TruncatedError() | ChunkDecodeError():
-            return 502
-        case AnychunkError():
-            return 415
-        case OSError():
-            return 502
-    return 500
+    """Return the HTTP status of a failure; 500 for everything that we did not foresee."""
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
-class Room:
-    """How much of large answers is in memory at once."""
+def error_line(error: BaseException) -> str:
+    """Return one line about a failure; a defect is logged instead, for it may name internals."""
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if status_of(error) == 500:
+        log.error("%s", DEFECT, exc_info=error)
+        return DEFECT
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class SendBudget:
+    """Bounds the bytes of responses that are in memory at once."""
 
     def __init__(self, most: int) -> None:
         self._most, self.taken = most, 0
-        self._free = asyncio.Condition()
+        self._freed = asyncio.Condition()
 
-    async def take(self, nbytes: int) -> None:
-        """Wait until there is room."""
-        if not self._has(nbytes):
+    async def acquire(self, nbytes: int) -> None:
+        """Wait until `nbytes` fit; raise `BusyError` after `WAIT_S`."""
+        if not self._fits(nbytes):
             try:
-                async with self._free, asyncio.timeout(WAIT_S):
-                    await self._free.wait_for(lambda: self._has(nbytes))
+                async with self._freed, asyncio.timeout(WAIT_S):
+                    await self._freed.wait_for(lambda: self._fits(nbytes))
             except TimeoutError as e:
-                raise BusyError("many large answers are under way; ask again later") from e
+                raise BusyError(
+                    f"{self.taken} bytes of other responses are being sent; try again later"
+                ) from e
         self.taken += nbytes
 
-    def _has(self, nbytes: int) -> bool:
+    def _fits(self, nbytes: int) -> bool:
+        # one response always fits, however large, or it would never be sent
         return nbytes <= SMALL or not self.taken or self.taken + nbytes <= self._most
 
-    async def give(self, nbytes: int) -> None:
+    async def release(self, nbytes: int) -> None:
         self.taken -= nbytes
-        async with self._free:
-            self._free.notify_all()
+        async with self._freed:
+            self._freed.notify_all()
 
 
-class Pieces(Response):
-    """A response whose body is sent piece by piece, as fast as the client takes it."""
+class PiecewiseResponse(Response):
+    """A response whose body is sent in pieces, as fast as the client reads them."""
 
     def __init__(
         self,
@@ -92,12 +115,22 @@ class Pieces(Response):
         headers: Mapping[str, str],
         *,
         part: tuple[int, int] | None = None,
-        room: Room | None = None,
+        budget: SendBudget | None = None,
     ) -> None:
+        """Create a response.
+
+        Parameters:
+            body: What is sent.
+            status: The HTTP status.
+            headers: All headers.
+            part: (start, stop) of the bytes that are sent; by default all.
+            budget: Bounds the memory of all responses together; without one, nothing is counted.
+        """
+        # not super().__init__: it wants the body as bytes, and computes headers that are given here
         self.status_code = status
         self.background = None
         self.body = b""
-        self._body, self._room = body, room
+        self._body, self._budget = body, budget
         self._start, self._stop = part or (0, len(body))
         self.raw_headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
@@ -106,31 +139,35 @@ class Pieces(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
             self._stop = self._start
-        if self._room is None:
+        if self._budget is None:
             await self._send(send)
             return
-        held = self._stop - self._start if self._body.is_at_hand else PIECE
         is_started = False
 
-        async def noted(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal is_started
             is_started = True
             await send(message)
 
         try:
-            await self._room.take(held)
-            try:
-                await self._send(noted)
-            finally:
-                await self._room.give(held)
-        except (AnychunkError, OSError) as e:
+            await self._send_within_budget(self._budget, send_and_note)
+        except Exception as e:
             if is_started:
-                # too late to say so: what arrives is shorter than announced
+                # the status is sent already; the client notices a body shorter than announced
                 raise
-            await failed(e, scope)(scope, receive, send)
+            await exception_response(e, scope)(scope, receive, send)
+
+    async def _send_within_budget(self, budget: SendBudget, send: Send) -> None:
+        nbytes = self._stop - self._start if self._body.is_in_memory else PIECE
+        await budget.acquire(nbytes)
+        try:
+            await self._send(send)
+        finally:
+            await budget.release(nbytes)
 
     async def _send(self, send: Send) -> None:
         start, stop = self._start, self._stop
+        # the first piece is read before the status is sent, so that a failure can still change it
         piece = await self._read(start, min(start + PIECE, stop))
         await send(
             {
@@ -147,19 +184,19 @@ class Pieces(Response):
             piece = await self._read(start, min(start + PIECE, stop))
 
     async def _read(self, start: int, stop: int) -> bytes | memoryview:
-        if self._body.is_at_hand or start == stop:
+        if self._body.is_in_memory or start == stop:
             return self._body.read(start, stop)
         return await asyncio.to_thread(self._body.read, start, stop)
 
 
-NOTHING = Held(b"", "")
+EMPTY = BytesBody(b"", "")
 
 
-def answer(
+def respond(
     request: Request, body: Body, *, media: str = BYTES, cache: str = "no-cache"
 ) -> Response:
-    """Answer with a body, or the part of it that is asked for, or that it has not changed."""
-    room: Room = request.app.state.server.room
+    """Return the response for a body: all of it, the range asked for, or 304 if it is unchanged."""
+    budget: SendBudget = request.app.state.server.budget
     headers = {
         "content-type": media,
         "etag": body.etag,
@@ -167,26 +204,26 @@ def answer(
         "accept-ranges": "bytes",
     }
     if matches(request.headers.get("if-none-match"), body.etag):
-        return Pieces(NOTHING, 304, headers)
-    # RFC 9110 section 14.2: a range means something to GET alone
-    wanted = request.headers.get("range") if request.method == "GET" else None
+        return PiecewiseResponse(EMPTY, 304, headers)
+    # RFC 9110 section 14.2: Range is defined for GET only
+    asked = request.headers.get("range") if request.method == "GET" else None
     if_range = request.headers.get("if-range")
-    if wanted is not None and (if_range is None or if_range == body.etag):
-        part = byte_range(wanted, len(body))
-        if part == "beyond":
+    if asked is not None and (if_range is None or if_range == body.etag):
+        part = byte_range(asked, len(body))
+        if part == "unsatisfiable":
             headers |= {"content-range": f"bytes */{len(body)}", "content-length": "0"}
-            return Pieces(NOTHING, 416, headers)
+            return PiecewiseResponse(EMPTY, 416, headers)
         if isinstance(part, tuple):
             start, stop = part
             headers["content-range"] = f"bytes {start}-{stop - 1}/{len(body)}"
             headers["content-length"] = str(stop - start)
-            return Pieces(body, 206, headers, part=part, room=room)
+            return PiecewiseResponse(body, 206, headers, part=part, budget=budget)
     headers["content-length"] = str(len(body))
-    return Pieces(body, 200, headers, room=room)
+    return PiecewiseResponse(body, 200, headers, budget=budget)
 
 
 def matches(header: str | None, etag: str) -> bool:
-    """Whether an If-None-Match names this tag (RFC 9110 section 13.1.2: weakly compared)."""
+    """Whether If-None-Match names this ETag (RFC 9110 section 13.1.2: weak comparison)."""
     if header is None:
         return False
     tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
@@ -194,25 +231,26 @@ def matches(header: str | None, etag: str) -> bool:
 
 
 def byte_range(header: str, size: int) -> tuple[int, int] | str | None:
-    """Read a Range header: (start, stop), or `beyond`, or None where it is to be ignored.
+    """Return (start, stop) of a Range header, `unsatisfiable`, or None if it is to be ignored.
 
-    RFC 9110 section 14.2: what is no single range of bytes may be ignored.
+    RFC 9110 section 14.2 allows ignoring everything but a single range of bytes.
     """
     match = re.fullmatch(r"bytes=(\d{0,20})-(\d{0,20})", header.strip())
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()
     if not first:
+        # a suffix: the last bytes
         start, stop = max(0, size - int(last)), size
     else:
         start, stop = int(first), min(int(last or size), size - 1) + 1
         if last and int(last) < start:
             return None
-    return (start, stop) if start < stop else "beyond"
+    return (start, stop) if start < stop else "unsatisfiable"
 
 
 def as_json(value: Any) -> bytes:
-    """Write JSON that browsers read: numbers that are none become strings, as in Zarr."""
+    """Return strict JSON, with NaN and the infinities as strings, as in Zarr metadata."""
     try:
         return json.dumps(value, allow_nan=False).encode()
     except ValueError:
@@ -220,6 +258,7 @@ def as_json(value: Any) -> bytes:
 
 
 def finite(value: Any) -> Any:
+    """Replace NaN and the infinities, at any depth."""
     match value:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -230,18 +269,17 @@ def finite(value: Any) -> Any:
     return value
 
 
-def failure(status: int, line: str) -> Response:
-    """Answer that something is wrong, on one line."""
+def error_response(status: int, line: str) -> Response:
+    """Return a failure with one line about it, as JSON."""
     body = as_json({"error": line})
     headers = {"content-type": JSON, "content-length": str(len(body)), "cache-control": "no-store"}
     if status == 503:
         headers["retry-after"] = "1"
-    return Pieces(Held.of(body), status, headers)
+    return PiecewiseResponse(BytesBody.of(body), status, headers)
 
 
-def failed(error: BaseException, scope: Scope) -> Response:
-    """Answer that this went wrong, without saying where the file is."""
-    status = status_of(error)
-    line = str(error) if status != 500 else f"{type(error).__name__}: {error}"
+def exception_response(error: BaseException, scope: Scope) -> Response:
+    """Return the response for an exception, without the folder of the file that was asked for."""
+    line = error_line(error)
     entry = scope.get("state", {}).get("entry")
-    return failure(status, entry.say(line) if entry is not None else " ".join(line.split()))
+    return error_response(status_of(error), line if entry is None else entry.without_folder(line))

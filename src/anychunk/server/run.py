@@ -1,4 +1,4 @@
-"""Start the server, and end it on Ctrl-C."""
+"""Start the server, and stop it on Ctrl-C."""
 
 import contextlib
 import logging
@@ -11,63 +11,73 @@ from dataclasses import dataclass
 import uvicorn
 
 from anychunk.errors import AnychunkError, UnsupportedError
+from anychunk.server.access import LOOPBACK, AccessControl
 from anychunk.server.app import application
+from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
-from anychunk.server.guard import LOOPBACK, Guard
+from anychunk.server.connection import Connection
 from anychunk.server.jobs import Jobs
-from anychunk.server.pixels import Kept
-from anychunk.server.protocol import Connection
 
 PORT = 8000
-"""Taken where none is asked for, or else the next that is free."""
-TRIED = 20
+"""The default port; if it is taken, the next free one is used."""
+PORTS_TRIED = 20
 GRACE_S = 2
+"""Time for requests and jobs to end when the server stops."""
 BACKLOG = 1024
+"""Connections that the system holds until they are accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
+    """Options of `anychunk serve`."""
+
     host: str = "127.0.0.1"
     port: int | None = None
+    """None: `PORT` or the next free one. 0: any free one."""
     token: str | None = None
+    """What clients must send; None: nothing."""
     memory: int = 512 << 20
+    """Bytes for caches, and size of the largest chunk that is decoded."""
     allow_hosts: Sequence[str] = ()
+    """Host headers accepted besides loopback names."""
     allow_redirects: bool = False
+    """Whether web servers may redirect to other hosts and ports."""
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """Open the port; the next free one where none was asked for."""
-    wanted = range(PORT, PORT + TRIED) if port is None else (port,)
+    """Return a listening socket; without a port, on the first free one from `PORT` on."""
+    ports = range(PORT, PORT + PORTS_TRIED) if port is None else (port,)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     problem: OSError | None = None
-    for number in wanted:
+    for number in ports:
         opened = socket.socket(family, socket.SOCK_STREAM)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind((host, number))
-            # who is told the address may call at once
+            # listen already: `ready` announces the address before uvicorn runs
             opened.listen(BACKLOG)
         except OSError as e:
             opened.close()
             problem = e
         else:
             return opened
-    raise UnsupportedError(f"{host}:{wanted[-1]}: {problem}; choose another --port") from problem
+    raise UnsupportedError(f"{host}:{ports[-1]}: {problem}; choose another --port") from problem
 
 
 def is_loopback(host: str) -> bool:
     return host in LOOPBACK or host.startswith("127.")
 
 
-def guarded(catalog: Catalog, jobs: Jobs, settings: Settings) -> Guard:
-    """Make the app with all that stands before it."""
+def guarded_app(catalog: Catalog, jobs: Jobs, settings: Settings) -> AccessControl:
+    """Return the app behind its access control."""
     hosts = None
     if is_loopback(settings.host):
         hosts = [*LOOPBACK, settings.host, *settings.allow_hosts]
-    return Guard(application(catalog, jobs), token=settings.token, hosts=hosts)
+    return AccessControl(application(catalog, jobs), token=settings.token, hosts=hosts)
 
 
 def url_of(opened: socket.socket, settings: Settings) -> str:
+    """Return the address that a browser opens, with the token if there is one."""
     host, port = opened.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
     query = "" if settings.token is None else f"?token={settings.token}"
@@ -79,9 +89,9 @@ def new_token() -> str:
 
 
 def warm(catalog: Catalog) -> None:
-    """Open the first file: half a second goes into importing its format's libraries."""
+    """Open the first file ahead of any request: importing its format takes half a second."""
     for entry in catalog.entries()[:1]:
-        with contextlib.suppress(AnychunkError, OSError):  # told where the file is listed
+        with contextlib.suppress(AnychunkError, OSError):  # shown in the list of files
             catalog.opened(entry)
 
 
@@ -93,18 +103,29 @@ def serve(
     verbose: bool,
     started: Callable[[uvicorn.Server], object] | None = None,
 ) -> bool:
-    """Serve until interrupted; `ready` is told the address. Give whether all work is done."""
+    """Serve files until interrupted.
+
+    Parameters:
+        arguments: Files, urls, saved indexes, or folders.
+        settings: Options.
+        ready: Called with the address once the server accepts connections.
+        verbose: Whether to log a line per request.
+        started: Called with the uvicorn server before it runs, for callers that stop it themselves.
+
+    Returns:
+        Whether all jobs have ended; if not, threads still run.
+    """
     jobs = Jobs()
     catalog = Catalog(
         arguments,
-        kept=Kept(memory=settings.memory),
+        caches=Caches(memory=settings.memory),
         allow_redirects=settings.allow_redirects,
     )
     opened = listen(settings.host, settings.port)
     if verbose:
         logging.basicConfig(format="%(message)s", level=logging.INFO)
     config = uvicorn.Config(
-        guarded(catalog, jobs, settings),
+        guarded_app(catalog, jobs, settings),
         http=Connection,
         ws="none",
         lifespan="off",

@@ -1,0 +1,243 @@
+"""JSON descriptions: files and images, metadata, and where a chunk is stored in its file."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+from anychunk.errors import AnychunkError
+from anychunk.io import is_remote
+from anychunk.model.grid import Shape
+from anychunk.model.images import Image
+from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, Objects, find, walk
+from anychunk.server import cancellation
+from anychunk.server.catalog import Catalog, Entry, Opened
+from anychunk.server.chunks import Chunks
+from anychunk.server.hierarchy import Plane, native_dtype, readable_images
+from anychunk.server.responses import as_json, error_line
+
+LIST_S = 5.0
+"""Time for a list of files; files that are not open by then are listed without their images."""
+WALK_S = 3.0
+"""Time for collecting all metadata of a file; every group of a remote one costs a request."""
+MOST_IMAGES = 500
+"""Images of one file that are listed."""
+MOST_NODES = 2000
+"""Groups and arrays whose metadata is collected."""
+MOST_BYTES = 8 << 20
+"""Bytes of metadata that are collected."""
+
+
+def escape(name: str) -> str:
+    """Return a name as one segment of a url."""
+    return quote(name, safe="")
+
+
+def files(catalog: Catalog) -> list[dict[str, Json]]:
+    """Describe every file; those that could not be opened within `LIST_S` are `pending`."""
+    catalog.scan()
+    until = time.monotonic() + LIST_S
+    records = []
+    for entry in catalog.entries():
+        cancellation.check()
+        if time.monotonic() < until or catalog.peek(entry) is not None:
+            records.append(file_record(catalog, entry))
+        else:
+            records.append({**empty_record(entry), "pending": True})
+    return records
+
+
+def empty_record(entry: Entry) -> dict[str, Json]:
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "format": None,
+        "bytes": None,
+        "error": None,
+        "images": [],
+        "arrays": [],
+    }
+
+
+def file_record(catalog: Catalog, entry: Entry) -> dict[str, Json]:
+    """Describe one file; if it cannot be opened, `error` says why."""
+    record = empty_record(entry)
+    try:
+        opened = catalog.opened(entry)
+        about = opened.index.attributes.get("anychunk", {})
+        record |= {"format": about.get("format", "index"), "bytes": about.get("size")}
+        found, problem = readable_images(opened.zstd.tree, MOST_IMAGES)
+        record["error"] = None if problem is None else entry.without_folder(problem)
+        for image in found:
+            is_shown = Plane.of(image) is not None
+            record["images" if is_shown else "arrays"].append(
+                image_record(opened.zstd.tree, image, entry)
+            )
+    except (AnychunkError, OSError, MemoryError) as e:
+        record["error"] = entry.without_folder(error_line(e))
+    return record
+
+
+def image_record(tree: Node, image: Image, entry: Entry) -> dict[str, Json]:
+    first = cast("ArrayIndex", find(tree, image.levels[0]))
+    place = f"{escape(entry.name)}/{quote(image.path)}" if image.path else escape(entry.name)
+    return {
+        "path": image.path,
+        "title": str(title_of(image) or image.path or entry.title),
+        "shape": list(first.shape),
+        "axes": list(image.names),
+        "dtype": dtype_name(first),
+        "levels": len(image.levels),
+        "thumbnail": f"/thumb/{place}.png",
+    }
+
+
+def title_of(image: Image) -> Json:
+    ome = image.attributes.get("ome")
+    shown = (ome.get("multiscales") or [{}])[0] if isinstance(ome, Mapping) else {}
+    return shown.get("name") if isinstance(shown, Mapping) else None
+
+
+def dtype_name(array: ArrayIndex) -> str:
+    return array.data_type if isinstance(array.data_type, str) else str(array.data_type["name"])
+
+
+def info(opened: Opened, entry: Entry) -> dict[str, Json]:
+    """Return the attributes of all groups and arrays; `complete` says whether some are left out."""
+    about = opened.index.attributes.get("anychunk", {})
+    metadata: dict[str, Json] = {}
+    total, is_whole, until = 0, True, time.monotonic() + WALK_S
+    for path, node in walk(opened.index):
+        cancellation.check()
+        total += len(as_json(node.attributes))
+        if len(metadata) >= MOST_NODES or total > MOST_BYTES or time.monotonic() > until:
+            is_whole = False
+            break
+        metadata[path] = node.attributes
+    return {
+        "name": entry.name,
+        "format": about.get("format", "index"),
+        "source": about.get("source", entry.name),
+        "complete": is_whole,
+        "metadata": metadata,
+    }
+
+
+def metadata(tree: Node, path: str) -> bytes | None:
+    """Return the `zarr.json` of a node, or None; the root's holds all others if they are few."""
+    node = find(tree, path)
+    if node is None:
+        return None
+    own = node.metadata()
+    if not path and isinstance(node, GroupIndex):
+        others = consolidated(node)
+        if others is not None:
+            own["consolidated_metadata"] = {
+                "kind": "inline",
+                "must_understand": False,
+                "metadata": others,
+            }
+    return as_json(own)
+
+
+def consolidated(root: GroupIndex) -> dict[str, Json] | None:
+    """Return the metadata of all nodes below the root, or None if they are too many."""
+    found: dict[str, Json] = {}
+    total, until = 0, time.monotonic() + WALK_S
+    try:
+        for path, node in walk(root):
+            cancellation.check()
+            if path:
+                found[path] = node.metadata()
+                total += len(as_json(found[path]))
+            if len(found) > MOST_NODES or total > MOST_BYTES or time.monotonic() > until:
+                return None
+    except AnychunkError:
+        # one member is broken; clients can still ask for the others one by one
+        return None
+    return found
+
+
+def own_array(chunks: Chunks, path: str) -> tuple[ArrayIndex, ArrayIndex | None] | None:
+    """Return an array as it is served, and the file's own array behind it, if there is one."""
+    array = chunks.array(path)
+    if array is None:
+        return None
+    made = cast("Computed", array.chunks)
+    if made.method == "shrink":
+        return array, None
+    own = find(chunks.store.index, made.source)
+    return array, cast("ArrayIndex", own)
+
+
+def grid(chunks: Chunks, path: str) -> dict[str, Json] | None:
+    """Describe the grid of the file's own chunks."""
+    found = own_array(chunks, path)
+    if found is None:
+        return None
+    array, own = found
+    shown = own or array
+    return {
+        "shape": list(shown.shape),
+        "chunk_shape": list(shown.chunk_shape),
+        "grid": list(shown.grid),
+        "computed": own is None or isinstance(own.chunks, Computed),
+        "dtype": dtype_name(array),
+        "itemsize": native_dtype(array).itemsize,
+    }
+
+
+def chunk(chunks: Chunks, path: str, at: Shape) -> dict[str, Json] | None:
+    """Describe the file's own chunk that holds the element `at`; None: no such element."""
+    found = own_array(chunks, path)
+    if found is None:
+        return None
+    array, own = found
+    shown = own or array
+    if len(at) != len(shown.shape) or any(
+        not 0 <= a < n for a, n in zip(at, shown.shape, strict=True)
+    ):
+        return None
+    coords = tuple(a // n for a, n in zip(at, shown.chunk_shape, strict=True))
+    record: dict[str, Json] = {
+        "chunk": list(coords),
+        "shape": list(shown.chunk_shape),
+        "origin": [c * n for c, n in zip(coords, shown.chunk_shape, strict=True)],
+        "codecs": list(shown.codecs) if own is not None else [],
+        "source": None,
+        "parts": [],
+        "bytes": 0,
+        "stored": False,
+        "computed": own is None or isinstance(own.chunks, Computed),
+    }
+    if own is None or isinstance(own.chunks, Computed):
+        return record
+    return record | stored(chunks.reader(array).reader, coords)
+
+
+def stored(reader: Any, coords: Shape) -> dict[str, Json]:
+    """Describe where the bytes of a stored chunk are."""
+    number = reader.number(coords)
+    size = reader.size(number)
+    ranges = reader.ranges(number)
+    return {
+        "source": base_name(reader, ranges[0][0], coords),
+        "parts": [[o, n if n >= 0 else size] for _, o, n in ranges] if size is not None else [],
+        "bytes": size or 0,
+        "stored": size is not None,
+    }
+
+
+def base_name(reader: Any, url: str, coords: Shape) -> str:
+    """Return the name of the file or object that holds a chunk."""
+    if isinstance(reader.chunks, Objects):
+        return str(reader.chunks.name(coords))
+    return url.rpartition("/")[2] if url or is_remote(url) else "the index"
+
+
+def position(text: str) -> Shape | None:
+    """Parse a position such as `3,0,7`; None if it is malformed."""
+    parts = text.split(",") if text else []
+    if len(parts) > 64 or not all(p.isascii() and p.isdigit() and len(p) < 20 for p in parts):
+        return None
+    return tuple(int(p) for p in parts)

@@ -1,0 +1,463 @@
+"""The hierarchy that a file is served as: codecs and chunk shapes that every Zarr client supports.
+
+Pure functions from an index to an index. Every image becomes an OME-Zarr group with levels down to
+the size of a screen. The `method` of `Computed` chunks says how `chunks.Chunks` makes them:
+
+- `pass`: the stored bytes, unchanged
+- `decode`: decoded, cut to the served grid and encoded again
+- `shrink`: resampled from the next finer level
+"""
+
+import math
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from anychunk import resample as ds
+from anychunk.codecs.zarr_core import get_data_type_from_json
+from anychunk.errors import AnychunkError, FormatError, InternalError, UnsupportedError
+from anychunk.metadata.ome import shrunk_levels
+from anychunk.model.grid import Shape, grid_shape
+from anychunk.model.images import Image, images, join, level_names, multiscale, nodata, palette
+from anychunk.model.index import ArrayIndex, ByteRanges, Computed, GroupIndex, Json, Node, Objects
+from anychunk.thumbnail import BANDS, plane_axes
+
+SIDE = 512
+"""Approximate side of a chunk whose shape is chosen here."""
+LEAST, MOST = 128, 1024
+"""Chunks of the file with sides in this range keep their shape."""
+CHUNK_BYTES = 4 << 20
+"""Chunks of the file up to this size keep their shape."""
+DEEP_BYTES = 1 << 20
+"""Chunks of several planes are passed through up to this size only."""
+PASSED_BYTES = 16 << 10
+"""Smaller chunks are not passed through: clients would need too many requests."""
+SCREEN = 512
+"""Levels are added until the longer side of an image is at most this long."""
+LIST_S = 5.0
+"""Time after which a list of images ends early."""
+STANDARD = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c"}
+"""Codecs that every client supports."""
+CORE_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(32|64)")
+"""Data types that every client supports."""
+
+type Compression = str
+"""`zstd` or `none`."""
+
+
+def codecs(array: ArrayIndex, dtype: np.dtype[Any], compression: Compression) -> tuple[Json, ...]:
+    """Return the codecs that served chunks are encoded with."""
+    if dtype.kind in "OT":
+        # Zarr's data types of variable length: text or bytes
+        first: Json = {"name": "vlen-bytes" if "bytes" in str(array.data_type) else "vlen-utf8"}
+    elif dtype.itemsize == 1:
+        first = {"name": "bytes"}
+    else:
+        first = {"name": "bytes", "configuration": {"endian": "little"}}
+    if compression == "none":
+        return (first,)
+    return (first, {"name": "zstd", "configuration": {"level": 1, "checksum": False}})
+
+
+def native_dtype(array: ArrayIndex) -> np.dtype[Any]:
+    return get_data_type_from_json(array.data_type, zarr_format=3).to_native_dtype()
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The axes of an image that are shown on a screen."""
+
+    y: int
+    x: int
+    band: int | None
+
+    @classmethod
+    def of(cls, image: Image) -> "Plane | None":
+        """Return the plane of an image, or None if it has no two spatial axes."""
+        try:
+            y, x = plane_axes(image)
+        except UnsupportedError:
+            return None
+        names = enumerate(image.names)
+        return cls(y, x, next((i for i, n in names if n in BANDS and i not in (y, x)), None))
+
+    def fits_screen(self, shape: Shape) -> bool:
+        return max(shape[self.y], shape[self.x]) <= SCREEN
+
+
+def chunk_shape(array: ArrayIndex, plane: Plane | None, itemsize: int) -> Shape:
+    """Return the chunk shape of a decoded array: the file's own if it suits clients."""
+    own = tuple(min(c, max(n, 1)) for c, n in zip(array.chunk_shape, array.shape, strict=True))
+    if plane is None:
+        return halved(own, CHUNK_BYTES // itemsize)
+    if is_convenient(own, array.shape, plane) and math.prod(own) * itemsize <= CHUNK_BYTES:
+        return own
+    return tuple(
+        side(c, n) if axis in (plane.y, plane.x) else 1
+        for axis, (c, n) in enumerate(zip(own, array.shape, strict=True))
+    )
+
+
+def is_convenient(chunk: Shape, shape: Shape, plane: Plane) -> bool:
+    """Whether a chunk is a piece of one plane, or of a few bands, with sides of moderate length."""
+    for axis, (c, n) in enumerate(zip(chunk, shape, strict=True)):
+        if axis in (plane.y, plane.x):
+            if c > MOST or (c < LEAST and c < n):
+                return False
+        elif axis == plane.band:
+            if c > 4:
+                return False
+        elif c > 1:
+            return False
+    return True
+
+
+def side(own: int, length: int) -> int:
+    """Return a side near `SIDE`: a multiple of the file's own side where that is smaller."""
+    if own > MOST:
+        own = SIDE
+    elif own < SIDE // 2:
+        own *= SIDE // own
+    return max(1, min(own, length))
+
+
+def halved(chunk: Shape, most: int) -> Shape:
+    """Halve the longest side until a chunk has at most `most` elements."""
+    sides = list(chunk)
+    while math.prod(sides) > max(most, 1):
+        longest = sides.index(max(sides))
+        sides[longest] = -(-sides[longest] // 2)
+    return tuple(sides)
+
+
+def is_passed(
+    array: ArrayIndex, plane: Plane | None, itemsize: int, compression: Compression
+) -> bool:
+    """Whether clients can take the stored bytes of chunks as they are."""
+    chunks = array.chunks
+    if not isinstance(chunks, ByteRanges | Objects) or chunks.fronts:
+        return False
+    names = [codec["name"] if isinstance(codec, Mapping) else codec for codec in array.codecs]
+    allowed = {"bytes", "transpose"} if compression == "none" else STANDARD
+    nbytes = math.prod(array.chunk_shape) * itemsize
+    is_flat = plane is not None and is_convenient(array.chunk_shape, array.shape, plane)
+    is_whole = math.prod(array.grid) == 1
+    return (
+        set(names) <= allowed
+        and isinstance(array.data_type, str)
+        and nbytes <= (CHUNK_BYTES if is_flat else DEEP_BYTES)
+        and (nbytes >= PASSED_BYTES or is_whole)
+    )
+
+
+def served_array(
+    array: ArrayIndex, path: str, plane: Plane | None, compression: Compression
+) -> ArrayIndex:
+    """Return an array of the file as it is served."""
+    dtype = native_dtype(array)
+    itemsize = max(1, dtype.itemsize)
+    if is_passed(array, plane, itemsize, compression):
+        chunks = Computed(source=path, method="pass", configuration={}, grid=array.grid)
+        return with_note(replace(array, chunks=chunks), "passed through")
+    shape = chunk_shape(array, plane, itemsize)
+    made = replace(
+        array,
+        chunk_shape=shape,
+        codecs=codecs(array, dtype, compression),
+        chunks=Computed(
+            source=path,
+            method="decode",
+            configuration={},
+            grid=grid_shape(array.shape, shape),
+        ),
+    )
+    return with_note(made, "decoded")
+
+
+def with_note(array: ArrayIndex, how: str) -> ArrayIndex:
+    """Note in the attributes how chunks are made, and data types that few clients support."""
+    note: dict[str, Json] = {"chunks": how}
+    name = array.data_type if isinstance(array.data_type, str) else array.data_type["name"]
+    if not CORE_TYPES.fullmatch(name):
+        note["data_type"] = f"{name} is supported by few clients"
+    return replace(array, attributes={**array.attributes, "anychunk_served": note})
+
+
+def method_for(image: Image, dtype: np.dtype[Any]) -> str:
+    """Return how levels are resampled: palette indices and booleans must not be averaged."""
+    is_categorical = palette(image.attributes) is not None or dtype.kind == "b"
+    return "mode" if is_categorical else "average"
+
+
+def computed_levels(
+    last: ArrayIndex,
+    plane: Plane,
+    *,
+    method: str,
+    nodata: float | None,
+    compression: Compression,
+) -> Iterator[ArrayIndex]:
+    """Yield levels of half the size each, until one fits a screen; the caller names them."""
+    dtype = native_dtype(last)
+    if (dtype.kind not in "biufc" and dtype.name != "bfloat16") or not math.prod(last.shape):
+        return
+    while not plane.fits_screen(last.shape):
+        ratio = tuple(
+            2 if axis in (plane.y, plane.x) and n > 1 else 1 for axis, n in enumerate(last.shape)
+        )
+        shape = ds.output_shape(last.shape, ratio)
+        chunk = tuple(
+            min(SIDE, n) if axis in (plane.y, plane.x) else 1 for axis, n in enumerate(shape)
+        )
+        if plane.band is not None and last.chunk_shape[plane.band] > 1:
+            chunk = with_axis(chunk, plane.band, last.chunk_shape[plane.band])
+        last = with_note(
+            replace(
+                last,
+                shape=shape,
+                chunk_shape=chunk,
+                codecs=codecs(last, dtype, compression),
+                chunks=Computed(
+                    source="",
+                    method="shrink",
+                    configuration={"ratio": list(ratio), "method": method, "nodata": nodata},
+                    grid=grid_shape(shape, chunk),
+                ),
+                attributes={},
+            ),
+            "computed",
+        )
+        yield last
+
+
+def with_axis(shape: Shape, axis: int, value: int) -> Shape:
+    return (*shape[:axis], value, *shape[axis + 1 :])
+
+
+def next_name(taken: Sequence[str], number: int) -> str:
+    """Return a name for a further level in the style of the others (`2` or `s2`)."""
+    prefix = "s" if all(re.fullmatch(r"s\d+", name) for name in taken) and taken else ""
+    name = f"{prefix}{number}"
+    while name in taken:
+        number += 1
+        name = f"{prefix}{number}"
+    return name
+
+
+def served_image(
+    image: Image, node: Node, *, path: str, compression: Compression
+) -> GroupIndex | ArrayIndex:
+    """Return an image as an OME-Zarr group, or as plain arrays if it has no plane to show.
+
+    Parameters:
+        image: The image.
+        node: Its node in the index of the file.
+        path: The path of that node.
+        compression: How chunks are compressed.
+    """
+    plane = Plane.of(image)
+    if isinstance(node, ArrayIndex):
+        if plane is None:
+            return served_array(node, path, None, compression)
+        members: dict[str, Node] = {"0": served_array(node, path, plane, compression)}
+        names, attributes = ["0"], dict(node.attributes)
+    else:
+        names, attributes = level_names(node), dict(node.attributes)
+        members = {}
+        for name, member in node.members.items():
+            if isinstance(member, ArrayIndex):
+                its_plane = plane if len(member.shape) == len(image.axes) else None
+                members[name] = served_array(member, join(path, name), its_plane, compression)
+        if plane is None or not all(name in members for name in names):
+            return GroupIndex(members=members, attributes=attributes)
+    levels = {name: cast("ArrayIndex", members[name]) for name in names}
+    levels = {name: a for name, a in levels.items() if len(a.shape) == len(image.axes)}
+    added = added_levels(image, plane, levels, taken=members, path=path, compression=compression)
+    attributes["ome"] = described(
+        image,
+        list(levels),
+        [array.shape for array in levels.values()],
+        [(name, array.shape) for name, array in added.items()],
+    )
+    return GroupIndex(members={**members, **added}, attributes=attributes)
+
+
+def added_levels(
+    image: Image,
+    plane: Plane,
+    levels: Mapping[str, ArrayIndex],
+    *,
+    taken: Iterable[str],
+    path: str,
+    compression: Compression,
+) -> dict[str, ArrayIndex]:
+    """Return the levels that an image lacks, by name; each is made from the one before it."""
+    before, last = list(levels.items())[-1]
+    computed = computed_levels(
+        last,
+        plane,
+        method=method_for(image, native_dtype(last)),
+        nodata=nodata(image.attributes, last),
+        compression=compression,
+    )
+    added: dict[str, ArrayIndex] = {}
+    for array in computed:
+        name = next_name([*taken, *added], len(levels) + len(added))
+        chunks = replace(cast("Computed", array.chunks), source=join(path, before))
+        added[name] = replace(array, chunks=chunks)
+        before = name
+    return added
+
+
+def described(
+    image: Image,
+    names: Sequence[str],
+    shapes: Sequence[Shape],
+    added: Sequence[tuple[str, Shape]],
+) -> Json:
+    """Return the `ome` attribute: the file's own levels `names`, and the `added` ones."""
+    ome = dict(image.attributes.get("ome") or {})
+    shown = dict(multiscale(image.attributes))
+    shown["axes"] = [dict(axis) for axis in image.axes]
+    known = [d for d in shown.get("datasets") or () if isinstance(d, Mapping)]
+    datasets = [d for d in known if d.get("path") in names]
+    if not datasets:
+        ones = (1.0,) * len(image.axes)
+        datasets = [level.json() for level in shrunk_levels(names, shapes, ones)]
+    scale, translation = scale_and_translation(datasets[-1], len(image.axes))
+    last = shapes[-1]
+    factor = [1.0] * len(last)
+    for name, shape in added:
+        # exactly 2 even for odd sizes: resampling drops the incomplete window at the end
+        factor = [f * (2 if n != m else 1) for f, n, m in zip(factor, shape, last, strict=True)]
+        last = shape
+        # OME translations are of pixel centres: that of a window of f pixels is (f - 1) / 2 further
+        datasets.append(
+            dataset(
+                name,
+                [s * f for s, f in zip(scale, factor, strict=True)],
+                [t + s * (f - 1) / 2 for t, s, f in zip(translation, scale, factor, strict=True)],
+            )
+        )
+    shown["datasets"] = datasets
+    rest = list(ome.get("multiscales") or ())[1:]
+    return {"version": "0.5", **ome, "multiscales": [shown, *rest]}
+
+
+def scale_and_translation(level: Mapping[str, Any], ndim: int) -> tuple[list[float], list[float]]:
+    """Return the total scale and translation of a level; its transformations apply in order."""
+    scale, translation = [1.0] * ndim, [0.0] * ndim
+    for step in level.get("coordinateTransformations") or ():
+        values = step.get(step.get("type")) if isinstance(step, Mapping) else None
+        if isinstance(values, Sequence) and len(values) == ndim:
+            if step["type"] == "scale":
+                scale = [a * b for a, b in zip(scale, values, strict=True)]
+                translation = [a * b for a, b in zip(translation, values, strict=True)]
+            elif step["type"] == "translation":
+                translation = [a + b for a, b in zip(translation, values, strict=True)]
+    return scale, translation
+
+
+def dataset(path: str, scale: Sequence[float], translation: Sequence[float]) -> Json:
+    """Return one entry of `datasets` of a multiscale image."""
+    steps: list[Json] = [{"type": "scale", "scale": list(scale)}]
+    if any(translation):
+        steps.append({"type": "translation", "translation": list(translation)})
+    return {"path": path, "coordinateTransformations": steps}
+
+
+class Members(Mapping[str, Node]):
+    """The members of a group as they are served, each made on first access."""
+
+    def __init__(
+        self, group: GroupIndex, path: str, compression: Compression, levels: frozenset[str]
+    ) -> None:
+        self._group, self._path = group, path
+        self._compression, self._levels = compression, levels
+        self._made: dict[str, Node] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group.members)
+
+    def __len__(self) -> int:
+        return len(self._group.members)
+
+    def __getitem__(self, name: str) -> Node:
+        made = self._made.get(name)
+        if made is None:
+            member = self._group.members[name]
+            made = served_tree(
+                member,
+                compression=self._compression,
+                path=join(self._path, name),
+                levels=self._levels,
+            )
+            self._made[name] = made
+        return made
+
+
+def served_tree(
+    node: Node,
+    *,
+    compression: Compression = "zstd",
+    path: str = "",
+    levels: frozenset[str] = frozenset(),
+) -> Node:
+    """Return a node of an index, and everything below it, as it is served.
+
+    Parameters:
+        node: A group or array of the index of a file.
+        compression: How chunks are compressed.
+        path: The path of the node.
+        levels: Paths of arrays that are levels of an image further up.
+
+    Raises:
+        FormatError: The attributes of the file do not have the structure that their names imply.
+    """
+    try:
+        return _served_tree(node, compression, path, levels)
+    except AnychunkError:
+        raise
+    except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as e:
+        # `ome` and the like come from the file as they are: any JSON value may be anywhere in them
+        raise FormatError(f"{path or '/'}: {type(e).__name__} in the attributes: {e}") from e
+
+
+def _served_tree(node: Node, compression: Compression, path: str, levels: frozenset[str]) -> Node:
+    if path in levels and isinstance(node, ArrayIndex):
+        return served_array(node, path, None, compression)
+    if isinstance(node, ArrayIndex) or level_names(node):
+        image = next(images(node, path))
+        made = served_image(image, node, path=path, compression=compression)
+        if isinstance(node, GroupIndex) and isinstance(made, GroupIndex):
+            levels |= frozenset(image.levels)
+            below = {
+                name: served_tree(
+                    member, compression=compression, path=join(path, name), levels=levels
+                )
+                for name, member in node.members.items()
+                if isinstance(member, GroupIndex)
+            }
+            made = replace(made, members={**made.members, **below})
+        return made
+    return GroupIndex(members=Members(node, path, compression, levels), attributes=node.attributes)
+
+
+def readable_images(node: Node, most: int) -> tuple[list[Image], str | None]:
+    """Return up to `most` images of an index, and why the list is incomplete, if it is."""
+    found: list[Image] = []
+    until = time.monotonic() + LIST_S
+    try:
+        for image in images(node):
+            if len(found) >= most or time.monotonic() > until:
+                return found, f"more than {len(found)} images; only the first are listed"
+            found.append(image)
+    except InternalError:
+        raise
+    except AnychunkError as e:
+        return found, str(e)
+    return found, None

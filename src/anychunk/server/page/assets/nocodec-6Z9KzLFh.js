@@ -1,1 +1,0 @@
-var e={fromConfig(){throw Error(`this page reads only chunks without compression`)}};export{e as default};

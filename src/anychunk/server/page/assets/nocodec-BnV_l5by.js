@@ -1,0 +1,1 @@
+var e={fromConfig(){throw Error(`compressed chunks are not supported by this page`)}};export{e as default};

@@ -1,0 +1,50 @@
+"""Thumbnails of images, drawn from the levels that are served."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anychunk.decode.boxes import array_spec
+from anychunk.model.images import images
+from anychunk.model.index import ArrayIndex, find
+from anychunk.server.chunks import Chunks
+from anychunk.server.hierarchy import native_dtype
+from anychunk.thumbnail import png, thumbnail
+
+if TYPE_CHECKING:
+    from anychunk.model.grid import Shape
+
+SIZE = 256
+"""The longer side, in pixels."""
+
+
+class ServedArray:
+    """An array of the served hierarchy that can be sliced."""
+
+    def __init__(self, chunks: Chunks, path: str, array: ArrayIndex) -> None:
+        self._chunks, self._path, self._array = chunks, path, array
+        self.shape: Shape = array.shape
+        self.chunks: Shape = array.chunk_shape
+        self.ndim = len(array.shape)
+
+    def __getitem__(self, box: tuple[slice, ...]) -> Any:
+        spans = [part.indices(n)[:2] for part, n in zip(box, self.shape, strict=True)]
+        start, stop = tuple(a for a, _ in spans), tuple(b for _, b in spans)
+        found = self._chunks.read(self._path, start, stop)
+        if found is not None:
+            return found
+        fill = array_spec(self._array).fill_value
+        return np.full([b - a for a, b in spans], fill, native_dtype(self._array))
+
+
+def thumbnail_png(chunks: Chunks, path: str) -> bytes | None:
+    """Return a PNG of the image at `path`, or None if there is no image at that path."""
+    if not any(image.path == path for image in images(chunks.tree)):
+        return None
+
+    def open_level(level: str) -> Any:
+        array = find(chunks.tree, level)
+        assert isinstance(array, ArrayIndex)
+        return ServedArray(chunks, level, array)
+
+    return png(thumbnail(chunks.tree, image=path, size=SIZE, open_path=open_level))

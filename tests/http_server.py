@@ -1,0 +1,93 @@
+"""A web server on loopback that counts requests and can be made to misbehave."""
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote
+
+
+@dataclass
+class Served:
+    url: str
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+    """(method path, Range header) of every request."""
+    fail: list[int] = field(default_factory=list)
+    """Statuses to answer the next requests with instead."""
+    short: bool = False
+    """Whether to close the connection in the middle of a body."""
+    latency_s: float = 0.0
+    moved: dict[str, str] = field(default_factory=dict)
+    """Where paths redirect to."""
+
+
+@contextmanager
+def serve(folder: Path):
+    """Serve a folder with Range and ETag until the block ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # a body would wait 40 ms for the ACK of its headers
+
+        def log_message(self, *args):
+            pass
+
+        def do_HEAD(self):
+            self.answer(body=False)
+
+        def do_GET(self):
+            self.answer(body=True)
+
+        def answer(self, *, body):
+            served.requests.append((f"{self.command} {self.path}", self.headers.get("Range")))
+            time.sleep(served.latency_s)
+            if served.fail:
+                return self.plain(served.fail.pop(0))
+            if self.path in served.moved:
+                return self.plain(302, Location=served.moved[self.path])
+            file = folder / unquote(self.path).lstrip("/")
+            if not file.is_file():
+                return self.plain(404)
+            size = file.stat().st_size
+            start, stop, status = 0, size, 200
+            if wanted := self.headers.get("Range"):
+                first, last = wanted.removeprefix("bytes=").split("-")
+                start, stop, status = int(first), min(int(last) + 1, size), 206
+                if start >= size:
+                    return self.plain(416)
+            self.send_response(status)
+            self.send_header("ETag", f'"{file.stat().st_mtime_ns:x}"')
+            self.send_header("Last-Modified", self.date_time_string(int(file.stat().st_mtime)))
+            self.send_header("Content-Length", str(stop - start))
+            self.send_header("Accept-Ranges", "bytes")
+            if status == 206:
+                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
+            self.end_headers()
+            if body:
+                with file.open("rb") as opened:
+                    opened.seek(start)
+                    data = opened.read(stop - start)
+                self.wfile.write(data[: len(data) // 2] if served.short else data)
+                self.close_connection = served.short
+            return None
+
+        def plain(self, status, **headers):
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    served = Served(f"http://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)

@@ -1,0 +1,131 @@
+"""Local files that are read by position or whole; maps are tested in test_source.py."""
+
+import os
+
+import numpy as np
+import pytest
+
+from anychunk.errors import (
+    FormatError,
+    LimitError,
+    SourceChangedError,
+    SourceError,
+    TruncatedError,
+)
+from anychunk.io import FileSource, ObjectBuffer, PreadSource, Sources, file, stat_pin
+from anychunk.io.file import read_into
+
+
+def test_every_read_is_checked_against_the_pin(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(range(200)))
+    source = PreadSource(str(path))
+    assert source.read(10, 5).tobytes() == bytes(range(10, 15))
+    now = source.read_now(10, 5)
+    assert now is None or now.tobytes() == bytes(range(10, 15))
+    with pytest.raises(TruncatedError):
+        source.read(190, 20)
+    path.write_bytes(bytes(100))
+    for read in (source.read, source.read_now):
+        with pytest.raises(SourceChangedError):
+            read(10, 5)
+    path.unlink()
+    with pytest.raises(SourceError, match="a.bin"):
+        source.read(10, 5)
+    with pytest.raises(SourceError, match="a.bin"):
+        source.verify()
+
+
+def test_reads_without_waiting_are_optional(tmp_path, monkeypatch):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(100))
+    source = PreadSource(str(path))
+
+    def not_supported(*_):
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr(os, "preadv", not_supported)
+    assert source.read_now(0, 10) is None
+    with pytest.raises(SourceError, match="not supported"):
+        source.read(0, 10)
+    monkeypatch.undo()
+    monkeypatch.setattr(file, "NOWAIT", 0)
+    assert source.read_now(0, 10) is None
+
+
+def test_runs_are_read_into_one_array(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(range(200)))
+    source = PreadSource(f"file://{path}")
+    assert source.read_runs([5, 100, 7], 3).tolist() == [5, 6, 7, 100, 101, 102, 7, 8, 9]
+    with pytest.raises(TruncatedError, match=r"@199: 3 bytes .* 200"):
+        source.read_runs([5, 199], 3)
+
+
+def test_files_outside_of_the_roots_are_refused(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "in" / "a").write_bytes(b"abc")
+    (tmp_path / "in" / "b").symlink_to(tmp_path / "secret")
+    roots = (str(tmp_path / "in"),)
+    assert PreadSource(str(tmp_path / "in" / "a"), roots=roots).read(0, 3).tobytes() == b"abc"
+    with pytest.raises(FormatError):
+        PreadSource(str(tmp_path / "in" / "b"), roots=roots)
+    pinned = PreadSource(
+        str(tmp_path / "in" / "b"), stat_pin(str(tmp_path / "secret")), roots=roots
+    )
+    with pytest.raises(FormatError):
+        pinned.read(0, 3)
+
+
+def test_unmapped_sources(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(100))
+    pins = {str(path): FileSource(str(path)).pin()}
+    sources = Sources(pins, mapped=False)
+    source = sources.open(str(path))
+    assert isinstance(source, PreadSource)
+    assert sources.open(str(path)) is source
+    os.truncate(path, 50)
+    assert sources.verify(str(path)) is source
+    with pytest.raises(SourceChangedError):
+        source.read(0, 10)
+
+
+def test_short_reads_are_continued(tmp_path, monkeypatch):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(range(100)))
+    readv, preadv = os.readv, os.preadv
+    monkeypatch.setattr(os, "readv", lambda handle, views: readv(handle, [views[0][:7]]))
+    monkeypatch.setattr(os, "preadv", lambda h, views, at, flags: preadv(h, [views[0][:7]], at))
+    assert ObjectBuffer().read(str(path)).tobytes() == bytes(range(100))
+    assert PreadSource(str(path)).read(10, 80).tobytes() == bytes(range(10, 90))
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        out = memoryview(bytearray(30))
+        assert read_into(handle, out, offset=90) == 10
+        assert bytes(out[:10]) == bytes(range(90, 100))
+    finally:
+        os.close(handle)
+
+
+def test_a_buffer_is_bounded_and_used_again(tmp_path):
+    for name, size in (("a", 100), ("b", 10), ("c", 200)):
+        (tmp_path / name).write_bytes(bytes([size]) * size)
+    buffer = ObjectBuffer(150)
+    first = buffer.read(str(tmp_path / "a"))
+    second = buffer.read(str(tmp_path / "b"))
+    assert np.shares_memory(first, second)
+    assert second.tobytes() == bytes([10]) * 10
+    with pytest.raises(LimitError, match=r"200 .*150"):
+        buffer.read(str(tmp_path / "c"))
+    assert buffer.read(str(tmp_path / "none")) is None
+
+
+def test_versions_of_files(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert stat_pin(str(tmp_path / "a")).size == 3
+    assert stat_pin(str(tmp_path / "none")) is None
+    assert stat_pin(str(tmp_path / "a" / "b")) is None
+    with pytest.raises(SourceError):
+        stat_pin(str(tmp_path / ("x" * 5000)))

@@ -1,0 +1,176 @@
+"""The catalog: names of files, and files that appear, change and disappear."""
+
+import json
+import os
+
+import numpy as np
+import tifffile
+
+import anychunk
+from anychunk.server import catalog, descriptions
+
+
+def test_list(client_of, scene):
+    (record,) = client_of(scene[0]).get("/api/files").json()["files"]
+    (image,) = record.pop("images")
+    assert record == {
+        "name": "scene.tif",
+        "title": "scene.tif",
+        "format": "tiff",
+        "bytes": scene[0].stat().st_size,
+        "error": None,
+        "arrays": [],
+    }
+    assert image == {
+        "path": "0",
+        "title": image["title"],
+        "shape": [1, 1100, 1300],
+        "axes": ["band", "y", "x"],
+        "dtype": "uint16",
+        "levels": 3,
+        "thumbnail": "/thumb/scene.tif/0.png",
+    }
+
+
+def test_broken_files_are_listed_with_their_error(client_of, scene, tmp_path):
+    (tmp_path / "broken.tif").write_bytes(scene[0].read_bytes()[:100])
+    client = client_of(tmp_path)
+    records = {r["name"]: r for r in client.get("/api/files").json()["files"]}
+    assert records["scene.tif"]["error"] is None
+    assert records["broken.tif"]["images"] == []
+    assert records["broken.tif"]["error"].startswith("broken.tif")
+    assert str(tmp_path) not in json.dumps(records)
+    answer = client.get("/zarr/broken.tif/zarr.json")
+    assert answer.status_code in (415, 502)
+    assert str(tmp_path) not in answer.text
+
+
+def test_files_that_there_was_no_time_for_are_pending(client_of, scene, tmp_path, monkeypatch):
+    client = client_of(scene[0])
+    monkeypatch.setattr(descriptions, "LIST_S", -1.0)
+    (record,) = client.get("/api/files").json()["files"]
+    assert (record["pending"], record["images"]) == (True, [])
+    full = client.get("/api/files/scene.tif").json()
+    assert (full.get("pending"), len(full["images"])) == (None, 1)
+    assert client.get("/api/files").json()["files"] == [full]
+
+
+def test_a_defect_of_ours_is_not_blamed_on_the_file(client_of, scene, monkeypatch, caplog):
+    def broken(*_, **__):
+        raise KeyError("internal detail")
+
+    client = client_of(scene[0])
+    monkeypatch.setattr(catalog.api, "index", broken)
+    answer = client.get("/zarr/scene.tif/zarr.json")
+    (record,) = client.get("/api/files").json()["files"]
+    assert answer.status_code == 500
+    for line in (answer.json()["error"], record["error"]):
+        assert len(line.splitlines()) == 1
+        assert "detail" not in line
+        assert "KeyError" not in line
+    assert all("internal detail" in r.exc_text for r in caplog.records)
+    assert caplog.records
+
+
+def test_changed_and_deleted_files(client_of, scene, tmp_path):
+    other = tmp_path / "other.npy"
+    np.save(other, np.arange(512 * 512, dtype="uint16").reshape(512, 512))
+    client = client_of(scene[0], other)
+    chunk = "/zarr/scene.tif/0/0/c/0/0/0"
+    assert client.get(chunk).status_code == 200
+    passed = "/zarr/other.npy/0/0/c/0/0"
+    assert client.get(passed).status_code == 200
+    scene[0].write_bytes(scene[0].read_bytes() + b"more")
+    with other.open("r+b") as file:
+        file.truncate(1000)
+    for url in (chunk, "/zarr/scene.tif/0/0/c/0/1/1", "/raw/scene.tif/0/0/c/0/0/0", passed):
+        answer = client.get(url)
+        assert answer.status_code == 409, (url, answer.text)
+        assert str(tmp_path) not in answer.text
+    scene[0].unlink()
+    other.unlink()
+    for url in (chunk, "/zarr/scene.tif/0/1/c/0/0/0", "/raw/scene.tif/0/0/c/0/0/0", passed):
+        answer = client.get(url)
+        assert answer.status_code == 502, (url, answer.text)
+        assert "scene.tif" in answer.text or "other.npy" in answer.text
+
+
+def test_a_changed_block_of_n5_is_read_again(client_of, tmp_path):
+    path = tmp_path / "v.n5"
+    anychunk.write(np.full((64, 64), 1, "uint8"), str(path), block=(32, 32), compression="raw")
+    client = client_of(path)
+    url = "/zarr-raw/v.n5/0/c/0/0"
+    assert set(client.get(url).content) == {1}
+    block = path / "0" / "0"
+    block.write_bytes(block.read_bytes()[:-1] + b"\x09")
+    os.utime(block, ns=(1, 1))
+    assert client.get(url).content.count(b"\x09") == 1
+
+
+def test_a_changed_part_of_a_mosaic_is_noticed(client_of, tmp_path):
+    parts = []
+    for number in range(3):
+        parts.append(str(tmp_path / f"part{number}.tif"))
+        data = np.full((300, 300), number + 1, "uint8")
+        tifffile.imwrite(parts[-1], data, tile=(128, 128), compression="zlib")
+    anychunk.index(parts, combine="stack").save(tmp_path / "all.json")
+    client = client_of(tmp_path / "all.json")
+    meta = client.get("/zarr-raw/all.json/0/0/zarr.json").json()
+    assert meta["shape"][0] == 3
+    urls = [f"/zarr-raw/all.json/0/0/c/{n}/0/0/0" for n in range(3)]
+    assert [client.get(url).content[0] for url in urls] == [1, 2, 3]
+    tifffile.imwrite(parts[1], np.full((300, 300), 9, "uint8"), tile=(128, 128))
+    assert [client.get(url).status_code for url in urls] == [200, 409, 200]
+
+
+def test_names(client_of, tmp_path):
+    for folder in ("a", "b", "b/deep er"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+    data = np.zeros((20, 20), "uint8")
+    np.save(tmp_path / "a" / "x.npy", data)
+    np.save(tmp_path / "b" / "x.npy", data + 1)
+    np.save(tmp_path / "b" / "deep er" / "é %2F#?.npy", data + 2)
+    (tmp_path / "notes.txt").write_text("nothing")
+    client = client_of(tmp_path, tmp_path / "a" / "x.npy")
+    records = client.get("/api/files").json()["files"]
+    assert [r["name"] for r in records] == ["a/x.npy", "b/x.npy", "b/deep er/é %2F#?.npy", "x.npy"]
+    urls = [r["images"][0]["thumbnail"].replace("/thumb/", "/zarr-raw/") for r in records]
+    assert urls[1] == "/zarr-raw/b%2Fx.npy/0.png"
+    values = [client.get(u.replace("/0.png", "/0/0/c/0/0")).content[0] for u in urls]
+    assert values == [0, 1, 2, 0]
+    # also with unescaped slashes: some clients unescape urls
+    assert client.get("/zarr-raw/b/x.npy/0/0/c/0/0").content[0] == 1
+
+
+def test_same_names_are_told_apart(client_of, tmp_path):
+    for folder, value in (("a", 3), ("b", 4)):
+        (tmp_path / folder).mkdir()
+        np.save(tmp_path / folder / "x.npy", np.full((20, 20), value, "uint8"))
+    client = client_of(tmp_path / "a" / "x.npy", tmp_path / "b" / "x.npy")
+    assert [r["name"] for r in client.get("/api/files").json()["files"]] == ["x.npy", "x.npy (2)"]
+    assert client.get("/zarr-raw/x.npy%20(2)/0/0/c/0/0").content[0] == 4
+
+
+def test_links_do_not_lead_out(client_of, tmp_path):
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "secret.npy", np.zeros(4))
+    (tmp_path / "in" / "way.npy").symlink_to(tmp_path / "secret.npy")
+    (tmp_path / "in" / "out").symlink_to(tmp_path)
+    assert client_of(tmp_path / "in").get("/api/files").json()["files"] == []
+
+
+def test_files_that_come_later_are_found(client_of, tmp_path):
+    client = client_of(tmp_path)
+    assert client.get("/api/files").json() == {"files": []}
+    np.save(tmp_path / "new.npy", np.zeros((8, 8), "uint8"))
+    assert [r["name"] for r in client.get("/api/files").json()["files"]] == ["new.npy"]
+
+
+def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
+    chunk = tmp_path / "store.zarr" / "c" / "0"
+    chunk.parent.mkdir(parents=True)
+    (tmp_path / "store.zarr" / "zarr.json").write_text("{}")
+    chunk.write_bytes(scene[0].read_bytes())
+    assert [r["name"] for r in client_of(tmp_path).get("/api/files").json()["files"]] == [
+        "scene.tif"
+    ]

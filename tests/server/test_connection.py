@@ -1,0 +1,332 @@
+"""Hostile and broken clients: the server survives them, and still answers others."""
+
+import http.client
+import json
+import os
+import random
+import socket
+import threading
+import time
+import urllib.parse
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import tifffile
+
+from anychunk.server import connection, run
+from tests.server.serving import running
+
+CHUNK = "/zarr/scene.tif/0/0/c/0/{}/{}"
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hostile") / "scene.tif"
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 4000, (4096, 4096), "uint16")
+    tifffile.imwrite(path, data, tile=(512, 512), compression="zlib", compressionargs={"level": 1})
+    return path, data
+
+
+@pytest.fixture(scope="module")
+def server(scene):
+    """A server that never ends a connection itself: an answer that waits for one never comes."""
+    with running(scene[0], is_patient=True) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def still_there(server):
+    """After each test: the server answers, and is within its memory bound."""
+    yield
+    assert server.get(CHUNK.format(0, 0))[0] == 200
+    assert server.memory < 512 << 20
+
+
+def connect(server, *, receive: int | None = None) -> socket.socket:
+    place = urllib.parse.urlsplit(server.url)
+    made = socket.socket()
+    if receive is not None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+    made.settimeout(100)
+    made.connect((place.hostname, place.port))
+    return made
+
+
+def request(path: str, *lines: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *lines, "", ""]).encode()
+
+
+def answer(made: socket.socket) -> bytes:
+    """Read until the server closes, or has answered."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        try:
+            piece = made.recv(65536)
+        except ConnectionError:
+            break
+        if not piece:
+            break
+        found += piece
+    return found
+
+
+def test_500_connections_that_send_nothing(server):
+    silent = [connect(server) for _ in range(500)]
+    try:
+        for number in range(8):
+            assert server.get(CHUNK.format(number, 1))[0] == 200
+    finally:
+        for made in silent:
+            made.close()
+
+
+def test_half_a_request(server):
+    made = [connect(server) for _ in range(50)]
+    for one in made:
+        one.sendall(b"GET /zarr/scene.tif/zarr.json HTTP/1.1\r\nHost: 127.0.0.1\r\nX-")
+    assert server.get("/api/files")[0] == 200
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /" + b"a" * (10 << 20) + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"a" * (10 << 20) + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-Many: 1\r\n" * 200_000 + b"\r\n",
+    ],
+    ids=["url", "header", "headers"],
+)
+def test_a_head_of_10_megabytes(server, sent):
+    with connect(server) as made:
+        try:
+            made.sendall(sent)
+        except ConnectionError:
+            return  # closed before everything was sent
+        found = answer(made)
+        assert not found or found.startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),
+        b"\r\n\r\nhello\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        bytes(range(256)) * 10,
+    ],
+)
+def test_what_is_no_request(server, sent):
+    with connect(server) as made:
+        made.sendall(sent)
+        found = answer(made)
+        assert not found or found.startswith(b"HTTP/1.1 4")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/zarr/../../../../etc/passwd",
+        "/zarr/%2e%2e/%2e%2e/etc/passwd",
+        "/zarr/..%2f..%2f..%2fetc%2fpasswd",
+        "/zarr/scene.tif/..%2f..%2f..%2fetc%2fpasswd",
+        "/zarr/scene.tif/0/0/c/0/0/0%00",
+        "/raw//etc/passwd",
+        "/raw/%2fetc%2fpasswd",
+        "/assets/../../../../../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/zarr/" + "a" * 60_000,
+    ],
+)
+def test_paths_as_they_are_sent(server, path):
+    """Paths are sent as they are: clients would normalize them."""
+    with connect(server) as made:
+        made.sendall(request(path))
+        found = answer(made)
+        assert found.startswith(b"HTTP/1.1 404 "), found[:200]
+        assert b"root:" not in found
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("bytes=99999999-", 416),
+        ("bytes=-0", 416),
+        ("bytes=a-b", 200),
+        ("bytes=5-2", 200),
+        ("bytes=0-0,5-9", 200),
+        ("bytes=" + "9" * 5000 + "-", 200),
+        ("\x01", None),
+        ("lines=1-2", 200),
+    ],
+)
+def test_ranges_that_are_none(server, header, status):
+    with connect(server) as made:
+        made.sendall(request(CHUNK.format(2, 2), f"Range: {header}", "Connection: close"))
+        found = answer(made)
+        wanted = 400 if status is None else status
+        assert found.startswith(f"HTTP/1.1 {wanted} ".encode()), found[:100]
+
+
+def test_clients_that_take_a_byte_at_a_time(server):
+    slow = [connect(server, receive=4096) for _ in range(40)]
+    try:
+        for number, made in enumerate(slow):
+            made.sendall(request(CHUNK.format(number % 8, number % 7)) * 4)
+        for made in slow:
+            assert made.recv(1) == b"H"
+        for number in range(8):
+            assert server.get(CHUNK.format(7, number))[0] == 200
+    finally:
+        for made in slow:
+            made.close()
+
+
+def test_clients_that_leave(server):
+    for number in range(200):
+        made = connect(server)
+        made.sendall(request(CHUNK.format(number % 8, number // 8 % 8)))
+        made.close()
+    assert server.get(CHUNK.format(3, 3))[0] == 200
+
+
+def test_requests_in_a_row_on_one_connection(server):
+    with connect(server) as made:
+        made.sendall(
+            request("/zarr/scene.tif/0/zarr.json") * 50 + request("/x", "Connection: close")
+        )
+        found = b""
+        while piece := made.recv(65536):
+            found += piece
+    assert found.count(b"HTTP/1.1 200 OK") == 50
+    assert found.count(b"HTTP/1.1 404 Not Found") == 1
+
+
+def test_a_body_that_nobody_wants(server):
+    with connect(server) as made:
+        head = b"POST /zarr/scene.tif/zarr.json HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        made.sendall(head + b"Content-Length: 1000000000000\r\n\r\n" + bytes(1 << 20))
+        assert answer(made).startswith(b"HTTP/1.1 405 ")
+
+
+def wait_until(condition):
+    """The timeout of the test bounds it."""
+    while not condition():
+        time.sleep(0.01)
+
+
+def after_more_answers(answers):
+    """Wait for as many as ask for every kind of chunk, some of them begun before the call."""
+    enough = len(answers) + 40
+    wait_until(lambda: len(answers) >= enough)
+
+
+def test_files_that_change_under_load(tmp_path, scene):
+    """Truncating a mapped file would kill the process (SIGBUS)."""
+    path = tmp_path / "scene.tif"
+    path.write_bytes(scene[0].read_bytes())
+    plain = tmp_path / "plain.npy"
+    np.save(plain, scene[1])
+    wanted = [
+        "/zarr/scene.tif/0/0/c/0/{}/{}",
+        "/zarr/scene.tif/0/1/c/0/{}/{}",
+        "/zarr/plain.npy/0/0/c/{}/{}",
+    ]
+    answers: list[int] = []
+    bodies = {}
+    with running(tmp_path) as server:
+        for url in ("/zarr/plain.npy/0/0/zarr.json", "/zarr/scene.tif/0/0/zarr.json"):
+            bodies[url] = json.loads(server.get(url)[1])
+        stop = threading.Event()
+
+        def pan(seed):
+            chosen, place = random.Random(seed), urllib.parse.urlsplit(server.url)
+            link = http.client.HTTPConnection(place.hostname, place.port, timeout=100)
+            while not stop.is_set():
+                url = chosen.choice(wanted).format(chosen.randrange(4), chosen.randrange(4))
+                link.request("GET", url)
+                found = link.getresponse()
+                found.read()
+                answers.append(found.status)
+            link.close()
+
+        threads = [threading.Thread(target=pan, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        after_more_answers(answers)
+        for victim in (path, plain):
+            for length in (1 << 20, 4096, 0):
+                os.truncate(victim, length)
+                after_more_answers(answers)
+        path.unlink()
+        after_more_answers(answers)
+        stop.set()
+        for thread in threads:
+            thread.join(100)
+        assert server.process.poll() is None
+        assert server.get("/zarr/scene.tif/0/0/c/0/0/0")[0] == 502
+        assert server.get("/zarr/plain.npy/0/0/c/0/0")[0] == 409
+        assert server.get("/api/files")[0] == 200
+    assert set(answers) in ({200, 409, 502}, {200, 409})
+
+
+@pytest.fixture
+def impatient(monkeypatch, scene):
+    """A server in this process that gives clients half a second to take an answer."""
+    monkeypatch.setattr(connection, "HEAD_S", 1e6)
+    monkeypatch.setattr(connection, "STALL_S", 0.5)
+    address: list[str] = []
+    ready = threading.Event()
+    stop: list[object] = []
+
+    def told(url):
+        address.append(url)
+        ready.set()
+
+    thread = threading.Thread(
+        target=run.serve,
+        args=([str(scene[0])], run.Settings(port=0)),
+        kwargs={"ready": told, "verbose": False, "started": stop.append},
+        daemon=True,
+    )
+    thread.start()
+    assert ready.wait(100)
+
+    class Found:
+        url = address[0].rstrip("/")
+        connections = stop[0].server_state.connections
+
+    yield Found
+    stop[0].should_exit = True
+    thread.join(100)
+    assert not thread.is_alive()
+
+
+def test_slowness_ends(impatient):
+    with connect(impatient, receive=4096) as slow:
+        slow.sendall(request("/raw/scene.tif/0/0/c/0/0/0") * 64)
+        assert slow.recv(1) == b"H"
+        wait_until(lambda: not impatient.connections)
+        got = 0
+        with pytest.raises(ConnectionError):
+            while True:
+                piece = slow.recv(65536)
+                got += len(piece)
+                if not piece:
+                    raise ConnectionResetError
+        assert 0 < got < 64 * (300 << 10)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /api/files HTTP/1.1\r\n"], ids=["silent", "half"])
+def test_silence_ends(impatient, monkeypatch, sent):
+    monkeypatch.setattr(connection, "HEAD_S", 0.5)
+    with connect(impatient) as made:
+        with suppress(ConnectionError):  # closed before it was sent
+            made.sendall(sent)
+        assert answer(made) == b""

@@ -1,0 +1,71 @@
+"""Real files have the same pixels with and without a server."""
+
+import itertools
+
+import numpy as np
+import pytest
+import zarr
+from zarr.core.buffer.cpu import Buffer
+from zarr.storage import MemoryStore
+
+from anychunk.api import open_path
+from anychunk.errors import AnychunkError
+from anychunk.model.index import ArrayIndex, walk
+from anychunk.server.box_reader import Caches
+from anychunk.server.catalog import Catalog
+from anychunk.server.descriptions import file_record
+from anychunk.server.responses import as_json
+from tests.corpus import ROOT, needs_corpus, samples
+
+MOST = 60_000
+"""Most elements of an array that is compared."""
+SOME = [s for s in samples()[::3] if "irv97_64x64" not in s.path]
+"""Every third file, except some whose levels take seconds to decode."""
+
+
+@pytest.fixture(scope="module")
+def caches():
+    return Caches(memory=256 << 20)
+
+
+def served_array(chunks, path, array):
+    """Copy an array as it is served into a `MemoryStore`, and open it with zarr."""
+    held = {"zarr.json": as_json(array.metadata())}
+    for coords in itertools.product(*map(range, array.grid)):
+        body = chunks.body(path, array, coords)
+        if body is not None:
+            held["/".join(["c", *map(str, coords)])] = bytes(body.data)
+    store = MemoryStore({key: Buffer.from_bytes(value) for key, value in held.items()})
+    return zarr.open_array(store, mode="r")
+
+
+@needs_corpus
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("sample", SOME, ids=lambda sample: sample.path)
+def test_every_small_array(sample, caches):
+    catalog = Catalog([str(sample.file)], caches=caches)
+    (entry,) = catalog.entries()
+    record = file_record(catalog, entry)
+    assert str(ROOT) not in str(record)
+    if record["error"] is not None:
+        assert "\n" not in record["error"]
+        return
+    opened = catalog.opened(entry)
+    for path, array in walk(opened.zstd.tree):
+        if not isinstance(array, ArrayIndex) or np.prod(array.shape) > MOST:
+            continue
+        if array.chunks.method == "shrink":
+            continue
+        try:
+            expected = np.asarray(open_path(opened.index, array.chunks.source))
+        except AnychunkError as e:
+            if array.chunks.method == "decode":
+                with pytest.raises(type(e)):
+                    served_array(opened.zstd, path, array)
+            continue
+        found = np.asarray(served_array(opened.zstd, path, array))
+        assert found.dtype == expected.dtype
+        if expected.dtype.kind in "OT":
+            np.testing.assert_array_equal(found, expected)
+        else:
+            assert found.tobytes() == expected.tobytes(), path

@@ -1,0 +1,77 @@
+"""`anychunk serve` on the command line."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import numpy as np
+import pytest
+
+from tests.server.serving import running
+from tests.test_cli import run
+
+
+@pytest.fixture
+def file(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((600, 600), "uint16"))
+    return tmp_path / "a.npy"
+
+
+def test_files_that_are_not_there(capsys, tmp_path):
+    code, out, err = run(capsys, "serve", str(tmp_path / "none.tif"))
+    assert (code, out) == (2, "")
+    assert err == f"anychunk: {tmp_path}/none.tif: no such file or directory\n"
+
+
+def test_a_port_that_is_taken(capsys, file):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, _, err = run(capsys, "serve", str(file), "--port", str(port))
+    assert code == 2
+    assert f"127.0.0.1:{port}: " in err
+    assert err.endswith("choose another --port\n")
+
+
+def test_without_the_extra(capsys, file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in [n for n in sys.modules if n.startswith("anychunk.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    code, _, err = run(capsys, "serve", str(file))
+    assert code == 2
+    assert 'pip install "anychunk[serve]"' in err
+
+
+def test_a_line_for_each_request(file):
+    command = [sys.executable, "-m", "anychunk", "serve", str(file), "--port", "0", "-v"]
+    with subprocess.Popen(
+        [*command, "--token", "secret"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        url = process.stdout.readline().split()[0]
+        assert url.endswith("/?token=secret")
+        base = url.partition("?")[0]
+        for path in ("zarr/a.npy/zarr.json", "zarr/a.npy/0/0/c/0/0"):
+            urllib.request.urlopen(f"{base}{path}?token=secret", timeout=20).read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        lines = process.stderr.read().splitlines()
+    assert len(lines) == 2
+    assert re.fullmatch(r"GET /zarr/a\.npy/zarr\.json 200 [\d.]+ ms", lines[0])
+    assert "secret" not in "".join(lines)
+
+
+def test_it_does_not_wait_for_idle_clients_on_ctrl_c(file):
+    with running(file, is_patient=True) as server:
+        idle = [
+            socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+            for _ in range(5)
+        ]
+        assert server.get("/zarr/a.npy/zarr.json")[0] == 200
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(100) == 0
+        for one in idle:
+            one.close()
