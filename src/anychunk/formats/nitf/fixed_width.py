@@ -1,15 +1,15 @@
-"""Fixed-width fields: one declaration serves reading and writing.
+"""Headers of fixed-width fields, declared as data and read to plain data.
 
-A layout is a sequence of `Field`, `When` (fields that are there only sometimes) and `Repeat` (a
-list of equal records). `read` gives plain data, `write` the same bytes back.
+A layout is a sequence of `Field`, `When` (fields that exist only under a condition) and `Repeat` (a
+list of equal records).
 
-A number whose text is no number is kept as text: a file may be right in all that matters and wrong
-in a field that nobody needs. `number` is how a caller asks for one that it does need.
+A number field whose text is not a number is kept as text: many files are wrong in fields that do
+not matter for their pixels. `number` returns a value that must be a number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from anychunk.errors import FormatError, TruncatedError
 
@@ -24,13 +24,14 @@ class Field:
 
     name: str
     width: Width
+    """In bytes, or computed from the values before it."""
     kind: Literal["text", "int", "uint", "bytes"] = "text"
-    """text: ISO 8859-1, blanks at the end dropped; int: decimal digits; uint: big-endian binary."""
+    """text: ISO 8859-1, trailing blanks dropped; int: decimal digits; uint: big-endian binary."""
 
 
 @dataclass(frozen=True)
 class When:
-    """Fields that are there only where `condition` holds for the values read before."""
+    """Fields that exist only if `condition` holds for the values before them."""
 
     condition: Callable[[Values], bool]
     layout: Layout
@@ -38,7 +39,7 @@ class When:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Records, as many as `count` tells from the values read before, as a list under `name`."""
+    """Records stored as a list under `name`; `count` is computed from the values before them."""
 
     name: str
     count: Callable[[Values], int]
@@ -46,7 +47,11 @@ class Repeat:
 
 
 def number(values: Mapping[str, Any], name: str, *, default: int | None = None) -> int:
-    """Give a value that must be a number; blank is `default`, where there is one."""
+    """Return a value that must be a number; `default` if it is blank or missing.
+
+    Raises:
+        FormatError: it is not a number.
+    """
     value = values.get(name)
     if value is None or value == "":
         value = default
@@ -56,7 +61,11 @@ def number(values: Mapping[str, Any], name: str, *, default: int | None = None) 
 
 
 def read(layout: Layout, data: bytes, offset: int = 0) -> tuple[Values, int]:
-    """Read `layout` from `data`; give the values and where they end."""
+    """Return the values of `layout` in `data` from `offset` on, and the offset of their end.
+
+    Raises:
+        TruncatedError: `data` ends within a field.
+    """
     return _read(layout, data, offset, {})
 
 
@@ -79,7 +88,8 @@ def _read(layout: Layout, data: bytes, offset: int, values: Values) -> tuple[Val
             for _ in range(entry.count(values)):
                 record, after = _read(entry.layout, data, offset, {})
                 if after == offset:
-                    raise FormatError(f"@{offset}: records of {entry.name} are empty")
+                    # the count comes from the file: empty records would never run out of data
+                    raise FormatError(f"@{offset}: records of {entry.name} have length 0")
                 offset = after
                 records.append(record)
             values[entry.name] = records
@@ -93,39 +103,7 @@ def _value(kind: str, raw: bytes) -> Any:
         return int.from_bytes(raw, "big")
     text = raw.decode("latin-1").rstrip(" \0")
     digits = text.strip()
-    # int() takes underscores and other scripts' digits, which a file may not use
+    # int() also accepts underscores and digits of other scripts, which the standard does not
     if kind == "int" and digits.removeprefix("-").removeprefix("+").isdigit() and digits.isascii():
         return int(digits)
     return text
-
-
-def write(layout: Layout, values: Mapping[str, Any]) -> bytes:
-    """Write values as `layout` says; what is missing becomes blanks or zeros."""
-    parts = []
-    for entry in layout:
-        if isinstance(entry, Field):
-            known = cast("Values", values)
-            width = entry.width if isinstance(entry.width, int) else entry.width(known)
-            parts.append(_encoded(entry, values.get(entry.name), width))
-        elif isinstance(entry, When):
-            if entry.condition(cast("Values", values)):
-                parts.append(write(entry.layout, values))
-        else:
-            records = values.get(entry.name, [])
-            parts.extend(write(entry.layout, record) for record in records)
-    return b"".join(parts)
-
-
-def _encoded(entry: Field, value: Any, width: int) -> bytes:
-    match entry.kind:
-        case "bytes":
-            raw = bytes(value or b"\0" * width)
-        case "uint":
-            raw = int(value or 0).to_bytes(width, "big")
-        case "int" if not isinstance(value, str):
-            raw = f"{int(value or 0):0{width}d}".encode()
-        case _:
-            raw = str(value or "").ljust(width).encode("latin-1")
-    if len(raw) != width:
-        raise FormatError(f"{entry.name} is {value!r}, which does not fit {width} bytes")
-    return raw
