@@ -22,6 +22,7 @@ from anychunk import limits
 from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, edges, level_image, scale
 from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
 from anychunk.codestream.tiles import Codestream
+from anychunk.errors import AnychunkError
 from anychunk.metadata.ome import Axis, Level, ome
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Parts
 
@@ -140,7 +141,11 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
         LimitError: a chunk would be too large.
     """
     header = stream.header
-    check_decodable(header)
+    where = f"{url} codestream @{stream.offset}"
+    try:
+        check_decodable(header)
+    except AnychunkError as e:
+        raise type(e)(f"{where}: {e}") from e
     arrays: list[ArrayIndex] = []
     shared: ByteRanges | None = None
     text = base64.b64encode(header.data).decode()
@@ -167,7 +172,7 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
         )
         limits.check_chunk(
             math.prod(arrays[-1].chunk_shape) * header.siz.dtype.itemsize,
-            where=f"{url} codestream @{stream.offset}",
+            where=where,
             stored=stream.length,
         )
     return arrays

@@ -20,6 +20,8 @@ from anychunk.metadata.geo import (
 type Georeference = tuple[Transform | None, str | None]
 """Transform and code of the CRS, if known."""
 
+SRS_NAME = re.compile(r"srsName\s*=\s*[\"'](?:[^\"']*[:/])?EPSG[:/](?:[^\"':/]*[:/])?(\d+)[\"']")
+"""EPSG:code, urn:ogc:def:crs:EPSG:version:code or http://www.opengis.net/def/crs/EPSG/0/code."""
 MATRIX, SCALE, TIEPOINTS, KEYS, DOUBLES, TEXT = 34264, 33550, 33922, 34735, 34736, 34737
 
 
@@ -73,7 +75,7 @@ def read_gml(text: str) -> Georeference:
     Read with expressions instead of an XML parser: real documents often have wrong namespaces, and
     nothing else of them is needed. The origin of the grid is the centre of the first pixel.
     """
-    code = re.search(r"srsName\s*=\s*[\"'][^\"']*EPSG:[^\"':]*:?(\d+)[\"']", text)
+    code = SRS_NAME.search(text)
     epsg = f"EPSG:{code[1]}" if code else None
     grid = re.search(r"<(?:\w+:)?RectifiedGrid\b.*?</(?:\w+:)?RectifiedGrid>", text, re.DOTALL)
     if grid is None:

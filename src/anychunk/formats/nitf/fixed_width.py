@@ -52,11 +52,10 @@ def number(values: Mapping[str, Any], name: str, *, default: int | None = None) 
     Raises:
         FormatError: it is not a number.
     """
-    value = values.get(name)
-    if value is None or value == "":
-        value = default
+    found = values.get(name)
+    value = default if found is None or found == "" else found
     if not isinstance(value, int):
-        raise FormatError(f"{name} is {value!r}, expected a number")
+        raise FormatError(f"{name} is {found!r}, expected a number")
     return value
 
 

@@ -257,7 +257,7 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
             offsets[i], lengths[i] = sizes[0], 1
             continue
         if plane.page is None:
-            lengths[i] = WHOLE  # a missing file: reading it raises MissingFileError
+            lengths[i] = WHOLE  # a missing file: reading the chunk raises an error that names it
             continue
         offsets[i], lengths[i] = page_table(plane.page, layout, sizes[plane.file])
     return layout, offsets, lengths
