@@ -162,6 +162,7 @@ IMAGE_EXTENSIONS: tuple[Layout, ...] = (
 
 
 def graphic_layout(version: str) -> Layout:
+    """Return the subheader of a graphic (a symbol in 2.0)."""
     if version == "2.1":
         return (
             *plain("SY 2 SID 10 SNAME 20"),
@@ -184,6 +185,7 @@ def graphic_layout(version: str) -> Layout:
 
 
 def text_layout(version: str) -> Layout:
+    """Return the subheader of a text."""
     head = "TE 2 TEXTID 7 TXTALVL 3" if version == "2.1" else "TE 2 TEXTID 10"
     return (
         *plain(f"{head} TXTDT 14 TXTITL 80"),
@@ -194,6 +196,7 @@ def text_layout(version: str) -> Layout:
 
 
 def label_layout(version: str) -> Layout:
+    """Return the subheader of a label (2.0 only)."""
     return (
         *plain("LA 2 LID 10"),
         *security("LS", version),
@@ -208,6 +211,7 @@ OVERFLOW = ("TRE_OVERFLOW", "Registered Extensions", "Controlled Extensions")
 
 
 def des_layout(version: str) -> Layout:
+    """Return the subheader of a data extension segment."""
     return (
         *plain("DE 2 DESID 25 DESVER 2"),
         *security("DES", version),
@@ -255,6 +259,7 @@ class Segment:
 
     @property
     def end(self) -> int:
+        """Offset of the first byte after its data."""
         return self.offset + self.length
 
 

@@ -55,10 +55,12 @@ class Stack:
 
     @property
     def shape(self) -> Shape:
+        """Of the array."""
         return (*self.sizes, *self.layout.shape)
 
     @property
     def dimension_names(self) -> tuple[str, ...]:
+        """Of the array."""
         deep = ("z",) if self.layout.depth > 1 else ()
         return (*self.axes, *deep, "band", "y", "x")
 
