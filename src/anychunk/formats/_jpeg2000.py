@@ -217,6 +217,7 @@ def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
     # chunks in order, and the tiles of each chunk in raster order, as the codec expects them
     order = np.argsort(chunks, kind="stable")
     chunks, tiles = chunks[order], tiles[order]
+    # from (chunk, tile) to (chunk, tile-part): the parts of tile n are starts[n] : starts[n + 1]
     starts = stream.starts.astype(np.int64)
     counts = starts[tiles + 1] - starts[tiles]
     before = np.cumsum(counts) - counts

@@ -19,8 +19,7 @@ from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import Json
 
-ZSTD = 50000
-JPEG = 7
+JPEG, ZSTD, EER = 7, 50000, 65002
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +148,7 @@ class Layout:
         endian = "big" if self.is_big and self.dtype.itemsize > 1 else "little"
         codecs: list[Json] = [{"name": "bytes", "configuration": {"endian": endian}}]
         if self.chunk_bands > 1:
+            # the file interleaves bands: y, x, band
             first = leading + (self.depth > 1)
             order = [*range(first), first + 1, first + 2, first]
             codecs.insert(0, {"name": "transpose", "configuration": {"order": order}})
@@ -240,7 +240,8 @@ def _configuration(page: tifffile.TiffPage, compression: int, is_planar: bool) -
         found["t4_options"] = int(page.tags.valueof(292, 0)) & 7
     if compression == JPEG and page.jpegtables:
         found["jpeg_tables"] = base64.b64encode(page.jpegtables).decode()
-    if compression == 65002:
+    if compression == EER:
+        # bits of a run length, and of the sub-pixel positions in x and y
         codes = ((65007, 7), (65008, 2), (65009, 2))
         found["eer"] = tuple(int(page.tags.valueof(code, default)) for code, default in codes)
     if page.photometric == YCBCR and not is_planar and page.samplesperpixel == 3:

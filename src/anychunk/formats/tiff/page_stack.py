@@ -86,10 +86,6 @@ def series_stack(level: Any, pages: Sequence[Page | None], layout: Layout) -> St
     total = math.prod(int(n) for n in level.shape)
     run = level.dataoffset if layout.is_plain and layout.depth == 1 and size else None
     count = total // size if run and size else len(pages)
-    if run is None and len(pages) < count:
-        raise FormatError(
-            f"{layout.where}: the series announces {count} planes, the file has {len(pages)}"
-        )
     names, sizes = leading_axes(level.axes, tuple(int(n) for n in level.shape), count, size)
     planes = [None if page is None else Plane(page=page) for page in pages]
     return Stack(
@@ -160,6 +156,7 @@ def leading_axes(
         count: number of pages.
         page_size: number of samples per page.
     """
+    # tifffile does not say how many of the axes are within a page: the sizes must multiply to it
     for cut in range(len(shape) + 1):
         if math.prod(shape[:cut]) == count and math.prod(shape[cut:]) == page_size:
             kept = [
@@ -233,7 +230,7 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
     """Return offsets and lengths of all planes, shaped (planes, *file_grid)."""
     layout = stack.layout
     if stack.run is not None:
-        # contiguous uncompressed pages: each one is a single chunk of rows
+        # contiguous uncompressed pages: each one is a single strip, which `recut` may divide
         layout = replace(
             layout, is_tiled=False, chunk_width=layout.width, chunk_height=layout.height
         )
