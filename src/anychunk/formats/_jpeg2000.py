@@ -214,7 +214,7 @@ def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
     x_chunks, x_tiles = x.pairs()
     chunks = (y_chunks[:, None] * x.count + x_chunks).reshape(-1)
     tiles = (y_tiles[:, None] * stream.header.siz.columns + x_tiles).reshape(-1)
-    # chunks in order, and the tiles of each chunk in raster order, as the codec expects them
+    # chunks in order, and the tiles of each chunk in raster order
     order = np.argsort(chunks, kind="stable")
     chunks, tiles = chunks[order], tiles[order]
     # from (chunk, tile) to (chunk, tile-part): the parts of tile n are starts[n] : starts[n + 1]

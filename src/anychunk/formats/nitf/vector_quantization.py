@@ -1,6 +1,6 @@
 """IC C4 and M4: vector quantization, as in CADRG and CIB frames.
 
-Spec: MIL-STD-188-199 (the header of vector-quantised data), MIL-STD-2411 (RPF frames).
+Spec: MIL-STD-188-199 (the header of vector-quantized data), MIL-STD-2411 (RPF frames).
 """
 
 import math
