@@ -136,6 +136,7 @@ def read_header(source: Source, box: Box) -> Header:
     inside: list[Box] = []
     _scan(source, box.offset, box.offset + box.length, 1, inside)
     bodies = [(b.type, b.read(source)) for b in inside if b.length < limits.MIB]
+    # of several boxes of one type, the first one counts
     first = dict(reversed(bodies))
     return Header(
         colors=tuple(read_color(body) for kind, body in bodies if kind == "colr" and len(body) > 3),

@@ -50,6 +50,7 @@ def overflow_tres(file: File, source: Source) -> dict[tuple[str, int], list[Tre]
         item = values.get("DESITEM")
         length = max(0, min(segment.length, source.size() - segment.offset))
         length = min(length, limits.get().header_bytes)
+        # a truncated overflow segment does not damage the image: its readable TREs are kept
         tres, _ = split(source.read(segment.offset, length).tobytes()) if length else ([], b"")
         # DESOFLW names the field that overflowed, DESITEM the number of its segment, from 1
         is_image = values["DESOFLW"].strip() in ("UDID", "IXSHD")

@@ -51,6 +51,7 @@ def _dms(degrees: str, minutes: str, seconds: str) -> float:
 def from_mgrs(zone: int, letters: str, *, east: int, north: int) -> tuple[float, float] | None:
     """Convert MGRS to longitude and latitude; None if the column letter is not in the zone."""
     band, column, row = letters[0], letters[1], letters[2]
+    # column letters of 100 km squares repeat every three zones, without I and O
     first = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")[(zone - 1) % 3]
     if column not in first:
         return None
@@ -89,6 +90,7 @@ def from_utm(zone: int, easting: float, northing: float, *, is_south: bool) -> t
     """Convert UTM on WGS 84 to longitude and latitude, to better than 1 mm within the zone."""
     x = easting - 500_000
     y = northing - (10_000_000 if is_south else 0)
+    # footpoint latitude, then series in d: Snyder, USGS 1395, equations 8-17 and 8-18
     e1 = (1 - math.sqrt(1 - _E2)) / (1 + math.sqrt(1 - _E2))
     mu = y / _K0 / (_A * (1 - _E2 / 4 - 3 * _E2**2 / 64 - 5 * _E2**3 / 256))
     p = (

@@ -81,6 +81,7 @@ def lengths(version: str) -> Layout:
     """Return the fields with the lengths of all segments."""
     layout: list[Field | When | Repeat] = []
     for kind, count, head, head_width, body, body_width in SEGMENTS:
+        # 2.1 has no labels, but keeps the place of their count
         if kind == "label" and version == "2.1":
             layout.append(Field("NUMX", 3, "int"))
             continue

@@ -74,6 +74,7 @@ def is_plain(image: Image) -> bool:
         return False
     if image.abpp == image.nbpp or image.dtype.kind not in "ui":
         return True
+    # the unused bits of right-justified unsigned samples are zero; signed ones need extension
     return image.pjust == "R" and image.dtype.kind == "u"
 
 
@@ -100,11 +101,13 @@ def plan(image: Image) -> Cut:
     is_apart = image.imode in ("B", "S")
     plane = plane_bytes(image.block_height * image.block_width, image.nbpp)
     bands = image.bands
+    # one band per chunk, so that reading one band does not read the others
     if image.has_bands_apart or (is_apart and plane >= BAND_BYTES):
         bands = 1
     row = image.block_width * image.nbpp * bands / 8
     rows = min(max(1, int(CHUNK_BYTES // row)), MAX_ROWS)
     height = image.block_height
+    # rows of several bands that are stored apart are not contiguous
     if rows >= height or (is_apart and bands != 1):
         return Cut(bands, height, 0)
     fits = [n for n in range(rows, rows // 4, -1) if is_whole(image, n, bands)]

@@ -63,6 +63,7 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIn
     book = Codebook((0,) * nitf_vq.KERNEL, 0)
     if is_stored.any():
         book = codebook(source, image, locations.get(LOOKUP))
+        # without any table of offsets, codes follow the look-up tables
         if mask.offsets is None and SUBFRAME_MASK not in locations and start is None:
             offsets = book.codes + np.arange(offsets.size).reshape(offsets.shape) * nbytes
         if int(offsets.max()) + nbytes > image.segment.end:
@@ -70,6 +71,7 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIn
                 f"{image.where}: blocks of codes extend to {int(offsets.max()) + nbytes}, "
                 f"the image data ends at {size}"
             )
+    # every chunk reads the same look-up tables, then its own codes
     codes = cropped(np.where(is_stored, offsets, 0), image)
     lengths = cropped(is_stored.astype(np.int64), image)
     first = np.where(lengths, np.uint64(book.tables[0]), np.uint64(0)).astype(np.uint64)

@@ -63,6 +63,7 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
             f"{layout.where}: StripOffsets or TileOffsets are missing, expected {count} entries"
         )
     known = min(len(offsets), len(lengths), count)
+    # the common case, without the copies below; matters for tables of millions of tiles
     if known == count and layout.compression != NONE and _is_sound(offsets, lengths, count, size):
         grid = layout.file_grid
         return offsets[:count].reshape(grid), lengths[:count].reshape(grid)
@@ -71,6 +72,7 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
     # without an entry: one byte beyond the end, so that reading it raises TruncatedError
     full_lengths = np.ones(count, np.uint64)
     full_offsets[:known] = np.where(is_absent, 0, offsets[:known])
+    # some writers state byte counts that reach beyond the end; decoders need less than that
     room = size - np.minimum(full_offsets[:known], np.uint64(size))
     clipped = np.where(room > 0, np.minimum(lengths[:known], room), lengths[:known])
     full_lengths[:known] = np.where(is_absent, 0, clipped)
@@ -161,6 +163,7 @@ def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[La
     if not is_whole or rows is None:
         return layout, offsets, lengths
     cut = replace(layout, chunk_height=rows)
+    # a truncated file keeps its few long strips: no larger table for data that does not exist
     if math.prod(cut.file_grid) > MANY and int((starts + lengths[..., :1, :]).max()) > size:
         return layout, offsets, lengths
     steps = np.arange(cut.file_grid[-2], dtype=np.uint64) * np.uint64(rows * layout.row_bytes)

@@ -41,6 +41,7 @@ def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[A
             found += images
             refused += reasons
     if not found and not refused:
+        # tifffile builds no series from pages without pixels
         pages = [page.aspage() for page in tif.pages]
         found = [Image(levels=[page_stack(page, where)]) for page in pages if page.tags]
     return attach_levels_and_masks(found), refused
@@ -60,6 +61,7 @@ def _images(series: Any, where: str) -> tuple[list[Image], list[AnychunkError]]:
     """Return the images of one series: one, or several if its pages differ in layout."""
     read = [series_stacks(level, where) for level in series.levels]
     reasons = [reason for _, reasons in read for reason in reasons]
+    # levels can be told apart only if each one is a single stack
     if any(len(stacks) != 1 for stacks, _ in read):
         return [Image(levels=[stack]) for stacks, _ in read for stack in stacks], reasons
     return _images_of([stacks[0] for stacks, _ in read], series), reasons
@@ -91,6 +93,7 @@ def attach_levels_and_masks(images: list[Image]) -> list[Image]:
     masks: list[Image] = []
     for image in images:
         flags = subfile_type(image.levels[0])
+        # in a file that contains only masks, they are the images
         if flags & MASK and any(not subfile_type(i.levels[0]) & MASK for i in images):
             masks.append(image)
         elif flags & REDUCED and (owner := _owner(image, kept)) is not None:

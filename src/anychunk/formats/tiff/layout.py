@@ -186,6 +186,7 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         compression=compression,
         bits=samples.as_bits(page.bitspersample),
         sample_format=int(page.sampleformat),
+        # compressions of whole pictures (JPEG, WebP …) ignore predictor and bit order
         predictor=1 if compression in PICTURES else int(page.predictor),
         photometric=_photometric(page, compression),
         fill_order=int(page.fillorder) if compression not in PICTURES else 1,
@@ -227,6 +228,7 @@ def _check(layout: Layout, page: tifffile.TiffPage) -> None:
         raise UnsupportedError(
             f"{layout.where}: subsampled YCbCr in separate planes is not supported"
         )
+    # before anyone multiplies these numbers in 64 bits
     if math.prod(layout.file_grid) > 1 << 40:
         raise FormatError(
             f"{layout.where}: a grid of {layout.file_grid} strips or tiles, expected at most 2**40"
@@ -265,6 +267,7 @@ def _ycbcr(page: tifffile.TiffPage, compression: int) -> dict[str, Any]:
         if isinstance(value, tuple) and len(value) == 2 * count:
             pairs = zip(value[::2], value[1::2], strict=True)
             found[key] = tuple(float(a) / float(b) if b else 0.0 for a, b in pairs)
+        # not rationals, although the standard requires them
         elif isinstance(value, tuple) and len(value) == count:
             found[key] = tuple(float(a) for a in value)
     return found

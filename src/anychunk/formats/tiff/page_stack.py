@@ -84,6 +84,7 @@ def series_stack(level: Any, pages: Sequence[Page | None], layout: Layout) -> St
     """Return the stack of the pages of a series, all with the same layout."""
     size = math.prod(layout.shape)
     total = math.prod(int(n) for n in level.shape)
+    # tifffile knows the offset of the first page if the pages are contiguous
     run = level.dataoffset if layout.is_plain and layout.depth == 1 and size else None
     count = total // size if run and size else len(pages)
     names, sizes = leading_axes(level.axes, tuple(int(n) for n in level.shape), count, size)
@@ -167,6 +168,7 @@ def leading_axes(
         kept = [("I", count)] if count != 1 else []
     names: list[str] = []
     for letter, _ in kept:
+        # names must be unique within the array
         name = AXES.get(letter) or tifffile.TIFF.AXES_NAMES.get(letter, letter.lower())
         names.append(name if name not in (*names, "band", "y", "x") else f"{name}_{len(names)}")
     return tuple(names), tuple(n for _, n in kept)
@@ -190,6 +192,7 @@ def stack_index(
     if layout.compression == OLD_JPEG:
         layout, fronts = _old_jpeg(stack, layout, sources, offsets, lengths)
     elif header := getattr(stack.keyframe, "jpegheader", None):
+        # NDPI: a page is one JPEG stream, whose restart intervals are the tiles without its header
         headers = [getattr(p.page, "jpegheader", None) if p else None for p in stack.planes]
         fronts = _page_fronts(headers, header, offsets)
     elif stack.tables:
