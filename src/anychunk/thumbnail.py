@@ -10,6 +10,7 @@ import zarr
 
 from anychunk import api
 from anychunk.errors import UnsupportedError
+from anychunk.metadata import drawing, samples
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
@@ -74,7 +75,7 @@ def thumbnail(
     if not math.prod(array.shape):
         raise UnsupportedError(f"thumbnail: an image of shape {tuple(array.shape)} has no pixels")
     own = find(node, path)
-    nodata = im.nodata(shown.attributes, own) if isinstance(own, ArrayIndex) else None
+    nodata = samples.nodata(shown.attributes, own) if isinstance(own, ArrayIndex) else None
     small = shrink(
         read,
         (y, x),
@@ -186,7 +187,7 @@ def sums(data: Array, rows: Borders, columns: Borders) -> Array:
 
 def colours_of(image: Image) -> Array | None:
     """Give the palette of an image whose only band counts colours, as (n, 3)."""
-    table = im.palette(image.attributes)
+    table = drawing.palette(image.attributes)
     if table is None:
         return None
     try:

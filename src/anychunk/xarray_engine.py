@@ -21,6 +21,7 @@ from xarray.core import indexing
 from anychunk import api, formats
 from anychunk.errors import AnychunkError
 from anychunk.io import Folder, Storage, is_remote, local_path
+from anychunk.metadata import samples
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Json, Node, find
@@ -157,11 +158,11 @@ def dataset(
     names = [axis_name(name) for name in image.names]
     chunks = dict(zip(names, array.chunks, strict=True))
     attributes: dict[str, Any] = {}
-    missing = im.nodata(image.attributes, index) if isinstance(index, ArrayIndex) else None
+    missing = samples.nodata(image.attributes, index) if isinstance(index, ArrayIndex) else None
     if missing is not None:
         attributes["_FillValue"] = np.asarray(missing).astype(array.dtype)[()]
     bands = array.shape[names.index("band")] if "band" in names else 1
-    if (packed := im.packing(image.attributes, bands)) is not None:
+    if (packed := samples.packing(image.attributes, bands)) is not None:
         attributes["scale_factor"], attributes["add_offset"] = packed
     units = {axis["name"]: axis.get("unit") for axis in image.axes}
     coordinates = coordinate_variables(image, array, level, geo, units)

@@ -25,3 +25,9 @@ def gdal_write(path, array, **options):
         with rasterio.open(plain, "w", driver="GTiff", **profile) as opened:
             opened.write(array)
         rasterio.shutil.copy(plain, path, **options)
+
+
+def has_driver(name):
+    """Whether this GDAL can read and write a format."""
+    with rasterio.Env() as env:
+        return name in env.drivers()

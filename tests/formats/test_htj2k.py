@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from anychunk.codestream.jpeg2000 import read_main_header
-from anychunk.errors import AnychunkError, UnsupportedError
+from anychunk.errors import TruncatedError, UnsupportedError
 from tests.j2k_streams import field, opened, with_length
 
 
@@ -44,14 +44,14 @@ def test_deep_htj2k_that_is_cut(tmp_path):
     image = np.random.default_rng(0).integers(0, 1 << 30, (40, 50), np.uint32)
     stream = imagecodecs.htj2k_encode(image, bitspersample=30)
     part = stream[read_main_header(stream).length : -12]
-    with pytest.raises(AnychunkError, match="packet"):
+    with pytest.raises(TruncatedError, match=r"a\.jhc.*chunk \(0, 0, 0\)"):
         opened(tmp_path / "a.jhc", with_length(stream, part))["0/0"][...]
 
 
 def test_htj2k_without_bit_planes_is_refused(tmp_path):
     """OpenJPH writes so one sample of one bit; OpenJPEG shows 1 where 0 was stored."""
     stream = imagecodecs.htj2k_encode(np.zeros((1, 1), np.uint8), bitspersample=1, resolutions=1)
-    with pytest.raises(UnsupportedError, match="0 bit-planes"):
+    with pytest.raises(UnsupportedError, match=r"a\.jhc.*HTJ2K"):
         opened(tmp_path / "a.jhc", stream)
     two = imagecodecs.htj2k_encode(np.full((1, 1), 3, np.uint8), bitspersample=2, resolutions=1)
     assert opened(tmp_path / "b.jhc", two)["0/0"][...].tolist() == [[[3]]]

@@ -310,50 +310,6 @@ def test_malformed(sample):
         anychunk.open_array(sample.file)[...]
 
 
-@needs_corpus
-@pytest.mark.parametrize(
-    ("file", "code", "transform"),
-    [
-        ("byte_tile_2048.jp2", "EPSG:26711", [60.0, 0.0, 440720.0, 0.0, -60.0, 3751320.0]),
-        ("byte_point.jp2", "EPSG:32611", [60.0, 0.0, 440690.0, 0.0, -60.0, 3751350.0]),
-        (
-            "rgbwcmyk01_YeGeo_kakadu.jp2",
-            "EPSG:26918",
-            [240.0, 0.0, 270000.0, 0.0, -240.0, 4336500.0],
-        ),
-    ],
-)
-def test_geojp2(file, code, transform):
-    """Values of rasterio."""
-    (sample,) = (s for s in samples("jpeg2000/") if name(s) == file)
-    attributes = anychunk.open(sample.file)["0"].attrs
-    assert attributes["proj:code"] == code
-    assert attributes["spatial:transform"] == transform
-
-
-GML = """<gml:RectifiedGrid dimension="2"><gml:origin><gml:Point srsName="urn:ogc:def:crs:EPSG::{code}">
-<gml:pos>{origin}</gml:pos></gml:Point></gml:origin>
-<gml:offsetVector>{column}</gml:offsetVector><gml:offsetVector>{row}</gml:offsetVector></gml:RectifiedGrid>"""
-
-
-@needs_openjpeg
-@pytest.mark.parametrize(
-    ("code", "origin", "column", "row", "transform"),
-    [
-        ("26711", "440750 3751290", "60 0", "0 -60", [60.0, 0.0, 440720.0, 0.0, -60.0, 3751320.0]),
-        ("4326", "39.5 -99.5", "0 1", "-1 0", [1.0, 0.0, -100.0, 0.0, -1.0, 40.0]),
-    ],
-    ids=["east first", "north first"],
-)
-def test_gml(tmp_path, code, origin, column, row, transform):
-    text = GML.format(code=code, origin=origin, column=column, row=row).encode()
-    label = box(b"lbl ", b"gml.root-instance")
-    data = jp2(compress(list(RGB)), box(b"asoc", label + box(b"xml ", text)))
-    attributes = opened(tmp_path / "a.jp2", data)["0"].attrs
-    assert attributes["proj:code"] == f"EPSG:{code}"
-    assert attributes["spatial:transform"] == transform
-
-
 @needs_openjpeg
 def test_palette_stays_indices(tmp_path):
     indices = field((64, 50), depth=2)
@@ -396,7 +352,7 @@ def test_length_of_the_codestream_box(tmp_path, length):
 @needs_openjpeg
 def test_fragment_tables_are_refused(tmp_path):
     data = jp2(compress(list(RGB)), box(b"ftbl", box(b"flst", bytes(16))))
-    with pytest.raises(UnsupportedError, match="fragment table"):
+    with pytest.raises(UnsupportedError, match=r"a\.jpx.*ftbl"):
         opened(tmp_path / "a.jpx", data)
 
 
@@ -426,7 +382,7 @@ def test_one_tile_of_2_to_the_32(tmp_path):
     stream = bytearray(compress(list(RGB)))
     struct.pack_into(">I", stream, 8, 2**32 - 1)
     struct.pack_into(">I", stream, 24, 2**32 - 1)
-    with pytest.raises(LimitError, match="over the limit|announce"):
+    with pytest.raises(LimitError, match=r"a\.j2k.*\d{9}"):
         opened(tmp_path / "a.j2k", bytes(stream))
 
 
@@ -451,7 +407,7 @@ def jp2_header_only() -> bytes:
 
 @needs_openjpeg
 def test_a_chunk_over_the_limit(tmp_path):
-    with limits.override(chunk_bytes=1000), pytest.raises(LimitError, match="over the limit"):
+    with limits.override(chunk_bytes=1000), pytest.raises(LimitError, match=r"a\.j2k.*\b1000\b"):
         opened(tmp_path / "a.j2k", compress(list(RGB)))
 
 

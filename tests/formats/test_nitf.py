@@ -318,14 +318,14 @@ def test_streamed_file(tmp_path):
     (tmp_path / "a.ntf").write_bytes(bytes(unknown) + b"x" * 200 + des)
     np.testing.assert_array_equal(anychunk.open(tmp_path / "a.ntf")["0/0"][...], values)
     (tmp_path / "a.ntf").write_bytes(bytes(unknown))
-    with pytest.raises(FormatError, match="STREAMING_FILE_HEADER"):
+    with pytest.raises(FormatError, match=r"a\.ntf .*\b999999999999\b"):
         anychunk.open(tmp_path / "a.ntf")
 
 
 @pytest.mark.parametrize("ic", ["C0", "C2", "C7", "M0", "CC", "ZZ"])
 def test_other_compressions_are_refused_by_name(tmp_path, ic):
     image = Image(array("u1", (1, 4, 4)), ic=ic, payload=b"x" * 99)
-    with pytest.raises(UnsupportedError, match=f"image 0: IC '{ic}'.*opened: NC NM"):
+    with pytest.raises(UnsupportedError, match=f"image 0: IC '{ic}'.* NC NM"):
         read(tmp_path, [image])
     # others of the same file open, and the refused one says why
     group = read(tmp_path, [image, Image(array("u1", (1, 4, 4)))])

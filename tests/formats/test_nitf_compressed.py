@@ -188,7 +188,7 @@ def test_jp2_file_as_image_data(tmp_path):
 def test_codestream_must_fit_the_subheader(tmp_path):
     stream = imagecodecs.jpeg2k_encode(smooth((1, 64, 64))[0], level=0, codecformat="J2K")
     image = Image(smooth((1, 64, 65)), ic="C8", comrat="N012", payload=stream)
-    with pytest.raises(FormatError, match="image 0: a codestream of 1 bands of 64 x 64"):
+    with pytest.raises(FormatError, match="image 0: .*\\b64 x 64\\b.*\\b64 x 65\\b"):
         read(tmp_path, image)
 
 
@@ -236,7 +236,7 @@ def test_masked_bilevel(tmp_path):
     unmasked = Image(
         pixels, ic="C1", nbpp=1, pvtype="B", comrat="1D  ", block=(32, 32), payload=image.payload
     )
-    with pytest.raises(UnsupportedError, match="several blocks without a mask"):
+    with pytest.raises(UnsupportedError, match="image 0: .*C1.*2 x 2 blocks"):
         read(tmp_path, unmasked)
 
 
@@ -379,5 +379,5 @@ def test_missing_jpeg_stream(tmp_path):
     whole = Image(values, ic="C3", block=(16, 16), payload=streams)
     assert read(tmp_path, whole).shape == (1, 32, 32)
     image = Image(values, ic="C3", block=(16, 16), payload=streams[: streams.rindex(b"\xff\xd8")])
-    with pytest.raises(FormatError, match="3 JPEG streams, expected 4"):
+    with pytest.raises(FormatError, match=r"image 0: .*\b3\b.*\b4\b"):
         read(tmp_path, image)

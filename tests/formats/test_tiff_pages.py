@@ -91,7 +91,9 @@ def test_one_page_of_many_is_refused_and_named(tmp_path):
     data[place : place + 2] = (34676).to_bytes(2, "little")
     path.write_bytes(data)
     hold(path, pages[:4] + pages[5:])
-    assert "page 4: compression" in anychunk.open(path).attrs["tiff"]["refused"][0]
+    (reason,) = anychunk.open(path).attrs["tiff"]["refused"]
+    assert "page 4:" in reason
+    assert "34676" in reason
 
 
 def test_fax_pages_with_options_of_their_own(tmp_path):
@@ -207,7 +209,7 @@ def test_bands_that_are_neither_together_nor_apart_are_refused(tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, page(bands=3), photometric="rgb", **PLAIN)
     changed(path, 284, value=257)
-    with pytest.raises(anychunk.AnychunkError, match="PlanarConfiguration 257 is not opened"):
+    with pytest.raises(anychunk.AnychunkError, match=r"page 0: .*\b257\b"):
         anychunk.open(path)
 
 

@@ -19,7 +19,7 @@ from anychunk.combine.mosaic import Overlap, mosaic
 from anychunk.combine.tables import Files, check_alike, check_meaning, gather, refuse
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.io import absolute
-from anychunk.metadata import comparison
+from anychunk.metadata import comparison, geo
 from anychunk.metadata.ome import Axis
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
 from anychunk.model.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
@@ -300,7 +300,7 @@ def _placed(made: GroupIndex, groups: Files, along: str | int | None, path: str 
             members[name] = member
             is_longer |= along is not None and _is_on_map(made, member, along, below)
     same = [image for group in groups.values() if (image := find(group, path)) is not None]
-    gone = comparison.several([comparison.of_place(image.attributes) for image in same])
+    gone = comparison.differing_georeference([image.attributes for image in same])
     if is_longer:
         gone = gone or ("spatial:",)
     if not gone:
@@ -312,12 +312,12 @@ def _placed(made: GroupIndex, groups: Files, along: str | int | None, path: str 
             stacklevel=5,
         )
     bare = {
-        name: replace(m, attributes=comparison.without_place(m.attributes, gone))
+        name: replace(m, attributes=geo.without_georeference(m.attributes, gone))
         if isinstance(m, ArrayIndex)
         else m
         for name, m in members.items()
     }
-    return replace(made, members=bare, attributes=comparison.without_place(made.attributes, gone))
+    return replace(made, members=bare, attributes=geo.without_georeference(made.attributes, gone))
 
 
 def _is_on_map(image: GroupIndex, array: ArrayIndex, along: str | int, path: str) -> bool:

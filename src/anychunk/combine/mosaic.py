@@ -111,7 +111,7 @@ def _place(name: str, images: Mapping[str, Node]) -> tuple[dict[str, Placed], ge
     a, b, _, d, e, _ = first
     if b or d:
         raise FormatError(f"combine: {first_url} {name}: its grid is turned, expected north up")
-    systems = {url: comparison.system(image.attributes) for url, image in images.items()}
+    systems = {url: geo.crs(image.attributes) for url, image in images.items()}
     for url, (a1, b1, _, d1, e1, _) in transforms.items():
         if not comparison.is_same(systems[url], systems[first_url]):
             raise FormatError(f"combine: {url} {name}: another reference system than {first_url}")

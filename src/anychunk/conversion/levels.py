@@ -9,7 +9,7 @@ from anychunk.conversion import presets
 from anychunk.conversion.plan import Level, Wishes
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.limits import MIB
-from anychunk.metadata import geo
+from anychunk.metadata import drawing, geo, ome, samples
 from anychunk.model import images as im
 from anychunk.model.grid import Shape
 from anychunk.model.images import Image
@@ -84,7 +84,7 @@ def target_axes(
             )
     else:
         names = image.names
-    order = im.ome_order(names)
+    order = ome.ome_order(names)
     others = set(names) - {*presets.SPACE, "t", "time", "band"}
     if "band" in names and others and shape[names.index("band")] == 1:
         # OME-Zarr has one axis besides time and space; that of the only band says nothing
@@ -183,7 +183,7 @@ class Recipe:
             shape=here,
             outer=outer,
             region=region_shape(shard, full, self.names, itemsize, stored),
-            nodata=im.nodata(self.attributes, array),
+            nodata=samples.nodata(self.attributes, array),
             method=self.method(array),
             itemsize=itemsize,
             metadata=metadata,
@@ -216,7 +216,7 @@ class Recipe:
 
     def method(self, array: ArrayIndex) -> str:
         # what counts colours or classes has no mean
-        is_counted = data_kind(array) == "bool" or im.palette(self.attributes) is not None
+        is_counted = data_kind(array) == "bool" or drawing.palette(self.attributes) is not None
         found = self.wishes.method or ("mode" if is_counted else "average")
         if found not in BY_WINDOW:
             raise UnsupportedError(f"convert: method {found!r}; known: {' '.join(BY_WINDOW)}")

@@ -10,6 +10,7 @@ import numpy as np
 from anychunk import api, formats
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.io import Storage, is_remote, local_path, real_path
+from anychunk.metadata import drawing, ome, samples
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Json, Node, find
@@ -163,19 +164,19 @@ def jnrrd_options(image: Image) -> dict[str, Any]:
 
 def still_axes(image: Image) -> list[int]:
     """Give the axes whose elements have no mean with each other: bands, and times."""
-    return [i for i, name in enumerate(image.names) if name in im.RANK and name not in im.SPACE]
+    return [i for i, n in enumerate(image.names) if n in ome.ORDER and n not in ome.SPACE]
 
 
 def downsample_method(node: Node, image: Image) -> str:
     array = find(node, image.levels[0])
     is_bool = isinstance(array, ArrayIndex) and array.data_type == "bool"
-    return "mode" if is_bool or im.palette(image.attributes) is not None else "average"
+    return "mode" if is_bool or drawing.palette(image.attributes) is not None else "average"
 
 
 def n5_levels(node: Node, image: Image, levels: int) -> dict[str, Any]:
     """Say how N5 makes levels, as levels of Zarr are made."""
     array = find(node, image.levels[0])
-    nodata = im.nodata(image.attributes, array) if isinstance(array, ArrayIndex) else None
+    nodata = samples.nodata(image.attributes, array) if isinstance(array, ArrayIndex) else None
     method = downsample_method(node, image)
     return {"downsample": method, "nodata": nodata, "still": still_axes(image)}
 

@@ -1,9 +1,13 @@
-"""JPEG 2000 tiles as Zarr arrays: one a resolution, all from the same bytes.
+"""JPEG 2000 codestreams as Zarr arrays: one array per resolution, all over the same bytes.
 
-A chunk is one tile wherever tiles form a regular grid from the image's corner. Where they do not
-(a resolution that halves an odd tile size, an image that begins inside its first tile), a chunk is
-the few tiles that it touches, which the codec puts together; where even that is impossible (packet
-headers of all tiles packed in the main header), the image is one chunk.
+Zarr chunks form a regular grid from the image's corner; JPEG 2000 tiles form a grid from their own
+origin, whose size may not be divisible at lower resolutions. So there are three cases:
+
+- a chunk is one tile, where both grids coincide;
+- a chunk is the bytes of all tiles that it touches, and the codec crops and joins them: at a
+  resolution that halves an odd tile size, or if the image begins inside its first tile;
+- the image is one chunk, if tiles cannot be decoded separately: the packet headers of all tiles
+  are in the main header (PPM), or subsampled components have no common grid of tiles.
 """
 
 import base64
@@ -18,37 +22,44 @@ from anychunk import limits
 from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, edges, level_image, scale
 from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
 from anychunk.codestream.tiles import Codestream
+from anychunk.errors import AnychunkError
 from anychunk.metadata.ome import Axis, Level, ome
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Parts
 
 type Ints = npt.NDArray[np.int64]
 
+CODESTREAM_MAGIC = b"\xff\x4f\xff\x51"
+"""SOC and SIZ markers, with which every codestream begins."""
 SPANNING_BYTES = 16 * limits.MIB
-"""How large a chunk may become that must touch several tiles: larger ones decode fewer twice."""
+"""Maximum size of chunks that touch several tiles."""
 SPANNING_DOUBLINGS = 2
-"""How often such a chunk is doubled: four tiles across decode 25 tiles for 16."""
+"""How often such chunks are doubled in size, so that fewer tiles are decoded twice: a chunk of
+4 x 4 tiles decodes 25 tiles for 16, a chunk of one tile decodes 4 for 1."""
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """One axis of a level: its chunk size, and which tiles each chunk touches."""
+    """One axis of a level: its size, its chunk size, and the tiles that each chunk touches."""
 
     size: int
     chunk: int
     first: Ints
+    """Of each chunk, its first tile."""
     last: Ints
+    """Of each chunk, its last tile."""
 
     @property
     def count(self) -> int:
+        """Number of chunks."""
         return len(self.first)
 
     def is_plain(self, tiles: int) -> bool:
-        """Whether each chunk i is tile i alone, of so many tiles."""
+        """Whether chunk i is exactly tile i, for each of `tiles` tiles."""
         numbers = np.arange(tiles)
         return np.array_equal(self.first, numbers) and np.array_equal(self.last, numbers)
 
     def pairs(self) -> tuple[Ints, Ints]:
-        """Give chunk and tile of every pair that belongs together, chunks in order."""
+        """Return the chunk and the tile of every pair that overlaps, ordered by chunk."""
         counts = self.last - self.first + 1
         chunks = np.repeat(np.arange(self.count), counts)
         starts = np.cumsum(counts) - counts
@@ -56,7 +67,7 @@ class _Axis:
 
 
 def axis(edge: Ints, chunk: int) -> _Axis:
-    """Cut an axis into chunks, and find the tiles of each."""
+    """Return an axis divided into chunks; `edge` are the borders of its tiles, from 0."""
     size = int(edge[-1])
     begin = np.arange(0, size, chunk)
     end = np.minimum(begin + chunk, size)
@@ -66,15 +77,19 @@ def axis(edge: Ints, chunk: int) -> _Axis:
 
 
 def chunk_size(tile: int, step: int, factor: int) -> int:
-    """Give the smallest chunk, in samples of `step`, that is a whole number of tiles.
+    """Return the smallest chunk size that is a whole number of tiles, in samples of a level.
 
-    It is also a multiple of `factor`, so that no coarser component's sample is cut.
+    Parameters:
+        tile: size of a tile on the reference grid.
+        step: reference grid points per sample.
+        factor: samples per sample of the coarsest component; the result is a multiple of it, so
+            that chunks do not divide such a sample.
     """
     return math.lcm(tile, step * factor) // step
 
 
 def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
-    """Give the axes y and x of a level, or None where the image must be one chunk."""
+    """Return the axes y and x of a level; None if the image must be one chunk."""
     x_edges, y_edges = edges(siz, level)
     image = level_image(siz, level)
     x_step, y_step = scale(siz, level)
@@ -83,10 +98,11 @@ def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
     y_factor = math.lcm(*(c.dy // y_sub for c in siz.components))
     x_chunk = chunk_size(siz.tile_width, x_step, x_factor)
     y_chunk = chunk_size(siz.tile_height, y_step, y_factor)
-    # chunks begin at the image's corner, tiles at their own
+    # whether tiles begin at the image's corner, as chunks do
     x_aligned = siz.columns == 1 or -(-siz.tile_x0 // x_step) == image.x0
     y_aligned = siz.rows == 1 or -(-siz.tile_y0 // y_step) == image.y0
     is_cut = (siz.columns > 1 and image.x0 % x_factor) or (siz.rows > 1 and image.y0 % y_factor)
+    # components of different subsampling: a tile must hold whole samples of each
     is_mixed = max(x_factor, y_factor) > 1
     if is_mixed and (is_cut or not (x_aligned and y_aligned) or has_gaps(siz, level)):
         return None
@@ -98,7 +114,10 @@ def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
 
 
 def has_gaps(siz: Siz, level: int) -> bool:
-    """Whether some component has no sample in some tile, where OpenJPEG wants the whole stream."""
+    """Whether some component has no sample in some tile.
+
+    OpenJPEG does not decode such a tile without the rest of the stream.
+    """
     x = siz.tile_x0 + np.arange(siz.columns + 1) * siz.tile_width
     y = siz.tile_y0 + np.arange(siz.rows + 1) * siz.tile_height
     x, y = np.clip(x, siz.image.x0, siz.image.x1), np.clip(y, siz.image.y0, siz.image.y1)
@@ -110,9 +129,23 @@ def has_gaps(siz: Siz, level: int) -> bool:
 
 
 def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[ArrayIndex]:
-    """Give the arrays of a codestream, full resolution first, shaped (band, y, x)."""
+    """Return the arrays of a codestream, full resolution first, shaped (band, y, x).
+
+    Parameters:
+        stream: with its main header and the byte ranges of its tile-parts.
+        url: of the file.
+        fill_value: of the arrays.
+
+    Raises:
+        UnsupportedError: the codestream needs a decoder for part 2 extensions.
+        LimitError: a chunk would be too large.
+    """
     header = stream.header
-    check_decodable(header)
+    where = f"{url} codestream @{stream.offset}"
+    try:
+        check_decodable(header)
+    except AnychunkError as e:
+        raise type(e)(f"{where}: {e}") from e
     arrays: list[ArrayIndex] = []
     shared: ByteRanges | None = None
     text = base64.b64encode(header.data).decode()
@@ -128,7 +161,7 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
             y, x = found
             chunk = (y.chunk, x.chunk)
             if y.is_plain(header.siz.rows) and x.is_plain(header.siz.columns):
-                # the same bytes serve all such levels: one table for them
+                # levels whose chunks are tiles have the same byte ranges, so they share a table
                 shared = chunks = shared or tile_ranges(stream, y, x, url)
             else:
                 chunks = tile_ranges(stream, y, x, url)
@@ -139,7 +172,7 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
         )
         limits.check_chunk(
             math.prod(arrays[-1].chunk_shape) * header.siz.dtype.itemsize,
-            where=f"{url} codestream @{stream.offset}",
+            where=where,
             stored=stream.length,
         )
     return arrays
@@ -167,7 +200,7 @@ def _array(
 
 
 def whole_range(stream: Codestream, url: str) -> ByteRanges:
-    """The whole codestream as one chunk."""
+    """Return the byte range of an image that is one chunk: the whole codestream."""
     return ByteRanges(
         offsets=np.full((1, 1, 1), stream.offset, np.uint64),
         lengths=np.full((1, 1, 1), stream.length, np.uint64),
@@ -176,23 +209,25 @@ def whole_range(stream: Codestream, url: str) -> ByteRanges:
 
 
 def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
-    """Find the bytes of every chunk: the tile-parts of its tiles, joined where they touch."""
+    """Return the byte ranges of chunks: the tile-parts of their tiles, coalesced if adjacent."""
     y_chunks, y_tiles = y.pairs()
     x_chunks, x_tiles = x.pairs()
     chunks = (y_chunks[:, None] * x.count + x_chunks).reshape(-1)
     tiles = (y_tiles[:, None] * stream.header.siz.columns + x_tiles).reshape(-1)
+    # chunks in order, and the tiles of each chunk in raster order
     order = np.argsort(chunks, kind="stable")
     chunks, tiles = chunks[order], tiles[order]
+    # from (chunk, tile) to (chunk, tile-part): the parts of tile n are starts[n] : starts[n + 1]
     starts = stream.starts.astype(np.int64)
     counts = starts[tiles + 1] - starts[tiles]
     before = np.cumsum(counts) - counts
     parts = np.arange(counts.sum()) - np.repeat(before - starts[tiles], counts)
     chunks = np.repeat(chunks, counts)
     offsets, lengths = stream.offsets[parts], stream.lengths[parts]
-    return _joined(chunks, offsets, lengths, grid=(1, y.count, x.count), url=url)
+    return _coalesced(chunks, offsets, lengths, grid=(1, y.count, x.count), url=url)
 
 
-def _joined(
+def _coalesced(
     chunks: Ints,
     offsets: npt.NDArray[np.uint64],
     lengths: npt.NDArray[np.uint64],
@@ -200,6 +235,7 @@ def _joined(
     grid: tuple[int, ...],
     url: str,
 ) -> ByteRanges:
+    """Return byte ranges of chunks; `chunks` are the chunk numbers of the parts, in order."""
     is_new = np.ones(len(chunks), bool)
     is_new[1:] = (chunks[1:] != chunks[:-1]) | (offsets[1:] != offsets[:-1] + lengths[:-1])
     begins = np.flatnonzero(is_new)
@@ -207,6 +243,7 @@ def _joined(
     lengths = np.add.reduceat(lengths, begins)
     is_first = np.ones(len(chunks), bool)
     is_first[1:] = chunks[1:] != chunks[:-1]
+    # the first part of each chunk goes into the dense table, further parts into the sparse one
     further = ~is_first
     table = None
     if further.any():
@@ -225,9 +262,10 @@ def _joined(
 
 
 def ome_levels(header: MainHeader, count: int) -> Json:
-    """Give the `ome` attribute of the image group: a sample of level n lies every 2**n pixels.
+    """Return the `ome` attribute of an image: samples of level n are 2**n pixels apart.
 
-    Low-pass samples sit on the even positions of the canvas (T.800 annex F), not between two.
+    Low-pass samples are at even positions of the reference grid (T.800 annex F), not between two
+    samples, so the translation is not that of averaged pixels.
     """
     siz = header.siz
     full = level_image(siz, 0)
@@ -242,7 +280,7 @@ def ome_levels(header: MainHeader, count: int) -> Json:
 
 
 def describe(header: MainHeader) -> dict[str, Any]:
-    """Give the codestream's parameters as JSON."""
+    """Return the coding parameters of a codestream as JSON."""
     siz, cod = header.siz, header.cod
     style = cod.style
     return {
@@ -265,7 +303,7 @@ def describe(header: MainHeader) -> dict[str, Any]:
 
 
 def _runs(siz: Siz) -> list[dict[str, Any]]:
-    """List the components; equal ones in a row share an entry with a count."""
+    """Return the components run-length encoded: consecutive equal ones share an entry."""
     found: list[dict[str, Any]] = []
     for c in siz.components:
         entry = {"depth": c.depth, "is_signed": c.is_signed, "dx": c.dx, "dy": c.dy}

@@ -1,1 +1,1 @@
-"""What samples mean, where they lie and how they are drawn, in words that no format owns."""
+"""What samples mean, where they lie and how they are drawn, in terms that no format owns."""

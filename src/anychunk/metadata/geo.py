@@ -3,11 +3,15 @@
 Spec: https://github.com/zarr-conventions/proj and /spatial (v0.1); OGC GeoTIFF 1.1 (19-008r4).
 
 A transform is the six numbers (a, b, c, d, e, f) of x = a·column + b·row + c and
-y = d·column + e·row + f, where (0, 0) is the outer corner of the first pixel.
+y = d·column + e·row + f, where (0, 0) is the outer corner of the first pixel (rasterio's order of
+coefficients, not GDAL's).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from anychunk.metadata import _tiff
+from anychunk.model.index import Json
 
 type Transform = tuple[float, float, float, float, float, float]
 
@@ -19,13 +23,19 @@ CONVENTIONS = {
     ),
     "spatial": ("689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "Spatial coordinate information"),
 }
+PREFIXES = ("spatial:", "proj:")
+"""Of the attributes that make up a georeference."""
 USER_DEFINED = 32767
+"""Value of a GeoKey that says the CRS is described by further keys."""
+# GeoKeys, OGC 19-008r4 annex B
 RASTER_TYPE, GEODETIC_CRS, PROJECTED_CRS = 1025, 2048, 3072
 PIXEL_IS_POINT = 2
+DOUBLE_PARAMS, ASCII_PARAMS = 34736, 34737
+"""TIFF tags that hold the values of GeoKeys that are not short integers."""
 
 
 def convention(name: str) -> dict[str, str]:
-    """Give the registration of a convention."""
+    """Return the entry of `zarr_conventions` that registers a convention (`proj` or `spatial`)."""
     uuid, description = CONVENTIONS[name]
     root = f"zarr-conventions/{name}"
     return {
@@ -45,7 +55,15 @@ def attributes(
     projjson: Mapping[str, Any] | None = None,
     dimensions: Sequence[str] = ("y", "x"),
 ) -> dict[str, Any]:
-    """Give the attributes of an image of `shape` (height, width); empty where nothing is known."""
+    """Return the georeference of an image as attributes; empty if nothing is known.
+
+    Parameters:
+        shape: height and width of the image in pixels.
+        transform: from pixels to ground coordinates.
+        code: of the CRS, as `AUTHORITY:CODE`.
+        projjson: the CRS as PROJJSON.
+        dimensions: names of the image's two spatial dimensions, rows first.
+    """
     found: dict[str, Any] = {}
     registered = []
     if code is not None or projjson is not None:
@@ -68,7 +86,7 @@ def attributes(
 
 
 def bounds(transform: Transform, shape: tuple[int, int]) -> tuple[float, float, float, float]:
-    """Give (xmin, ymin, xmax, ymax) of an image of (height, width)."""
+    """Return (xmin, ymin, xmax, ymax) of an image of `shape` (height, width)."""
     height, width = shape
     corners = [apply(transform, x, y) for x in (0, width) for y in (0, height)]
     xs, ys = [x for x, _ in corners], [y for _, y in corners]
@@ -76,12 +94,13 @@ def bounds(transform: Transform, shape: tuple[int, int]) -> tuple[float, float, 
 
 
 def apply(transform: Transform, column: float, row: float) -> tuple[float, float]:
+    """Return the ground coordinates (x, y) of a position in pixels."""
     a, b, c, d, e, f = transform
     return a * column + b * row + c, d * column + e * row + f
 
 
 def rescaled(transform: Transform, across: float, down: float) -> Transform:
-    """Give the transform of a level whose pixels are `across` by `down` pixels of the first."""
+    """Return the transform of a level with pixels `across` times wider and `down` times taller."""
     a, b, c, d, e, f = transform
     return a * across, b * down, c, d * across, e * down, f
 
@@ -93,12 +112,20 @@ def geotiff_transform(
     matrix: Sequence[float] | None,
     is_point: bool,
 ) -> Transform | None:
-    """Read ModelPixelScale, ModelTiepoint and ModelTransformation (GeoTIFF 1.1 section 7.1).
+    """Return the affine transform that GeoTIFF tags describe (GeoTIFF 1.1 section 7.1).
 
-    None where there is no affine transform: no tags, or several tie points.
+    None if there is none: the tags are missing, there are several tie points (a warp), or the
+    numbers are not finite or not invertible.
+
+    Parameters:
+        scale: ModelPixelScale.
+        tiepoints: ModelTiepoint.
+        matrix: ModelTransformation, which takes precedence.
+        is_point: whether coordinates refer to the centre of a pixel (RasterPixelIsPoint).
     """
     found: Transform | None = None
     if matrix is not None and len(matrix) >= 8:
+        # row-major 4 x 4; the rows and columns of z are ignored, as GDAL does
         found = (matrix[0], matrix[1], matrix[3], matrix[4], matrix[5], matrix[7])
     elif scale is not None and len(scale) >= 2 and tiepoints is not None and len(tiepoints) == 6:
         i, j, _, x, y, _ = tiepoints
@@ -107,7 +134,7 @@ def geotiff_transform(
     if found is None or not _is_finite(found) or found[0] * found[4] == found[1] * found[3]:
         return None
     if is_point:
-        # the tie point is a pixel's centre, half a pixel from its corner
+        # coordinates refer to pixel centres: move the origin back by half a pixel
         a, b, c, d, e, f = found
         found = (a, b, c - (a + b) / 2, d, e, f - (d + e) / 2)
     return tuple(float(n) for n in found)  # type: ignore[return-value]
@@ -118,29 +145,64 @@ def _is_finite(numbers: Sequence[float]) -> bool:
 
 
 def geotiff_code(keys: Mapping[int, Any]) -> str | None:
-    """Give the EPSG code of the coordinate reference system, where it has one."""
+    """Return the EPSG code of the CRS that GeoKeys name; None if they name none."""
     for key in (PROJECTED_CRS, GEODETIC_CRS):
         value = keys.get(key)
         if isinstance(value, int) and 0 < value < USER_DEFINED:
             return f"EPSG:{value}"
         if value == USER_DEFINED:
-            return None  # described by further keys, which have no code together
+            return None  # a projected CRS without a code; its base CRS alone would be wrong
     return None
 
 
 def geo_keys(
     directory: Sequence[int], doubles: Sequence[float], text: str
 ) -> dict[int, int | float | str | list[float]]:
-    """Read the GeoKeyDirectory: {key: value} (GeoTIFF 1.1 section 7.1.2)."""
+    """Return the GeoKeys by number (GeoTIFF 1.1 section 7.1.2).
+
+    Parameters:
+        directory: GeoKeyDirectory: a header of four numbers, then four per key.
+        doubles: GeoDoubleParams.
+        text: GeoAsciiParams.
+    """
     found: dict[int, int | float | str | list[float]] = {}
     count = min(directory[3], len(directory) // 4 - 1) if len(directory) >= 4 else 0
     for i in range(1, count + 1):
-        key, place, length, value = directory[4 * i : 4 * i + 4]
-        if place == 0:
+        key, tag, length, value = directory[4 * i : 4 * i + 4]
+        if tag == 0:
             found[key] = value
-        elif place == 34736:
+        elif tag == DOUBLE_PARAMS:
             values = [float(v) for v in doubles[value : value + length]]
             found[key] = values[0] if len(values) == 1 else values
-        elif place == 34737:
+        elif tag == ASCII_PARAMS:
             found[key] = text[value : value + length].rstrip("|\0")
     return found
+
+
+def georeference(attributes: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the attributes that say where an image lies, with its CRS under `crs`."""
+    found = {k: v for k, v in attributes.items() if k.startswith(PREFIXES)}
+    return {**found, "crs": crs(attributes)}
+
+
+def crs(attributes: Mapping[str, Json]) -> Json:
+    """Return what identifies the CRS of an image: its code and PROJJSON, or else its GeoKeys."""
+    code, projjson = attributes.get("proj:code"), attributes.get("proj:projjson")
+    if code is not None or projjson is not None:
+        return [code, projjson]
+    # the raster type is part of the transform, not of the CRS
+    keys = _tiff.geo_keys(attributes)
+    return {key: value for key, value in keys.items() if key != "GTRasterTypeGeoKey"}
+
+
+def without_georeference(
+    attributes: Mapping[str, Json], prefixes: tuple[str, ...] = PREFIXES
+) -> dict[str, Json]:
+    """Return `attributes` without those with these prefixes and without their conventions."""
+    kept = {k: v for k, v in attributes.items() if not k.startswith(prefixes)}
+    registered = kept.pop("zarr_conventions", None)
+    if isinstance(registered, list):
+        names = [c.get("name") if isinstance(c, Mapping) else None for c in registered]
+        left = [c for c, n in zip(registered, names, strict=True) if f"{n}:" not in prefixes]
+        kept |= {"zarr_conventions": left} if left else {}
+    return kept

@@ -1,37 +1,49 @@
-"""The OME-Zarr 0.5 `multiscales` attribute of an image group."""
+"""The OME-Zarr 0.5 `multiscales` attribute of an image group: axes, their order, levels.
+
+Spec: https://ngff.openmicroscopy.org/0.5
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 TYPES = {"t": "time", "time": "time", "c": "channel", "band": "channel", "channel": "channel"}
-"""Types of axes by name; those of x, y, z are space, others have none."""
+"""Axis types by axis name; x, y and z are of type space, other names have no type."""
+SPACE = ("z", "y", "x")
+ORDER = {"t": 0, "time": 0, "c": 1, "band": 1, "channel": 1, "z": 2, "y": 3, "x": 4}
+"""Position of an axis by name: OME-Zarr 0.5 requires time, then channel, then space (z, y, x)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
+    """One axis of an image."""
+
     name: str
     type: str | None = None
+    """Overrides the type that the name implies."""
     unit: str | None = None
     """As OME-Zarr spells it: micrometer, millimeter, second …"""
 
     def json(self) -> dict[str, str]:
-        kind = (
-            self.type or TYPES.get(self.name) or ("space" if self.name in ("x", "y", "z") else None)
-        )
+        """Return the axis as an entry of `axes`."""
+        kind = self.type or TYPES.get(self.name) or ("space" if self.name in SPACE else None)
         pairs = {"name": self.name, "type": kind, "unit": self.unit}
         return {key: value for key, value in pairs.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
+    """One resolution of an image."""
+
     path: str
+    """Of the array, from the image group."""
     scale: tuple[float, ...]
     """Size of one element along each axis, in the axis' unit."""
     translation: tuple[float, ...] | None = None
-    """Where the centre of the first element is."""
+    """Position of the centre of the first element."""
 
     def json(self) -> dict[str, Any]:
+        """Return the level as an entry of `datasets`."""
         transformations: list[dict[str, Any]] = [{"type": "scale", "scale": list(self.scale)}]
         if self.translation is not None and any(self.translation):
             transformations.append({"type": "translation", "translation": list(self.translation)})
@@ -41,7 +53,7 @@ class Level:
 def ome(
     axes: Sequence[Axis], levels: Sequence[Level], *, name: str | None = None
 ) -> dict[str, Any]:
-    """Give the value of an image group's `ome` attribute; levels full resolution first."""
+    """Return the `ome` attribute of an image group; `levels` start with full resolution."""
     image: dict[str, Any] = {
         "axes": [axis.json() for axis in axes],
         "datasets": [level.json() for level in levels],
@@ -51,12 +63,25 @@ def ome(
     return {"version": "0.5", "multiscales": [image]}
 
 
+def ome_order(names: Sequence[str]) -> tuple[int, ...]:
+    """Return the axis numbers in OME-Zarr's order; unchanged if it does not know one of them."""
+    if not all(name in ORDER for name in names):
+        return tuple(range(len(names)))
+    return tuple(sorted(range(len(names)), key=lambda i: ORDER[names[i]]))
+
+
 def shrunk_levels(
     paths: Sequence[str], shapes: Sequence[tuple[int, ...]], scale: tuple[float, ...]
 ) -> list[Level]:
-    """Give levels that cover the same extent as the first: pixel centres shift with their size.
+    """Return levels that all cover the extent of the first one.
 
-    `scale` is the element size of the first level.
+    The first element of a coarser level covers several elements of the first level, so its centre
+    moves by half the difference of their sizes.
+
+    Parameters:
+        paths: of the arrays, full resolution first.
+        shapes: of the arrays.
+        scale: size of one element of the first level along each axis.
     """
     levels = []
     for path, shape in zip(paths, shapes, strict=True):

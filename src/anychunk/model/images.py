@@ -1,6 +1,5 @@
-"""The images of an index: which arrays are levels of one, and what their axes mean. Pure."""
+"""The images of an index: which arrays are the levels of which image, with axes and scales."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,38 +7,34 @@ from typing import Any
 from anychunk.errors import FormatError
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find
 
-SPACE = ("z", "y", "x")
-SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""Floats that JSON has no number for, as Zarr metadata spells them."""
-RANK = {"t": 0, "time": 0, "c": 1, "band": 1, "channel": 1, "z": 2, "y": 3, "x": 4}
-"""The order of axes that OME-Zarr 0.5 asks for."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """Arrays that show the same at several resolutions."""
+    """One image: arrays that hold the same content at several resolutions."""
 
     path: str
-    """Of its group; of the array itself where it stands alone."""
+    """Of its group, or of the array for an array outside of any multiscale group."""
     levels: tuple[str, ...]
-    """Paths of arrays, full resolution first."""
+    """Paths of the arrays, full resolution first."""
     beside: tuple[str, ...] = ()
-    """Paths of further arrays of the group, such as masks."""
+    """Paths of the group's other arrays, such as masks."""
     attributes: Mapping[str, Json]
+    """Of its group; empty for an array outside of any multiscale group."""
     axes: tuple[Mapping[str, str], ...]
-    """As in `ome.multiscales`: name, and type and unit where known."""
+    """Entries of `ome.multiscales` axes: name, and type and unit if known."""
     scale: tuple[float, ...]
-    """Size of an element of the first level along each axis, in the axis' unit."""
+    """Size of one element of the first level along each axis, in the axis' unit."""
     translation: tuple[float, ...]
-    """Where the centre of its first element is."""
+    """Position of the centre of the first level's first element."""
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the axes."""
         return tuple(axis["name"] for axis in self.axes)
 
 
 def images(node: Node, path: str = "") -> Iterator[Image]:
-    """Yield every image of an index, depth first; an array in no pyramid is one of its own."""
+    """Yield every image of an index, depth first; an array outside of a multiscale is an image."""
     if isinstance(node, ArrayIndex):
         yield _lone(node, path)
         return
@@ -52,11 +47,15 @@ def images(node: Node, path: str = "") -> Iterator[Image]:
 
 
 def join(path: str, name: str) -> str:
+    """Return the path of a member of the node at `path`."""
     return f"{path}/{name}" if path else name
 
 
 def level_names(group: GroupIndex) -> list[str]:
-    """Give the members that are levels: as `ome` says, or else those that are numbers."""
+    """Return the names of the arrays that are levels of the image that `group` is.
+
+    As listed in `ome.multiscales`, or else the arrays whose names are numbers, in numeric order.
+    """
     datasets = multiscale(group.attributes).get("datasets") or []
     named = [d.get("path") for d in datasets if isinstance(d, Mapping)]
     found = [n for n in named if isinstance(n, str) and isinstance(find(group, n), ArrayIndex)]
@@ -67,6 +66,7 @@ def level_names(group: GroupIndex) -> list[str]:
 
 
 def multiscale(attributes: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the first entry of `ome.multiscales`; empty if there is none."""
     ome = attributes.get("ome")
     found = ome.get("multiscales") if isinstance(ome, Mapping) else None
     first = found[0] if isinstance(found, Sequence) and found else {}
@@ -76,7 +76,7 @@ def multiscale(attributes: Mapping[str, Json]) -> Mapping[str, Json]:
 def _image(group: GroupIndex, path: str, levels: list[str]) -> Image:
     first = group[levels[0]]
     if not isinstance(first, ArrayIndex):
-        raise FormatError(f"{path}: its level {levels[0]} is a group")
+        raise FormatError(f"{path}: level {levels[0]} is a group, expected an array")
     described = multiscale(group.attributes)
     axes = described.get("axes") or ()
     if len(axes) != len(first.shape) or not all(
@@ -113,16 +113,24 @@ def _lone(array: ArrayIndex, path: str) -> Image:
 
 
 def named_axes(array: ArrayIndex) -> list[dict[str, str]]:
+    """Return the axes of an array by its dimension names; unnamed axes are numbered."""
     return [{"name": name or f"dim_{i}"} for i, name in enumerate(array.dimension_names)]
 
 
 def transformation(
     described: Mapping[str, Any], path: str, ndim: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Give scale and translation that `multiscales` has for a level."""
+    """Return the scale and the translation of one level.
+
+    Parameters:
+        described: an entry of `ome.multiscales`.
+        path: of the level's array, as in `datasets`.
+        ndim: number of axes; transformations of another length are ignored.
+    """
     datasets = described.get("datasets") or ()
     own = next((d for d in datasets if isinstance(d, Mapping) and d.get("path") == path), {})
     scale, translation = [1.0] * ndim, [0.0] * ndim
+    # OME-Zarr 0.5: those of the dataset are applied first, then those of the whole multiscale
     steps = [*own.get("coordinateTransformations", ())]
     steps += described.get("coordinateTransformations") or ()
     for step in steps:
@@ -137,48 +145,12 @@ def transformation(
     return tuple(scale), tuple(translation)
 
 
-def nodata(attributes: Mapping[str, Json], array: ArrayIndex) -> float | None:
-    """Give the value that stands for nothing: a fill value that the source sets.
-
-    Zero is what absent chunks read as anyway; it stands for nothing only where GDAL's tag says so.
-    """
-    value = SPECIAL.get(array.fill_value) if isinstance(array.fill_value, str) else array.fill_value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if value != 0 or _says_zero(attributes) else None
-
-
-def _says_zero(attributes: Mapping[str, Json]) -> bool:
-    tiff = attributes.get("tiff")
-    tags = tiff.get("tags") if isinstance(tiff, Mapping) else None
-    try:
-        return isinstance(tags, Mapping) and float(str(tags["GDAL_NODATA"]).strip("\0 \n")) == 0
-    except (KeyError, ValueError):
-        return False
-
-
-def packing(attributes: Mapping[str, Json], bands: int) -> tuple[float, float] | None:
-    """Give (scale, offset) where GDAL's metadata has the same for all bands, and not (1, 0)."""
-    tiff = attributes.get("tiff")
-    found = tiff.get("gdal_metadata") if isinstance(tiff, Mapping) else None
-    each = [v for k, v in found.items() if k.startswith("band ")] if found else []
-    try:
-        pairs = {(float(b.get("SCALE", 1)), float(b.get("OFFSET", 0))) for b in each}
-    except (AttributeError, TypeError, ValueError):
-        return None
-    is_one = len(pairs) == 1 and len(each) == bands
-    return next(iter(pairs)) if is_one and pairs != {(1.0, 0.0)} else None
-
-
-def ome_order(names: Sequence[str]) -> tuple[int, ...]:
-    """Give the axes in the order of OME-Zarr; as they are where one is unknown there."""
-    if not all(name in RANK for name in names):
-        return tuple(range(len(names)))
-    return tuple(sorted(range(len(names)), key=lambda i: RANK[names[i]]))
-
-
 def chosen(found: Sequence[Image], image: int | str | None) -> Image:
-    """Give the image of this number, or at this path; the first by default."""
+    """Return the image with this number or path; the first by default.
+
+    Raises:
+        KeyError: there is no such image.
+    """
     if isinstance(image, str) and any(i.path == image for i in found):
         return next(i for i in found if i.path == image)
     text = str(image or 0)
@@ -201,12 +173,3 @@ def array_path(node: Node, image: int | str, level: int | str) -> str:
         return chosen(list(images(node)), image).levels[int(level)]
     except (KeyError, IndexError, ValueError):
         return path
-
-
-def palette(attributes: Mapping[str, Json]) -> list[Any] | None:
-    """Give the colours that an image's values count, as the format's own attributes have them."""
-    for native in attributes.values():
-        table = native.get("color_map") if isinstance(native, Mapping) else None
-        if isinstance(table, list):
-            return table
-    return None

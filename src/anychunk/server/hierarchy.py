@@ -20,9 +20,11 @@ import numpy as np
 from anychunk import resample as ds
 from anychunk.codecs.zarr_core import get_data_type_from_json
 from anychunk.errors import AnychunkError, FormatError, InternalError, UnsupportedError
+from anychunk.metadata.drawing import palette
 from anychunk.metadata.ome import shrunk_levels
+from anychunk.metadata.samples import nodata
 from anychunk.model.grid import Shape, grid_shape
-from anychunk.model.images import Image, images, join, level_names, multiscale, nodata, palette
+from anychunk.model.images import Image, images, join, level_names, multiscale
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, GroupIndex, Json, Node, Objects
 from anychunk.thumbnail import BANDS, plane_axes
 

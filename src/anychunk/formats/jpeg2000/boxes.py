@@ -1,4 +1,4 @@
-"""Boxes of JP2 files: T.800 annex I, and the few of JPX that matter here (T.801 annex M)."""
+"""Boxes of JP2 files: T.800 annex I, and those of JPX that describe codestreams (T.801 annex M)."""
 
 import struct
 from dataclasses import dataclass, fields, replace
@@ -13,7 +13,7 @@ SUPERBOXES = frozenset(("jp2h", "jpch", "jplh", "asoc", "res ", "uinf"))
 MAX_BOXES = 65536
 MAX_DEPTH = 16
 TEXT_BYTES = 256 * limits.KIB
-"""XML longer than this is left in the file."""
+"""Longer XML is not copied into the attributes."""
 GEOJP2 = bytes.fromhex("b14bf8bd083d4b43a5ae8cd7d5a6ce03")
 
 COLORSPACES = {
@@ -27,32 +27,40 @@ CHANNEL_TYPES = {0: "color", 1: "opacity", 2: "premultiplied opacity", 65535: "u
 
 @dataclass(frozen=True)
 class Box:
+    """One box of a file."""
+
     type: str
     offset: int
-    """Of the contents, after the box's own header."""
+    """Of the contents, after the header of the box."""
     length: int
+    """Of the contents."""
     depth: int = 0
+    """Number of boxes that it is nested in."""
 
     def json(self) -> dict[str, Any]:
+        """Return the box as JSON."""
         return {
             "type": self.type, "offset": self.offset, "length": self.length, "depth": self.depth,
         }  # fmt: skip
 
     def read(self, source: Source) -> bytes:
+        """Read the contents."""
         limits.check_header(self.length, where=f"{source.url} box {self.type!r}")
         return source.read(self.offset, self.length).tobytes()
 
     def text(self, source: Source) -> str:
+        """Read the contents as UTF-8; empty if they are longer than `TEXT_BYTES`."""
         if self.length > TEXT_BYTES:
             return ""
         return self.read(source).decode("utf-8", "replace").rstrip("\0")
 
     def is_geojp2(self, source: Source) -> bool:
+        """Whether this uuid box is that of GeoJP2."""
         return self.length > 16 and source.read(self.offset, 16).tobytes() == GEOJP2
 
 
 def scan(source: Source) -> list[Box]:
-    """List the boxes of a file, those inside others after their parent."""
+    """Return the boxes of a file, nested ones after their parent."""
     found: list[Box] = []
     _scan(source, 0, source.size(), 0, found)
     return found
@@ -64,29 +72,32 @@ def _scan(source: Source, offset: int, end: int, depth: int, found: list[Box]) -
             box = read_box(source, offset, end, depth)
         except FormatError:
             if any(box.type == "jp2c" for box in found):
-                return  # what is no box behind a codestream is no harm to it
+                return  # trailing garbage after a codestream does not damage it
             raise
         found.append(box)
         if len(found) > MAX_BOXES:
-            raise FormatError(f"{source.url}: more than {MAX_BOXES} boxes")
+            raise FormatError(f"{source.url}: more than {MAX_BOXES} boxes, the most that are read")
         if box.type in SUPERBOXES and depth < MAX_DEPTH:
             _scan(source, box.offset, box.offset + box.length, depth + 1, found)
         offset = box.offset + box.length
 
 
 def read_box(source: Source, offset: int, end: int, depth: int) -> Box:
+    """Read the header of the box at `offset`; `end` is that of its parent."""
     head = source.read(offset, min(16, end - offset)).tobytes()
     length, kind = struct.unpack(">I4s", head[:8])
     size = 8
     if length == 1 and len(head) == 16:
         length, size = int.from_bytes(head[8:], "big"), 16
     elif length == 0:
-        length = end - offset  # T.800 I.4: the last box reaches to the end
+        length = end - offset  # T.800 I.4: the last box extends to the end
     if length < size:
-        raise FormatError(f"{source.url} @{offset}: box {kind!r} has length {length}")
+        raise FormatError(
+            f"{source.url} @{offset}: box {kind!r} has length {length}, expected at least {size}"
+        )
     if offset + length > end:
-        # lengths of codestream and of what is inside another box are often wrong in real files;
-        # what the codestream lacks is found by its own lengths
+        # the lengths of codestreams and of nested boxes are often wrong in real files; a truncated
+        # codestream is detected by the lengths of its tile-parts
         if kind != b"jp2c" and depth == 0:
             raise TruncatedError(
                 f"{source.url} @{offset}: box {kind!r} has {length} bytes, {end - offset} are left"
@@ -97,7 +108,7 @@ def read_box(source: Source, offset: int, end: int, depth: int) -> Box:
 
 @dataclass(frozen=True)
 class Header:
-    """What the JP2 header says of a codestream's components."""
+    """What JP2 boxes state about the components of a codestream."""
 
     colors: tuple[dict[str, Any], ...] = ()
     palette: dict[str, Any] | None = None
@@ -106,11 +117,12 @@ class Header:
     resolution: dict[str, Any] | None = None
 
     def over(self, default: "Header") -> "Header":
-        """Give this header, with what it lacks from `default`."""
+        """Return this header, with missing values taken from `default`."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
         return replace(default, **given)
 
     def json(self) -> dict[str, Any]:
+        """Return what is known as JSON."""
         pairs = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -120,10 +132,11 @@ class Header:
 
 
 def read_header(source: Source, box: Box) -> Header:
-    """Parse `jp2h` or `jpch`."""
+    """Read a `jp2h` or `jpch` box."""
     inside: list[Box] = []
     _scan(source, box.offset, box.offset + box.length, 1, inside)
     bodies = [(b.type, b.read(source)) for b in inside if b.length < limits.MIB]
+    # of several boxes of one type, the first one counts
     first = dict(reversed(bodies))
     return Header(
         colors=tuple(read_color(body) for kind, body in bodies if kind == "colr" and len(body) > 3),
@@ -139,7 +152,7 @@ def read_header(source: Source, box: Box) -> Header:
 
 
 def read_color(body: bytes) -> dict[str, Any]:
-    """T.800 I.5.3.3."""
+    """Return the colour space of a `colr` box (T.800 I.5.3.3)."""
     method, rest = body[0], body[3:]
     if method == 1 and len(rest) >= 4:
         number = int.from_bytes(rest[:4], "big")
@@ -149,9 +162,9 @@ def read_color(body: bytes) -> dict[str, Any]:
 
 
 def read_palette(body: bytes) -> dict[str, Any]:
-    """T.800 I.5.3.4: entries by columns."""
+    """Return the palette of a `pclr` box: one row per entry (T.800 I.5.3.4)."""
     if len(body) < 3:
-        raise FormatError(f"pclr has {len(body)} bytes, at least 3 are expected")
+        raise FormatError(f"pclr has {len(body)} bytes, expected at least 3")
     entries, columns = struct.unpack(">HB", body[:3])
     depths = [(d & 0x7F) + 1 for d in body[3 : 3 + columns]]
     sizes = [-(-depth // 8) for depth in depths]
@@ -168,7 +181,7 @@ def read_palette(body: bytes) -> dict[str, Any]:
 
 
 def read_mapping(body: bytes) -> tuple[dict[str, Any], ...]:
-    """T.800 I.5.3.5: which component, through which palette column, is each channel."""
+    """Return component and palette column of each channel, from `cmap` (T.800 I.5.3.5)."""
     rows = struct.iter_unpack(">HBB", body[: len(body) // 4 * 4])
     return tuple(
         {"component": component, "column": column if kind == 1 else None}
@@ -177,7 +190,7 @@ def read_mapping(body: bytes) -> tuple[dict[str, Any], ...]:
 
 
 def read_channels(body: bytes) -> tuple[dict[str, Any], ...]:
-    """T.800 I.5.3.6: what each channel means."""
+    """Return the meaning of each channel, from `cdef` (T.800 I.5.3.6)."""
     rows = struct.iter_unpack(">HHH", body[2 : 2 + (len(body) - 2) // 6 * 6])
     return tuple(
         {"channel": number, "type": CHANNEL_TYPES.get(kind, str(kind)), "association": association}
@@ -186,6 +199,6 @@ def read_channels(body: bytes) -> tuple[dict[str, Any], ...]:
 
 
 def read_resolution(body: bytes) -> dict[str, float]:
-    """T.800 I.5.3.7: samples a metre."""
+    """Return samples per metre, from `resc` or `resd` (T.800 I.5.3.7)."""
     vn, vd, hn, hd, ve, he = struct.unpack(">HHHHbb", body[:10])
     return {"y": vn / max(vd, 1) * 10.0**ve, "x": hn / max(hd, 1) * 10.0**he}

@@ -1,23 +1,34 @@
-"""Headers as JSON: what stands under `nitf` in the attributes of a group."""
+"""Headers and TREs as JSON: the attributes under `nitf`, and the levels under `ome`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from anychunk import limits
-from anychunk.formats.nitf.fields import Values, number
-from anychunk.formats.nitf.header import OVERFLOW, File, Segment, tables
+from anychunk.formats.nitf.fixed_width import Values, number
+from anychunk.formats.nitf.header import OVERFLOW, File, Segment, lookup_tables
 from anychunk.formats.nitf.tre import Tre, split, text_or_hex, tre_json
 from anychunk.io import Source
-from anychunk.model.index import Json
+from anychunk.metadata.ome import Axis, ome, shrunk_levels
+from anychunk.model.index import ArrayIndex, Json
 
-EXTENSIONS = ("UDHD", "XHD", "UDID", "IXSHD", "SXSHD", "TXSHD")
-"""Fields that hold extensions; they are shown as `tres`."""
+TRE_FIELDS = ("UDHD", "XHD", "UDID", "IXSHD", "SXSHD", "TXSHD")
+"""Header fields that hold TREs; they appear as `tres` instead."""
+SEGMENT_FIELDS = ("image", "graphic", "label", "text", "des", "res")
+"""Lists of segment lengths in the file header; they appear as `segments` instead."""
 
 
-def extensions(values: Values) -> tuple[list[Tre], list[bytes]]:
-    """Give the extensions of a header, and the rests that are none."""
+def ome_attribute(levels: Sequence[ArrayIndex]) -> Json:
+    """Return the `ome` attribute of an image whose levels are named `0`, `1` …"""
+    axes = [Axis(name=name) for name in ("band", "y", "x")]
+    names = [str(i) for i in range(len(levels))]
+    return ome(axes, shrunk_levels(names, [level.shape for level in levels], (1.0, 1.0, 1.0)))
+
+
+def split_tres(values: Values) -> tuple[list[Tre], list[bytes]]:
+    """Return the TREs of a header, and the bytes of its TRE fields that could not be parsed."""
     found: list[Tre] = []
     rests = []
-    for name in EXTENSIONS:
+    for name in TRE_FIELDS:
         if isinstance(values.get(name), bytes):
             tres, rest = split(values[name])
             found += tres
@@ -26,8 +37,11 @@ def extensions(values: Values) -> tuple[list[Tre], list[bytes]]:
     return found, rests
 
 
-def overflow(file: File, source: Source) -> dict[tuple[str, int], list[Tre]]:
-    """Give the extensions that stand in a DES of their own, by the header they belong to."""
+def overflow_tres(file: File, source: Source) -> dict[tuple[str, int], list[Tre]]:
+    """Return the TREs in overflow segments, by the header they belong to.
+
+    The keys are `("image", number)` and `("file", 0)`.
+    """
     found: dict[tuple[str, int], list[Tre]] = {}
     for segment in file.of("des"):
         values = segment.values
@@ -36,7 +50,9 @@ def overflow(file: File, source: Source) -> dict[tuple[str, int], list[Tre]]:
         item = values.get("DESITEM")
         length = max(0, min(segment.length, source.size() - segment.offset))
         length = min(length, limits.get().header_bytes)
+        # a truncated overflow segment does not damage the image: its readable TREs are kept
         tres, _ = split(source.read(segment.offset, length).tobytes()) if length else ([], b"")
+        # DESOFLW names the field that overflowed, DESITEM the number of its segment, from 1
         is_image = values["DESOFLW"].strip() in ("UDID", "IXSHD")
         place = ("image", item - 1) if is_image and isinstance(item, int) else ("file", 0)
         found.setdefault(place, []).extend(tres)
@@ -44,20 +60,11 @@ def overflow(file: File, source: Source) -> dict[tuple[str, int], list[Tre]]:
 
 
 def header_json(values: Values, tres: list[Tre], rests: list[bytes]) -> dict[str, Json]:
-    """Give the fields of a header, and its extensions."""
+    """Return the fields of a header and its TREs as JSON."""
     found: dict[str, Json] = {}
     for name, value in values.items():
-        if name in EXTENSIONS or name in (
-            "BANDS",
-            "image",
-            "graphic",
-            "label",
-            "text",
-            "des",
-            "res",
-        ):
-            continue
-        found[name] = _json(value)
+        if name not in (*TRE_FIELDS, *SEGMENT_FIELDS, "BANDS"):
+            found[name] = _json(value)
     if "BANDS" in values:
         found["BANDS"] = [_band(record) for record in values["BANDS"]]
     if tres:
@@ -79,12 +86,12 @@ def _json(value: Any) -> Json:
 
 def _band(record: Values) -> Json:
     shown = {k: v for k, v in record.items() if k != "LUTD"}
-    luts = tables(record)
+    luts = lookup_tables(record)
     return {**shown, "LUTD": luts} if luts else shown
 
 
 def placement(values: Values) -> dict[str, Json]:
-    """Give display and attachment levels, and where the image lies in what it is attached to."""
+    """Return the display and attachment levels of an image, and its offset in its parent."""
     found: dict[str, Json] = {}
     for name in ("IDLVL", "IALVL"):
         if isinstance(values.get(name), int):
@@ -100,12 +107,12 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdigit() and text.isascii()
 
 
-def listing(file: File) -> list[Json]:
-    """List every segment that is no image, with its bytes."""
-    return [_listed(segment) for segment in file.segments if segment.kind != "image"]
+def segment_list(file: File) -> list[Json]:
+    """Return all segments other than images, with their byte ranges."""
+    return [_segment_json(segment) for segment in file.segments if segment.kind != "image"]
 
 
-def _listed(segment: Segment) -> Json:
+def _segment_json(segment: Segment) -> Json:
     entry: dict[str, Json] = {
         "kind": segment.kind,
         "number": segment.number,
@@ -114,7 +121,7 @@ def _listed(segment: Segment) -> Json:
         "offset": segment.offset,
         "length": segment.length,
     }
-    tres, rests = extensions(segment.values)
+    tres, rests = split_tres(segment.values)
     entry["header"] = header_json(segment.values, tres, rests)
     if segment.problem:
         entry["problem"] = segment.problem

@@ -1,31 +1,31 @@
-"""C1 and M1: black and white pixels as facsimile codes."""
+"""IC C1 and M1: bi-level pixels with facsimile compression (ITU-T T.4)."""
 
 import numpy as np
 
 from anychunk.codecs.nitf_bilevel import NitfBilevel
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats.nitf.blocks import block_array, check_inside, cropped, ranges
-from anychunk.formats.nitf.image import Image
-from anychunk.formats.nitf.mask import read_mask
+from anychunk.formats.nitf.blocks import block_array, check_inside, cropped, ranges, read_mask
+from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 
 def bilevel_index(source: Source, image: Image) -> ArrayIndex:
-    """Index C1 and M1."""
+    """Return the array of a C1 or M1 image."""
     mode = str(image.segment.values.get("COMRAT", "")).strip().upper()
     if image.nbpp != 1 or image.bands != 1:
         raise FormatError(
-            f"{image.where}: {image.bands} bands of {image.nbpp} bits for IC {image.ic}, "
+            f"{image.where}: {image.bands} bands of {image.nbpp} bits with IC {image.ic}, "
             "expected 1 band of 1 bit"
         )
     if mode[:2] not in ("1D", "2D"):
         raise FormatError(f"{image.where}: COMRAT is {mode!r}, expected 1D, 2DS or 2DH")
     mask = read_mask(source, image)
     if mask.offsets is None and image.blocks_down * image.blocks_across != 1:
+        # nothing states where a block ends, and facsimile data cannot be scanned for it
         raise UnsupportedError(
-            f"{image.where}: IC C1 in several blocks without a mask is not opened; "
-            "opened: C1 in one block, M1"
+            f"{image.where}: IC C1 with {image.blocks_down} x {image.blocks_across} blocks is not "
+            "supported without a mask; supported: C1 in one block, M1"
         )
     offsets = np.full((1, 1), mask.start, np.int64) if mask.offsets is None else mask.offsets
     check_inside(image, offsets)

@@ -1,35 +1,141 @@
-"""Blocks of compressed images: where each is stored, and the array that they make."""
+"""The blocks of an image: which of them are stored, where, and the array that they form.
+
+Spec: Joint BIIF Profile 5.4.3.2 and table A-3(A), the image data mask table.
+"""
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.codecs.jbp_block import sign_extended
 from anychunk.errors import FormatError
-from anychunk.formats.nitf.image import Image, fill_json
+from anychunk.formats.nitf.header import lookup_tables
+from anychunk.formats.nitf.image_segment import Image
+from anychunk.io import Source
+from anychunk.metadata.samples import fill_value_json
 from anychunk.model.index import ArrayIndex, ByteRanges, Json
 
 type Offsets = npt.NDArray[np.int64]
+"""File offsets shaped like the block grid; -1: the block is not stored."""
 
 DIMENSIONS = ("band", "y", "x")
 LITTLE: Json = {"name": "bytes", "configuration": {"endian": "little"}}
+ABSENT = 0xFFFFFFFF
+"""In a mask table: the block is not stored."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Where image data begins, and where each block is in it."""
+
+    start: int
+    """File offset of the first byte of image data."""
+    offsets: Offsets | None
+    """With bands in front if they are stored apart. None: blocks are stored one after another."""
+    pad: Any
+    """Value of pixels that are not stored, or None if the file does not state it."""
+    table: int | None = None
+    """File offset of the table of offsets."""
+
+    def fill(self, image: Image) -> Any:
+        """Return the value of pixels that are not stored."""
+        return transparent_index(image) if self.pad is None else self.pad
+
+
+def block_grid(image: Image) -> tuple[int, ...]:
+    """Return the shape of the table of blocks, with bands in front if they are stored apart."""
+    grid = (image.blocks_down, image.blocks_across)
+    return (image.bands, *grid) if image.has_bands_apart else grid
+
+
+def read_mask(source: Source, image: Image) -> Mask:
+    """Read the mask table in front of the image data, if the image has one."""
+    segment = image.segment
+    if not image.is_masked:
+        return Mask(segment.offset, None, None)
+    head = source.read(segment.offset, 10).tobytes()
+    data_offset, block_width, pad_width, pad_bits = struct.unpack(">IHHH", head)
+    if block_width not in (0, 4) or pad_width not in (0, 4) or pad_bits > 128:
+        raise FormatError(
+            f"{image.where}: the mask has records of {block_width} and {pad_width} bytes and a pad "
+            f"pixel of {pad_bits} bits, expected 0 or 4 bytes, and up to 128 bits"
+        )
+    count = math.prod(block_grid(image))
+    pad_bytes = -(-pad_bits // 8)
+    length = 10 + pad_bytes + count * (block_width + pad_width)
+    if length > segment.length or data_offset > segment.length:
+        raise FormatError(
+            f"{image.where}: the mask takes {length} bytes and places the image data at "
+            f"{data_offset}, the segment has {segment.length} bytes"
+        )
+    code = source.read(segment.offset + 10, pad_bytes).tobytes()
+    pad = pad_value(image, code) if pad_bits else None
+    start = segment.offset + data_offset
+    at = segment.offset + 10 + pad_bytes
+    if not block_width:
+        return Mask(start, None, pad)
+    return Mask(start, read_offsets(source, at, block_grid(image), start), pad, at)
+
+
+def read_offsets(source: Source, at: int, grid: tuple[int, ...], base: int) -> Offsets:
+    """Read a table of 32-bit offsets relative to `base`, shaped like `grid`."""
+    records = source.read(at, 4 * math.prod(grid)).view(">u4").astype(np.int64)
+    return np.where(records == ABSENT, -1, records + base).reshape(grid)
+
+
+def pad_value(image: Image, code: bytes) -> Any:
+    """Return the sample value of a pad pixel, justified and signed like the image's samples."""
+    dtype = image.dtype
+    if dtype.kind in "fc":
+        if len(code) < dtype.itemsize:
+            code = code.rjust(dtype.itemsize, b"\0")
+        return np.frombuffer(code[-dtype.itemsize :], dtype.newbyteorder(">"))[0]
+    value = int.from_bytes(code, "big") & ((1 << image.nbpp) - 1)
+    unused = image.nbpp - image.abpp
+    if image.pjust == "L":
+        value >>= unused
+    if dtype.kind == "u":
+        return value
+    unsigned = np.asarray([value], f"u{dtype.itemsize}")
+    return int(sign_extended(unsigned, image.abpp if unused else image.nbpp, dtype)[0])
+
+
+def transparent_index(image: Image) -> int:
+    """Return the palette index of pixels that are not stored: the first one without a colour."""
+    lut = lookup_tables(image.segment.values["BANDS"][0]) if image.bands == 1 else []
+    if image.nbpp != 8 or not lut or len(lut[0]) >= 255:
+        return 0
+    colours = len(lut[0])
+    # CADRG has 216 colours; some files also list the transparent one, as black
+    is_listed = colours == 217 and not any(table[-1] for table in lut)
+    return colours - 1 if is_listed else colours
 
 
 def block_array(
     image: Image, codec: Json, chunks: ByteRanges, *, bands: int, fill: int
 ) -> ArrayIndex:
-    """Give an array whose chunks are blocks, or `bands` bands of them."""
+    """Return an array with one chunk per block, or per `bands` bands of a block."""
     return ArrayIndex(
         shape=image.shape,
         chunk_shape=(bands, image.block_height, image.block_width),
         data_type=image.dtype.name,
         codecs=(LITTLE, codec),
         chunks=chunks,
-        fill_value=fill_json(image.dtype, fill),
+        fill_value=fill_value_json(fill, image.dtype),
         dimension_names=DIMENSIONS,
     )
 
 
 def ranges(offsets: Offsets, end: int) -> tuple[Offsets, Offsets]:
-    """Give offsets and lengths: a block reaches to the next one that is stored, or to `end`."""
+    """Return offsets and lengths of blocks without stated lengths.
+
+    A block extends to the next stored block, the last one to `end`. Blocks that are not stored have
+    offset and length 0.
+    """
     flat = offsets.reshape(-1)
     stored = np.unique(flat[flat >= 0])
     after = np.r_[stored[1:], end]
@@ -40,13 +146,14 @@ def ranges(offsets: Offsets, end: int) -> tuple[Offsets, Offsets]:
 
 
 def cropped(table: Offsets, image: Image) -> npt.NDArray[np.uint64]:
-    """Give the table of the blocks that hold pixels, bands in front."""
+    """Return a table of blocks as (bands, y, x), without the blocks outside of the image."""
     down, across = image.blocks
     blocks = table.reshape(-1, image.blocks_down, image.blocks_across)
     return np.ascontiguousarray(blocks[:, :down, :across]).astype(np.uint64)
 
 
 def check_inside(image: Image, offsets: Offsets) -> None:
+    """Raise `FormatError` if a block begins behind the image data."""
     stored = offsets[offsets >= 0]
     if len(stored) and int(stored.max()) >= image.segment.end:
         raise FormatError(

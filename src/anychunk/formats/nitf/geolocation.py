@@ -1,8 +1,8 @@
-"""Where an image lies on the ground: IGEOLO, BLOCKA and RPC00B as attributes.
+"""The georeference of an image: IGEOLO, BLOCKA and RPC00B as attributes.
 
 Spec: Joint BIIF Profile table A-3 (ICORDS, IGEOLO); STDI-0002 (BLOCKA, RPC00B); EPSG 9807 (UTM).
 
-Corners are centres of the corner pixels, upper left first, clockwise, as longitude and latitude.
+Corners are the centres of the corner pixels as (longitude, latitude), clockwise from upper left.
 """
 
 import math
@@ -22,13 +22,14 @@ LATITUDE_BANDS = "CDEFGHJKLMNPQRSTUVWX"
 
 
 def corners(icords: str, igeolo: str) -> Corners | None:
-    """Read four corners; None where there are none, or where they do not read."""
+    """Return the four corners of IGEOLO; None if one of them cannot be read."""
     pairs = [igeolo.ljust(60)[i : i + 15] for i in range(0, 60, 15)]
     found = [point(icords, pair) for pair in pairs]
     return [p for p in found if p] if all(found) else None
 
 
 def point(icords: str, text: str) -> tuple[float, float] | None:
+    """Return one point of IGEOLO in the coordinate system that ICORDS names."""
     if icords in ("G", "C") and (m := DMS.fullmatch(text)):
         latitude = _dms(m[1], m[2], m[3]) * (-1 if m[4] in "Ss" else 1)
         longitude = _dms(m[5], m[6], m[7]) * (-1 if m[8] in "Ww" else 1)
@@ -48,19 +49,21 @@ def _dms(degrees: str, minutes: str, seconds: str) -> float:
 
 
 def from_mgrs(zone: int, letters: str, *, east: int, north: int) -> tuple[float, float] | None:
-    """Turn a grid reference into longitude and latitude; None where its letters do not fit."""
+    """Convert MGRS to longitude and latitude; None if the column letter is not in the zone."""
     band, column, row = letters[0], letters[1], letters[2]
+    # column letters of 100 km squares repeat every three zones, without I and O
     first = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")[(zone - 1) % 3]
     if column not in first:
         return None
     easting = (first.index(column) + 1) * 100_000 + east
     rows = "ABCDEFGHJKLMNPQRSTUV"
-    # rows repeat every 2000 km, and begin at F in even zones
+    # row letters repeat every 2000 km; even zones start at F on the equator
     within = (rows.index(row) - (5 if zone % 2 == 0 else 0)) % 20 * 100_000 + north
     index = LATITUDE_BANDS.index(band)
     is_south = index < 10
     bottom = -80 + 8 * index
     lowest = to_northing(bottom) + (10_000_000 if is_south else 0)
+    # the repetition that lies in the latitude band
     northing = within + 2_000_000 * math.ceil((lowest - 100_000 - within) / 2_000_000)
     return from_utm(zone, easting, northing, is_south=is_south)
 
@@ -72,7 +75,7 @@ _K0 = 0.9996
 
 
 def to_northing(latitude: float) -> float:
-    """Length of the meridian from the equator, as UTM scales it."""
+    """Return the UTM northing of a latitude on the central meridian."""
     p = math.radians(latitude)
     e4, e6 = _E2**2, _E2**3
     return (_K0 * _A) * (
@@ -84,9 +87,10 @@ def to_northing(latitude: float) -> float:
 
 
 def from_utm(zone: int, easting: float, northing: float, *, is_south: bool) -> tuple[float, float]:
-    """Turn UTM on WGS 84 into longitude and latitude, to better than a millimetre in the zone."""
+    """Convert UTM on WGS 84 to longitude and latitude, to better than 1 mm within the zone."""
     x = easting - 500_000
     y = northing - (10_000_000 if is_south else 0)
+    # footpoint latitude, then series in d: Snyder, USGS 1395, equations 8-17 and 8-18
     e1 = (1 - math.sqrt(1 - _E2)) / (1 + math.sqrt(1 - _E2))
     mu = y / _K0 / (_A * (1 - _E2 / 4 - 3 * _E2**2 / 64 - 5 * _E2**3 / 256))
     p = (
@@ -115,11 +119,11 @@ def from_utm(zone: int, easting: float, northing: float, *, is_south: bool) -> t
 
 
 def blocka_corners(tre: Tre) -> Corners | None:
-    """Read the corners of BLOCKA, which are more precise than IGEOLO; None: it leaves them out."""
+    """Return the corners of BLOCKA, more precise than IGEOLO; None if it leaves them out."""
     if len(tre.data) != 123:
         return None
     text = tre.data.decode("latin-1")
-    # first row last column, last row last column, last row first column, first row first column
+    # FRLC, LRLC, LRFC, FRFC: first or last row, first or last column
     pairs = [text[34 + 21 * i : 55 + 21 * i] for i in (3, 0, 1, 2)]
     found = [_blocka_point(pair) for pair in pairs]
     return [p for p in found if p] if all(found) else None
@@ -144,7 +148,7 @@ RPC_COEFFICIENTS = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_
 
 
 def rpc(tre: Tre) -> Json | None:
-    """Read RPC00B: rational polynomials from the ground to the image."""
+    """Return the rational polynomial coefficients of RPC00B; None if they cannot be read."""
     text = tre.data.decode("latin-1")
     if len(text) != 1041 or text[0] != "1":
         return None
@@ -163,11 +167,11 @@ def rpc(tre: Tre) -> Json | None:
 
 
 def ground_attributes(icords: str, igeolo: str | None, tres: list[Tre]) -> dict[str, Json]:
-    """Give the attributes of an image that tell where it lies."""
+    """Return the georeference of an image as attributes; empty if it has none."""
     found: dict[str, Json] = {}
     shape = corners(icords, igeolo) if igeolo else None
     blocka = [c for tre in tres if tre.tag == "BLOCKA" if (c := blocka_corners(tre))]
-    # of several, each tells a part of the image
+    # with several BLOCKA, each one describes only a part of the image
     if len(blocka) == 1:
         shape = blocka[0]
     if shape:

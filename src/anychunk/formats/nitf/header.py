@@ -1,4 +1,4 @@
-"""The file header and the subheaders, as fields: NITF 2.1, NSIF 1.0 and NITF 2.0.
+"""Layouts of the file header and the subheaders of NITF 2.1, NSIF 1.0 and NITF 2.0.
 
 Spec: MIL-STD-2500C and the Joint BIIF Profile, tables A-1 and following (NITF 2.1, NSIF 1.0);
       MIL-STD-2500A, tables I and following (NITF 2.0).
@@ -10,22 +10,22 @@ from typing import Any, Literal
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
-from anychunk.formats.nitf.fields import Field, Layout, Repeat, Values, When, number, read
+from anychunk.formats.nitf.fixed_width import Field, Layout, Repeat, Values, When, number, read
 from anychunk.io import Source
 
 type Kind = Literal["image", "graphic", "label", "text", "des", "res"]
 
 VERSIONS = {b"NITF02.10": "2.1", b"NSIF01.00": "2.1", b"NITF02.00": "2.0"}
-"""Which set of fields each magic means."""
+"""Version of the header layouts, by the first nine bytes of a file."""
 
 UNKNOWN_LENGTH = 999_999_999_999
-"""FL of a file that was written as a stream: its last segment holds the true header."""
+"""FL of a file that was written as a stream: the actual header is in its last segment."""
 DELIMITER = b"\x0e\xca\x14\xbf"
-"""Before the length of that header, at the end of the file (SFH_DELIM2)."""
+"""SFH_DELIM2, which precedes the length of that header at the end of the file."""
 
 
 def security(prefix: str, version: str) -> Layout:
-    """Give the security fields, whose names begin with `prefix`."""
+    """Return the security fields, with names that begin with `prefix`."""
     if version == "2.1":
         widths = (
             "CLAS 1 CLSY 2 CODE 11 CTLH 2 REL 20 DCTP 2 DCDT 8 DCXM 4 DG 1 DGDT 8 CLTX 43 CATP 1 "
@@ -42,17 +42,18 @@ def security(prefix: str, version: str) -> Layout:
 def plain(
     widths: str, prefix: str = "", kind: Literal["text", "int"] = "text"
 ) -> tuple[Field, ...]:
-    """Make fields from `NAME width NAME width …`."""
+    """Return fields declared as `NAME width NAME width …`."""
     words = widths.split()
     return tuple(Field(prefix + words[i], int(words[i + 1]), kind) for i in range(0, len(words), 2))
 
 
 def count_of(name: str) -> Callable[[Values], int]:
+    """Return a function that takes a count from the field `name`."""
     return lambda values: number(values, name, default=0)
 
 
 def extension(length: str, overflow: str, data: str) -> Layout:
-    """A length, and behind it, where it is not 0, the overflow number and TREs."""
+    """Return a length field, followed by overflow number and TREs unless it is 0."""
     return (
         Field(length, 5, "int"),
         When(
@@ -73,12 +74,14 @@ SEGMENTS: tuple[tuple[Kind, str, str, int, str, int], ...] = (
     ("des", "NUMDES", "LDSH", 4, "LD", 9),
     ("res", "NUMRES", "LRESH", 4, "LRE", 7),
 )
-"""Kind, count, length of the subheader, length of the data; each with its width."""
+"""Kind; names of the fields for count, subheader length and data length, with their widths."""
 
 
 def lengths(version: str) -> Layout:
+    """Return the fields with the lengths of all segments."""
     layout: list[Field | When | Repeat] = []
     for kind, count, head, head_width, body, body_width in SEGMENTS:
+        # 2.1 has no labels, but keeps the place of their count
         if kind == "label" and version == "2.1":
             layout.append(Field("NUMX", 3, "int"))
             continue
@@ -89,7 +92,7 @@ def lengths(version: str) -> Layout:
 
 
 def file_layout(version: str) -> Layout:
-    """The file header. FL stands at 342 and HL at 354, unless a 2.0 file is downgraded."""
+    """Return the file header; FL is at 342 and HL at 354, unless a 2.0 file is downgraded."""
     contact: Layout = (
         (Field("FBKGC", 3, "bytes"), *plain("ONAME 24 OPHONE 18"))
         if version == "2.1"
@@ -108,6 +111,7 @@ def file_layout(version: str) -> Layout:
 
 
 def bands(values: Values) -> int:
+    """Return the number of bands of an image."""
     return number(values, "NBANDS", default=0) or number(values, "XBANDS", default=0)
 
 
@@ -125,8 +129,9 @@ BAND: Layout = (
 
 
 def image_layout(version: str) -> Layout:
+    """Return the subheader of an image, without its TREs."""
     title = "IID2 80" if version == "2.1" else "ITITLE 80"
-    # in 2.0 N means that there are no coordinates; in 2.1 it means UTM, northern hemisphere
+    # N means no coordinates in 2.0, but UTM on the northern hemisphere in 2.1
     none = (" ", "") if version == "2.1" else (" ", "", "N")
     return (
         *plain(f"IM 2 IID1 10 IDATIM 14 TGTID 17 {title}"),
@@ -154,10 +159,11 @@ IMAGE_EXTENSIONS: tuple[Layout, ...] = (
     extension("UDIDL", "UDOFL", "UDID"),
     extension("IXSHDL", "IXSOFL", "IXSHD"),
 )
-"""Behind the fields of an image. Some files leave them out, or are wrong in them."""
+"""TREs after the subheader of an image; apart because some files omit or damage them."""
 
 
 def graphic_layout(version: str) -> Layout:
+    """Return the subheader of a graphic (a symbol in 2.0)."""
     if version == "2.1":
         return (
             *plain("SY 2 SID 10 SNAME 20"),
@@ -180,6 +186,7 @@ def graphic_layout(version: str) -> Layout:
 
 
 def text_layout(version: str) -> Layout:
+    """Return the subheader of a text."""
     head = "TE 2 TEXTID 7 TXTALVL 3" if version == "2.1" else "TE 2 TEXTID 10"
     return (
         *plain(f"{head} TXTDT 14 TXTITL 80"),
@@ -190,6 +197,7 @@ def text_layout(version: str) -> Layout:
 
 
 def label_layout(version: str) -> Layout:
+    """Return the subheader of a label (2.0 only)."""
     return (
         *plain("LA 2 LID 10"),
         *security("LS", version),
@@ -200,10 +208,11 @@ def label_layout(version: str) -> Layout:
 
 
 OVERFLOW = ("TRE_OVERFLOW", "Registered Extensions", "Controlled Extensions")
-"""DES that hold TREs for which there was no place in a header."""
+"""DESID of segments with TREs that did not fit into a header."""
 
 
 def des_layout(version: str) -> Layout:
+    """Return the subheader of a data extension segment."""
     return (
         *plain("DE 2 DESID 25 DESVER 2"),
         *security("DES", version),
@@ -231,40 +240,52 @@ class Segment:
 
     kind: Kind
     number: int
-    """Among those of its kind, from 0."""
+    """Among the segments of its kind, from 0."""
     header_offset: int
     header_length: int
     offset: int
     length: int
     values: Values
     is_last: bool = False
-    """Whether nothing follows in the file."""
+    """Whether it is the last segment of the file."""
     problem: str | None = None
-    """What of the subheader could not be read, and does not matter for pixels."""
+    """What could not be read of the subheader; for an image, not needed for its pixels."""
     refusal: FormatError | None = None
-    """Why an image is not opened, where its subheader or its place is not known."""
+    """Why an image is refused: its subheader cannot be read, or its position is unknown."""
 
     @property
     def name(self) -> str:
+        """Names the segment in messages."""
         return f"{self.kind} {self.number}"
 
     @property
     def end(self) -> int:
+        """Offset of the first byte after its data."""
         return self.offset + self.length
 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
+    """The headers of a file."""
+
     version: str
     values: Values
     segments: tuple[Segment, ...]
 
     def of(self, kind: Kind) -> tuple[Segment, ...]:
+        """Return the segments of one kind."""
         return tuple(s for s in self.segments if s.kind == kind)
 
 
 def read_file(source: Source) -> File:
-    """Read the file header and every subheader."""
+    """Read the file header and all subheaders.
+
+    A damaged subheader does not keep other segments from being read.
+
+    Raises:
+        FormatError: the file header cannot be read.
+        TruncatedError: the file ends within the subheader of an image.
+    """
     head = source.read(0, min(source.size(), 8192)).tobytes()
     version = VERSIONS.get(head[:9])
     if version is None:
@@ -279,7 +300,7 @@ def read_file(source: Source) -> File:
 def _file_header(source: Source, head: bytes, version: str) -> Values:
     if version == "2.1" and head[342:354] == b"%d" % UNKNOWN_LENGTH:
         head = _streamed(source, head)
-    # 354: HL, after the length of the file; a downgraded 2.0 file has 40 bytes more before it
+    # HL is at 354, or 40 bytes later in a downgraded 2.0 file, which has the field FSDEVT
     at = 354 + (40 if version == "2.0" and head[280:286] == b"999998" else 0)
     length = _digits(head[at : at + 6], "HL", source)
     limits.check_header(length, where=f"{source.url} HL")
@@ -298,18 +319,20 @@ def _digits(text: bytes, name: str, source: Source) -> int:
 
 
 def _streamed(source: Source, head: bytes) -> bytes:
-    """Put the header that the last segment of a streamed file holds in front."""
+    """Return the start of a streamed file with the header from its last segment in front."""
     size = source.size()
     tail = source.read(max(0, size - 11), min(11, size)).tobytes()
     if tail[:4] != DELIMITER or not tail[4:].isdigit():
         raise FormatError(
-            f"{source.url} file header: FL is {UNKNOWN_LENGTH}, a streamed file, but no "
-            "STREAMING_FILE_HEADER stands at its end"
+            f"{source.url} file header: FL is {UNKNOWN_LENGTH} (a streamed file), expected "
+            f"SFH_DELIM2 near the end of the file, found {tail[:4]!r}"
         )
     length = int(tail[4:])
     limits.check_header(length, where=f"{source.url} SFH_L2")
     if length < 360 or length + 11 > size:
-        raise FormatError(f"{source.url} file header: SFH_L2 is {length}, the file has {size}")
+        raise FormatError(
+            f"{source.url} file header: SFH_L2 is {length}, expected 360 to {size - 11} bytes"
+        )
     true = source.read(size - 11 - length, length).tobytes()
     return true + head[length:]
 
@@ -325,7 +348,7 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
                 header_length = number(record, head, default=0)
                 length = number(record, body, default=0)
             except FormatError as e:
-                # where this segment ends is not known, nor where any behind it begins
+                # the end of this segment is unknown, so the start of all later ones is too
                 lost = lost or FormatError(f"{source.url} {kind} {i}: {e}")
             start = offset + header_length
             parsed: Values = {}
@@ -347,9 +370,10 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
 def _subheader(
     source: Source, kind: Kind, i: int, *, offset: int, length: int, version: str
 ) -> tuple[Values, str | None, FormatError | None]:
-    """Read a subheader; what is wrong in it does no harm to the images of others.
+    """Read one subheader.
 
-    Give also what is wrong, and for an image why it is refused.
+    Returns:
+        Its values, what could not be read, and for an image the error to refuse it with.
     """
     if kind not in LAYOUTS:
         return {}, None, None
@@ -358,7 +382,8 @@ def _subheader(
         limits.check_header(length, where=where)
         if offset + length > source.size():
             raise TruncatedError(
-                f"its subheader is {length} bytes at {offset}, the file ends after {source.size()}"
+                f"its subheader of {length} bytes is at {offset}, "
+                f"the file ends after {source.size()}"
             )
         data = source.read(offset, length).tobytes()
         values, end = read(LAYOUTS[kind](version), data)
@@ -366,15 +391,15 @@ def _subheader(
             raise FormatError(f"its subheader begins with {data[:2]!r}, expected b'IM'")
     except AnychunkError as e:
         named = type(e)(f"{where}: {e}")
-        # an image that is cut off is not to be taken for one that is not there
+        # a truncated file: its images must not look like refused ones
         if is_image and (offset + length > source.size() or not isinstance(named, FormatError)):
             raise named from e
         return {}, str(e), named if is_image and isinstance(named, FormatError) else None
-    return values, _extensions(values, data, end) if is_image else None, None
+    return values, _image_tres(values, data, end) if is_image else None, None
 
 
-def _extensions(values: Values, data: bytes, at: int) -> str | None:
-    """Read the extensions of an image into its values; say what is wrong with them."""
+def _image_tres(values: Values, data: bytes, at: int) -> str | None:
+    """Add the TRE fields of an image to its values; return what could not be read."""
     try:
         for layout in IMAGE_EXTENSIONS:
             found, at = read(layout, data, at)
@@ -384,8 +409,8 @@ def _extensions(values: Values, data: bytes, at: int) -> str | None:
     return None
 
 
-def tables(record: Values) -> list[list[int]]:
-    """Give the look-up tables of a band."""
+def lookup_tables(record: Values) -> list[list[int]]:
+    """Return the look-up tables (LUTD) of a band."""
     data: Any = record.get("LUTD", b"")
     size = number(record, "NELUT", default=0)
     return [list(data[i : i + size]) for i in range(0, len(data), size)] if size else []

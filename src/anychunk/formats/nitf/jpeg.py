@@ -1,7 +1,7 @@
-"""C3, M3, C5, M5 and I1: a JPEG stream a block, or a block and a band.
+"""IC C3, M3, C5, M5 and I1: one JPEG stream per block, or per block and band.
 
-Blocks have no table of lengths, unless they are masked. Streams are told apart by their markers,
-which for an image of many blocks means to look through all of its data once.
+Nothing states where blocks begin, except a mask table. Without one, the streams of an image are
+found by their markers, which takes one pass over all of its data.
 """
 
 from dataclasses import replace
@@ -13,30 +13,38 @@ from anychunk import limits
 from anychunk.codecs.jpeg import Jpeg
 from anychunk.codestream.jpeg_scan import Stream, head
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.formats.nitf.blocks import Offsets, block_array, check_inside, cropped, ranges
-from anychunk.formats.nitf.image import Image
-from anychunk.formats.nitf.mask import Mask, block_grid, read_mask
+from anychunk.formats.nitf.blocks import (
+    Mask,
+    Offsets,
+    block_array,
+    block_grid,
+    check_inside,
+    cropped,
+    ranges,
+    read_mask,
+)
+from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 
 def jpeg_index(source: Source, image: Image) -> ArrayIndex:
-    """Index C3, M3, C5, M5 and I1."""
+    """Return the array of a C3, M3, C5, M5 or I1 image."""
     mask = read_mask(source, image)
     first = first_stream(source, image, mask)
-    # bands that share a stream are interleaved in it; others have a stream each
+    # a stream holds all bands interleaved, or a single band
     per_stream = 1
     if first is not None:
-        image, per_stream = framed(image, first), first.bands
+        image, per_stream = with_frame(image, first), first.bands
     if per_stream not in (1, image.bands):
         raise FormatError(
-            f"{image.where}: a JPEG stream of {per_stream} bands, the image has {image.bands}"
+            f"{image.where}: a JPEG stream has {per_stream} bands, expected 1 or {image.bands}"
         )
     streams = image.bands // per_stream
     if mask.offsets is not None:
         offsets = mask.offsets
         if streams > 1 and not image.has_bands_apart:
-            # one entry a block, bands behind each other in it: the codec finds their streams
+            # one entry per block, with the streams of its bands in sequence: the codec splits them
             per_stream, streams = image.bands, 1
     else:
         offsets = found_streams(source, image, mask.start, streams)
@@ -57,7 +65,7 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
 
 
 def first_stream(source: Source, image: Image, mask: Mask) -> Stream | None:
-    """Read the markers of the first stream that is stored, up to its data; None: none is."""
+    """Return the markers of the first stored stream, up to its data; None if none is stored."""
     segment = image.segment
     start = mask.start
     if mask.offsets is not None:
@@ -67,7 +75,7 @@ def first_stream(source: Source, image: Image, mask: Mask) -> Stream | None:
         check_inside(image, mask.offsets)
         start = int(stored.min())
     length = min(segment.end, source.size()) - start
-    # markers before the data are short; comments may be long
+    # usually a few hundred bytes, but comments may be long
     data = source.read(start, max(0, min(length, limits.MIB)))
     try:
         return head(data)
@@ -75,12 +83,16 @@ def first_stream(source: Source, image: Image, mask: Mask) -> Stream | None:
         raise type(e)(f"{image.where}: {e}") from e
 
 
-def framed(image: Image, stream: Stream) -> Image:
-    """Hold the frame of a stream against the image, whose blocks may be as small as the picture."""
+def with_frame(image: Image, stream: Stream) -> Image:
+    """Check the frame of a stream against the image; return the image with the frame's size.
+
+    Sizes may differ only in images of a single block.
+    """
     depth = stream.frame.depth
     if image.pvtype not in ("INT", "SI") or image.nbpp > 16 or image.nbpp <= 8 < depth:
         raise FormatError(
-            f"{image.where}: JPEG samples of {depth} bits for PVTYPE {image.pvtype} of {image.nbpp}"
+            f"{image.where}: JPEG samples of {depth} bits do not fit PVTYPE {image.pvtype} with "
+            f"NBPP {image.nbpp}"
         )
     if depth <= 8 < image.nbpp:
         image = replace(image, nbpp=8, abpp=min(image.abpp, 8))
@@ -89,25 +101,25 @@ def framed(image: Image, stream: Stream) -> Image:
         return image
     is_single = image.blocks_down == image.blocks_across == 1
     if is_single and image.ic == "I1":
-        # NGA N0106-97: the stored picture is smaller than the image that it was made from
+        # NGA N0106-97: the stored image is a down-sampled version of the one described
         return replace(image, rows=height, columns=width, block_height=height, block_width=width)
     if is_single and height >= image.rows and width >= image.columns:
         return replace(image, block_height=height, block_width=width)
     raise FormatError(
-        f"{image.where}: a JPEG picture of {height} x {width}, expected "
+        f"{image.where}: a JPEG frame of {height} x {width}, expected "
         f"{image.block_height} x {image.block_width}"
     )
 
 
 def found_streams(source: Source, image: Image, start: int, streams: int) -> Offsets:
-    """Find where the stream of each block, and of each band where they are apart, begins."""
+    """Return the offsets of all streams: per block, and per band if bands are separate."""
     count = image.blocks_down * image.blocks_across * streams
     if count == 1:
         return np.asarray([start], np.int64).reshape(block_grid(image))
     end = min(image.segment.end, source.size())
     starts = start_markers(source, start, end)
     if len(starts) != count:
-        raise FormatError(f"{image.where}: {len(starts)} JPEG streams, expected {count}")
+        raise FormatError(f"{image.where}: found {len(starts)} JPEG streams, expected {count}")
     blocks = (image.blocks_down, image.blocks_across)
     if streams == 1:
         return starts.reshape(blocks)
@@ -117,13 +129,20 @@ def found_streams(source: Source, image: Image, start: int, streams: int) -> Off
 
 
 def start_markers(source: Source, start: int, end: int, piece: int = 4 * limits.MIB) -> Offsets:
-    """Find the beginning of every stream in a range that holds nothing but streams.
+    """Return the offset of every JPEG stream in a range that contains only streams.
 
-    In entropy-coded data 0xFF is followed by 0, so that a start marker behind an end marker is one.
+    Entropy-coded data cannot contain a start marker (0xFF is followed by 0), but a comment or a
+    thumbnail can; so only those that follow an end marker count.
+
+    Parameters:
+        source: to read from.
+        start, end: the range.
+        piece: bytes read at a time.
     """
     found: list[Offsets] = []
     at = start
     while at < end:
+        # a few bytes more, for a marker that continues in the next piece
         data = source.read(at, min(piece + 8, end - at))
         marks = np.flatnonzero(data[:-2] == 0xFF)
         is_start = (data[marks + 1] == 0xD8) & (data[marks + 2] == 0xFF)
@@ -131,11 +150,11 @@ def start_markers(source: Source, start: int, end: int, piece: int = 4 * limits.
         found.append(hits + at)
         at += piece
     starts = np.concatenate(found) if found else np.empty(0, np.int64)
-    return starts[behind_ends(source, starts, start)]
+    return starts[follows_end_marker(source, starts, start)]
 
 
-def behind_ends(source: Source, starts: Offsets, first: int) -> npt.NDArray[np.bool_]:
-    """Which of the candidates stand behind an end marker, or at the beginning."""
+def follows_end_marker(source: Source, starts: Offsets, first: int) -> npt.NDArray[np.bool_]:
+    """Return which of `starts` follow an end marker and padding, or are `first`."""
     keep = np.zeros(len(starts), bool)
     for i, at in enumerate(starts.tolist()):
         if at == first:

@@ -1,4 +1,4 @@
-"""C8, M8, CD and MD: a JPEG 2000 codestream, its tiles the blocks, its resolutions the levels.
+"""IC C8, M8, CD and MD: a JPEG 2000 codestream, with tiles as blocks and resolutions as levels.
 
 Spec: BPJ2K01.20 (JPEG 2000 profiles for NITF), Joint BIIF Profile 5.4.3.2 for masks.
 """
@@ -9,18 +9,17 @@ import numpy as np
 
 from anychunk.codestream.tiles import Codestream, index_tiles
 from anychunk.errors import FormatError
-from anychunk.formats._jpeg2000 import describe, level_arrays, ome_levels
-from anychunk.formats.nitf.image import Image
-from anychunk.formats.nitf.mask import Mask, read_mask
+from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, describe, level_arrays, ome_levels
+from anychunk.formats.nitf.blocks import Mask, read_mask
+from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
 from anychunk.model.index import ArrayIndex, ByteRanges, Json
 
-SOC = b"\xff\x4f\xff\x51"
 JP2 = b"\0\0\0\x0cjP  "
 
 
 def jpeg2000_index(source: Source, image: Image) -> tuple[list[ArrayIndex], dict[str, Json]]:
-    """Give the levels of an image, and attributes of its group."""
+    """Return the levels of an image, and attributes of its group."""
     mask = read_mask(source, image)
     start, end = codestream_range(source, mask.start, image)
     stream = index_tiles(source, start, end - start)
@@ -33,13 +32,13 @@ def jpeg2000_index(source: Source, image: Image) -> tuple[list[ArrayIndex], dict
 
 
 def codestream_range(source: Source, start: int, image: Image) -> tuple[int, int]:
-    """Find the codestream: the image data itself, or inside the boxes of a JP2 file."""
+    """Return the byte range of the codestream: the image data, or a box of a JP2 file in it."""
     end = min(image.segment.end, source.size())
     head = source.read(start, max(0, min(12, end - start))).tobytes()
-    if head.startswith(SOC):
+    if head.startswith(CODESTREAM_MAGIC):
         return start, end
     at = start
-    # the profile asks for a bare codestream; some writers put a whole JP2 file there
+    # the profile requires a bare codestream; some writers embed a whole JP2 file
     while head.startswith(JP2) and at + 16 <= end:
         box = source.read(at, 16).tobytes()
         length = int.from_bytes(box[:4], "big")
@@ -53,11 +52,13 @@ def codestream_range(source: Source, start: int, image: Image) -> tuple[int, int
         if length < 8:
             break
         at += length
-    raise FormatError(f"{image.where}: begins with {head[:4]!r}, expected a JPEG 2000 codestream")
+    raise FormatError(
+        f"{image.where}: the image data begins with {head[:4]!r}, expected a JPEG 2000 codestream"
+    )
 
 
 def check(stream: Codestream, image: Image) -> None:
-    """Hold the codestream against the subheader."""
+    """Check the size of the codestream against the subheader."""
     siz = stream.header.siz
     x, y = siz.subsampling
     size = siz.image.scaled(x, y)
@@ -70,7 +71,7 @@ def check(stream: Codestream, image: Image) -> None:
 
 
 def masked(level: ArrayIndex, mask: Mask, image: Image) -> ArrayIndex:
-    """Leave out the blocks that the mask does not have, where a chunk is a block."""
+    """Mark the chunks of blocks that the mask table omits as absent, if chunks are blocks."""
     chunks = level.chunks
     down, across = image.blocks
     if not isinstance(chunks, ByteRanges) or level.grid != (1, down, across):

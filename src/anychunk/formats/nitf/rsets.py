@@ -1,30 +1,38 @@
-"""R-sets: reduced resolutions of an image in files beside it, `.r1` half as large, and so on."""
+"""R-sets: reduced resolutions of an image in files beside it, each half as large: .r1, .r2 …"""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from anychunk.errors import AnychunkError
+from anychunk.formats.nitf.attributes import ome_attribute
 from anychunk.io import Source, Storage, buffered, open_source, resolve
-from anychunk.metadata.ome import Axis, ome, shrunk_levels
 from anychunk.model.index import ArrayIndex, GroupIndex
 from anychunk.model.pin import Pin
 
-MOST = 16
-"""Levels that are looked for at the most: a larger image cannot be."""
+MAX_LEVELS = 16
+"""The most levels to look for, the full resolution included."""
 
 
 def with_rsets(
     index: GroupIndex, main: Source, parse: Callable[[Source], GroupIndex]
 ) -> GroupIndex:
-    """Add the files beside a file as levels of its only image."""
+    """Add the R-set files beside a file as levels of its image.
+
+    Files with several images, or whose image has several levels already, are returned unchanged.
+
+    Parameters:
+        index: of the file.
+        main: source of the file; `.r1` … are appended to its url, or replace its `.r0`.
+        parse: indexes one file.
+    """
     full = only_array(index)
     if full is None:
         return index
     base = main.url.removesuffix(".r0")
     levels, pins = [full], dict(index.pins)
-    for number in range(1, MOST):
+    for number in range(1, MAX_LEVELS):
         found = sibling(f"{base}.r{number}", parse, main.storage)
-        if found is None or not is_smaller(found[0], levels[-1]):
+        if found is None or not is_next_level(found[0], levels[-1]):
             break
         levels.append(found[0])
         pins.update(found[1])
@@ -32,17 +40,14 @@ def with_rsets(
         return index
     group = index.members["0"]
     assert isinstance(group, GroupIndex)
-    names = [str(i) for i in range(len(levels))]
-    axes = [Axis(name=name) for name in ("band", "y", "x")]
-    shapes = [level.shape for level in levels]
-    described = ome(axes, shrunk_levels(names, shapes, (1.0, 1.0, 1.0)))
-    members = dict(zip(names, levels, strict=True))
-    image = replace(group, members=members, attributes={**group.attributes, "ome": described})
+    members = {str(i): level for i, level in enumerate(levels)}
+    attributes = {**group.attributes, "ome": ome_attribute(levels)}
+    image = replace(group, members=members, attributes=attributes)
     return replace(index, members={"0": image}, pins=pins)
 
 
 def only_array(index: GroupIndex) -> ArrayIndex | None:
-    """Give the array of a file that has one image with one level."""
+    """Return the array of a file with one image of one level; None for any other file."""
     group = index.members.get("0")
     if len(index.members) != 1 or not isinstance(group, GroupIndex) or len(group.members) != 1:
         return None
@@ -53,10 +58,10 @@ def only_array(index: GroupIndex) -> ArrayIndex | None:
 def sibling(
     url: str, parse: Callable[[Source], GroupIndex], storage: Storage | None
 ) -> tuple[ArrayIndex, dict[str, Pin]] | None:
-    """Index a file beside another; None where there is none, or none that fits."""
+    """Return the array and the pin of a file; None if it does not exist or cannot be opened."""
     try:
         folder, _, name = url.rpartition("/")
-        resolve(folder or ".", name)  # a link that leads out is none that fits
+        resolve(folder or ".", name)  # raises for a link that leads out of the folder
         source = open_source(url, storage=storage)
         array = only_array(parse(buffered(source)))
     except (FileNotFoundError, AnychunkError):
@@ -64,10 +69,11 @@ def sibling(
     return None if array is None else (array, {url: source.pin()})
 
 
-def is_smaller(array: ArrayIndex, before: ArrayIndex) -> bool:
-    """Whether an array can be the next level: the same samples, half of the rows and columns."""
+def is_next_level(array: ArrayIndex, before: ArrayIndex) -> bool:
+    """Whether `array` has the bands and type of `before`, and half of its rows and columns."""
     if (array.data_type, array.shape[0]) != (before.data_type, before.shape[0]):
         return False
+    # writers round odd sizes up or down
     return all(
         abs(2 * small - large) <= 2
         for small, large in zip(array.shape[1:], before.shape[1:], strict=True)

@@ -1,6 +1,6 @@
-"""Tagged record extensions: what headers say beyond their own fields.
+"""Tagged record extensions (TREs): metadata that headers carry besides their own fields.
 
-Spec: STDI-0002. Each is a tag of 6 characters, a length of 5 digits, and data.
+Spec: STDI-0002. A TRE is a tag of 6 characters, a length of 5 digits, and data.
 """
 
 import io
@@ -14,17 +14,19 @@ from typing import Any
 from anychunk.model.index import Json
 
 SHOWN_BYTES = 64 << 10
-"""Data longer than this is told by its length only."""
+"""Longer data is not shown, only its length."""
 
 
 @dataclass(frozen=True)
 class Tre:
+    """One extension."""
+
     tag: str
     data: bytes
 
 
 def split(data: bytes) -> tuple[list[Tre], bytes]:
-    """Cut extensions apart; give them, and what is left where one does not fit."""
+    """Return the TREs in a header field, and the bytes from the first malformed one on."""
     found = []
     at = 0
     while at + 11 <= len(data):
@@ -38,7 +40,7 @@ def split(data: bytes) -> tuple[list[Tre], bytes]:
 
 
 def tre_json(tre: Tre) -> Json:
-    """Give an extension as JSON: its fields where it is known, else its data."""
+    """Return a TRE as JSON: its fields if its tag is known, otherwise its data."""
     entry: dict[str, Any] = {"tag": tre.tag, "length": len(tre.data)}
     fields = known_fields(tre)
     if fields is not None:
@@ -49,7 +51,7 @@ def tre_json(tre: Tre) -> Json:
 
 
 def text_or_hex(data: bytes) -> str:
-    """Give printable bytes as text, others as hexadecimal digits with 0x in front."""
+    """Return printable ASCII as text, other bytes as hexadecimal digits after 0x."""
     if all(32 <= c < 127 for c in data):
         return data.decode("ascii").rstrip()
     return f"0x{data.hex()}"
@@ -57,12 +59,12 @@ def text_or_hex(data: bytes) -> str:
 
 @cache
 def _known() -> dict[str, EntryPoint]:
-    """List the extensions that jbpy reads; it is slow to import, so nothing is imported here."""
+    """Return the TREs that jbpy can read, without importing it, which is slow."""
     return {entry.name.rstrip(): entry for entry in entry_points(group="jbpy.extensions.tre")}
 
 
 def known_fields(tre: Tre) -> Json | None:
-    """Read the fields of an extension that jbpy knows; None where it does not, or cannot."""
+    """Return the fields of a TRE; None if jbpy does not know its tag or cannot read it."""
     entry = _known().get(tre.tag)
     if entry is None:
         return None
@@ -75,7 +77,7 @@ def known_fields(tre: Tre) -> Json | None:
         if loaded.get_size() != len(raw):
             return None
         values = json.loads(loaded.as_json())
-    except Exception:  # noqa: BLE001 - shown as data instead, whatever it stumbled on
+    except Exception:  # noqa: BLE001 - whatever jbpy raises, the TRE is shown as data
         return None
     finally:
         logger.disabled = before

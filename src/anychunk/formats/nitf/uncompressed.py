@@ -1,8 +1,8 @@
-"""NC and NM: blocks of plain samples, described by standard Zarr codecs wherever those can.
+"""IC NC and NM: uncompressed blocks, described by standard Zarr codecs where possible.
 
-A block is one chunk. Where that would be large it is cut into groups of rows, which needs no other
-codec: the samples are just bytes. A band of a block that is stored apart from the others (IMODE B
-and S) is a chunk of its own, unless it is small.
+A block is one chunk, with two exceptions. Large blocks are divided into groups of rows, which needs
+no further codec because samples are just bytes. Bands that are stored apart within a block (IMODE B
+and S) are separate chunks unless they are small.
 """
 
 import math
@@ -17,41 +17,40 @@ from anychunk.codecs.jbp_block import ALIGNED, ORDERS, JbpBlock, plane_bytes
 from anychunk.codecs.window import Window
 from anychunk.codecs.window import front as window_front
 from anychunk.errors import TruncatedError
-from anychunk.formats.nitf.image import Image, fill_json
-from anychunk.formats.nitf.mask import Mask, block_grid, read_mask
+from anychunk.formats.nitf.blocks import DIMENSIONS, Mask, Offsets, block_grid, read_mask
+from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
+from anychunk.metadata.samples import fill_value_json
 from anychunk.model.index import ArrayIndex, ByteRanges, Json
 
 CHUNK_BYTES = 4 * limits.MIB
-"""Blocks larger than this are cut into groups of rows."""
-MOST_ROWS = 1 << 16
-"""Of a chunk, so that a very narrow image does not make for a long search."""
+"""Larger blocks are divided into groups of rows."""
+MAX_ROWS = 1 << 16
+"""Per chunk; bounds the search for a divisor in very narrow images."""
 BAND_BYTES = 256 * limits.KIB
-"""Bands from this size on, stored apart, are chunks of their own."""
-DIMENSIONS = ("band", "y", "x")
-
-type Offsets = npt.NDArray[np.int64]
+"""Bands stored apart are separate chunks from this size on."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How chunks lie in stored blocks."""
+    """How stored blocks are divided into chunks."""
 
     bands: int
-    """Bands of a chunk."""
+    """Per chunk."""
     rows: int
-    """Rows of a chunk."""
+    """Per chunk."""
     tail: int
-    """Rows of the last chunk of a block, where those of the others do not divide it; else 0."""
+    """Rows of the last chunk of a block, if `rows` does not divide its height; otherwise 0."""
 
     def groups(self, height: int) -> int:
+        """Return the number of chunks along a block of `height` rows."""
         return -(-height // self.rows)
 
 
 def array_index(source: Source, image: Image) -> ArrayIndex:
-    """Index an uncompressed image."""
+    """Return the array of an NC or NM image."""
     if image.bands == 1:
-        # one band is stored alike in every mode
+        # with one band all modes are the same
         image = replace(image, imode="B")
     mask = read_mask(source, image)
     cut = plan(image)
@@ -64,27 +63,28 @@ def array_index(source: Source, image: Image) -> ArrayIndex:
         data_type=image.dtype.name,
         codecs=codecs(image, cut),
         chunks=byte_ranges(source.url, image, cut, offsets),
-        fill_value=fill_json(image.dtype, mask.fill(image)),
+        fill_value=fill_value_json(mask.fill(image), image.dtype),
         dimension_names=DIMENSIONS,
     )
 
 
 def is_plain(image: Image) -> bool:
-    """Whether samples are whole bytes whose every bit counts."""
+    """Whether samples are whole bytes of significant bits, so that `bytes` decodes them."""
     if image.nbpp not in ALIGNED:
         return False
     if image.abpp == image.nbpp or image.dtype.kind not in "ui":
         return True
+    # the unused bits of right-justified unsigned samples are zero; signed ones need extension
     return image.pjust == "R" and image.dtype.kind == "u"
 
 
 def stored_bands(image: Image) -> int:
-    """How many bands one stored block holds."""
+    """Return the number of bands per stored block."""
     return 1 if image.has_bands_apart else image.bands
 
 
 def block_bytes(image: Image) -> int:
-    """How many bytes one stored block takes."""
+    """Return the length of a stored block."""
     pixels = image.block_height * image.block_width
     if image.imode in ("B", "S"):
         return stored_bands(image) * plane_bytes(pixels, image.nbpp)
@@ -92,15 +92,22 @@ def block_bytes(image: Image) -> int:
 
 
 def plan(image: Image) -> Cut:
-    """Choose how blocks are cut into chunks."""
+    """Choose how blocks are divided into chunks.
+
+    Prefers a group of rows that divides the block's height and is not much smaller than
+    `CHUNK_BYTES`. If there is none, the last chunk of a single row of blocks may be shorter; other
+    images get smaller chunks, or whole blocks if those would be tiny.
+    """
     is_apart = image.imode in ("B", "S")
     plane = plane_bytes(image.block_height * image.block_width, image.nbpp)
     bands = image.bands
+    # one band per chunk, so that reading one band does not read the others
     if image.has_bands_apart or (is_apart and plane >= BAND_BYTES):
         bands = 1
     row = image.block_width * image.nbpp * bands / 8
-    rows = min(max(1, int(CHUNK_BYTES // row)), MOST_ROWS)
+    rows = min(max(1, int(CHUNK_BYTES // row)), MAX_ROWS)
     height = image.block_height
+    # rows of several bands that are stored apart are not contiguous
     if rows >= height or (is_apart and bands != 1):
         return Cut(bands, height, 0)
     fits = [n for n in range(rows, rows // 4, -1) if is_whole(image, n, bands)]
@@ -114,12 +121,12 @@ def plan(image: Image) -> Cut:
 
 
 def is_whole(image: Image, rows: int, bands: int) -> bool:
-    """Whether a group of rows ends with a whole byte."""
+    """Whether a group of rows ends on a byte boundary."""
     return rows * image.block_width * image.nbpp * bands % 8 == 0
 
 
 def block_offsets(image: Image, mask: Mask) -> Offsets:
-    """Give where each block begins; -1: not stored."""
+    """Return the file offset of each block."""
     if mask.offsets is not None:
         return mask.offsets
     grid = block_grid(image)
@@ -128,25 +135,24 @@ def block_offsets(image: Image, mask: Mask) -> Offsets:
 
 
 def check_extent(image: Image, offsets: Offsets, size: int) -> None:
-    """Refuse blocks that lie outside the image data: their bytes are something else.
+    """Raise `TruncatedError` if a block extends beyond the image data, into another segment.
 
-    Data that ends too early together with the file is left to the chunks that lack it, so that the
-    others open.
+    If the file itself ends too early, only reading the truncated chunks is an error.
     """
     segment = image.segment
-    # LI is too small in some files; behind the last segment nothing else can be meant
+    # LI is too small in some files; after the last segment there is nothing else
     end = max(segment.end, size) if segment.is_last else segment.end
     last = int(offsets.max(initial=-1))
     needed = last + block_bytes(image)
     if last >= 0 and needed > end:
         raise TruncatedError(
-            f"{image.where}: blocks of {block_bytes(image)} bytes reach to {needed}, "
+            f"{image.where}: blocks of {block_bytes(image)} bytes extend to {needed}, "
             f"the image data ends at {end}"
         )
 
 
 def codecs(image: Image, cut: Cut) -> tuple[Json, ...]:
-    """Give the codecs of a chunk, as JSON."""
+    """Return the codecs of a chunk as JSON."""
     if not is_plain(image):
         block = JbpBlock(
             num_bands=cut.bands,
@@ -164,14 +170,14 @@ def codecs(image: Image, cut: Cut) -> tuple[Json, ...]:
     if order != (0, 1, 2) and cut.bands > 1:
         plain = ({"name": "transpose", "configuration": {"order": list(order)}}, *plain)
     if cut.tail:
-        # `transpose` stands before the codec that makes bytes, so it goes around the window
+        # `transpose` applies to arrays, so it stays outside of the codec that makes bytes
         window = {"name": Window.name, "configuration": {"codecs": [plain[-1]]}}
         return (*plain[:-1], window)
     return plain
 
 
 def byte_ranges(url: str, image: Image, cut: Cut, blocks: Offsets) -> ByteRanges:
-    """Give where every chunk is."""
+    """Return the byte ranges of all chunks; `blocks` are the offsets of the stored blocks."""
     down, across = image.blocks
     groups = cut.groups(image.block_height)
     stored = stored_bands(image)
@@ -182,7 +188,8 @@ def byte_ranges(url: str, image: Image, cut: Cut, blocks: Offsets) -> ByteRanges
         group_bytes = block_bytes(image) // apart
     plane = block_bytes(image) // apart
     tail_bytes = cut.tail * row * cut.bands // 8
-    # axes: band of the file, block down, block across
+    # blocks beyond the image's edges have no chunks; then one axis per loop of the file's order:
+    # stored band groups, band groups within a block, blocks down, row groups, blocks across
     table = blocks.reshape(-1, image.blocks_down, image.blocks_across)[:, :down, :across]
     table = table[:, None, :, None, :]
     within = np.arange(apart)[:, None] * plane + np.arange(groups)[None, :] * group_bytes
@@ -192,7 +199,7 @@ def byte_ranges(url: str, image: Image, cut: Cut, blocks: Offsets) -> ByteRanges
         lengths[:, :, :, -1, :] = tail_bytes
     lengths[offsets < 0] = 0
     shape = (image.bands // cut.bands, down * groups, across)
-    # the last block may be cut off by the image's lower edge
+    # row groups of the last blocks may lie below the image
     grid = (shape[0], -(-image.rows // cut.rows), across)
     offsets = np.where(offsets < 0, 0, offsets).astype(np.uint64).reshape(shape)[:, : grid[1]]
     lengths = lengths.reshape(shape)[:, : grid[1]]
@@ -210,7 +217,7 @@ def byte_ranges(url: str, image: Image, cut: Cut, blocks: Offsets) -> ByteRanges
 def fronts(
     image: Image, cut: Cut, lengths: npt.NDArray[np.uint64], tail_bytes: int
 ) -> dict[str, Any]:
-    """Tell the window codec how many rows a chunk has."""
+    """Return the fronts that tell the window codec the shape of each chunk."""
     order = ORDERS[image.imode] if cut.bands > 1 else (0, 1, 2)
     full = (cut.bands, cut.rows, image.block_width)
     short = (cut.bands, cut.tail, image.block_width)

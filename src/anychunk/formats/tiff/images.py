@@ -1,4 +1,4 @@
-"""The images of a TIFF file: series as tifffile finds them, levels and masks gathered."""
+"""The images of a TIFF file: series as tifffile finds them, with their levels and masks."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -7,27 +7,29 @@ import tifffile
 
 from anychunk.codecs.tiff.tile import OLD_JPEG
 from anychunk.errors import AnychunkError, LimitError, UnsupportedError
-from anychunk.formats.tiff.stack import Stack, page_stack, series_stacks
+from anychunk.formats.tiff.page_stack import Stack, page_stack, series_stacks
 
 Refusal = (UnsupportedError, LimitError)
-"""What makes one image not open and leaves the others as they are."""
+"""Errors that keep one image from opening, but not the others of its file."""
 REDUCED, MASK = 1, 4
-"""Bits of NewSubfileType."""
+"""Bits of NewSubfileType (TIFF 6.0 section 8)."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Image:
-    """One image: its levels, full resolution first, and its masks by level."""
+    """One image: its levels, full resolution first, and the masks of some of them."""
 
     levels: list[Stack]
     masks: list[Stack] = field(default_factory=list)
     series: Any = None
+    """The tifffile series that it is."""
     kind: str = ""
+    """Of the series: ome, imagej, svs, generic …"""
     name: str = ""
 
 
 def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[AnychunkError]]:
-    """List the images of a file, and why others are not among them."""
+    """Return the images of a file, and the errors of those that are refused."""
     found: list[Image] = []
     refused: list[AnychunkError] = []
     for series in _series(tif):
@@ -39,24 +41,27 @@ def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[A
             found += images
             refused += reasons
     if not found and not refused:
+        # tifffile builds no series from pages without pixels
         pages = [page.aspage() for page in tif.pages]
         found = [Image(levels=[page_stack(page, where)]) for page in pages if page.tags]
-    return gather(found), refused
+    return attach_levels_and_masks(found), refused
 
 
 def _series(tif: tifffile.TiffFile) -> list[Any]:
-    """List series; where the metadata of their kind do not hold, as the directories show them."""
+    """Return the series of a file; if its vendor metadata is damaged, by its directories alone."""
     try:
         return list(tif.series(squeeze=False))
     except (AnychunkError, OSError, MemoryError):
         raise
-    except Exception:  # noqa: BLE001 - tifffile has no class of its own for this
+    except Exception:  # noqa: BLE001 - tifffile has no error class for this
         return list(tif.series(kind="generic", squeeze=False))
 
 
 def _images(series: Any, where: str) -> tuple[list[Image], list[AnychunkError]]:
+    """Return the images of one series: one, or several if its pages differ in layout."""
     read = [series_stacks(level, where) for level in series.levels]
     reasons = [reason for _, reasons in read for reason in reasons]
+    # levels can be told apart only if each one is a single stack
     if any(len(stacks) != 1 for stacks, _ in read):
         return [Image(levels=[stack]) for stacks, _ in read for stack in stacks], reasons
     return _images_of([stacks[0] for stacks, _ in read], series), reasons
@@ -65,7 +70,7 @@ def _images(series: Any, where: str) -> tuple[list[Image], list[AnychunkError]]:
 def _images_of(levels: list[Stack], series: Any) -> list[Image]:
     first = levels[0]
     if first.layout.compression == OLD_JPEG and len(first.planes) > 1:
-        # each page brings tables of its own
+        # each page has its own tables, which one array cannot hold
         singles = [p for p in first.planes if p is not None and p.page is not None]
         return [
             Image(
@@ -82,12 +87,13 @@ def _images_of(levels: list[Stack], series: Any) -> list[Image]:
     return [Image(levels=levels, series=series, kind=series.kind, name=series.name)]
 
 
-def gather(images: list[Image]) -> list[Image]:
-    """Put masks and reduced versions with the image that they belong to."""
+def attach_levels_and_masks(images: list[Image]) -> list[Image]:
+    """Attach reduced-resolution pages and masks to the images that they belong to."""
     kept: list[Image] = []
     masks: list[Image] = []
     for image in images:
         flags = subfile_type(image.levels[0])
+        # in a file that contains only masks, they are the images
         if flags & MASK and any(not subfile_type(i.levels[0]) & MASK for i in images):
             masks.append(image)
         elif flags & REDUCED and (owner := _owner(image, kept)) is not None:
@@ -105,6 +111,7 @@ def gather(images: list[Image]) -> list[Image]:
 
 
 def subfile_type(stack: Stack) -> int:
+    """Return NewSubfileType of the first page."""
     return int(stack.keyframe.subfiletype or 0)
 
 
@@ -117,7 +124,7 @@ def _fits(a: Stack, b: Stack) -> bool:
 
 
 def _owner(image: Image, candidates: list[Image]) -> Image | None:
-    """Find the image that `image` is a smaller version of: same samples, same proportions."""
+    """Return the image that `image` is a level of: same bands and type, same proportions."""
     small = image.levels[0]
     for other in candidates:
         full = other.levels[0]
@@ -134,7 +141,7 @@ def _owner(image: Image, candidates: list[Image]) -> Image | None:
 
 
 def _is_proportional(small: Stack, full: Stack) -> bool:
-    """Whether one factor explains both sides, each rounded up or down."""
+    """Whether one reduction factor explains width and height, each rounded up or down."""
     a, b = small.layout, full.layout
     if not a.width or not a.height:
         return False

@@ -1,4 +1,4 @@
-"""How the pixels of a TIFF page lie in the file: plain data, from the page's tags.
+"""The layout of a TIFF page: geometry, samples and compression, as its tags state them.
 
 Spec: TIFF 6.0 sections 2 to 15; SGI ImageDepth and TileDepth.
 """
@@ -17,16 +17,15 @@ from anychunk.codecs.tiff.decoders import KNOWN
 from anychunk.codecs.tiff.tile import CCITT_T4, NONE, OLD_JPEG, PICTURES, YCBCR
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import Json
 
-ZSTD = 50000
-JPEG = 7
+JPEG, ZSTD, EER = 7, 50000, 65002
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The geometry and the samples of one page."""
+    """Geometry, samples and compression of one page."""
 
     where: str
     """Names the page in messages."""
@@ -36,7 +35,7 @@ class Layout:
     bands: int
     is_tiled: bool
     is_planar: bool
-    """Whether each band has strips or tiles of its own."""
+    """Whether bands are stored separately, in their own strips or tiles."""
     chunk_width: int
     chunk_height: int
     chunk_depth: int
@@ -47,11 +46,13 @@ class Layout:
     photometric: int
     fill_order: int
     is_big: bool
+    """Whether samples are big-endian."""
     configuration: tuple[tuple[str, Any], ...] = ()
-    """Further keys of the tiff-tile codec."""
+    """Further settings of the tiff-tile codec, as pairs so that the layout is hashable."""
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
+        """Of decoded samples."""
         try:
             return samples.sample_dtype(self.sample_format, self.bits)
         except UnsupportedError as e:
@@ -59,31 +60,34 @@ class Layout:
 
     @property
     def chunk_bands(self) -> int:
+        """Bands per strip or tile."""
         return 1 if self.is_planar else self.bands
 
     @property
     def shape(self) -> Shape:
-        """Of one page: (z where there are several), band, y, x."""
+        """Of the page: band, y, x, with z in front if it is deeper than 1."""
         return (*((self.depth,) if self.depth > 1 else ()), self.bands, self.height, self.width)
 
     @property
     def chunk_shape(self) -> Shape:
+        """Of a strip or tile, with the axes of `shape`."""
         deep = (self.chunk_depth,) if self.depth > 1 else ()
         return (*deep, self.chunk_bands, self.chunk_height, self.chunk_width)
 
     @property
     def file_grid(self) -> Shape:
-        """Strips or tiles in the order of the file: bands apart, depth, rows, columns."""
+        """Number of strips or tiles along (separate bands, z, y, x), the order of the file."""
         return (
             self.bands if self.is_planar else 1,
-            -(-self.depth // self.chunk_depth),
-            -(-self.height // self.chunk_height),
-            -(-self.width // self.chunk_width),
+            *grid_shape(
+                (self.depth, self.height, self.width),
+                (self.chunk_depth, self.chunk_height, self.chunk_width),
+            ),
         )
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether stored samples are the decoded ones, but for byte order and compression."""
+        """Whether decompressed samples are the decoded ones, except for byte order."""
         return (
             self.predictor == 1
             and self.fill_order == 1
@@ -93,23 +97,26 @@ class Layout:
 
     @cached_property
     def is_subsampled(self) -> bool:
+        """Whether chroma is subsampled."""
         return bool(dict(self.configuration).get("subsampling", (1, 1)) != (1, 1))
 
     @property
     def row_bytes(self) -> int:
+        """Bytes per uncompressed row of a strip or tile."""
         return samples.row_bytes(self.chunk_width, self.chunk_bands, self.bits)
 
     @property
     def last_height(self) -> int:
-        """Rows of the lowest strips or tiles that lie inside the image."""
+        """Rows of the last strips or tiles that lie inside the image."""
         return self.height % self.chunk_height or self.chunk_height
 
     @property
     def has_short_strip(self) -> bool:
+        """Whether the last strip has fewer rows than the others; tiles are always whole."""
         return not self.is_tiled and self.last_height != self.chunk_height
 
     def tile(self) -> TiffTile:
-        """Give the codec of this page's chunks."""
+        """Return the codec that decodes a strip or tile."""
         try:
             return TiffTile(
                 compression=self.compression,
@@ -132,7 +139,7 @@ class Layout:
             raise type(e)(f"{self.where}: {e}") from e
 
     def codecs(self, *, leading: int) -> tuple[Json, ...]:
-        """Give the codecs of an array with `leading` axes in front: portable ones if any do."""
+        """Return the codecs of an array with `leading` axes in front: standard ones if possible."""
         is_portable = (
             self.is_plain and self.compression in (NONE, ZSTD) and not self.has_short_strip
         )
@@ -142,6 +149,7 @@ class Layout:
         endian = "big" if self.is_big and self.dtype.itemsize > 1 else "little"
         codecs: list[Json] = [{"name": "bytes", "configuration": {"endian": endian}}]
         if self.chunk_bands > 1:
+            # the file interleaves bands: y, x, band
             first = leading + (self.depth > 1)
             order = [*range(first), first + 1, first + 2, first]
             codecs.insert(0, {"name": "transpose", "configuration": {"order": order}})
@@ -151,7 +159,16 @@ class Layout:
 
 
 def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
-    """Read the layout of a page from its tags, and hold it against the rules."""
+    """Return the layout of a page.
+
+    Parameters:
+        page: with the tags.
+        where: names the page in messages.
+
+    Raises:
+        FormatError: a size is out of range.
+        UnsupportedError: the page is valid, but there is no decoder for it.
+    """
     compression = int(page.compression)
     is_planar = page.planarconfig == 2 and page.samplesperpixel > 1
     is_tiled = page.tilewidth > 0
@@ -170,6 +187,7 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         compression=compression,
         bits=samples.as_bits(page.bitspersample),
         sample_format=int(page.sampleformat),
+        # compressions of whole pictures (JPEG, WebP …) ignore predictor and bit order
         predictor=1 if compression in PICTURES else int(page.predictor),
         photometric=_photometric(page, compression),
         fill_order=int(page.fillorder) if compression not in PICTURES else 1,
@@ -182,42 +200,51 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
 
 def _photometric(page: tifffile.TiffPage, compression: int) -> int:
     if compression == JPEG and page.samplesperpixel == 3 and 262 not in page.tags:
-        return YCBCR  # where the tag is missing, the stream itself says what its colours are
+        return YCBCR  # without the tag, the JPEG stream itself states its colour space
     return int(page.photometric)
 
 
 def _check(layout: Layout, page: tifffile.TiffPage) -> None:
     for name in ("width", "height", "bands"):
         if not 0 <= getattr(layout, name) < 1 << 32:
-            raise FormatError(f"{layout.where}: {name} is {getattr(layout, name)}")
+            raise FormatError(
+                f"{layout.where}: {name} is {getattr(layout, name)}, expected 0 to {(1 << 32) - 1}"
+            )
     if layout.compression not in KNOWN:
         known = " ".join(str(n) for n in sorted(KNOWN))
         raise UnsupportedError(
-            f"{layout.where}: compression {page.compression!r} is not opened; opened: {known}"
+            f"{layout.where}: compression {page.compression!r} is not supported; supported: {known}"
         )
     tag = page.tags.get(339)
     if tag is not None and isinstance(tag.value, tuple) and len(set(tag.value)) > 1:
         raise UnsupportedError(
-            f"{layout.where}: bands of different SampleFormat {tag.value} are not opened"
+            f"{layout.where}: bands of different SampleFormat {tag.value} are not supported"
         )
     if layout.bands > 1 and page.planarconfig not in (1, 2):
         raise UnsupportedError(
-            f"{layout.where}: PlanarConfiguration {page.planarconfig} is not opened; opened: 1 2"
+            f"{layout.where}: PlanarConfiguration {page.planarconfig} is not supported; "
+            "supported: 1 2"
         )
     if layout.is_subsampled and layout.is_planar:
-        raise UnsupportedError(f"{layout.where}: subsampled YCbCr in separate planes is not opened")
+        raise UnsupportedError(
+            f"{layout.where}: subsampled YCbCr in separate planes is not supported"
+        )
+    # before anyone multiplies these numbers in 64 bits
     if math.prod(layout.file_grid) > 1 << 40:
-        raise FormatError(f"{layout.where}: {layout.file_grid} strips or tiles")
+        raise FormatError(
+            f"{layout.where}: a grid of {layout.file_grid} strips or tiles, expected at most 2**40"
+        )
 
 
 def _configuration(page: tifffile.TiffPage, compression: int, is_planar: bool) -> dict[str, Any]:
-    """Collect the keys of tiff-tile that only some compressions need."""
+    """Return the settings of tiff-tile that only some compressions need."""
     found: dict[str, Any] = {}
     if compression == CCITT_T4:
         found["t4_options"] = int(page.tags.valueof(292, 0)) & 7
     if compression == JPEG and page.jpegtables:
         found["jpeg_tables"] = base64.b64encode(page.jpegtables).decode()
-    if compression == 65002:
+    if compression == EER:
+        # bits of a run length, and of the sub-pixel positions in x and y
         codes = ((65007, 7), (65008, 2), (65009, 2))
         found["eer"] = tuple(int(page.tags.valueof(code, default)) for code, default in codes)
     if page.photometric == YCBCR and not is_planar and page.samplesperpixel == 3:
@@ -229,6 +256,7 @@ def _configuration(page: tifffile.TiffPage, compression: int, is_planar: bool) -
 
 
 def _ycbcr(page: tifffile.TiffPage, compression: int) -> dict[str, Any]:
+    """Return the settings of tiff-tile that convert YCbCr to RGB."""
     found: dict[str, Any] = {}
     if compression != OLD_JPEG:
         # TIFF 6.0 section 21: the default is 2, 2
@@ -240,6 +268,7 @@ def _ycbcr(page: tifffile.TiffPage, compression: int) -> dict[str, Any]:
         if isinstance(value, tuple) and len(value) == 2 * count:
             pairs = zip(value[::2], value[1::2], strict=True)
             found[key] = tuple(float(a) / float(b) if b else 0.0 for a, b in pairs)
+        # not rationals, although the standard requires them
         elif isinstance(value, tuple) and len(value) == count:
             found[key] = tuple(float(a) for a in value)
     return found

@@ -1,7 +1,7 @@
-"""Old-style JPEG (compression 6): the header that each strip lacks, built from the page's tags.
+"""Old-style JPEG (compression 6): the header missing from each strip, built from the page's tags.
 
-Spec: TIFF 6.0 section 22, as libtiff reads it: each strip is a restart interval of its own; tables
-      lie where JPEGQTables, JPEGDCTables and JPEGACTables say. ITU-T T.81 annex B for the markers.
+Spec: TIFF 6.0 section 22, as libtiff reads it: each strip is one restart interval, and JPEGQTables,
+      JPEGDCTables and JPEGACTables are offsets of the tables. ITU-T T.81 annex B for the markers.
 """
 
 import struct
@@ -13,8 +13,8 @@ import tifffile
 
 from anychunk.codecs.tiff.tile import YCBCR
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats.tiff.byte_ranges import Table
 from anychunk.formats.tiff.layout import Layout
-from anychunk.formats.tiff.table import Table
 from anychunk.io import Source
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ Q_TABLES, DC_TABLES, AC_TABLES = 519, 520, 521
 
 
 def is_whole_stream(source: Source, offsets: Table, lengths: Table) -> bool:
-    """Whether the only strip is a JPEG stream as any other."""
+    """Whether the page is a single strip that is a complete JPEG stream."""
     return (
         offsets.size == 1 and bool(lengths.flat[0]) and _peek(source, int(offsets.flat[0])) == SOI
     )
 
 
 def _peek(source: Source, offset: int, length: int = 2) -> bytes:
+    """Return up to `length` bytes, fewer at the end of the file."""
     room = max(0, source.size() - offset)
     return source.read(offset, min(length, room)).tobytes() if room else b""
 
@@ -39,10 +40,12 @@ def _peek(source: Source, offset: int, length: int = 2) -> bytes:
 def fronts(
     page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Table
 ) -> tuple[tuple[bytes, ...], npt.NDArray[np.uint8]]:
-    """Give the headers that strips need in front, and which one each has."""
+    """Return the distinct headers, and for each strip the number of the header it needs."""
     if layout.is_tiled or layout.is_planar or layout.bands not in (1, 3):
+        kind = "tiles" if layout.is_tiled else "separate planes" if layout.is_planar else "strips"
         raise UnsupportedError(
-            f"{layout.where}: old-style JPEG other than in strips of 1 or 3 bands"
+            f"{layout.where}: old-style JPEG in {kind} of {layout.bands} bands is not supported; "
+            "supported: strips of 1 or 3 bands"
         )
     tables = _tables(page, layout, source)
     found: dict[bytes, int] = {}
@@ -58,18 +61,19 @@ def fronts(
 
 
 def _unique(page: tifffile.TiffPage, code: int, layout: Layout) -> tuple[list[int], list[int]]:
-    """Give the offsets of tables, each once, and which one each component uses."""
+    """Return the distinct offsets of tables, and for each component the number of its table."""
     value = page.tags.valueof(code)
     offsets: Sequence[int] = value if isinstance(value, tuple) else (value,)
     if value is None or len(offsets) < layout.bands:
         raise UnsupportedError(
-            f"{layout.where}: old-style JPEG without tables in tag {code} is not opened"
+            f"{layout.where}: old-style JPEG without tables in tag {code} is not supported"
         )
     unique = list(dict.fromkeys(int(n) for n in offsets[: layout.bands]))
     return unique, [unique.index(int(n)) for n in offsets[: layout.bands]]
 
 
 def _tables(page: tifffile.TiffPage, layout: Layout, source: Source) -> bytes:
+    """Return the DQT and DHT markers of a page."""
     parts = []
     for i, offset in enumerate(_unique(page, Q_TABLES, layout)[0]):
         values = _exactly(source, offset, 64, layout)
@@ -87,16 +91,23 @@ def _tables(page: tifffile.TiffPage, layout: Layout, source: Source) -> bytes:
 def _exactly(source: Source, offset: int, length: int, layout: Layout) -> bytes:
     data = _peek(source, offset, length)
     if len(data) != length:
-        raise FormatError(f"{layout.where}: a JPEG table at {offset} lies beyond the end")
+        raise FormatError(
+            f"{layout.where} @{offset}: a JPEG table of {length} bytes, the object ends after "
+            f"{source.size()}"
+        )
     return data
 
 
 def _frame(page: tifffile.TiffPage, layout: Layout, rows: int) -> bytes:
+    """Return the SOF0 marker of a strip with `rows` rows."""
     across, down = (1, 1)
     if layout.photometric == YCBCR:
         across, down = (int(n) for n in page.subsampling or (2, 2))
     if not (0 < across < 5 and 0 < down < 5 and rows < 1 << 16 and layout.width < 1 << 16):
-        raise FormatError(f"{layout.where}: old-style JPEG of {layout.width} x {rows}")
+        raise FormatError(
+            f"{layout.where}: old-style JPEG of {rows} x {layout.width} with subsampling "
+            f"{down} x {across}, expected sides below 65536 and subsampling 1 to 4"
+        )
     uses = _unique(page, Q_TABLES, layout)[1]
     parts = [
         bytes((i + 1, (across << 4 | down) if i == 0 else 0x11, use)) for i, use in enumerate(uses)
@@ -106,6 +117,7 @@ def _frame(page: tifffile.TiffPage, layout: Layout, rows: int) -> bytes:
 
 
 def _scan(page: tifffile.TiffPage, layout: Layout) -> bytes:
+    """Return the SOS marker of a strip."""
     dc, ac = _unique(page, DC_TABLES, layout)[1], _unique(page, AC_TABLES, layout)[1]
     parts = [bytes((i + 1, d << 4 | a)) for i, (d, a) in enumerate(zip(dc, ac, strict=True))]
     return SOS + struct.pack(">HB", 6 + 2 * len(dc), len(dc)) + b"".join(parts) + b"\x00\x3f\x00"

@@ -4,7 +4,7 @@ import warnings
 
 from anychunk.errors import FormatError
 from anychunk.io import absolute
-from anychunk.metadata import comparison
+from anychunk.metadata import comparison, geo
 from anychunk.model.index import ArrayIndex, GroupIndex
 from anychunk.read.zarr_core import sync
 from anychunk.references.documents import metadata
@@ -56,7 +56,7 @@ def _agreed(
         old, new = (d[key].get("attributes") or {} for d in (there, documents))
         where = f"{target} {key.removesuffix('/zarr.json')}"
         _check_meaning(old, new, where)
-        gone = comparison.several([comparison.of_place(old), comparison.of_place(new)])
+        gone = comparison.differing_georeference([old, new])
         if not gone:
             continue
         if any(name.startswith(gone) for name in old):
@@ -65,16 +65,16 @@ def _agreed(
                 stacklevel=2,
             )
         folder = key.removesuffix("zarr.json")
-        kept[key] = {**there[key], "attributes": comparison.without_place(old, gone)}
+        kept[key] = {**there[key], "attributes": geo.without_georeference(old, gone)}
         for name, array in kept.items():
             if name.startswith(folder) and array["node_type"] == "array":
-                bare = comparison.without_place(array.get("attributes") or {}, gone)
+                bare = geo.without_georeference(array.get("attributes") or {}, gone)
                 kept[name] = {**array, "attributes": bare}
     return kept
 
 
 def _check_meaning(old: Document, new: Document, where: str) -> None:
-    if wrong := comparison.differences(new, old):
+    if wrong := comparison.sample_differences(new, old):
         raise FormatError(f"{where}: {wrong[0]} is not what it is there; there is one for all")
 
 

@@ -1,4 +1,7 @@
-"""Where a JPEG 2000 image lies: the GeoTIFF inside GeoJP2's UUID box, or GMLJP2's grid."""
+"""The georeference of a JPEG 2000 file: the GeoTIFF in a GeoJP2 box, or the grid of GMLJP2.
+
+Spec: GeoJP2 (a degenerate GeoTIFF in a uuid box); OGC 05-047r3 (GMLJP2 1.0), OGC 08-085 (2.0).
+"""
 
 import re
 from io import BytesIO
@@ -14,13 +17,20 @@ from anychunk.metadata.geo import (
     geotiff_transform,
 )
 
-type Place = tuple[Transform | None, str | None]
+type Georeference = tuple[Transform | None, str | None]
+"""Transform and code of the CRS, if known."""
 
+SRS_NAME = re.compile(r"srsName\s*=\s*[\"'](?:[^\"']*[:/])?EPSG[:/](?:[^\"':/]*[:/])?(\d+)[\"']")
+"""EPSG:code, urn:ogc:def:crs:EPSG:version:code or http://www.opengis.net/def/crs/EPSG/0/code."""
 MATRIX, SCALE, TIEPOINTS, KEYS, DOUBLES, TEXT = 34264, 33550, 33922, 34735, 34736, 34737
 
 
-def read_geojp2(data: bytes) -> Place:
-    """Read the transform and the EPSG code of a degenerate GeoTIFF."""
+def read_geojp2(data: bytes) -> Georeference:
+    """Return the georeference of a degenerate GeoTIFF: one without pixels.
+
+    Raises:
+        FormatError: it is not a TIFF file.
+    """
     tags = _tags(data)
     directory = tags.get(KEYS) or ()
     if len(directory) < 4:
@@ -37,7 +47,7 @@ def read_geojp2(data: bytes) -> Place:
 
 
 def _tags(data: bytes) -> dict[int, Any]:
-    from tifffile import TiffFile  # slow to import, and few files have a GeoTIFF inside
+    from tifffile import TiffFile  # slow to import, and few files contain a GeoTIFF
 
     try:
         with TiffFile(BytesIO(data)) as tiff:
@@ -46,20 +56,26 @@ def _tags(data: bytes) -> dict[int, Any]:
                 code: tags.valueof(code) for code in (MATRIX, SCALE, TIEPOINTS, KEYS, DOUBLES, TEXT)
             }
     except Exception as e:
-        raise FormatError(f"GeoJP2 box: its GeoTIFF is not readable ({e})") from e
+        raise FormatError(
+            f"GeoJP2 box of {len(data)} bytes: tifffile cannot read its GeoTIFF ({e})"
+        ) from e
     return {code: _plain(value) for code, value in found.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
-    """One number stands alone in tifffile, several in a tuple or bytes."""
+    """Return a tag's value as text or tuple; tifffile does not wrap a single number."""
     if isinstance(value, bytes):
         return value.decode("latin1")
     return value if isinstance(value, str | tuple) else (value,)
 
 
-def read_gml(text: str) -> Place:
-    """Read the first rectified grid of a GML document; its origin is a pixel's centre."""
-    code = re.search(r"srsName\s*=\s*[\"'][^\"']*EPSG:[^\"':]*:?(\d+)[\"']", text)
+def read_gml(text: str) -> Georeference:
+    """Return the georeference of the first rectified grid of a GML document.
+
+    Read with expressions instead of an XML parser: real documents often have wrong namespaces, and
+    nothing else of them is needed. The origin of the grid is the centre of the first pixel.
+    """
+    code = SRS_NAME.search(text)
     epsg = f"EPSG:{code[1]}" if code else None
     grid = re.search(r"<(?:\w+:)?RectifiedGrid\b.*?</(?:\w+:)?RectifiedGrid>", text, re.DOTALL)
     if grid is None:
@@ -74,7 +90,7 @@ def read_gml(text: str) -> Place:
     except ValueError:
         return None, epsg
     if a == 0 == e and b and d:
-        # the reference system names north before east, and so does everything here
+        # the CRS has northing before easting, and so do origin and offset vectors
         x, y, a, d, b, e = y, x, d, a, e, b
     if a * e == b * d:
         return None, epsg

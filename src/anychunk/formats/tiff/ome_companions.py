@@ -1,7 +1,8 @@
-"""OME-TIFF in several files: the planes that the OME-XML says lie in a companion file.
+"""OME-TIFF in several files: the planes that OME-XML places in companion files.
 
-A companion is looked for in the folder of the file that names it, and never outside. Where one is
-missing the file opens all the same; its planes are not absent, and reading them says what lacks.
+Companions are looked for only in the folder of the file that names them. If one is missing, the
+file still opens, and reading a plane of the missing companion raises an error: its planes are
+unreadable, not absent.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,11 @@ from xml.etree import ElementTree as ET
 import tifffile
 
 from anychunk.errors import FormatError
-from anychunk.formats.tiff import ome
-from anychunk.formats.tiff.handle import tiff_file
+from anychunk.formats.tiff import ome_xml
 from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.layout import Layout, page_layout
-from anychunk.formats.tiff.stack import Plane, Stack
+from anychunk.formats.tiff.page_stack import Plane, Stack
+from anychunk.formats.tiff.tifffile_source import tiff_file
 from anychunk.io import MemorySource, Source, open_source, resolve
 from anychunk.model.pin import Pin
 
@@ -24,26 +25,33 @@ from anychunk.model.pin import Pin
 def with_companions(
     images: list[Image], source: Source, pixels: Sequence[ET.Element], root_uuid: str | None
 ) -> tuple[list[Source], dict[str, Pin]]:
-    """Fill in planes from companion files; give all sources, and the pins of the further ones.
+    """Fill in the planes of `images` that are in companion files.
 
-    `pixels` are the OME-XML of the images that tifffile calls series 0, 1 …
+    Parameters:
+        images: changed in place where planes are missing.
+        source: of the file that names the companions.
+        pixels: the OME-XML Pixels elements of the series that tifffile numbers 0, 1 …
+        root_uuid: UUID of the OME element.
+
+    Returns:
+        The sources of all files, `source` first, and the pins of the companions.
     """
     sources = [source]
     name = source.url.rpartition("/")[2]
-    files = _Files(source, sources)
+    files = _Companions(source, sources)
     with files.open:
         for image in images:
-            xml = ome.pixels_of_image(image, pixels)
+            xml = ome_xml.pixels_of_image(image, pixels)
             first = image.levels[0]
             if xml is None or all(plane is not None for plane in first.planes):
                 continue
-            places = ome.placements(xml, root_uuid, name, source.url)
+            places = ome_xml.placements(xml, root_uuid, name, source.url)
             image.levels = [_filled(first, places, files), *image.levels[1:]]
     there = [s for s in sources[1:] if not isinstance(s, MissingSource)]
     return sources, {s.url: s.pin() for s in there}
 
 
-def _filled(stack: Stack, places: list[ome.Placement], files: "_Files") -> Stack:
+def _filled(stack: Stack, places: list[ome_xml.Placement], files: "_Companions") -> Stack:
     planes = list(stack.planes)
     is_open = [plane is None for plane in planes]
     for place in places:
@@ -52,6 +60,7 @@ def _filled(stack: Stack, places: list[ome.Placement], files: "_Files") -> Stack
             following = [p.start for p in places if p.start > place.start]
             count = files.pages(place.file)
             if count is None:
+                # a missing file of unknown length: its planes reach up to the next placement
                 count = min([*following, len(planes)]) - place.start
         for n in range(min(count or 0, len(planes) - place.start)):
             if is_open[place.start + n]:
@@ -64,13 +73,13 @@ def _filled(stack: Stack, places: list[ome.Placement], files: "_Files") -> Stack
 
 
 class MissingSource(MemorySource):
-    """A file that another one names, and that is not there."""
+    """An empty stand-in for a companion that does not exist."""
 
     def __init__(self, url: str) -> None:
         super().__init__(b"", url)
 
 
-class _Files:
+class _Companions:
     """Companion files, each opened once."""
 
     def __init__(self, source: Source, sources: list[Source]) -> None:
@@ -81,26 +90,33 @@ class _Files:
         self._found: dict[str, tuple[int, tifffile.TiffFile | None]] = {}
 
     def pages(self, name: str) -> int | None:
-        """How many pages a companion has; None where it is not there."""
+        """Return the number of pages of a companion; None if it is missing."""
         tif = self._file(name)[1]
         return None if tif is None else len(tif.pages)
+
+    def plane(self, name: str, directory: int, layout: Layout) -> Plane:
+        """Return a page of a companion; `layout` is the layout that it must have."""
+        number, tif = self._file(name)
+        if tif is None:
+            return Plane(page=None, file=number)
+        if directory >= len(tif.pages):
+            raise FormatError(
+                f"{self._where}: OME-XML names page {directory} of {name}, "
+                f"which has {len(tif.pages)} pages"
+            )
+        page = tif.pages[directory].aspage()
+        theirs = page_layout(page, layout.where)
+        if theirs != layout:
+            raise FormatError(
+                f"{self._where}: page {directory} of {name} has another layout (size, data type or "
+                f"compression) than {layout.where}; all planes of an image must share one"
+            )
+        return Plane(page=page, file=number)
 
     def _file(self, name: str) -> tuple[int, tifffile.TiffFile | None]:
         if name not in self._found:
             self._found[name] = self._opened(name)
         return self._found[name]
-
-    def plane(self, name: str, directory: int, layout: Layout) -> Plane:
-        number, tif = self._file(name)
-        if tif is None:
-            return Plane(page=None, file=number)
-        if directory >= len(tif.pages):
-            raise FormatError(f"{self._where}: {name} has no page {directory}, which OME-XML names")
-        page = tif.pages[directory].aspage()
-        theirs = page_layout(page, layout.where)
-        if theirs != layout:
-            raise FormatError(f"{self._where}: page {directory} of {name} is laid out differently")
-        return Plane(page=page, file=number)
 
     def _opened(self, name: str) -> tuple[int, tifffile.TiffFile | None]:
         url = resolve(self._folder, name)

@@ -1,4 +1,4 @@
-"""Pages of one kind as one array: `(…, band, y, x)` with the axes of the series in front."""
+"""Pages of one layout stacked into one array, `(…, band, y, x)` with the series' axes in front."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,73 +12,81 @@ from anychunk import limits
 from anychunk.codecs.tiff.tile import OLD_JPEG
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.formats.tiff import old_jpeg
-from anychunk.formats.tiff.kinship import Relative, relatives, without_tables
+from anychunk.formats.tiff.byte_ranges import Page, Table, check_count, page_table, recut
 from anychunk.formats.tiff.layout import JPEG, Layout, page_layout
-from anychunk.formats.tiff.table import Page, Table, check_count, page_table, recut
+from anychunk.formats.tiff.page_matching import MatchedPage, match_pages, without_tables
 from anychunk.io import Source
 from anychunk.model.grid import Shape
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
 
 AXES = {"T": "t", "C": "c", "Z": "z", "I": "page", "Q": "other", "S": "sample", "Y": "y", "X": "x"}
-"""Names of axes by tifffile's letters; others by tifffile's own words."""
-
+"""Axis names by tifffile's letters; other letters get tifffile's name."""
 NO_TABLES = b"\xff\xd8\xff\xd9"
+"""JPEG tables that define none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plane:
-    """One page of a stack, in one of the files that the stack is made of."""
+    """One page of a stack."""
 
     page: Page | None
-    """None: it is announced and not there; nor is its file, where that is another one."""
+    """None: it is declared but missing; if it is in another file, that file is missing."""
     file: int = 0
+    """Number of the source that it is in."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stack:
-    """Pages that share a layout, in C order over the leading axes. None: no page for this place."""
+    """Pages that share a layout, in C order over the leading axes."""
 
     layout: Layout
     keyframe: tifffile.TiffPage
     axes: tuple[str, ...]
     """Names of the leading axes."""
     sizes: Shape
+    """Of the leading axes."""
     planes: Sequence[Plane | None]
+    """None: the file declares no page at this position."""
     run: int | None = None
-    """Where the pages begin that lie one after the other, however many directories there are."""
+    """Offset of the first page if the samples of all pages are contiguous: there may be fewer
+    directories than pages (ImageJ)."""
     tables: tuple[bytes | None, ...] = ()
-    """JPEG tables of each plane, where they are not the same for all."""
+    """JPEG tables of each plane, if they differ."""
 
     @property
     def shape(self) -> Shape:
+        """Of the array."""
         return (*self.sizes, *self.layout.shape)
 
     @property
     def dimension_names(self) -> tuple[str, ...]:
+        """Of the array."""
         deep = ("z",) if self.layout.depth > 1 else ()
         return (*self.axes, *deep, "band", "y", "x")
 
 
 def series_stacks(level: Any, where: str) -> tuple[list[Stack], list[AnychunkError]]:
-    """Read one level of a series of tifffile: a stack; several, where pages are not alike."""
+    """Return the stack of one level of a series, or several stacks if the layout of pages differs.
+
+    Also returns the errors of the pages that are refused.
+    """
     keyframe = level.keyframe
     layout = page_layout(keyframe, f"{where} page {keyframe.index}")
-    pages = list(level._pages)  # noqa: SLF001 - indexing would read directories that need not be there
-    kin = relatives(pages, keyframe, layout)
-    if any(r.layout is not None or r.error is not None for r in kin):
-        return _apart(kin, keyframe, layout)
+    pages = list(level._pages)  # noqa: SLF001 - indexing would read directories that may not exist
+    matched = match_pages(pages, keyframe, layout)
+    if any(m.layout is not None or m.error is not None for m in matched):
+        return _stacks_by_layout(matched, keyframe, layout)
     stack = series_stack(level, pages, layout)
-    return [_with_tables(stack, [r.tables for r in kin])], []
+    return [_with_tables(stack, [m.tables for m in matched])], []
 
 
 def series_stack(level: Any, pages: Sequence[Page | None], layout: Layout) -> Stack:
-    """Give the stack of pages that are all laid out the same."""
+    """Return the stack of the pages of a series, all with the same layout."""
     size = math.prod(layout.shape)
     total = math.prod(int(n) for n in level.shape)
+    # tifffile knows the offset of the first page if the pages are contiguous
     run = level.dataoffset if layout.is_plain and layout.depth == 1 and size else None
     count = total // size if run and size else len(pages)
-    if run is None and len(pages) < count:
-        raise FormatError(f"{layout.where}: {count} planes are announced, there are {len(pages)}")
     names, sizes = leading_axes(level.axes, tuple(int(n) for n in level.shape), count, size)
     planes = [None if page is None else Plane(page=page) for page in pages]
     return Stack(
@@ -91,18 +99,19 @@ def series_stack(level: Any, pages: Sequence[Page | None], layout: Layout) -> St
     )
 
 
-def _apart(
-    kin: Sequence[Relative], keyframe: tifffile.TiffPage, layout: Layout
+def _stacks_by_layout(
+    matched: Sequence[MatchedPage], keyframe: tifffile.TiffPage, layout: Layout
 ) -> tuple[list[Stack], list[AnychunkError]]:
-    """Give a stack for the pages of each layout, and why others have none."""
-    if any(r.page is None for r in kin):
+    """Return one stack per layout, and the errors of the pages that are refused."""
+    if any(m.page is None for m in matched):
         raise UnsupportedError(
-            f"{layout.where}: further pages of its image are laid out differently"
+            f"{layout.where}: an image with missing pages whose other pages differ in layout "
+            "is not supported"
         )
-    groups: dict[Layout, list[Relative]] = {}
-    for relative in kin:
-        if relative.error is None:
-            groups.setdefault(without_tables(relative.layout or layout), []).append(relative)
+    groups: dict[Layout, list[MatchedPage]] = {}
+    for one in matched:
+        if one.error is None:
+            groups.setdefault(without_tables(one.layout or layout), []).append(one)
     stacks = []
     for group in groups.values():
         first = group[0]
@@ -113,14 +122,17 @@ def _apart(
             keyframe=page,
             axes=("page",) if len(group) > 1 else (),
             sizes=(len(group),) if len(group) > 1 else (),
-            planes=[Plane(page=relative.page) for relative in group],
+            planes=[Plane(page=one.page) for one in group],
         )
-        stacks.append(_with_tables(stack, [relative.tables for relative in group]))
-    return stacks, list(dict.fromkeys(r.error for r in kin if r.error is not None))
+        stacks.append(_with_tables(stack, [one.tables for one in group]))
+    return stacks, list(dict.fromkeys(m.error for m in matched if m.error is not None))
 
 
 def _with_tables(stack: Stack, tables: Sequence[bytes | None]) -> Stack:
-    """Keep the JPEG tables of each plane, where one configuration cannot hold them all."""
+    """Store JPEG tables per plane if they differ.
+
+    The codec's configuration holds one set for the whole array; others go in front of the chunks.
+    """
     if stack.layout.compression != JPEG or len(set(tables)) == 1:
         return stack
     plain = without_tables(stack.layout)
@@ -129,7 +141,7 @@ def _with_tables(stack: Stack, tables: Sequence[bytes | None]) -> Stack:
 
 
 def page_stack(page: tifffile.TiffPage, where: str) -> Stack:
-    """Give one page as a stack of its own."""
+    """Return the stack of a single page."""
     layout = page_layout(page, f"{where} page {page.index}")
     return Stack(layout=layout, keyframe=page, axes=(), sizes=(), planes=[Plane(page=page)])
 
@@ -137,7 +149,15 @@ def page_stack(page: tifffile.TiffPage, where: str) -> Stack:
 def leading_axes(
     axes: str, shape: Shape, count: int, page_size: int
 ) -> tuple[tuple[str, ...], Shape]:
-    """Find the axes that the pages are stacked along; those of one element are left out."""
+    """Return names and sizes of the axes that pages are stacked along, without those of size 1.
+
+    Parameters:
+        axes: tifffile's letters of the axes of the series.
+        shape: of the series.
+        count: number of pages.
+        page_size: number of samples per page.
+    """
+    # tifffile does not say how many of the axes are within a page: the sizes must multiply to it
     for cut in range(len(shape) + 1):
         if math.prod(shape[:cut]) == count and math.prod(shape[cut:]) == page_size:
             kept = [
@@ -148,6 +168,7 @@ def leading_axes(
         kept = [("I", count)] if count != 1 else []
     names: list[str] = []
     for letter, _ in kept:
+        # names must be unique within the array
         name = AXES.get(letter) or tifffile.TIFF.AXES_NAMES.get(letter, letter.lower())
         names.append(name if name not in (*names, "band", "y", "x") else f"{name}_{len(names)}")
     return tuple(names), tuple(n for _, n in kept)
@@ -156,17 +177,26 @@ def leading_axes(
 def stack_index(
     stack: Stack, sources: Sequence[Source], *, fill_value: Json, attributes: Mapping[str, Json]
 ) -> ArrayIndex:
-    """Give the array of a stack, whose planes are in `sources`."""
+    """Return the array of a stack.
+
+    Parameters:
+        stack: the pages.
+        sources: of the files, as `Plane.file` numbers them.
+        fill_value: of the array.
+        attributes: of the array.
+    """
+    # tables are (planes, separate bands, z, y, x) until they are reordered below
     layout, offsets, lengths = _tables(stack, sources)
     layout, offsets, lengths = recut(layout, offsets, lengths, sources[0].size())
     fronts: dict[str, Any] = {}
     if layout.compression == OLD_JPEG:
         layout, fronts = _old_jpeg(stack, layout, sources, offsets, lengths)
     elif header := getattr(stack.keyframe, "jpegheader", None):
+        # NDPI: a page is one JPEG stream, whose restart intervals are the tiles without its header
         headers = [getattr(p.page, "jpegheader", None) if p else None for p in stack.planes]
-        fronts = _headed(headers, header, offsets)
+        fronts = _page_fronts(headers, header, offsets)
     elif stack.tables:
-        fronts = _headed(stack.tables, NO_TABLES, offsets)
+        fronts = _page_fronts(stack.tables, NO_TABLES, offsets)
     deep = len(stack.sizes) + (layout.depth > 1)
     grid = (*stack.sizes, *_array_grid(layout))
     ids = [p.file if p is not None else 0 for p in stack.planes]
@@ -176,7 +206,7 @@ def stack_index(
     tables = {"offsets": offsets, "lengths": lengths, **fronts}
     for name in ("offsets", "lengths", "front_ids", "url_ids"):
         if name in tables:
-            # from the file's order (band, z) to the array's (z, band)
+            # the file orders bands before z, the array z before bands
             tables[name] = np.ascontiguousarray(tables[name].swapaxes(1, 2)).reshape(grid)
     names = stack.dimension_names
     limits.check_chunk(math.prod(layout.chunk_shape) * layout.dtype.itemsize, where=layout.where)
@@ -194,15 +224,16 @@ def stack_index(
 
 
 def _array_grid(layout: Layout) -> Shape:
+    """Return the chunk grid of a page in the order of the array's axes."""
     planes, deep, rows, columns = layout.file_grid
     return (*((deep,) if layout.depth > 1 else ()), planes, rows, columns)
 
 
 def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Table]:
-    """Give offsets and lengths of every plane: (planes, *file_grid)."""
+    """Return offsets and lengths of all planes, shaped (planes, *file_grid)."""
     layout = stack.layout
     if stack.run is not None:
-        # uncompressed, one page behind the other: strips or tiles as wide as the image are rows
+        # contiguous uncompressed pages: each one is a single strip, which `recut` may divide
         layout = replace(
             layout, is_tiled=False, chunk_width=layout.width, chunk_height=layout.height
         )
@@ -224,11 +255,11 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
         if plane is None:
             continue
         if plane.page is None and plane.file == 0:
-            # a page that is announced and not there: reading it says that the file ends before it
+            # declared but missing: one byte beyond the end, so that reading raises TruncatedError
             offsets[i], lengths[i] = sizes[0], 1
             continue
         if plane.page is None:
-            lengths[i] = WHOLE  # the url alone is known; no file there is one chunk long
+            lengths[i] = WHOLE  # a missing file: reading the chunk raises an error that names it
             continue
         offsets[i], lengths[i] = page_table(plane.page, layout, sizes[plane.file])
     return layout, offsets, lengths
@@ -237,8 +268,11 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
 def _old_jpeg(
     stack: Stack, layout: Layout, sources: Sequence[Source], offsets: Table, lengths: Table
 ) -> tuple[Layout, dict[str, Any]]:
+    """Return the layout of an old-style JPEG page, and the headers in front of its strips."""
     if len(stack.planes) != 1:
-        raise FormatError(f"{layout.where}: several pages of old-style JPEG as one array")
+        raise FormatError(
+            f"{layout.where}: {len(stack.planes)} pages of old-style JPEG in one array, expected 1"
+        )
     source = sources[0]
     if old_jpeg.is_whole_stream(source, offsets, lengths):
         kept = tuple((k, v) for k, v in layout.configuration if k == "jpeg_tables")
@@ -247,8 +281,8 @@ def _old_jpeg(
     return layout, {"fronts": headers, "front_ids": ids}
 
 
-def _headed(headers: Sequence[bytes | None], other: bytes, offsets: Table) -> dict[str, Any]:
-    """Put the bytes that each page keeps once in front of each of its tiles."""
+def _page_fronts(headers: Sequence[bytes | None], other: bytes, offsets: Table) -> dict[str, Any]:
+    """Return the fronts that put each page's header before every one of its tiles."""
     unique = tuple(dict.fromkeys(h or other for h in headers))
     ids = np.array([unique.index(h or other) for h in headers], np.uint32)
     spread = np.broadcast_to(ids.reshape((-1,) + (1,) * 4), offsets.shape)

@@ -1,7 +1,7 @@
 import pytest
 
 from anychunk.errors import FormatError, TruncatedError
-from anychunk.formats.nitf.fields import Field, Repeat, When, number, read, write
+from anychunk.formats.nitf.fixed_width import Field, Repeat, When, number, read
 
 LAYOUT = (
     Field("NAME", 6),
@@ -21,21 +21,20 @@ VALUES = {
 }  # fmt: skip
 
 
-def test_read_and_write_are_inverse():
+def test_every_kind_of_entry():
     assert read(LAYOUT, BYTES) == (VALUES, len(BYTES))
-    assert write(LAYOUT, VALUES) == BYTES
+    assert read(LAYOUT, b"ab" + BYTES + b"cd", 2) == (VALUES, 2 + len(BYTES))
 
 
 def test_fields_that_are_not_there():
     values, end = read(LAYOUT, b"other 00rest")
     assert values == {"NAME": "other", "COUNT": 0, "ITEMS": []}
     assert end == 8
-    assert write(LAYOUT, values) == b"other 00"
 
 
 @pytest.mark.parametrize("length", range(len(BYTES)))
 def test_every_cut_is_an_error(length):
-    with pytest.raises(TruncatedError, match="the header ends after"):
+    with pytest.raises(TruncatedError, match=rf"@\d+: [A-Z]+ .*\b{length}\b"):
         read(LAYOUT, BYTES[:length])
 
 
@@ -57,8 +56,9 @@ def test_numbers_that_are_none_stay_text(text, value):
     if isinstance(value, int):
         assert number(found, "N") == value
     else:
-        with pytest.raises(FormatError, match="N is .*, expected a number"):
+        with pytest.raises(FormatError, match=r"\bN\b") as caught:
             number(found, "N")
+        assert repr(value) in str(caught.value)
 
 
 def test_blank_numbers_may_have_a_default():
@@ -68,13 +68,8 @@ def test_blank_numbers_may_have_a_default():
         number({"N": "x"}, "N", default=4)
 
 
-def test_values_that_do_not_fit():
-    with pytest.raises(FormatError, match="does not fit 2 bytes"):
-        write((Field("N", 2, "int"),), {"N": 100})
-
-
 def test_negative_widths_and_empty_records():
     with pytest.raises(TruncatedError):
         read((Field("N", lambda _: -1, "bytes"),), b"abc")
-    with pytest.raises(FormatError, match="are empty"):
+    with pytest.raises(FormatError, match=r"@0: .*\bR\b"):
         read((Repeat("R", lambda _: 10**12, (Field("N", 0),)),), b"abc")

@@ -1,8 +1,7 @@
-"""What a TIFF says beside its pixels: ground coordinates, nodata, OME, further files."""
+"""Attributes of TIFF files: georeference, nodata, OME axes, tags."""
 
 import json
 import logging
-import shutil
 import warnings
 
 import numpy as np
@@ -12,7 +11,6 @@ import tifffile
 from rasterio.errors import NotGeoreferencedWarning
 
 import anychunk
-from anychunk.metadata import geo
 from tests.corpus import needs_corpus, samples
 
 GEO = [s for s in samples("tiff/") if "geotiff" in s.properties]
@@ -58,20 +56,6 @@ def test_most_georeferenced_files_have_transform_and_code():
     assert sum("proj:code" in a for a in found) > 0.5 * len(found)
 
 
-def test_points_are_half_a_pixel_off():
-    # GeoTIFF 1.1 section 7.1: RasterPixelIsPoint ties to the centre of a pixel
-    area = geo.geotiff_transform(
-        scale=(10, 10, 0), tiepoints=(0, 0, 0, 100, 200, 0), matrix=None, is_point=False
-    )
-    point = geo.geotiff_transform(
-        scale=(10, 10, 0), tiepoints=(0, 0, 0, 100, 200, 0), matrix=None, is_point=True
-    )
-    assert area == (10, 0, 100, 0, -10, 200)
-    assert point == (10, 0, 95, 0, -10, 205)
-    assert geo.bounds(area, (2, 3)) == (100, 180, 130, 200)
-    assert geo.rescaled(area, 2, 4) == (20, 0, 100, 0, -40, 200)
-
-
 @pytest.mark.parametrize(
     ("dtype", "text", "fill"),
     [("uint8", "7", 7), ("uint8", "-9999", 0), ("int16", "-9999", -9999), ("uint8", "7.5", 0),
@@ -111,57 +95,3 @@ def test_palette_and_tags(tmp_path):
     assert tiff["photometric"] == "PALETTE"
     assert tiff["color_map"] == colors.tolist()
     assert tiff["tags"]["Software"] == "them"
-
-
-@pytest.fixture
-def two_files(tmp_path):
-    """An OME-TIFF whose second plane lies in a companion."""
-    planes = [SMALL.astype("uint16"), SMALL.astype("uint16") * 3]
-    xml = (
-        '<?xml version="1.0" encoding="UTF-8"?>'
-        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:A">'
-        '<Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="uint16" SizeX="10" '
-        'SizeY="6" SizeC="1" SizeZ="2" SizeT="1"><Channel ID="Channel:0:0" SamplesPerPixel="1"/>'
-        '<TiffData FirstZ="0" IFD="0" PlaneCount="1"><UUID FileName="a.ome.tif">urn:uuid:A</UUID>'
-        '</TiffData><TiffData FirstZ="1" IFD="0" PlaneCount="1"><UUID FileName="{}">urn:uuid:B'
-        "</UUID></TiffData></Pixels></Image></OME>"
-    )
-
-    def write(name):
-        first = tmp_path / "a.ome.tif"
-        tifffile.imwrite(first, planes[0], description=xml.format(name), metadata=None)
-        tifffile.imwrite(tmp_path / "b.ome.tif", planes[1], metadata=None)
-        return first
-
-    return write, np.stack(planes)
-
-
-def test_companion_files(two_files, tmp_path):
-    write, expected = two_files
-    path = write("b.ome.tif")
-    array = anychunk.open_array(path)
-    assert array.metadata.dimension_names == ("z", "band", "y", "x")
-    np.testing.assert_array_equal(array[...][:, 0], expected)
-    index = anychunk.index(path)
-    assert {str(tmp_path / "b.ome.tif")} <= set(index.pins)
-
-
-def test_missing_companion_is_named_when_read(two_files, tmp_path):
-    write, expected = two_files
-    path = write("b.ome.tif")
-    (tmp_path / "b.ome.tif").unlink()
-    array = anychunk.open_array(path)
-    np.testing.assert_array_equal(array[0, 0], expected[0])
-    with pytest.raises(anychunk.AnychunkError, match=r"b\.ome\.tif"):
-        array[1]
-
-
-def test_companion_outside_the_folder_is_refused(two_files, tmp_path):
-    write, _ = two_files
-    outside = tmp_path / "elsewhere"
-    outside.mkdir()
-    path = write("../b.ome.tif")
-    moved = outside / "a.ome.tif"
-    shutil.move(path, moved)
-    with pytest.raises(anychunk.AnychunkError, match="reference"):
-        anychunk.open(moved)
