@@ -28,7 +28,7 @@ test: setup
 # The same tests on every other supported interpreter that this machine has, but for those of parts
 # that run in processes of their own (a browser, servers, clusters), of speed, and long comparisons
 # of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
-ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_guard.py test_osml.py \
+ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_guard.py references/test_osml_layout.py \
   server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
@@ -86,7 +86,7 @@ viewer-packages:
 	@cd viewer && npm install --silent --no-save
 
 # Readers that cannot live beside us: osml-imagery-io wants an older zarr, the others register codecs
-# under names of ours. For `make bench`, and for tests/test_osml.py.
+# under names of ours. For `make bench`, and for tests/references/test_osml_layout.py.
 peers: .venv-osml/ready .venv-peers/ready
 
 .venv-osml/ready: .ci/find-python

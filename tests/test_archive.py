@@ -18,7 +18,8 @@ import tifffile
 import anychunk
 from anychunk import limits
 from anychunk.cli import main
-from anychunk.combine.executor import FilesError, expand
+from anychunk.combine.parallel import FilesError
+from anychunk.combine.patterns import expand
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
 from anychunk.io import memory_store
 from anychunk.references import icechunk as ice

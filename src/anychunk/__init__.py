@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from anychunk import codecs as _codecs
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError
-from anychunk.model.index import ArrayIndex, GroupIndex
+from anychunk.model.index import ArrayIndex, GroupIndex, register_saving_loader
 
 if TYPE_CHECKING:
     from anychunk.api import (
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         index,
         open,  # noqa: A004
         open_array,
+        save,
         write,
     )
     from anychunk.conversion import convert
@@ -39,6 +40,7 @@ __all__ = [
     "index",
     "open",
     "open_array",
+    "save",
     "verify",
     "write",
 ]
@@ -62,3 +64,11 @@ def __dir__() -> list[str]:
 # so that zarr reads arrays whose codecs only we have; the pipeline is put in place by the first
 # `open`
 _codecs.register_unclaimed()
+
+
+def _import_references() -> None:
+    from anychunk import references  # noqa: F401 - registers itself; slow, so not before it is used
+
+
+# an index that was unpickled in a process that never called `anychunk.open` saves itself, too
+register_saving_loader(_import_references)

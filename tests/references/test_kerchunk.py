@@ -13,7 +13,7 @@ from zarr.storage import FsspecStore
 import anychunk
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex
-from anychunk.references.places import Places
+from anychunk.references.urls import UrlResolver
 from tests.indexes import MADE, array, pin_of, plain, uint64
 
 
@@ -53,16 +53,16 @@ def test_relative_needs_the_data_below_the_index(tmp_path):
 )
 def test_references_that_leave_are_refused(tmp_path, reference, allow):
     (tmp_path / "link").symlink_to("/etc")
-    places = Places(url=str(tmp_path / "i.json"), templates={}, allow=allow)
+    resolver = UrlResolver(url=str(tmp_path / "i.json"), templates={}, allow=allow)
     with pytest.raises(FormatError):
-        places.resolve(reference)
+        resolver.resolve(reference)
 
 
 def test_references_that_stay_are_followed(tmp_path):
-    places = Places(url=str(tmp_path / "i.json"), templates={"u": str(tmp_path)})
-    assert places.resolve("a b.tif") == f"{tmp_path}/a b.tif"
-    assert places.resolve("{{u}}/x") == f"{tmp_path}/x"
-    remote = Places(url="s3://b/idx/i.json")
+    resolver = UrlResolver(url=str(tmp_path / "i.json"), templates={"u": str(tmp_path)})
+    assert resolver.resolve("a b.tif") == f"{tmp_path}/a b.tif"
+    assert resolver.resolve("{{u}}/x") == f"{tmp_path}/x"
+    remote = UrlResolver(url="s3://b/idx/i.json")
     assert remote.resolve("x.tif") == "s3://b/idx/x.tif"
     assert remote.resolve("s3://b/idx/deep/x.tif") == "s3://b/idx/deep/x.tif"
 

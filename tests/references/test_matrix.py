@@ -18,7 +18,7 @@ from anychunk import references
 from anychunk.errors import SourceChangedError, UnsupportedError
 from anychunk.model.index import ArrayIndex, walk
 from anychunk.references import kerchunk
-from anychunk.references.tables import tables
+from anychunk.references.chunk_references import chunk_references
 from tests.s3 import needs_s3, serve_s3
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -264,7 +264,7 @@ def test_a_change_is_noticed_in_every_form(name, tmp_path):
     node = anychunk.index(entry(tmp_path))
     forms = [s for form in FORMS if (s := saved(node, name, form, tmp_path))]
     virtual = node.to_virtualizarr(copy="needed")
-    found = tables(node, kerchunk.FORM, copy="needed", storage=None)
+    found = chunk_references(node, kerchunk.CAPABILITIES, copy="needed", storage=None)
     chunks = {Path(url) for _, table in found.values() for url in table.urls if url}
     assert chunks
     for file in chunks:

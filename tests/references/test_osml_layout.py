@@ -15,7 +15,7 @@ import tifffile
 import anychunk
 from tests import j2k_streams
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("ANYCHUNK_OSML_PYTHON") or ROOT / ".venv-osml" / "bin" / "python")
 pytestmark = pytest.mark.skipif(
     not PYTHON.exists(),

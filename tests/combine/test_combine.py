@@ -9,8 +9,8 @@ from rasterio.merge import merge
 from rasterio.transform import from_origin
 
 import anychunk
-from anychunk.combine.joining import combine, group_names
-from anychunk.combine.tables import gather
+from anychunk.combine import combine, group_names
+from anychunk.combine.chunk_tables import join_tables
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.model.index import INLINE, ByteRanges, Computed, GroupIndex, Objects, Parts
 from tests.indexes import array, uint64
@@ -206,7 +206,7 @@ def test_gather_keeps_parts_fronts_and_inline(tmp_path):
         front_ids=np.array([0, 1, 1], np.uint8),
     )  # fmt: skip
     owners, numbers = np.array([1, 0, -1, 1, 0, 1]), np.array([2, 1, 0, 0, 0, 1])
-    table = gather([first, second], owners, numbers)
+    table = join_tables([first, second], owners, numbers)
     node = GroupIndex(members={"a": array((24,), (4,), table)})
     found = bytes(anychunk.open(node)["a"][...])
     assert (
