@@ -56,7 +56,7 @@ def test_saved_and_opened_again(tmp_path, kind, form):
 )
 def test_what_a_form_cannot_express_is_refused_before_anything_is_written(tmp_path, kind, form):
     node, _ = MADE[kind](tmp_path)
-    with pytest.raises(UnsupportedError, match="chunks have inline bytes .* several parts") as e:
+    with pytest.raises(UnsupportedError, match=r"array [fp]: \d of \d chunks") as e:
         node.save(tmp_path / form)
     assert 'copy="needed"' in str(e.value)
     assert not (tmp_path / form).exists()
@@ -65,7 +65,7 @@ def test_what_a_form_cannot_express_is_refused_before_anything_is_written(tmp_pa
 def test_computed_chunks_are_refused_by_name(tmp_path):
     chunks = Computed(source="0", method="average", configuration={}, grid=(1,))
     node = GroupIndex(members={"c": array((2,), (2,), chunks)})
-    with pytest.raises(UnsupportedError, match="array c: its chunks are computed"):
+    with pytest.raises(UnsupportedError, match=r"array c: .*\(average\)"):
         node.save(tmp_path / "i.json")
 
 
@@ -101,9 +101,9 @@ def test_references_outside_what_is_allowed_are_refused(tmp_path, form):
     node, truth = plain(tmp_path / "data")
     target = tmp_path / "idx" / form
     node.save(target)
-    with pytest.raises(FormatError, match="leads outside .* allow it with"):
+    with pytest.raises(FormatError, match=r"data/a b\.bin.* outside .*/idx; .*allow="):
         anychunk.open(target)
-    with pytest.raises(FormatError, match="leads outside"):
+    with pytest.raises(FormatError, match=r"a b\.bin"):
         anychunk.open(target, allow=[str(tmp_path / "dat")])
     opened = anychunk.open(target, allow=[str(tmp_path / "data")])
     np.testing.assert_array_equal(opened["0/0"][...], truth)
@@ -150,9 +150,9 @@ def test_saving_again_replaces(tmp_path):
 
 def test_unknown_targets_are_refused(tmp_path):
     node, _ = plain(tmp_path)
-    with pytest.raises(UnsupportedError, match="tells no kind of index"):
+    with pytest.raises(UnsupportedError, match=r"i\.xyz.* \.json \.parquet \.parq"):
         node.save(tmp_path / "i.xyz")
-    with pytest.raises(UnsupportedError, match="no index 'zip'"):
+    with pytest.raises(UnsupportedError, match="'zip'.*kerchunk parquet icechunk"):
         node.save(tmp_path / "i.json", format="zip")
     node.save(tmp_path / "named", format="icechunk")
     assert anychunk.open(tmp_path / "named")["0/0"].shape == (4, 4)
