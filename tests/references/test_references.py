@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -280,3 +281,31 @@ def test_braces_in_a_name_are_no_template(tmp_path, form):
     else:
         node.save(tmp_path / form)
         np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_save_is_a_function_too(tmp_path, form):
+    node, truth = plain(tmp_path)
+    anychunk.save(node, tmp_path / form, relative=False)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)
+    anychunk.save(node["0/0"], tmp_path / "a", format="kerchunk")
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "a")[...], truth)
+
+
+@pytest.mark.parametrize("before", ["", "import anychunk.model.index", "import anychunk.api"])
+def test_an_index_of_another_process_saves_itself(tmp_path, before):
+    """Unpickled where nothing of anychunk but the model is imported, as on a Dask worker."""
+    node, truth = plain(tmp_path)
+    (tmp_path / "n.pickle").write_bytes(pickle.dumps([node, node["0/0"]]))
+    script = f"""
+import pickle, sys
+{before}
+group, array = pickle.load(open("n.pickle", "rb"))
+assert {bool(before.endswith("api"))} == ("anychunk.references" in sys.modules)
+group.save("g.json")
+array.save("a.json")
+assert len(group.to_virtualizarr()._group.groups) == 1
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, cwd=tmp_path)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "g.json")["0/0"][...], truth)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "a.json")[...], truth)
