@@ -182,7 +182,7 @@ def test_s3_in_each_form(tmp_path):
 
 @needs_s3
 def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
-    """A percent sign, a hash or a question mark in a key is no part of a url's grammar."""
+    """A percent sign, a hash or a question mark in a key is not part of the url syntax."""
     folder = tmp_path / "bucket" / "x y"
     folder.mkdir(parents=True)
     names = ["a b.tif", "a%20b.tif", "a#b.tif", "a+b.tif", "é.tif", "a?b.tif"]
@@ -289,7 +289,7 @@ def test_append_goes_on_where_it_stopped(tmp_path, how, along):
 
 
 def test_append_goes_on_with_the_same_names(tmp_path):
-    """Names are those of all files, whichever are there already."""
+    """Names depend on all files, including those that the repository already has."""
     paths = []
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -306,7 +306,7 @@ def test_append_goes_on_with_the_same_names(tmp_path):
 
 
 def test_append_to_a_repository_that_was_moved(tmp_path):
-    """Files that moved with it are there already."""
+    """Files that moved with it are recognized."""
     (tmp_path / "old").mkdir()
     write_cog(tmp_path / "old" / "0.tif", VALUES)
     anychunk.append(tmp_path / "old" / "0.tif", tmp_path / "old" / "r.icechunk", combine="stack")
@@ -423,11 +423,11 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
 
 
 def _wait_for_commits(storage, process, *, at_least):
-    """Give how many files are committed, as soon as they are enough or the process ended."""
+    """Return how many files are committed, once they are enough or the process has ended."""
     deadline = time.monotonic() + 400
     done = 0
     while time.monotonic() < deadline and process.poll() is None:
-        # rclone does not replace an object at once: who looks meanwhile may get half of each
+        # rclone does not replace an object atomically: a reader may see half of each version
         with suppress(SourceError):
             done = len(ice.saved_sources("s3://data/all.icechunk", storage=storage))
         if done >= at_least:

@@ -1,4 +1,4 @@
-"""Reference JSON: ours, that of others, and what is no such thing."""
+"""Reference JSON: ours, that of other tools, and malformed."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Save an index in each form, open it again here and elsewhere, and compare."""
+"""Save an index in each format, open it again here and in other processes, and compare."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_an_index_moves_with_its_data(tmp_path, form):
     node.save(tmp_path / "old" / form)
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     shutil.rmtree(tmp_path / "old")
-    os.utime(tmp_path / "new" / "a b.bin", ns=(1, 1))  # a copy has a time of its own
+    os.utime(tmp_path / "new" / "a b.bin", ns=(1, 1))  # a copy has another modification time
     np.testing.assert_array_equal(anychunk.open(tmp_path / "new" / form)["0/0"][...], truth)
     (tmp_path / "new" / "a b.bin").write_bytes(b"shorter")
     with pytest.raises(SourceChangedError, match="size 7, was 40"):
