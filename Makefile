@@ -37,7 +37,7 @@ guard: setup
 # The same tests on every other supported interpreter found here. Left out (ONCE) is what does not depend on the
 # interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of compiled
 # code (OpenJPEG, z5py, tensorstore, numpy).
-ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_osml.py \
+ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
   server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py codecs/test_zarr_suite.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
@@ -62,7 +62,7 @@ test-others: setup-others
 
 # Exchange indexes with osml-imagery-io, which has a separate environment.
 test-peers: setup .venv-osml/ready
-	@$(BIN)/python -m pytest tests/test_osml.py
+	@$(BIN)/python -m pytest tests/references/test_osml_layout.py
 
 lint: setup
 	@$(BIN)/ruff check .
@@ -107,7 +107,7 @@ viewer-packages:
 	@cd viewer && npm install --silent --no-save
 
 # Readers that need a separate environment: osml-imagery-io needs an older zarr, the others register codecs
-# under the same names as ours. Used by `make bench` and tests/test_osml.py.
+# under the same names as ours. Used by `make bench` and tests/references/test_osml_layout.py.
 peers: .venv-osml/ready .venv-peers/ready
 
 .venv-osml/ready: .ci/find-python

@@ -11,16 +11,15 @@ from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import obstore
 import pytest
 import tifffile
 
 import anychunk
 from anychunk import limits
 from anychunk.cli import main
-from anychunk.combine.executor import FilesError, expand
+from anychunk.combine.parallel import FilesError
+from anychunk.combine.patterns import expand
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
-from anychunk.io import memory_store
 from anychunk.references import icechunk as ice
 from tests.http_server import serve
 from tests.nginx import needs_nginx, serve_nginx
@@ -51,7 +50,7 @@ FORMS = ["i.json", "i.parquet", "i.icechunk"]
 def test_remote_file_in_each_form(web, form):
     served, folder = web
     anychunk.index(f"{served.url}/data/a.tif").save(folder / form)
-    with pytest.raises(FormatError, match="leads outside"):
+    with pytest.raises(FormatError, match="a.tif.*allow="):
         anychunk.open(folder / form)
     opened = anychunk.open(folder / form, allow=[served.url])
     served.requests.clear()
@@ -181,34 +180,9 @@ def test_s3_in_each_form(tmp_path):
         np.testing.assert_array_equal(direct["0/0"][1].reshape(64, 80), VALUES)
 
 
-def test_choices_of_letters_in_a_pattern(tmp_path):
-    """As of local files: `!` is all but those, and none of them is a slash."""
-    names = ["a1.tif", "b1.tif", "!1.tif", "^1.tif", "sub/1.tif"]
-    for name in names:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"x")
-        obstore.put(memory_store("choices"), name, b"x")
-    for pattern in (
-        "[!a]1.tif",
-        "[a-b]1.tif",
-        "[^]1.tif",
-        "sub[!a]1.tif",
-        "[!^]1.tif",
-        "[z-a!]1.tif",
-    ):
-        local = [str(path.relative_to(tmp_path)) for path in tmp_path.glob(pattern)]
-        url = f"memory://choices/{pattern}"
-        if not local:
-            with pytest.raises(FileNotFoundError, match="no file is named so"):
-                expand(url, None)
-        else:
-            found = [unquote(url.removeprefix("memory://choices/")) for url in expand(url, None)]
-            assert sorted(found) == sorted(local)
-
-
 @needs_s3
 def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
-    """A percent sign, a hash or a question mark in a key is no part of a url's grammar."""
+    """A percent sign, a hash or a question mark in a key is not part of the url syntax."""
     folder = tmp_path / "bucket" / "x y"
     folder.mkdir(parents=True)
     names = ["a b.tif", "a%20b.tif", "a#b.tif", "a+b.tif", "é.tif", "a?b.tif"]
@@ -257,7 +231,7 @@ def test_failures_are_reported_file_by_file(tmp_path):
     node = anychunk.index(str(tmp_path / "*.tif"), combine="group", failures=failures)
     assert list(node.members) == ["good"]
     assert set(failures) == set(e.value.failures)
-    with pytest.raises(FileNotFoundError, match="no file is named so"):
+    with pytest.raises(FileNotFoundError, match=r"\*\.nothing"):
         anychunk.index(str(tmp_path / "*.nothing"), combine="group")
 
 
@@ -315,7 +289,7 @@ def test_append_goes_on_where_it_stopped(tmp_path, how, along):
 
 
 def test_append_goes_on_with_the_same_names(tmp_path):
-    """Names are those of all files, whichever are there already."""
+    """Names depend on all files, including those that the repository already has."""
     paths = []
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -332,7 +306,7 @@ def test_append_goes_on_with_the_same_names(tmp_path):
 
 
 def test_append_to_a_repository_that_was_moved(tmp_path):
-    """Files that moved with it are there already."""
+    """Files that moved with it are recognized."""
     (tmp_path / "old").mkdir()
     write_cog(tmp_path / "old" / "0.tif", VALUES)
     anychunk.append(tmp_path / "old" / "0.tif", tmp_path / "old" / "r.icechunk", combine="stack")
@@ -354,7 +328,7 @@ def test_append_of_another_place_drops_the_place(tmp_path):
     node = anychunk.index(target)
     assert "spatial:transform" in node["0"].attributes
     assert "spatial:transform" in node["0/0"].attributes
-    with pytest.warns(UserWarning, match="several places on earth"):
+    with pytest.warns(UserWarning, match="r.icechunk 0: "):
         anychunk.append(tmp_path / "2.tif", target, combine="stack")
     node = anychunk.index(target)
     assert node["0/0"].shape[0] == 3
@@ -368,11 +342,14 @@ def test_append_refuses_what_does_not_go_on(tmp_path):
     write_cog(tmp_path / "c.tif", VALUES[:32])
     target = tmp_path / "r.icechunk"
     anychunk.append(tmp_path / "a.tif", target, combine="stack")
-    for name, message in (("b.tif", "codecs|data_type"), ("c.tif", "does not go on")):
+    for name, message in (
+        ("b.tif", "codecs|data_type"),
+        ("c.tif", r"\[1, 1, 32, 80\] .*\[1, 1, 64, 80\]"),
+    ):
         with pytest.raises(FormatError, match=message):
             anychunk.append(tmp_path / name, target, combine="stack")
     assert anychunk.open(target)["0/0"].shape[0] == 1
-    with pytest.raises(ValueError, match="a mosaic is one piece"):
+    with pytest.raises(ValueError, match="mosaic"):
         anychunk.append(tmp_path / "a.tif", target, combine="mosaic")
 
 
@@ -446,11 +423,11 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
 
 
 def _wait_for_commits(storage, process, *, at_least):
-    """Give how many files are committed, as soon as they are enough or the process ended."""
+    """Return how many files are committed, once they are enough or the process has ended."""
     deadline = time.monotonic() + 400
     done = 0
     while time.monotonic() < deadline and process.poll() is None:
-        # rclone does not replace an object at once: who looks meanwhile may get half of each
+        # rclone does not replace an object atomically: a reader may see half of each version
         with suppress(SourceError):
             done = len(ice.saved_sources("s3://data/all.icechunk", storage=storage))
         if done >= at_least:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from anychunk import codecs as _codecs
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError
-from anychunk.model.index import ArrayIndex, GroupIndex
+from anychunk.model.index import ArrayIndex, GroupIndex, register_saving_loader
 
 if TYPE_CHECKING:
     from anychunk.api import (
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004
         open_array,
         open_group,
+        save,
         write,
     )
     from anychunk.conversion import convert
@@ -44,6 +45,7 @@ __all__ = [
     "open",
     "open_array",
     "open_group",
+    "save",
     "verify",
     "write",
 ]
@@ -72,3 +74,11 @@ def __dir__() -> list[str]:
 
 # lets zarr read arrays whose codecs only we have; our pipeline waits for the first `open`
 _codecs.register_unclaimed()
+
+
+def _import_references() -> None:
+    from anychunk import references  # noqa: F401 - registers itself; slow, so not before it is used
+
+
+# an index that was unpickled in a process that never called `anychunk.open` saves itself, too
+register_saving_loader(_import_references)

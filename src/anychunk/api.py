@@ -13,10 +13,11 @@ import zarr
 
 from anychunk import codecs, formats, references
 from anychunk._version import __version__
-from anychunk.combine.executor import Failures, FilesError, expand, is_pattern, outcomes
-from anychunk.combine.joining import How, axis_of, group_names
-from anychunk.combine.joining import combine as combine_files
+from anychunk.combine import How, axis_of, group_names
+from anychunk.combine import combine as combine_files
 from anychunk.combine.mosaic import Overlap
+from anychunk.combine.parallel import Failures, FilesError, parse_many
+from anychunk.combine.patterns import expand, is_pattern
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError, defect, is_defect
 from anychunk.io import (
     Folder,
@@ -139,7 +140,7 @@ def index_files(
     """
     found: dict[str, Node] = {}
     failed: Failures = {} if failures is None else failures
-    for url, outcome in outcomes(partial(index, **options), urls, client):
+    for url, outcome in parse_many(partial(index, **options), urls, client):
         if isinstance(outcome, AnychunkError):
             failed[url] = str(outcome)
         else:
@@ -152,7 +153,7 @@ def index_files(
 
 
 def _is_folder(url: str, format: str | None) -> bool:
-    if format in references.FORMS:
+    if format in references.INDEX_FORMATS:
         return format != "kerchunk"
     if not is_remote(url):
         return os.path.isdir(local_path(url))  # noqa: PTH112 - a third of the cost of Path.is_dir
@@ -180,7 +181,7 @@ def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) 
             name = references.sniff_folder(folder)
             if name is None:
                 raise
-    if name in references.FORMS:
+    if name in references.INDEX_FORMATS:
         return references.load_folder(folder, name, **options)
     module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
     parsed = _parsed(module.parse_folder, folder, options, where=folder.path)
@@ -197,7 +198,7 @@ def _index_object(
             if not references.sniff(head):
                 raise
             name = "kerchunk"
-    if name in references.FORMS:
+    if name in references.INDEX_FORMATS:
         return references.load(source, **options)
     module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
     parsed = _parsed(module.parse, buffered(source), options, where=source.url)
@@ -392,6 +393,23 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     module.write(array, url, **options)
 
 
+def save(node: Node, target: str | Path, *, format: str | None = None, **options: Any) -> None:
+    """Save an index, so that it can be opened again without parsing the file.
+
+    Parameters:
+        node: What `anychunk.index` returned.
+        target: A path or url: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
+        format: "kerchunk", "parquet" or "icechunk", instead of the target's extension.
+        options: `copy="needed"` copies chunks that the format cannot refer to; `relative=False`
+            writes urls that do not move with the index; `storage` is obstore's. For JSON also
+            `zarr_format=2` and `layout="osml"`, for Icechunk `message`.
+
+    Raises:
+        UnsupportedError: If the format cannot express the index; nothing is written then.
+    """
+    references.save(node, str(target), format=format, **options)
+
+
 def append(
     urls: str | Path | Iterable[str | Path],
     target: str | Path,
@@ -487,9 +505,9 @@ class VirtualParser:
         node = index(url, storage=storage, **self.options)
         if not self.tree:
             path = array_path(node, self.image, self.level)
-            node = virtualizarr.single(node, path, self.name)
+            node = virtualizarr.single_array(node, path, self.name)
         else:
-            node = virtualizarr.apart(node, self.name)
+            node = virtualizarr.group_per_array(node, self.name)
         return virtualizarr.to_virtualizarr(
             node, registry=registry, copy=self.copy, storage=storage
         )

@@ -2,14 +2,19 @@
 
 import os
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 import zarr
 
 import anychunk
+from anychunk.errors import FormatError, SourceError
 from anychunk.model.index import GroupIndex
+from anychunk.model.pin import Pin
 from anychunk.references import icechunk as ice
+from anychunk.references.icechunk import chunks, repository
 from tests.indexes import plain
 
 
@@ -58,3 +63,87 @@ def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, m
     monkeypatch.setattr(transaction, "PIECE", 1)
     GroupIndex(members={"z": node["0/0"]}).save(target)
     assert list(anychunk.index(target).members) == ["z"]
+
+
+@pytest.mark.parametrize(
+    ("pin", "checksum"),
+    [
+        (None, None),
+        (Pin(size=1), None),
+        (Pin(size=1, etag='"e"', mtime_ns=5), '"e"'),
+        (Pin(size=1, etag='W/"e"'), None),
+        (Pin(size=1, etag='W/"e"', mtime_ns=1), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        (Pin(size=1, mtime_ns=2 * 10**9), datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)),
+        (Pin(size=1, mtime_ns=2 * 10**9 + 1), datetime(1970, 1, 1, 0, 0, 3, tzinfo=UTC)),
+    ],
+)
+def test_checksums_of_references(pin, checksum):
+    assert chunks._checksum(pin) == checksum
+
+
+@pytest.mark.parametrize(
+    ("url", "prefix"),
+    [
+        ("/a b/c%20d/e.tif", "file:///a b/c%20d/"),
+        ("/e.tif", "file:///"),
+        ("s3://bucket/a/b.tif", "s3://bucket/"),
+        ("https://host:8000/a/b.tif?q", "https://host:8000/"),
+    ],
+)
+def test_prefixes_of_containers(url, prefix):
+    assert repository._container_prefix(url) == prefix
+
+
+@pytest.mark.parametrize(
+    ("grids", "size"),
+    [
+        ([(100,)], 60_000),
+        ([(5, 1, 5)], 245),
+        ([(5, 5), (5, 5, 5)], 39),
+        ([()], 60_000),
+        ([], 60_000),
+    ],
+)
+def test_chunks_per_manifest(grids, size):
+    assert repository.chunks_per_manifest(grids) == size
+
+
+def test_only_what_fits_is_appended(tmp_path):
+    node, truth = plain(tmp_path)
+    target = str(tmp_path / "r.icechunk")
+    ice.append(node, target, along=None)
+    with pytest.raises(FormatError, match="r.icechunk: .*'0/0'"):
+        ice.append(node, target, along=None)
+    other = GroupIndex(members={"1": node["0"]}, pins=node.pins)
+    with pytest.raises(FormatError, match="r.icechunk: .*'1/0' .*axis 0"):
+        ice.append(other, target, along=0)
+    ice.append(other, target, along=None)
+    ice.append(GroupIndex(members=dict(node.members), pins=node.pins), target, along=1)
+    opened = anychunk.open(target)
+    np.testing.assert_array_equal(opened["0/0"][...], np.concatenate([truth, truth], axis=1))
+    np.testing.assert_array_equal(opened["1/0"][...], truth)
+    odd = replace(node["0/0"], shape=(3, 4))  # its last chunk has padding
+    short = GroupIndex(members={"s": GroupIndex(members={"0": odd})})
+    ice.append(short, target, along=None)
+    with pytest.raises(FormatError, match=r"r.icechunk s/0: .*\b3 along axis 0 .*\b2\b"):
+        ice.append(short, target, along=0)
+
+
+def test_errors_of_icechunk_name_the_repository(tmp_path):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "r.icechunk")
+    with pytest.raises(SourceError, match="r.icechunk: Icechunk: "):
+        anychunk.index(tmp_path / "r.icechunk", branch="none")
+    assert ice.saved_sources(str(tmp_path / "other.icechunk")) == set()
+    assert ice.saved_sources(str(tmp_path / "r.icechunk")) == set(node.pins)
+
+
+def test_branches_and_tags(tmp_path):
+    node, _ = plain(tmp_path)
+    first = ice.save(node, str(tmp_path / "r.icechunk"), message="one")
+    opened = ice.open_repository(str(tmp_path / "r.icechunk"))
+    opened.create_tag("v1", first)
+    opened.create_branch("aside", first)
+    GroupIndex(members={"z": node["0/0"]}).save(tmp_path / "r.icechunk")
+    for options, names in (({}, ["z"]), ({"tag": "v1"}, ["0"]), ({"branch": "aside"}, ["0"])):
+        assert list(anychunk.index(tmp_path / "r.icechunk", **options).members) == names

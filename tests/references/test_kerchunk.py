@@ -1,10 +1,9 @@
-"""Reference JSON: ours, that of others, and what is no such thing."""
+"""Reference JSON: ours, that of other tools, and malformed."""
 
 import json
 from dataclasses import replace
 
 import fsspec
-import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -13,7 +12,6 @@ from zarr.storage import FsspecStore
 import anychunk
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex
-from anychunk.references.places import Places
 from tests.indexes import MADE, array, pin_of, plain, uint64
 
 
@@ -29,42 +27,10 @@ def test_parts_stay_references_in_json(tmp_path):
 def test_relative_needs_the_data_below_the_index(tmp_path):
     (tmp_path / "data").mkdir()
     node, _ = plain(tmp_path / "data")
-    with pytest.raises(UnsupportedError, match="lies outside"):
+    with pytest.raises(UnsupportedError, match=r"a b\.bin .*/other\b.*relative=False"):
         node.save(tmp_path / "other" / "i.json", relative=True)
     node.save(tmp_path / "data" / "i.json", relative=False)
     assert "{{base}}" not in (tmp_path / "data" / "i.json").read_text()
-
-
-@pytest.mark.parametrize(
-    ("reference", "allow"),
-    [
-        ("/etc/passwd", ()),
-        ("file:///etc/passwd", ()),
-        ("../x", ()),
-        ("sub/../../x", ()),
-        ("s3://other/x", ()),
-        ("s3://bucket-evil/x", ("s3://bucket",)),
-        ("s3://bucket/data/../secret", ("s3://bucket/data/",)),
-        ("s3://bucket/data/%2e%2e/secret", ("s3://bucket/data/",)),
-        ("a\0b", ()),
-        ("link/x", ()),
-        ("{{nobody}}/x", ()),
-    ],
-)
-def test_references_that_leave_are_refused(tmp_path, reference, allow):
-    (tmp_path / "link").symlink_to("/etc")
-    places = Places(url=str(tmp_path / "i.json"), templates={}, allow=allow)
-    with pytest.raises(FormatError):
-        places.resolve(reference)
-
-
-def test_references_that_stay_are_followed(tmp_path):
-    places = Places(url=str(tmp_path / "i.json"), templates={"u": str(tmp_path)})
-    assert places.resolve("a b.tif") == f"{tmp_path}/a b.tif"
-    assert places.resolve("{{u}}/x") == f"{tmp_path}/x"
-    remote = Places(url="s3://b/idx/i.json")
-    assert remote.resolve("x.tif") == "s3://b/idx/x.tif"
-    assert remote.resolve("s3://b/idx/deep/x.tif") == "s3://b/idx/deep/x.tif"
 
 
 def test_osml_layout(tmp_path):
@@ -189,7 +155,7 @@ def test_pins_are_read_strictly(tmp_path):
     )
     text = (tmp_path / "i.json").read_text()
     (tmp_path / "i.json").write_text(text.replace('\\"size\\": 40', '\\"size\\": \\"40\\"'))
-    with pytest.raises(FormatError, match="is no pin"):
+    with pytest.raises(FormatError, match=r"'size': '40'"):
         anychunk.open(tmp_path / "i.json")
 
 
@@ -220,44 +186,3 @@ def test_metadata_that_is_a_reference_is_not_lost(tmp_path):
     (tmp_path / "i.json").write_text(json.dumps({"version": 1, "refs": refs}))
     with pytest.raises(AnychunkError, match=r"a/\.zarray"):
         anychunk.index(tmp_path / "i.json")
-
-
-DELTA = {"id": "delta", "dtype": "<i4", "astype": "<i2"}
-SCALED = {"id": "fixedscaleoffset", "scale": 10, "offset": 2, "dtype": "<f8", "astype": "<i2"}
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize(
-    ("dtype", "step"),
-    [
-        ("<i4", DELTA),
-        (">i4", {"id": "delta", "dtype": ">i4", "astype": ">i4"}),
-        (">i4", {"id": "delta", "dtype": ">i4", "astype": "<i2"}),
-        ("<f8", SCALED),
-        (">f8", {**SCALED, "dtype": ">f8"}),
-        ("<f8", {"id": "astype", "encode_dtype": "<f4", "decode_dtype": "<f8"}),
-        (">f8", {"id": "astype", "encode_dtype": "<f4", "decode_dtype": ">f8"}),
-        ("|b1", {"id": "packbits"}),
-        ("<i4", {"id": "zlib", "level": 1}),
-        (">i4", None),
-    ],
-)
-def test_filters_of_zarr_v2(tmp_path, dtype, step, order):
-    """Every order of axes and bytes, written by zarr, by references to its own files."""
-    values = (np.arange(35).reshape(5, 7) * 7 % 50).astype(dtype)
-    if dtype == "|b1":
-        values = np.arange(35).reshape(5, 7) % 3 == 0
-    made = zarr.create_array(
-        tmp_path / "z", shape=(5, 7), chunks=(3, 4), dtype=dtype, order=order, zarr_format=2,
-        filters=[numcodecs.get_codec(dict(step))] if step else None, compressors=None,
-    )  # fmt: skip
-    made[...] = values
-    refs = {".zgroup": '{"zarr_format":2}'}
-    for path in (tmp_path / "z").iterdir():
-        refs[f"a/{path.name}"] = (
-            path.read_text() if path.name.startswith(".z") else [f"z/{path.name}"]
-        )
-    (tmp_path / "i.json").write_text(json.dumps(refs))
-    truth = zarr.open_array(tmp_path / "z", mode="r")[...]
-    np.testing.assert_array_equal(truth, values)
-    np.testing.assert_array_equal(anychunk.open(tmp_path / "i.json")["a"][...], truth)

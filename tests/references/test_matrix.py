@@ -1,4 +1,4 @@
-"""Every format in every form of index: opened in a fresh process, by zarr without us, and changed."""
+"""Every format in every index format: opened in a fresh process, by zarr without us, and changed."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from anychunk import references
 from anychunk.errors import SourceChangedError, UnsupportedError
 from anychunk.model.index import ArrayIndex, walk
 from anychunk.references import kerchunk
-from anychunk.references.tables import tables
+from anychunk.references.chunk_references import chunk_references
 from tests.s3 import needs_s3, serve_s3
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -33,7 +33,7 @@ FORMS = {
 REFUSED = {
     ("n5", "v2"): "array a: codec 'n5_default' has no Zarr v2 form",
 }
-"""What no wish of the caller makes possible, and what it says."""
+"""What is refused even with copy="needed", and the message."""
 RANDOM = np.random.default_rng(11)
 GREY = RANDOM.integers(0, 4000, (70, 90), dtype="uint16")
 COLOUR = RANDOM.integers(0, 255, (70, 90, 3), dtype="uint8")
@@ -81,7 +81,7 @@ WRITERS = {
     ),
     "n5": lambda f: write_n5(f / "a.n5"),
 }
-"""Written by others wherever others write it."""
+"""Written by other tools wherever they can."""
 
 
 def entry(folder):
@@ -92,7 +92,7 @@ def entry(folder):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A bucket with one folder a format."""
+    """A bucket with one folder per format."""
     root = tmp_path_factory.mktemp("matrix")
     for name, write in WRITERS.items():
         folder = root / "bucket" / name
@@ -114,7 +114,7 @@ def truth_of(name):
 
 
 def saved(node, name, form, url, **options):
-    """Save in one form; give where the array is in there, or None where it is refused."""
+    """Save in one format; return (target, path of the array), or None if it is refused."""
     suffix, settings = FORMS[form]
     target = f"{url}/{form}.{suffix}"
     if (name, form) in REFUSED:
@@ -210,7 +210,7 @@ for target, path, out in json.load(open(sys.argv[1])):
 
 @pytest.fixture(scope="module")
 def without_us(tmp_path_factory):
-    """What is installed here but for anychunk, as a folder to import from."""
+    """A folder to import from, with all packages installed here except anychunk."""
     folder = tmp_path_factory.mktemp("packages")
     for path in Path(sysconfig.get_paths()["purelib"]).iterdir():
         if "anychunk" not in path.name and path.suffix != ".pth":
@@ -219,7 +219,7 @@ def without_us(tmp_path_factory):
 
 
 def test_portable_codecs_are_read_by_zarr_without_us(data, tmp_path, without_us):
-    """Fsspec's reference filesystem, and Icechunk itself, in a process that has no anychunk."""
+    """Fsspec's reference filesystem and Icechunk itself, in a process without anychunk."""
     jobs = []
     for name in ("tiff-plain", "tiff-rgb", "nitf", "npy", "jnrrd"):
         folder = tmp_path / name
@@ -258,13 +258,13 @@ for target, path, out in json.load(open(sys.argv[1])):
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_change_is_noticed_in_every_form(name, tmp_path):
-    """Every file that holds chunks is written again, one sample changed and its length the same."""
+    """Every file that holds chunks is rewritten with one byte changed and the same length."""
     (tmp_path / "a.n5").mkdir() if name == "n5" else None
     WRITERS[name](tmp_path)
     node = anychunk.index(entry(tmp_path))
     forms = [s for form in FORMS if (s := saved(node, name, form, tmp_path))]
     virtual = node.to_virtualizarr(copy="needed")
-    found = tables(node, kerchunk.FORM, copy="needed", storage=None)
+    found = chunk_references(node, kerchunk.CAPABILITIES, copy="needed", storage=None)
     chunks = {Path(url) for _, table in found.values() for url in table.urls if url}
     assert chunks
     for file in chunks:

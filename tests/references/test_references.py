@@ -1,7 +1,8 @@
-"""Save an index in each form, open it again here and elsewhere, and compare."""
+"""Save an index in each format, open it again here and in other processes, and compare."""
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def test_saved_and_opened_again(tmp_path, kind, form):
 )
 def test_what_a_form_cannot_express_is_refused_before_anything_is_written(tmp_path, kind, form):
     node, _ = MADE[kind](tmp_path)
-    with pytest.raises(UnsupportedError, match="chunks have inline bytes .* several parts") as e:
+    with pytest.raises(UnsupportedError, match=r"array [fp]: \d of \d chunks") as e:
         node.save(tmp_path / form)
     assert 'copy="needed"' in str(e.value)
     assert not (tmp_path / form).exists()
@@ -65,7 +66,7 @@ def test_what_a_form_cannot_express_is_refused_before_anything_is_written(tmp_pa
 def test_computed_chunks_are_refused_by_name(tmp_path):
     chunks = Computed(source="0", method="average", configuration={}, grid=(1,))
     node = GroupIndex(members={"c": array((2,), (2,), chunks)})
-    with pytest.raises(UnsupportedError, match="array c: its chunks are computed"):
+    with pytest.raises(UnsupportedError, match=r"array c: .*\(average\)"):
         node.save(tmp_path / "i.json")
 
 
@@ -87,7 +88,7 @@ def test_an_index_moves_with_its_data(tmp_path, form):
     node.save(tmp_path / "old" / form)
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     shutil.rmtree(tmp_path / "old")
-    os.utime(tmp_path / "new" / "a b.bin", ns=(1, 1))  # a copy has a time of its own
+    os.utime(tmp_path / "new" / "a b.bin", ns=(1, 1))  # a copy has another modification time
     np.testing.assert_array_equal(anychunk.open(tmp_path / "new" / form)["0/0"][...], truth)
     (tmp_path / "new" / "a b.bin").write_bytes(b"shorter")
     with pytest.raises(SourceChangedError, match="size 7, was 40"):
@@ -101,9 +102,9 @@ def test_references_outside_what_is_allowed_are_refused(tmp_path, form):
     node, truth = plain(tmp_path / "data")
     target = tmp_path / "idx" / form
     node.save(target)
-    with pytest.raises(FormatError, match="leads outside .* allow it with"):
+    with pytest.raises(FormatError, match=r"data/a b\.bin.* outside .*/idx; .*allow="):
         anychunk.open(target)
-    with pytest.raises(FormatError, match="leads outside"):
+    with pytest.raises(FormatError, match=r"a b\.bin"):
         anychunk.open(target, allow=[str(tmp_path / "dat")])
     opened = anychunk.open(target, allow=[str(tmp_path / "data")])
     np.testing.assert_array_equal(opened["0/0"][...], truth)
@@ -150,9 +151,9 @@ def test_saving_again_replaces(tmp_path):
 
 def test_unknown_targets_are_refused(tmp_path):
     node, _ = plain(tmp_path)
-    with pytest.raises(UnsupportedError, match="tells no kind of index"):
+    with pytest.raises(UnsupportedError, match=r"i\.xyz.* \.json \.parquet \.parq"):
         node.save(tmp_path / "i.xyz")
-    with pytest.raises(UnsupportedError, match="no index 'zip'"):
+    with pytest.raises(UnsupportedError, match="'zip'.*kerchunk parquet icechunk"):
         node.save(tmp_path / "i.json", format="zip")
     node.save(tmp_path / "named", format="icechunk")
     assert anychunk.open(tmp_path / "named")["0/0"].shape == (4, 4)
@@ -280,3 +281,31 @@ def test_braces_in_a_name_are_no_template(tmp_path, form):
     else:
         node.save(tmp_path / form)
         np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_save_is_a_function_too(tmp_path, form):
+    node, truth = plain(tmp_path)
+    anychunk.save(node, tmp_path / form, relative=False)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / form)["0/0"][...], truth)
+    anychunk.save(node["0/0"], tmp_path / "a", format="kerchunk")
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "a")[...], truth)
+
+
+@pytest.mark.parametrize("before", ["", "import anychunk.model.index", "import anychunk.api"])
+def test_an_index_of_another_process_saves_itself(tmp_path, before):
+    """Unpickled where nothing of anychunk but the model is imported, as on a Dask worker."""
+    node, truth = plain(tmp_path)
+    (tmp_path / "n.pickle").write_bytes(pickle.dumps([node, node["0/0"]]))
+    script = f"""
+import pickle, sys
+{before}
+group, array = pickle.load(open("n.pickle", "rb"))
+assert {bool(before.endswith("api"))} == ("anychunk.references" in sys.modules)
+group.save("g.json")
+array.save("a.json")
+assert len(group.to_virtualizarr()._group.groups) == 1
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, cwd=tmp_path)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "g.json")["0/0"][...], truth)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "a.json")[...], truth)

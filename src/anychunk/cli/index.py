@@ -13,8 +13,9 @@ from anychunk import api, references
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
 from anychunk.cli.progress import shown
-from anychunk.combine.executor import Failures, expand
-from anychunk.combine.joining import combine as combine_files
+from anychunk.combine import combine as combine_files
+from anychunk.combine.parallel import Failures
+from anychunk.combine.patterns import expand
 from anychunk.model.index import Node
 
 HOWS = ("stack", "concat", "mosaic", "group")
@@ -49,7 +50,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
 
     Example: anychunk index day*.tif -o year.icechunk --combine stack --along t --append
     """
-    kind = references.form_of(output, format)
+    kind = references.index_format(output, format)
     urls = expand(files, None)
     if combine is None and len(urls) > 1:
         combine = "group"

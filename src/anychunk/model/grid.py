@@ -74,6 +74,13 @@ def parse_coords(text: str, grid: Shape) -> Shape | None:
     return coords if all(c < size for c, size in zip(coords, grid, strict=True)) else None
 
 
+def chunk_numbers(coords: npt.NDArray[Any], grid: Shape) -> Numbers:
+    """Return the number of the chunk at each row of `coords`, in C order over `grid`."""
+    steps = np.cumprod([1, *grid[:0:-1]])[::-1] if grid else np.zeros(0, np.int64)
+    numbers: Numbers = coords @ steps
+    return numbers
+
+
 def parse_many_coords(texts: Sequence[str], grid: Shape) -> Numbers:
     """Return the chunk numbers of well-formed coordinates such as `1/0/7`, all parsed at once.
 
@@ -82,9 +89,7 @@ def parse_many_coords(texts: Sequence[str], grid: Shape) -> Numbers:
     if not grid:
         return np.zeros(len(texts), np.int64)
     coords = np.fromstring("/".join(texts), np.int64, sep="/").reshape(-1, len(grid))
-    steps = np.cumprod([1, *grid[:0:-1]])[::-1]
-    numbers: Numbers = coords @ steps
-    return numbers
+    return chunk_numbers(coords, grid)
 
 
 def chunk_box(coords: Shape, chunk_shape: Shape, shape: Shape) -> Slices:

@@ -6,10 +6,9 @@ arrays shaped like the chunk grid, of at most 32 bytes per chunk.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from importlib import import_module
 from os import PathLike
 from typing import Any, cast
 
@@ -52,21 +51,46 @@ class _ByValue:
         return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
 
 
-class _Kept(_ByValue):
-    """What may be kept and shared."""
+_saving: dict[str, Callable[..., Any]] = {}
+"""The functions behind `save` and `to_virtualizarr`: an index does not import what saves it."""
+_load_saving: list[Callable[[], object]] = []
+
+
+def register_saving(**functions: Callable[..., Any]) -> None:
+    """Register `save` and `to_virtualizarr`, which are called with an index first.
+
+    `anychunk.references` calls this when it is imported.
+    """
+    _saving.update(functions)
+
+
+def register_saving_loader(load: Callable[[], object]) -> None:
+    """Register what imports `anychunk.references` when an index is saved and nobody has yet."""
+    _load_saving[:] = [load]
+
+
+def _saving_function(name: str) -> Callable[..., Any]:
+    if name not in _saving:
+        for load in _load_saving:
+            load()
+    return _saving[name]
+
+
+class _Savable(_ByValue):
+    """The methods that save an index or convert it."""
 
     def save(self, target: str | PathLike[str], **options: Any) -> None:
-        """Keep this index: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
-
-        Options: `format`, `copy="needed"`, `relative`, `storage`; for JSON `zarr_format=2` and
-        `layout="osml"`. What the form cannot express is refused before anything is written.
-        """
-        # by name: an index stays plain data, importable without what keeps it
-        import_module("anychunk.references").save(self, str(target), **options)
+        """Save this index, as `anychunk.save(index, target)` does."""
+        _saving_function("save")(self, str(target), **options)
 
     def to_virtualizarr(self, **options: Any) -> Any:
-        """Give this index as a `virtualizarr.manifests.ManifestStore`."""
-        return import_module("anychunk.references.virtualizarr").to_virtualizarr(self, **options)
+        """Return this index as a `virtualizarr.manifests.ManifestStore`.
+
+        Parameters:
+            options: `registry`, the stores that sources are read through; `copy="needed"`, to copy
+                chunks that a manifest cannot refer to; `storage`, obstore's options.
+        """
+        return _saving_function("to_virtualizarr")(self, **options)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -206,7 +230,7 @@ type Chunks = ByteRanges | Objects | Computed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrayIndex(_Kept):
+class ArrayIndex(_Savable):
     """A Zarr array: its metadata, and where its chunks are."""
 
     shape: Shape
@@ -261,7 +285,7 @@ class ArrayIndex(_Kept):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GroupIndex(_Kept):
+class GroupIndex(_Savable):
     """A Zarr group: attributes and members."""
 
     members: "Mapping[str, Node]"

@@ -1,4 +1,4 @@
-"""Icechunk's repositories: opened, created, and read; its errors named by where they came from."""
+"""Open and create Icechunk repositories, and turn Icechunk's errors into ours."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,23 +7,27 @@ from urllib.parse import urlsplit
 
 from anychunk.errors import AnychunkError, MissingDependencyError, SourceError
 from anychunk.io import Storage, absolute, is_remote
-from anychunk.references.icechunk.credentials import (
+from anychunk.model.grid import Shape
+from anychunk.references.chunk_references import References, used_urls
+from anychunk.references.icechunk.storage import (
     container_store,
     containers_access,
     repository_storage,
 )
-from anychunk.references.places import folder_of
-from anychunk.references.tables import Tables, used_urls
+from anychunk.references.urls import folder_of
 
 BRANCH = "main"
 MANIFEST_CHUNKS = 60_000
-"""Chunks in one manifest: what Icechunk holds in memory at once while it writes."""
-NEVER = 65_535
-"""Chunks from which on Icechunk compresses each location by itself, which takes half of the time of
-a save; locations of a few files go away when the manifest as a whole is compressed."""
+"""How many chunks one manifest describes, which Icechunk keeps in memory while it writes it."""
+NO_LOCATION_COMPRESSION = 65_535
+"""From how many chunks on Icechunk compresses every location by itself: its highest value.
+
+That takes half of the time of a save and gains nothing: the manifest as a whole is compressed too,
+and the locations in it are those of a few files."""
 
 
 def icechunk_module() -> Any:
+    """Import and return icechunk, with its log messages below errors switched off."""
     try:
         import icechunk
     except ImportError as e:
@@ -37,7 +41,7 @@ def icechunk_module() -> Any:
 
 @contextmanager
 def icechunk_errors(ice: Any, where: str) -> Iterator[None]:
-    """Name the repository in errors of Icechunk."""
+    """Raise errors of Icechunk as `SourceError` that names the repository."""
     try:
         yield
     except AnychunkError:
@@ -47,10 +51,10 @@ def icechunk_errors(ice: Any, where: str) -> Iterator[None]:
         raise SourceError(f"{where}: Icechunk: {text[:300]}") from e
 
 
-def repository_of(ice: Any, target: str, found: Tables, storage: Storage | None) -> Any:
-    """Open or create the repository, with a container for every place that is referred to."""
+def writable_repository(ice: Any, target: str, found: References, storage: Storage | None) -> Any:
+    """Open or create a repository, with a virtual chunk container for every source."""
     place = repository_storage(ice, target, storage)
-    prefixes = sorted({_container(absolute(url)) for url in used_urls(found)})
+    prefixes = sorted({_container_prefix(absolute(url)) for url in used_urls(found)})
     if ice.Repository.exists(place):
         repository = ice.Repository.open(place)
         config = repository.config
@@ -58,20 +62,7 @@ def repository_of(ice: Any, target: str, found: Tables, storage: Storage | None)
         if all(prefix in known for prefix in prefixes):
             return repository
     else:
-        repository, config = None, ice.RepositoryConfig.default()
-        split = ice.ManifestSplittingConfig.from_dict(
-            {
-                ice.ManifestSplitCondition.AnyArray(): {
-                    ice.ManifestSplitDimCondition.Any(): per_manifest(
-                        t.grid for _, t in found.values()
-                    )
-                }
-            }
-        )
-        plain = ice.ManifestVirtualChunkLocationCompressionConfig(min_num_chunks=NEVER)
-        config.manifest = ice.ManifestConfig(
-            splitting=split, virtual_chunk_location_compression=plain
-        )
+        repository, config = None, _new_config(ice, found)
     for prefix in prefixes:
         store = container_store(ice, prefix, storage)
         config.set_virtual_chunk_container(ice.VirtualChunkContainer(prefix, store))
@@ -83,16 +74,32 @@ def repository_of(ice: Any, target: str, found: Tables, storage: Storage | None)
     return repository
 
 
-def per_manifest(grids: Iterable[tuple[int, ...]]) -> int:
-    """Give how many chunks along each axis share a manifest."""
+def _new_config(ice: Any, found: References) -> Any:
+    config = ice.RepositoryConfig.default()
+    size = chunks_per_manifest(references.grid for _, references in found.values())
+    every_array, every_axis = (
+        ice.ManifestSplitCondition.AnyArray(),
+        ice.ManifestSplitDimCondition.Any(),
+    )
+    config.manifest = ice.ManifestConfig(
+        splitting=ice.ManifestSplittingConfig.from_dict({every_array: {every_axis: size}}),
+        virtual_chunk_location_compression=ice.ManifestVirtualChunkLocationCompressionConfig(
+            min_num_chunks=NO_LOCATION_COMPRESSION
+        ),
+    )
+    return config
+
+
+def chunks_per_manifest(grids: Iterable[Shape]) -> int:
+    """Return how many chunks along each axis share a manifest."""
     axes = max((sum(n > 1 for n in grid) for grid in grids), default=1)
     return max(1, round(float(MANIFEST_CHUNKS ** (1 / max(axes, 1)))))
 
 
-def _container(url: str) -> str:
-    """Give the prefix that a url is read under: its bucket, host or folder.
+def _container_prefix(url: str) -> str:
+    """Return the prefix under which a url is read: its bucket, host or folder.
 
-    Icechunk compares it with references after it took the escapes out of those, so it has none.
+    It is not percent-encoded: Icechunk decodes references before it compares them with it.
     """
     if is_remote(url):
         parts = urlsplit(url)
@@ -100,8 +107,11 @@ def _container(url: str) -> str:
     return f"file://{folder_of(url).rstrip('/')}/"
 
 
-def read_store(ice: Any, url: str, storage: Storage | None, branch: str, tag: str | None) -> Any:
-    # each manifest is read once: a cache of them would only hold memory
+def readonly_store(
+    ice: Any, url: str, storage: Storage | None, branch: str, tag: str | None
+) -> Any:
+    """Open the store of a branch, or of a tag, for reading."""
+    # every manifest is read once: a cache of them would only take memory
     config = ice.RepositoryConfig(caching=ice.CachingConfig(num_chunk_refs=0))
     repository = ice.Repository.open(repository_storage(ice, url, storage), config=config)
     session = repository.readonly_session(tag=tag) if tag else repository.readonly_session(branch)
@@ -109,7 +119,7 @@ def read_store(ice: Any, url: str, storage: Storage | None, branch: str, tag: st
 
 
 def open_repository(url: str, *, storage: Storage | None = None) -> Any:
-    """Open a repository of ours for Icechunk's own reading, its containers authorized."""
+    """Open a repository as an `icechunk.Repository` that may read the sources it refers to."""
     ice = icechunk_module()
     place = repository_storage(ice, absolute(url), storage)
     config = ice.Repository.fetch_config(place)

@@ -1,51 +1,63 @@
-"""Many references into an Icechunk repository as one step, in bounded memory.
+"""Write many references to a repository as one commit, in bounded memory.
 
-Icechunk keeps all that a session wrote in memory until it is committed. So what is long is
-committed piece by piece on a branch aside, and the branch itself moves once, when all is there.
+Icechunk keeps everything that a session wrote in memory until it is committed. A long save is
+therefore committed piece by piece on a temporary branch; the target branch is moved once, when
+everything is there.
 """
 
 from typing import Any
 
 from anychunk.io import buffers
 
-ASIDE = "anychunk-saving"
+TEMPORARY_BRANCH = "anychunk-saving"
 PIECE = 120_000
-"""References that are held in memory at once."""
+"""How many references are kept in memory at once."""
 
 
 class Transaction:
-    """Writes to a branch, which changes when `commit` is called, and not before."""
+    """Writes to a branch, which does not change before `commit` is called."""
 
     def __init__(self, repository: Any, branch: str, references: int) -> None:
+        """Start a transaction.
+
+        Parameters:
+            repository: An `icechunk.Repository`.
+            branch: The branch to write to.
+            references: About how many references will be written.
+        """
         self._repository, self._branch = repository, branch
-        self._begin = repository.lookup_branch(branch)
-        self._is_aside = references > PIECE
-        if self._is_aside:
-            if ASIDE in repository.list_branches():
-                repository.delete_branch(ASIDE)  # what a crash left
-            repository.create_branch(ASIDE, self._begin)
-        self._held = 0
+        self._start = repository.lookup_branch(branch)
+        self._is_temporary = references > PIECE
+        if self._is_temporary:
+            if TEMPORARY_BRANCH in repository.list_branches():
+                repository.delete_branch(TEMPORARY_BRANCH)  # left behind by a crash
+            repository.create_branch(TEMPORARY_BRANCH, self._start)
+        self._uncommitted = 0
         self._session = self._open()
 
     def _open(self) -> Any:
-        return self._repository.writable_session(ASIDE if self._is_aside else self._branch)
+        branch = TEMPORARY_BRANCH if self._is_temporary else self._branch
+        return self._repository.writable_session(branch)
 
     @property
     def store(self) -> Any:
+        """The store to write to; another one after each `count_references`."""
         return self._session.store
 
-    def took(self, references: int) -> None:
-        """Note that so many references were written since."""
-        self._held += references
-        if self._is_aside and self._held >= PIECE:
-            self._session.commit(f"{self._held} references")
+    def count_references(self, count: int) -> None:
+        """Report that `count` references were written; commit a piece if it is large enough."""
+        self._uncommitted += count
+        if self._is_temporary and self._uncommitted >= PIECE:
+            self._session.commit(f"{self._uncommitted} references")
             buffers.give_back()
-            self._session, self._held = self._open(), 0
+            self._session, self._uncommitted = self._open(), 0
 
     def commit(self, message: str) -> str:
+        """Commit everything to the branch; return the id of the snapshot."""
         snapshot = self._session.commit(message, allow_empty=True)
-        if self._is_aside:
-            self._repository.reset_branch(self._branch, snapshot, from_snapshot_id=self._begin)
-            self._repository.delete_branch(ASIDE)
+        if self._is_temporary:
+            # fails if somebody else has committed to the branch meanwhile
+            self._repository.reset_branch(self._branch, snapshot, from_snapshot_id=self._start)
+            self._repository.delete_branch(TEMPORARY_BRANCH)
             buffers.give_back()
         return str(snapshot)

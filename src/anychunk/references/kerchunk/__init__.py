@@ -2,7 +2,7 @@
 
 Spec:    https://fsspec.github.io/kerchunk/spec.html; parts as `[url, [[offset, length], …]]`.
 Opened:  versions 0 and 1, simple templates, v2 and v3 metadata, inline text and base64.
-Refused: `gen` (jinja), references without a url, references that leave what is allowed.
+Refused: `gen` (jinja), references without a url, references outside what is allowed.
 """
 
 import re
@@ -14,16 +14,22 @@ from anychunk import limits
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.io import Source, Storage, absolute, is_remote, sink
 from anychunk.model.index import Node
-from anychunk.references.documents import metadata
-from anychunk.references.kerchunk.keys import rows_by_array
-from anychunk.references.kerchunk.lines import write_json
-from anychunk.references.kerchunk.references import METADATA, References, read_json
-from anychunk.references.osml import osml_layout
-from anychunk.references.places import BASE, folder_of, is_below
-from anychunk.references.rebuild import assembled, no_rows, node_fields, saved_places
-from anychunk.references.tables import Copy, Form, tables, used_urls, with_found_pins
+from anychunk.references.chunk_references import (
+    Capabilities,
+    Copy,
+    chunk_references,
+    used_urls,
+    with_found_pins,
+)
+from anychunk.references.documents import parse_nodes, write_documents
+from anychunk.references.kerchunk.chunk_keys import rows_by_array
+from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
+from anychunk.references.kerchunk.json_writer import write_json
+from anychunk.references.kerchunk.osml_layout import osml_layout
+from anychunk.references.loading import build_index, no_rows, url_resolver
+from anychunk.references.urls import BASE, folder_of, is_below
 
-FORM = Form(name="kerchunk JSON", has_parts=True, has_whole=True)
+CAPABILITIES = Capabilities(name="kerchunk JSON", has_parts=True, has_whole=True)
 type Layout = Literal["anychunk", "osml"]
 
 
@@ -37,46 +43,66 @@ def save(
     copy: Copy = "never",
     storage: Storage | None = None,
 ) -> None:
-    """Write an index as reference JSON. `relative` None: where all data lies below its folder."""
+    """Save an index as reference JSON.
+
+    Parameters:
+        node: The index.
+        target: The file to write.
+        zarr_format: Whether metadata are Zarr v3 or v2.
+        layout: "osml" arranges groups and codecs as osml-imagery-io reads them.
+        relative: Whether urls are written relative to the index's folder; by default if all
+            sources are below it.
+        copy: "needed" copies chunks that JSON cannot refer to; "never" refuses them.
+        storage: obstore's options, for the target and the sources.
+
+    Raises:
+        UnsupportedError: If the format or the layout cannot express the index, or a source is
+            outside the folder of a relative index.
+    """
     if layout == "osml":
         node = osml_layout(node)
-    found = tables(node, FORM, copy=copy, storage=storage)
+    found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
     node = with_found_pins(node, found)
     folder = folder_of(target)
     urls = sorted(set(used_urls(found)))
-    below = [is_below(absolute(url), folder) for url in urls]
-    is_relative = all(below) if relative is None else relative
-    if is_relative and not all(below):
-        outside = urls[below.index(False)]
-        raise UnsupportedError(f"{target}: {outside} lies outside {folder}; save relative=False")
-    write = {url: written(url, folder if is_relative else None) for url in urls}
+    base = folder if _is_relative(urls, folder, relative, target) else None
+    written = {url: _written(url, base) for url in urls}
     separator = "." if zarr_format == 2 or layout == "osml" else "/"
-    documents = metadata(node, write, folder if is_relative else None, zarr_format, separator)
+    documents = write_documents(node, written, base, zarr_format, separator)
     settings: dict[str, Any] = {"zarr_format": zarr_format, "separator": separator}
     if is_remote(target):
         buffer = BytesIO()
-        write_json(buffer, documents, found, write=write, folder=folder, **settings)
+        write_json(buffer, documents, found, written=written, folder=folder, **settings)
         sink.put(target, buffer.getvalue(), storage=storage)
     else:
         with sink.create(target) as file:
-            write_json(file, documents, found, write=write, folder=folder, **settings)
+            write_json(file, documents, found, written=written, folder=folder, **settings)
 
 
-def written(url: str, folder: str | None) -> str:
-    """Give the reference that stands for `url`: below `{{base}}` where a folder is given."""
+def _is_relative(urls: list[str], folder: str, relative: bool | None, target: str) -> bool:
+    outside = [url for url in urls if not is_below(absolute(url), folder)]
+    if relative and outside:
+        raise UnsupportedError(
+            f"{target}: {outside[0]} is outside {folder}; save with relative=False"
+        )
+    return not outside if relative is None else relative
+
+
+def _written(url: str, base: str | None) -> str:
+    """Return how a url is written: below `{{base}}` if it lies below the folder `base`."""
     place = absolute(url)
     if "{{" in place:
         raise UnsupportedError(
-            f"{place}: kerchunk JSON takes braces in a name for a template; save it as parquet or "
-            "Icechunk, or rename it"
+            f"{place}: kerchunk JSON takes braces in a name for a template; save the index as "
+            "parquet or Icechunk, or rename the file"
         )
-    if folder is None or not is_below(place, folder):
+    if base is None or not is_below(place, base):
         return place
-    return f"{BASE}/{place[len(folder.rstrip('/')) + 1 :]}"
+    return f"{BASE}/{place[len(base.rstrip('/')) + 1 :]}"
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file begins as reference JSON does."""
+    """Return whether a file with this head is reference JSON."""
     start = head.lstrip()
     return start.startswith(b"{") and (
         re.search(rb'^\{\s*"(version|refs|templates|gen)"\s*:', start) is not None
@@ -85,7 +111,12 @@ def sniff(head: bytes) -> bool:
 
 
 def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
-    """Read reference JSON as an index."""
+    """Load reference JSON as an index.
+
+    Parameters:
+        source: The file.
+        allow: Prefixes of urls that references may lead to, besides the file's own folder.
+    """
     size = source.size()
     if size > limits.get().index_bytes:
         raise LimitError(
@@ -95,17 +126,18 @@ def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
     try:
         text = str(memoryview(source.read(0, size)), "utf-8")
     except UnicodeDecodeError as e:
-        raise FormatError(f"{source.url}: no UTF-8 ({e})") from e
-    found = read_json(text, source.url)
-    return _build(found, source.url, allow)
+        raise FormatError(f"{source.url}: expected UTF-8 ({e})") from e
+    return _build(read_json(text, source.url), source.url, allow)
 
 
-def _build(found: References, url: str, allow: Iterable[str]) -> Node:
-    fields = node_fields(found.documents, url)
-    places = saved_places(fields, url, allow, found.templates)
-    urls = [places.resolve(reference) for reference in found.urls]
-    arrays = {path: n for path, n in fields.items() if isinstance(n, tuple)}
+def _build(found: ReferenceColumns, url: str, allow: Iterable[str]) -> Node:
+    nodes = parse_nodes(found.documents, url)
+    resolver = url_resolver(nodes, url, allow, found.templates)
+    urls = [resolver.resolve(reference) for reference in found.urls]
+    arrays = {path: n for path, n in nodes.items() if isinstance(n, tuple)}
     rows = rows_by_array(found, arrays, url)
-    if not fields:
-        raise FormatError(f"{url}: reference JSON without any metadata of Zarr")
-    return assembled(fields, places, lambda path, _: (rows.get(path, no_rows()), urls))
+    if not nodes:
+        raise FormatError(
+            f"{url}: reference JSON has no Zarr metadata, expected zarr.json or .zgroup"
+        )
+    return build_index(nodes, resolver, lambda path, _: (rows.get(path, no_rows()), urls))

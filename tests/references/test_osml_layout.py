@@ -1,4 +1,4 @@
-"""Indexes exchanged with osml-imagery-io, which wants an older zarr and so an environment of its own.
+"""Indexes exchanged with osml-imagery-io, which needs an older zarr and so a separate environment.
 
 `make test-peers` makes it and runs these; `ANYCHUNK_OSML_PYTHON` names the interpreter of another one.
 """
@@ -15,7 +15,7 @@ import tifffile
 import anychunk
 from tests import j2k_streams
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("ANYCHUNK_OSML_PYTHON") or ROOT / ".venv-osml" / "bin" / "python")
 pytestmark = pytest.mark.skipif(
     not PYTHON.exists(),
@@ -53,7 +53,7 @@ def run(code, *arguments):
 
 
 def make(kind, folder):
-    """Write the image by something that is neither ours nor theirs."""
+    """Write the image with a third party's software."""
     file = folder / f"a.{kind}"
     if kind == "tif":
         tifffile.imwrite(file, IMAGE, tile=(128, 128), compression="zlib", predictor=True)
@@ -81,7 +81,7 @@ KINDS = [
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_theirs_opens_here(tmp_path, kind, zarr_format):
-    """Also where they give other pixels: JPEG 2000 tiles of 192, which they move to the origin."""
+    """Also where they decode other pixels: JPEG 2000 tiles of 192, which they move to the origin."""
     run(WRITE, make(kind, tmp_path), tmp_path / "index.json", zarr_format)
     group = anychunk.open(tmp_path / "index.json")
     np.testing.assert_array_equal(np.squeeze(group["0/data"][...]), IMAGE)
@@ -113,11 +113,11 @@ def test_keys_that_only_check_are_left_out(tmp_path, rowsperstrip):
 
 
 def test_what_they_would_read_wrong_is_refused(tmp_path):
-    """They pass over `byte_order`, and swap the bytes of every sample."""
+    """They ignore `byte_order`, and swap the bytes of every sample."""
     options = {"tile": (128, 128), "compression": "zlib", "byteorder": ">"}
     tifffile.imwrite(tmp_path / "a.tif", IMAGE, **options)
     node = anychunk.index(tmp_path / "a.tif")
-    with pytest.raises(anychunk.errors.UnsupportedError, match="does not know byte_order of tiff"):
+    with pytest.raises(anychunk.errors.UnsupportedError, match="byte_order of tiff-tile"):
         node.save(tmp_path / "index.json", layout="osml")
     assert not (tmp_path / "index.json").exists()
     node.save(tmp_path / "index.json")

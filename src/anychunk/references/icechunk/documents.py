@@ -1,4 +1,4 @@
-"""Metadata documents of a repository, written and read many at a time."""
+"""The metadata documents of a repository, written and read concurrently."""
 
 import asyncio
 import json
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from anychunk.codecs.zarr_core import default_buffer_prototype
-from anychunk.references.rebuild import Document, parse_document
+from anychunk.references.documents import Document, parse_document
 
 
-async def set_documents(store: Any, documents: Mapping[str, Document]) -> None:
+async def write_documents(store: Any, documents: Mapping[str, Document]) -> None:
+    """Write metadata documents by their keys."""
     make = default_buffer_prototype().buffer.from_bytes
     await asyncio.gather(
         *(
@@ -19,27 +20,28 @@ async def set_documents(store: Any, documents: Mapping[str, Document]) -> None:
     )
 
 
-async def get(store: Any, key: str) -> bytes | None:
+async def read_bytes(store: Any, key: str) -> bytes | None:
+    """Return the bytes under a key, or None."""
     found = await store.get(key, default_buffer_prototype())
     return None if found is None else bytes(found.to_bytes())
 
 
 async def read_documents(store: Any) -> dict[str, Document]:
-    """Read the metadata of every node, level by level."""
+    """Read the metadata of every node, one depth of the tree at a time."""
     found: dict[str, Document] = {}
-    level = [""]
-    while level:
-        keys = [f"{path}/zarr.json" if path else "zarr.json" for path in level]
-        texts = await asyncio.gather(*(get(store, key) for key in keys))
+    paths = [""]
+    while paths:
+        keys = [f"{path}/zarr.json" if path else "zarr.json" for path in paths]
+        texts = await asyncio.gather(*(read_bytes(store, key) for key in keys))
         groups = []
-        for path, key, text in zip(level, keys, texts, strict=True):
+        for path, key, text in zip(paths, keys, texts, strict=True):
             if text is None:
                 continue
             found[key] = parse_document(text, key)
             if found[key].get("node_type") == "group":
                 groups.append(path)
-        lists = await asyncio.gather(*(_names(store, path) for path in groups))
-        level = [
+        lists = await asyncio.gather(*(_member_names(store, path) for path in groups))
+        paths = [
             f"{path}/{name}" if path else name
             for path, names in zip(groups, lists, strict=True)
             for name in names
@@ -47,6 +49,5 @@ async def read_documents(store: Any) -> dict[str, Document]:
     return found
 
 
-async def _names(store: Any, path: str) -> list[str]:
-    """List the members of a group."""
+async def _member_names(store: Any, path: str) -> list[str]:
     return [name async for name in store.list_dir(path) if name != "zarr.json"]

@@ -1,6 +1,6 @@
-"""Zarr v2 metadata of an array, to and from v3.
+"""Convert the metadata of an array between Zarr v3 and v2.
 
-Spec: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
+Spec:    https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
 Opened:  numeric and boolean types; C and F order; filters and compressors of numcodecs, and ours.
 Refused: structured, string, date and object types; v3 codecs that have no v2 form.
 """
@@ -19,10 +19,13 @@ from anychunk.model.grid import Shape
 from anychunk.model.index import ArrayIndex, Json
 
 IMODES: dict[tuple[int, ...], Literal["P", "R"]] = {(1, 2, 0): "P", (1, 0, 2): "R"}
-"""How NITF calls bands that alternate by pixel and by row, by the order of the transpose."""
+"""NITF's IMODE of bands interleaved by pixel and by row, by the order of the transpose."""
 PVTYPES = {"u": "INT", "i": "SI", "f": "R", "c": "C"}
+"""NITF's pixel value types, by numpy's kinds."""
 SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
+"""TIFF's sample formats, by numpy's kinds."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
+"""The attribute that holds dimension names: a convention of xarray, v2 itself has none."""
 ARRAY_FILTERS = ("delta", "fixedscaleoffset", "quantize", "bitround", "packbits", "astype")
 BYTES_FILTERS = (
     "zlib", "bz2", "lzma", "lz4", "shuffle", "crc32", "adler32", "fletcher32", "jenkins_lookup3",
@@ -31,8 +34,12 @@ SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 
 def to_v2(array: ArrayIndex, where: str) -> tuple[dict[str, Json], dict[str, Json]]:
-    """Give `.zarray` and `.zattrs` of an array, or refuse what v2 cannot say."""
-    chain = _block(array, where) or list(array.codecs)
+    """Return `.zarray` and `.zattrs` of an array.
+
+    Raises:
+        UnsupportedError: If Zarr v2 cannot express the array.
+    """
+    chain = _interleaved_bands(array, where) or list(array.codecs)
     order = "C"
     if chain and _name(chain[0]) == "transpose":
         axes = _configuration(chain[0]).get("order")
@@ -40,7 +47,8 @@ def to_v2(array: ArrayIndex, where: str) -> tuple[dict[str, Json], dict[str, Jso
             raise UnsupportedError(f"{where}: transpose {axes} has no Zarr v2 form")
         order, chain = "F", chain[1:]
     if not chain or _name(chain[0]) != "bytes":
-        raise UnsupportedError(f"{where}: codec {_name(chain[0])!r} has no Zarr v2 form")
+        name = _name(chain[0]) if chain else "(none)"
+        raise UnsupportedError(f"{where}: codec {name!r} has no Zarr v2 form")
     steps = [_filter(codec, where) for codec in chain[1:]]
     is_compressor = bool(steps) and steps[-1]["id"] in ("gzip", "zstd", "blosc", "zlib", "bz2")
     zarray = {
@@ -60,16 +68,17 @@ def to_v2(array: ArrayIndex, where: str) -> tuple[dict[str, Json], dict[str, Jso
     return zarray, {**array.attributes, DIMENSIONS: names}
 
 
-def _block(array: ArrayIndex, where: str) -> list[Json] | None:
-    """Give bands that alternate by pixel or by row as a codec of TIFF or NITF; else None.
+def _interleaved_bands(array: ArrayIndex, where: str) -> list[Json] | None:
+    """Return bands interleaved by pixel or by row as a TIFF or NITF codec; None for other arrays.
 
-    Zarr v2 has no transpose but the whole one. Both codecs also say the byte order.
+    Zarr v2 can only reverse all axes (order F), not swap some. Both codecs do, and also define the
+    byte order: tiff-tile is little-endian here, jbp-block always big-endian.
     """
     if len(array.codecs) != 2 or len(array.shape) != 3:
         return None
-    turn, serializer = array.codecs
-    imode = IMODES.get(tuple(_configuration(turn).get("order", ())))
-    if _name(turn) != "transpose" or _name(serializer) != "bytes" or imode is None:
+    transpose, serializer = array.codecs
+    imode = IMODES.get(tuple(_configuration(transpose).get("order", ())))
+    if _name(transpose) != "transpose" or _name(serializer) != "bytes" or imode is None:
         return None
     dtype = _numpy_type(array.data_type, where)
     bands, height, width = array.chunk_shape
@@ -138,26 +147,39 @@ def _numpy_type(data_type: Json, where: str) -> np.dtype[Any]:
 
 
 def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Give shape, chunk shape, type, codecs, fill value, names and attributes."""
+    """Return the fields of an array from `.zarray` and `.zattrs`.
+
+    Raises:
+        FormatError: If they are malformed.
+        UnsupportedError: If the data type or a filter is not opened.
+    """
     try:
-        shape = sizes(zarray["shape"], where)
-        chunks = sizes(zarray["chunks"], where)
+        shape = parse_lengths(zarray["shape"], where)
+        chunks = parse_lengths(zarray["chunks"], where)
         dtype = np.dtype(zarray["dtype"]) if isinstance(zarray["dtype"], str) else None
         order, filters = zarray.get("order", "C"), zarray.get("filters") or []
         compressor = zarray.get("compressor")
-    except (KeyError, TypeError, ValueError) as e:
-        raise FormatError(f"{where}: .zarray lacks or garbles {e}") from e
+    except KeyError as e:
+        raise FormatError(f"{where}: .zarray has no {e}") from e
+    except (TypeError, ValueError) as e:
+        if isinstance(e, FormatError):
+            raise
+        raise FormatError(f"{where}: .zarray is malformed ({e})") from e
     if dtype is None or dtype.kind not in "biufc":
-        raise UnsupportedError(f"{where}: Zarr v2 type {zarray['dtype']!r}; opened: numbers, bool")
+        raise UnsupportedError(
+            f"{where}: Zarr v2 data type {zarray['dtype']!r} is not opened; opened: numbers, bool"
+        )
     if not isinstance(filters, list) or order not in ("C", "F"):
-        raise FormatError(f"{where}: order {order!r}, filters {filters!r} are none of Zarr v2")
+        raise FormatError(
+            f"{where}: order {order!r}, filters {filters!r}, expected 'C' or 'F', and a list"
+        )
     steps = [_codec(step, where) for step in [*filters, *([compressor] if compressor else [])]]
     serializer: Json = {"name": "bytes"}
     if dtype.itemsize > 1:
         endian = "big" if dtype.byteorder == ">" else "little"
         serializer = {"name": "bytes", "configuration": {"endian": endian}}
     axes = list(range(len(shape)))[::-1]
-    turn = [{"name": "transpose", "configuration": {"order": axes}}] if order == "F" else []
+    transpose = [{"name": "transpose", "configuration": {"order": axes}}] if order == "F" else []
     names = zattrs.get(DIMENSIONS)
     fits = isinstance(names, list) and len(names) == len(shape)
     return {
@@ -165,7 +187,7 @@ def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) ->
         "chunk_shape": tuple(max(n, 1) for n in chunks),
         "data_type": dtype.name,
         "codecs": (
-            *turn,  # filters of v2 see samples in the order of memory
+            *transpose,  # filters of v2 see samples in their order in memory
             *[step for is_array, step in steps if is_array],
             serializer,
             *[step for is_array, step in steps if not is_array],
@@ -178,17 +200,17 @@ def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) ->
     }
 
 
-def sizes(found: Any, where: str) -> Shape:
-    """Read a list of lengths, one an axis."""
+def parse_lengths(found: Any, where: str) -> Shape:
+    """Return a JSON list of lengths, one per axis, as a tuple."""
     if not isinstance(found, list) or not all(type(n) is int and n >= 0 for n in found):
-        raise FormatError(f"{where}: {found!r} are no sizes")
+        raise FormatError(f"{where}: lengths {found!r}, expected a list of non-negative integers")
     return tuple(found)
 
 
 def _codec(step: Any, where: str) -> tuple[bool, Json]:
-    """Give (whether it works on arrays, v3 JSON) of a v2 filter or compressor."""
+    """Return (whether it works on arrays, v3 JSON) of a v2 filter or compressor."""
     if not isinstance(step, dict) or not isinstance(step.get("id"), str):
-        raise FormatError(f"{where}: {step!r} is no filter of Zarr v2")
+        raise FormatError(f"{where}: Zarr v2 filter {step!r}, expected an object with an id")
     name, configuration = step["id"], {k: v for k, v in step.items() if k != "id"}
     if name in ours.table():
         return False, {"name": name, "configuration": configuration}
@@ -203,7 +225,7 @@ def _codec(step: Any, where: str) -> tuple[bool, Json]:
             "cname": configuration.get("cname", "lz4"),
             "clevel": configuration.get("clevel", 5),
             "shuffle": shuffle,
-            "typesize": 1,  # the stored frame tells the true one
+            "typesize": 1,  # decoding takes it from the stored frame
             "blocksize": configuration.get("blocksize", 0),
         }
         return False, {"name": name, "configuration": settings}

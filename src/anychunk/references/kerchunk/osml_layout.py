@@ -1,7 +1,7 @@
-"""The tree and the codecs of osml-imagery-io: groups `0`, `1`, … with an array `data` each.
+"""Arrange an index as osml-imagery-io reads it: groups `0`, `1`, … with an array `data` each.
 
-Its codecs pass over keys that they do not know, and then give other pixels. So keys of ours that
-change what is decoded are refused by name; those that only make checks stricter are left out.
+Its codecs ignore configuration keys that they do not know, and then decode other pixels. So keys of
+ours that change what is decoded are refused by name; those that only enable checks are left out.
 """
 
 from dataclasses import replace
@@ -21,19 +21,26 @@ KNOWN = {
     },
     f"{U}/jpeg2000": {"main_header", "resolution_level"},
 }  # fmt: skip
-"""The keys that osml-imagery-io 0.2.2 reads."""
+"""The keys that osml-imagery-io 0.2.2 reads, by codec."""
 CHECKS = {"last_height", "last_width"}
+"""Keys of ours that only make decoding stricter."""
 
 
 def osml_layout(node: Node) -> Node:
-    """Give image groups with the full resolution as `data`, in codecs as they are read there."""
+    """Return groups of images, each with its full resolution as `data`.
+
+    Raises:
+        UnsupportedError: If an image has no full resolution, or osml-imagery-io would misread it.
+    """
     if not isinstance(node, GroupIndex):
-        raise UnsupportedError("layout osml: the root is one array, expected groups of images")
+        raise UnsupportedError("layout osml: the root is an array, expected a group of images")
     members: dict[str, Node] = {}
     for name, image in node.members.items():
         first = image.members.get("0") if isinstance(image, GroupIndex) else image
         if not isinstance(first, ArrayIndex):
-            raise UnsupportedError(f"layout osml: group {name!r} has no array 0")
+            raise UnsupportedError(
+                f"layout osml: image {name!r} has no array '0', its full resolution"
+            )
         attributes = image.attributes if isinstance(image, GroupIndex) else {}
         kept = {key: value for key, value in attributes.items() if key != "ome"}
         codecs = tuple(_codec(codec, f"array {name}/data") for codec in first.codecs)
@@ -42,7 +49,7 @@ def osml_layout(node: Node) -> Node:
 
 
 def _codec(codec: Json, where: str) -> Json:
-    """Give a codec as it is read there, or refuse what would be read wrong."""
+    """Return a codec without keys that only check; refuse keys that osml-imagery-io ignores."""
     known = KNOWN.get(codec["name"]) if isinstance(codec, dict) else None
     if known is None:
         return codec
@@ -51,7 +58,7 @@ def _codec(codec: Json, where: str) -> Json:
     if ours:
         name = codec["name"].rpartition("/")[2]
         raise UnsupportedError(
-            f"{where}: osml-imagery-io does not know {' '.join(ours)} of {name}, "
-            'and would give other pixels; save it with layout="anychunk"'
+            f"{where}: osml-imagery-io ignores {' '.join(ours)} of {name}, "
+            'and would decode other pixels; save with layout="anychunk"'
         )
     return {**codec, "configuration": {k: v for k, v in configuration.items() if k in known}}

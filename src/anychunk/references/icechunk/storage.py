@@ -1,4 +1,4 @@
-"""Where Icechunk finds a repository and the data: obstore's options in Icechunk's words.
+"""Icechunk's storage and credentials, from the options that obstore takes.
 
 Credentials come from the options or the environment, and are never written into a repository.
 """
@@ -12,15 +12,21 @@ from anychunk.errors import UnsupportedError
 from anychunk.io import Storage, check_tree, is_remote, is_restricted, local_path
 
 ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
-KEYS = {
+REGIONS = ("region", "aws_region", "aws_default_region")
+CREDENTIALS = {
     "access_key_id": ("access_key_id", "aws_access_key_id"),
     "secret_access_key": ("secret_access_key", "aws_secret_access_key"),
     "session_token": ("session_token", "token", "aws_session_token"),
 }
+"""Icechunk's names of credentials, and obstore's names of the same."""
 
 
-def _first(options: dict[str, Any], names: Iterable[str]) -> Any:
-    """Find an option by any of its names, or in the environment."""
+def _lower_case(storage: Storage | None) -> dict[str, Any]:
+    return {str(name).lower(): value for name, value in (storage or {}).items()}
+
+
+def _option(options: dict[str, Any], names: Iterable[str]) -> Any:
+    """Return an option by any of its names, or else from the environment."""
     for name in names:
         if options.get(name) is not None:
             return options[name]
@@ -28,34 +34,40 @@ def _first(options: dict[str, Any], names: Iterable[str]) -> Any:
 
 
 def s3_options(storage: Storage | None) -> dict[str, Any]:
-    """Give region, endpoint and addressing, without credentials."""
-    options = {str(k).lower(): v for k, v in (storage or {}).items()}
-    endpoint = _first(options, ENDPOINTS)
-    found: dict[str, Any] = {
-        "region": _first(options, ("region", "aws_region", "aws_default_region")) or "us-east-1",
+    """Return Icechunk's options for S3: region, endpoint and addressing, without credentials."""
+    options = _lower_case(storage)
+    endpoint = _option(options, ENDPOINTS)
+    return {
+        "region": _option(options, REGIONS) or "us-east-1",
         "endpoint_url": endpoint,
         "allow_http": bool(endpoint) and str(endpoint).startswith("http:"),
+        # servers other than AWS rarely have a host name for every bucket
         "force_path_style": bool(endpoint),
     }
-    return found
 
 
 def s3_credentials(storage: Storage | None) -> dict[str, Any]:
-    options = {str(k).lower(): v for k, v in (storage or {}).items()}
+    """Return Icechunk's credentials for S3: anonymous, from the options, or from_env."""
+    options = _lower_case(storage)
     if options.get("skip_signature"):
         return {"anonymous": True}
     found = {
         name: options.get(next((n for n in names if n in options), ""))
-        for name, names in KEYS.items()
+        for name, names in CREDENTIALS.items()
     }
     given = {name: value for name, value in found.items() if value}
     return given or {"from_env": True}
 
 
 def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
-    """Give Icechunk's storage of a repository at `url`."""
+    """Return Icechunk's storage for a repository at `url`.
+
+    Raises:
+        UnsupportedError: If Icechunk cannot open the url, or could be redirected where the
+            caller did not allow it.
+    """
     if not is_remote(url):
-        check_tree(local_path(url))  # Icechunk follows every link
+        check_tree(local_path(url))  # Icechunk itself follows every symbolic link
         return ice.local_filesystem_storage(local_path(url))
     parts = urlsplit(url)
     bucket, prefix = parts.netloc, parts.path.strip("/") or None
@@ -71,11 +83,14 @@ def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
         )
     if parts.scheme in ("http", "https"):
         return ice.http_storage(url)
-    raise UnsupportedError(f"{url}: Icechunk repositories are opened on: file s3 gs http https")
+    raise UnsupportedError(
+        f"{url}: Icechunk repositories are not opened on {parts.scheme}; "
+        "opened: file s3 gs http https"
+    )
 
 
 def container_store(ice: Any, prefix: str, storage: Storage | None) -> Any:
-    """Give how Icechunk reads the data below `prefix`; no credentials are in it."""
+    """Return how Icechunk reads sources below `prefix`; it is saved, so it has no credentials."""
     scheme = urlsplit(prefix).scheme
     if scheme == "file":
         return ice.local_filesystem_store(prefix.removeprefix("file://"))
@@ -86,11 +101,13 @@ def container_store(ice: Any, prefix: str, storage: Storage | None) -> Any:
         return ice.gcs_store()
     if scheme in ("http", "https"):
         return ice.http_store()
-    raise UnsupportedError(f"{prefix}: Icechunk refers to: file s3 gs http https")
+    raise UnsupportedError(
+        f"{prefix}: Icechunk has no references to {scheme}; it has: file s3 gs http https"
+    )
 
 
 def containers_access(ice: Any, prefixes: Iterable[str], storage: Storage | None) -> Any:
-    """Authorize reading below `prefixes`."""
+    """Return the credentials that let Icechunk read sources below `prefixes`."""
     access = {}
     for prefix in prefixes:
         scheme = urlsplit(prefix).scheme

@@ -1,0 +1,189 @@
+"""The chunks of an array in a repository: virtual references, or bytes that were copied in."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from anychunk.codecs.zarr_core import default_buffer_prototype
+from anychunk.errors import SourceError
+from anychunk.io import absolute, is_remote, local_path
+from anychunk.model.grid import Shape, chunk_coords, chunk_key, chunk_numbers, grid_shape
+from anychunk.model.index import Uint64
+from anychunk.model.pin import Pin
+from anychunk.read.zarr_core import sync
+from anychunk.references.chunk_references import ChunkReferences, Numbers
+from anychunk.references.documents import Fields
+from anychunk.references.icechunk.repository import chunks_per_manifest
+from anychunk.references.icechunk.transaction import Transaction
+from anychunk.references.loading import Rows
+from anychunk.references.urls import file_url
+
+NATIVE, VIRTUAL, INLINE = 1, 2, 3
+"""Icechunk's kinds of chunk, as `array_chunk_iterator` numbers them."""
+BATCH = 1 << 16
+"""How many chunks are read at once."""
+
+
+def write_chunks(
+    work: Transaction,
+    path: str,
+    references: ChunkReferences,
+    pins: Mapping[str, Pin],
+    shift: Shape,
+) -> None:
+    """Write the references of an array, and its copied chunks.
+
+    Parameters:
+        work: The transaction to write in.
+        path: The array's path.
+        references: The references.
+        pins: Pins of the sources, by url; Icechunk checks them when it reads.
+        shift: Where on the repository's grid the first chunk goes, per axis.
+    """
+    present = references.present
+    if len(present):
+        # Icechunk takes many references of one source in one call, so they are sorted by source
+        ids = references.url_ids_of(present)
+        order = np.argsort(ids, kind="stable")
+        cuts = np.flatnonzero(np.diff(ids[order])) + 1
+        for numbers in np.split(present[order], cuts):
+            url = references.urls[int(references.url_ids_of(numbers[:1])[0])]
+            _write_of_source(work, path, references, numbers, url, pins.get(url), shift)
+    if references.copied:
+        sync(_write_copied(work.store, path, references, shift))
+
+
+def _write_of_source(  # noqa: PLR0917 - one caller, which has all of them at hand
+    work: Transaction,
+    path: str,
+    references: ChunkReferences,
+    numbers: Numbers,
+    url: str,
+    pin: Pin | None,
+    shift: Shape,
+) -> None:
+    """Write the references to one source, as the box of the grid that contains them."""
+    location = file_url(absolute(url))
+    if not references.grid:
+        work.store.set_virtual_ref(
+            chunk_key(path, ()),
+            location,
+            offset=int(references.offsets[0]),
+            length=int(references.lengths[0]),
+            checksum=_checksum(pin),
+        )
+        return
+    starts, box, (locations, offsets, lengths) = _box(references, numbers, location)
+    # whole manifests at a time: one that two calls share would be written twice
+    place = tuple(a + b for a, b in zip(starts, shift, strict=True))
+    rows = chunks_per_manifest([references.grid])
+    for row in range(0, box[0], rows):
+        some = slice(row * math.prod(box[1:]), min(row + rows, box[0]) * math.prod(box[1:]))
+        failed = work.store.set_virtual_refs_arr(
+            path or "/",
+            (min(rows, box[0] - row), *box[1:]),
+            locations[some],
+            np.ascontiguousarray(offsets[some]),
+            np.ascontiguousarray(lengths[some]),
+            validate_containers=False,
+            arr_offset=(place[0] + row, *place[1:]),
+            checksum=_checksum(pin),
+        )
+        if failed:
+            raise SourceError(f"{url}: Icechunk rejected the reference of chunk {failed[0]}")
+        work.count_references(some.stop - some.start)
+
+
+def _box(
+    references: ChunkReferences, numbers: Numbers, location: str
+) -> tuple[Shape, Shape, tuple[list[str], Uint64, Uint64]]:
+    """Return start and shape of the box around some chunks, and its columns.
+
+    Columns have an entry for every chunk in the box; an empty location means no reference.
+    """
+    grid = references.grid
+    if len(numbers) == math.prod(grid):
+        columns = [location] * len(numbers), references.offsets, references.lengths
+        return (0,) * len(grid), grid, columns
+    coords = np.stack(np.unravel_index(numbers, grid), axis=1)
+    first, last = coords.min(axis=0), coords.max(axis=0)
+    starts, box = tuple(first.tolist()), tuple((last + 1 - first).tolist())
+    inside = chunk_numbers(coords - first, box)
+    count = math.prod(box)
+    offsets, lengths = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
+    offsets[inside], lengths[inside] = references.offsets[numbers], references.lengths[numbers]
+    locations = [""] * count
+    for i in inside.tolist():
+        locations[i] = location
+    return starts, box, (locations, offsets, lengths)
+
+
+def _checksum(pin: Pin | None) -> str | datetime | None:
+    """Return what Icechunk checks a source against: its strong etag, or its time of change.
+
+    Icechunk rejects a source that was modified after this time, which has whole seconds only: the
+    time is rounded up, so that the source itself is accepted.
+    """
+    if pin is None:
+        return None
+    if pin.etag is not None and not pin.etag.startswith("W/"):
+        return pin.etag
+    if pin.mtime_ns is None:
+        return None
+    return datetime.fromtimestamp(-(-pin.mtime_ns // 1_000_000_000), UTC)
+
+
+async def _write_copied(store: Any, path: str, references: ChunkReferences, shift: Shape) -> None:
+    make = default_buffer_prototype().buffer.from_bytes
+    for number, data in references.copied.items():
+        coords = chunk_coords(number, references.grid)
+        moved = [c + s for c, s in zip(coords, shift, strict=True)]
+        await store.set(chunk_key(path, moved), make(data))
+
+
+async def read_chunks(store: Any, path: str, fields: Fields, url: str) -> tuple[Rows, list[str]]:
+    """Read the chunks of one array; return its rows, and the urls that their ids refer to.
+
+    Chunks outside the grid, which remain after an array was made smaller, are ignored.
+    """
+    grid = grid_shape(fields["shape"], fields["chunk_shape"])
+    root = url if is_remote(url) else local_path(url)
+    urls: dict[str, int] = {}
+    numbers, offsets, lengths, ids = [], [], [], []
+    inline: dict[int, bytes] = {}
+    batches = store.array_chunk_iterator(path or "/", BATCH)
+    async for coords, kinds, paths, starts, sizes, data in batches:
+        places = coords.reshape(len(kinds), -1)[:, : len(grid)].astype(np.int64)
+        here = chunk_numbers(places, grid)
+        inside = (places < np.array(grid)).all(axis=1)
+        rows = np.flatnonzero(inside & (kinds != INLINE))
+        names = [paths[i] for i in rows.tolist()] if len(rows) != len(paths) else paths
+        if (kinds == NATIVE).any():
+            is_native = (kinds[rows] == NATIVE).tolist()
+            names = [
+                f"{root}/chunks/{name}" if native else name
+                for name, native in zip(names, is_native, strict=True)
+            ]
+        ids.append(_ids(names, urls))
+        numbers.append(here[rows])
+        offsets.append(starts[rows])
+        lengths.append(sizes[rows])
+        inline.update({int(here[i]): bytes(value) for i, value in data.items() if inside[i]})
+    found = Rows(
+        numbers=np.concatenate([np.empty(0, np.int64), *numbers]),
+        offsets=np.concatenate([np.empty(0, np.uint64), *offsets]),
+        lengths=np.concatenate([np.empty(0, np.uint64), *lengths]),
+        url_ids=np.concatenate([np.empty(0, np.int64), *ids]),
+        inline=inline,
+    )
+    return found, list(urls)
+
+
+def _ids(names: list[str], urls: dict[str, int]) -> Numbers:
+    """Return the ids of urls, adding new ones to `urls`."""
+    for name in dict.fromkeys(names):
+        urls.setdefault(name, len(urls))
+    return np.fromiter(map(urls.__getitem__, names), np.int64, len(names))

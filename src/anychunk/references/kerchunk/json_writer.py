@@ -1,0 +1,116 @@
+"""Write reference JSON as text, many references at a time.
+
+An object per reference would take gigabytes for an index of a million chunks: lines are formatted
+straight from the columns.
+"""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from anychunk.model.grid import Numbers, chunk_coords
+from anychunk.model.index import WHOLE
+from anychunk.references.chunk_references import ChunkReferences, References
+from anychunk.references.documents import Document
+from anychunk.references.urls import BASE
+
+BATCH = 1 << 16
+"""How many references are formatted at once."""
+
+
+def write_json(
+    file: BinaryIO | BytesIO,
+    documents: Mapping[str, Document],
+    found: References,
+    *,
+    written: Mapping[str, str],
+    folder: str,
+    zarr_format: int,
+    separator: str,
+) -> None:
+    """Write reference JSON, version 1.
+
+    Parameters:
+        file: The file to write to.
+        documents: The metadata documents, by key.
+        found: The references of every array.
+        written: How each url is written.
+        folder: What the template `base` stands for.
+        zarr_format: 3 or 2, which decides the form of chunk keys.
+        separator: What chunk keys are separated by.
+    """
+    uses_base = any(reference.startswith(BASE) for reference in written.values())
+    templates = {"base": folder.rstrip("/")} if uses_base else {}
+    file.write(b'{"version":1,')
+    if templates:
+        file.write(f'"templates":{json.dumps(templates)},'.encode())
+    file.write(b'"refs":{\n')
+    text = [f"{json.dumps(key)}:{json.dumps(json.dumps(d))}" for key, d in documents.items()]
+    file.write(",\n".join(text).encode())
+    for path, (_, references) in found.items():
+        prefix = (f"{path}/" if path else "") + ("" if zarr_format == 2 else "c" + separator)
+        for batch in _lines(prefix, separator, references, written):
+            file.write(b",\n")
+            file.write(batch.encode())
+    file.write(b"\n}}\n")
+
+
+def _lines(
+    prefix: str, separator: str, references: ChunkReferences, written: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the references of one array as text, in batches."""
+    key = _key_format(prefix, separator, references)
+    urls = [json.dumps(written[url]) if url else "" for url in references.urls]
+    with_parts = references.with_parts()
+    single = np.setdiff1d(references.present, with_parts, assume_unique=True)
+    is_whole = references.lengths[single] == WHOLE
+    for numbers in _batches(single[~is_whole]):
+        columns = _columns(numbers, references, urls)
+        yield ",\n".join(map((f"{key}[%s,%d,%d]").__mod__, zip(*columns, strict=True)))
+    for numbers in _batches(single[is_whole]):
+        columns = _columns(numbers, references, urls)[:-2]
+        yield ",\n".join(map(f"{key}[%s]".__mod__, zip(*columns, strict=True)))
+    for numbers in _batches(with_parts):
+        yield ",\n".join(_line_with_parts(int(n), key, references, urls) for n in numbers)
+    for number, data in references.copied.items():
+        text = f'"base64:{base64.b64encode(data).decode()}"'
+        yield key % chunk_coords(number, references.grid) + text
+
+
+def _key_format(prefix: str, separator: str, references: ChunkReferences) -> str:
+    """Return the %-format of an array's keys, with a number per axis: `"a/c/%d/%d":`."""
+    start = json.dumps(prefix)[1:-1].replace("%", "%%")
+    if not references.grid:
+        # an array without axes has one chunk, `c` or in v2 `0`
+        start = start.removesuffix(separator) if prefix.endswith(f"c{separator}") else f"{start}0"
+    return f'"{start}' + separator.join(["%d"] * len(references.grid)) + '":'
+
+
+def _batches(numbers: Numbers) -> Iterator[Numbers]:
+    for start in range(0, len(numbers), BATCH):
+        yield numbers[start : start + BATCH]
+
+
+def _columns(numbers: Numbers, references: ChunkReferences, urls: list[str]) -> list[Any]:
+    """Return the values of `%` in the lines of some chunks: coordinates, url, offset, length."""
+    grid = references.grid
+    coords = [c.tolist() for c in np.unravel_index(numbers, grid)] if grid else []
+    ids = references.url_ids_of(numbers).tolist()
+    offsets, lengths = references.offsets[numbers].tolist(), references.lengths[numbers].tolist()
+    return [*coords, [urls[i] for i in ids], offsets, lengths]
+
+
+def _line_with_parts(number: int, key: str, references: ChunkReferences, urls: list[str]) -> str:
+    parts = references.parts
+    ranges = [(int(references.offsets[number]), int(references.lengths[number]))]
+    if parts is not None:
+        begin, end = int(parts.starts[number]), int(parts.starts[number + 1])
+        pairs = zip(parts.offsets[begin:end], parts.lengths[begin:end], strict=True)
+        ranges += [(int(o), int(n)) for o, n in pairs]
+    text = ",".join(f"[{o},{n}]" for o, n in ranges)
+    url = urls[0 if references.url_ids is None else int(references.url_ids[number])]
+    return f"{key % chunk_coords(number, references.grid)}[{url},[{text}]]"

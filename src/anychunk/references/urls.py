@@ -1,0 +1,128 @@
+"""Urls in saved indexes: how they are written, resolved, and checked against what is allowed.
+
+An index moves with its data: it records the folder that it was saved in, and a reference below that
+folder is looked up below the folder where the index is now. A saved index is untrusted input, so a
+reference may lead only to the index's own folder, unless the caller allows more.
+"""
+
+import os
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote, urlsplit
+
+from anychunk.errors import FormatError
+from anychunk.io import absolute, is_remote, local_path
+
+EVERYWHERE = "*"
+"""As an allowed prefix: references may lead anywhere."""
+BASE = "{{base}}"
+"""The template that stands for the folder of a kerchunk JSON index."""
+
+
+def folder_of(url: str) -> str:
+    """Return the folder that contains `url`."""
+    return posixpath.dirname(absolute(url).rstrip("/")) or "/"
+
+
+def is_below(url: str, folder: str) -> bool:
+    """Return whether `url` lies below `folder`, comparing names only."""
+    start = folder if folder.endswith("/") else f"{folder}/"
+    return url.startswith(start)
+
+
+def file_url(path: str) -> str:
+    """Return an absolute local path as a `file://` url; leave remote urls as they are."""
+    return path if is_remote(path) else f"file://{quote(path)}"
+
+
+def without_file_scheme(url: str) -> str:
+    """Return `file:///a%20b` as `/a b`; leave other urls as they are."""
+    return local_path(url) if url.startswith("file:") else url
+
+
+@dataclass(frozen=True, kw_only=True)
+class UrlResolver:
+    """Resolves references of one saved index to urls that may be read."""
+
+    url: str
+    """Where the index is."""
+    base: str | None = None
+    """The folder that the index was saved in, if it moves with its data."""
+    templates: Mapping[str, str] | None = None
+    """The values of `{{name}}`; None: braces are part of a name."""
+    allow: Iterable[str] = ()
+    """Prefixes of urls that may be read, besides the index's own folder."""
+    _resolved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Many chunks refer to few urls."""
+    _real_folders: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Folders with symbolic links resolved: many files lie in few folders."""
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the index is in another folder than the one it was saved in."""
+        return self.base is not None and self.base.rstrip("/") != folder_of(self.url).rstrip("/")
+
+    def resolve(self, reference: str) -> str:
+        """Return the url of a reference.
+
+        Raises:
+            FormatError: If it leads outside what is allowed, or uses an unknown template.
+        """
+        found = self._resolved.get(reference)
+        if found is None:
+            found = self._resolved[reference] = self._resolve(reference)
+        return found
+
+    def _resolve(self, reference: str) -> str:
+        folder = folder_of(self.url)
+        url = without_file_scheme(self._expand(reference))
+        if self.base is not None and is_below(url, self.base):
+            url = f"{folder.rstrip('/')}/{url[len(self.base.rstrip('/')) + 1 :]}"
+        elif not is_remote(url) and not url.startswith("/"):
+            url = f"{folder.rstrip('/')}/{url}"
+        self._check(url, folder)
+        return url
+
+    def _expand(self, reference: str) -> str:
+        if self.templates is None or "{{" not in reference:
+            return reference
+        for name, value in self.templates.items():
+            reference = reference.replace("{{" + name + "}}", value)
+        if "{{" in reference:
+            known = " ".join(self.templates) or "none"
+            raise FormatError(
+                f"{self.url}: the reference {reference!r} uses an unknown template; known: {known}"
+            )
+        return reference
+
+    def _check(self, url: str, folder: str) -> None:
+        # `..` is refused even where it would stay inside: object stores do not resolve it
+        path = unquote(urlsplit(url).path) if is_remote(url) else url
+        if "\0" in path or ".." in path.split("/") or not self._is_allowed(url, folder):
+            raise FormatError(
+                f"{self.url}: the reference {url!r} leads outside {folder}; "
+                "pass allow=[…] or --allow to permit it"
+            )
+
+    def _is_allowed(self, url: str, folder: str) -> bool:
+        allowed = [folder, *(without_file_scheme(prefix) for prefix in self.allow)]
+        if EVERYWHERE in allowed:
+            return True
+        if is_remote(url):
+            return any(url == prefix or is_below(url, prefix) for prefix in allowed)
+        real = self._real_path(url)
+        folders = [self._real_folder(prefix) for prefix in allowed if not is_remote(prefix)]
+        return any(real == place or is_below(real, place) for place in folders)
+
+    def _real_path(self, path: str) -> str:
+        """Resolve symbolic links, with one system call for a file in a folder seen before."""
+        if os.path.islink(path):  # noqa: PTH114 - once per reference
+            return os.path.realpath(path)
+        parent, name = os.path.split(path)
+        return f"{self._real_folder(parent).rstrip('/')}/{name}"
+
+    def _real_folder(self, path: str) -> str:
+        if path not in self._real_folders:
+            self._real_folders[path] = os.path.realpath(path)
+        return self._real_folders[path]

@@ -1,0 +1,123 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import rasterio
+import tifffile
+
+import anychunk
+from anychunk.combine import combine, group_names
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.model.index import ByteRanges, GroupIndex, Objects
+from tests.combine.files import save_all, write_geotiff
+from tests.indexes import array, uint64
+
+RANDOM = np.random.default_rng(5)
+IMAGES = RANDOM.integers(0, 4000, (3, 40, 50), dtype="uint16")
+
+
+def test_mismatches_are_named_file_by_file(tmp_path):
+    paths = save_all(
+        tmp_path, [np.zeros((16, 16), "u1"), np.zeros((16, 16), "u2"), np.zeros((32, 16), "u1")]
+    )
+    with pytest.raises(FormatError) as e:
+        anychunk.index(paths, combine="stack")
+    assert "1.tif 0/0: data_type uint16" in str(e.value)
+    assert "2.tif 0/0: shape" in str(e.value)
+    with pytest.raises(ValueError, match="say combine="):
+        anychunk.index(paths)
+
+
+def test_group(tmp_path):
+    paths = save_all(tmp_path, IMAGES)
+    group = anychunk.open(str(tmp_path / "?.tif"), combine="group")
+    assert sorted(group.group_keys()) == ["0", "1", "2"]
+    for i in range(3):
+        np.testing.assert_array_equal(group[f"{i}/0/0"][...].reshape(40, 50), IMAGES[i])
+    assert group.attrs["anychunk"]["combine"] == "group"
+    assert len(paths) == 3
+
+
+def test_group_names():
+    assert group_names(["a/x.tif", "b/y.tif"]) == ["x", "y"]
+    assert group_names(["a/x.tif", "b/x.tif"]) == ["a_x", "b_x"]
+    assert group_names(["a/x.tif", "a/x.ntf"]) == ["a_x.tif", "a_x.ntf"]
+    with pytest.raises(FormatError, match=r"a/x\.tif .*2 times"):
+        group_names(["a/x.tif", "a/x.tif"])
+
+
+def test_chunks_that_are_objects_are_refused(tmp_path):
+    chunks = Objects(base=str(tmp_path), pattern="{0}", grid=(2,))
+    node = GroupIndex(members={"a": array((4,), (2,), chunks)})
+    with pytest.raises(UnsupportedError, match="combine='group'"):
+        combine({"x": node, "y": node}, "stack")
+    odd = replace(
+        array((4,), (2,), ByteRanges(offsets=uint64([0, 2]), lengths=uint64([2, 2]), urls=("u",))),
+        codecs=({"name": "n5_default", "configuration": {"codecs": [{"name": "bytes"}]}},),
+    )
+    other = GroupIndex(members={"a": odd})
+    with pytest.raises(UnsupportedError, match="'n5_default'"):
+        combine({"x": other, "y": other}, "stack")
+
+
+def test_files_at_several_places_lose_their_place(tmp_path):
+    values = np.ones((32, 32), "u1")
+    first = write_geotiff(tmp_path / "a.tif", values, 0, 1000)
+    same = write_geotiff(tmp_path / "b.tif", values, 0, 1000)
+    other = write_geotiff(tmp_path / "c.tif", values, 320, 1000)
+    node = anychunk.index([first, same], combine="stack")
+    for found in (node["0"], node["0/0"]):
+        assert found.attributes["spatial:transform"] == [10.0, 0.0, 0.0, 0.0, -10.0, 1000.0]
+    with pytest.warns(UserWarning, match="image 0: "):
+        node = anychunk.index([first, other], combine="stack")
+    bands = anychunk.index([first, same], combine="concat", along=0)
+    assert "spatial:transform" in bands["0"].attributes
+    longer = anychunk.index([first, other], combine="concat", along="x")
+    numbered = anychunk.index([first, other], combine="concat", along=-1)
+    for index in (node, longer, numbered):
+        for found in (index["0"], index["0/0"]):
+            assert not [key for key in found.attributes if key.startswith("spatial:")]
+            assert found.attributes["proj:code"] == "EPSG:32633"
+
+
+def test_samples_that_stand_for_other_values_are_refused(tmp_path):
+    values = np.ones((32, 32), "u1")
+    paths = [write_geotiff(tmp_path / f"{i}.tif", values, 0, 1000) for i in range(3)]
+    with rasterio.open(paths[1], "r+") as file:
+        file.scales, file.offsets = [0.1], [5.0]
+    with rasterio.open(paths[2], "r+") as file:
+        file.nodata = 0
+    for other, message in ((1, "scale and offset of band 0"), (2, "nodata")):
+        for how in ("stack", "mosaic"):
+            with pytest.raises(FormatError, match=rf"{other}.tif 0: {message}"):
+                anychunk.index([paths[0], paths[other]], combine=how, overlap="last")
+        with pytest.raises(FormatError, match=message):
+            anychunk.append([paths[0], paths[other]], tmp_path / "r.ice", combine="stack", batch=1)
+    chunks = ByteRanges(offsets=uint64([0]), lengths=uint64([4]), urls=("u",))
+    days = [
+        GroupIndex(
+            members={"t": array((4,), (4,), chunks, attributes={"units": f"days since {year}"})},
+            attributes={"title": "series", "year": year},
+        )
+        for year in (2001, 2002, 2001)
+    ]
+    with pytest.raises(FormatError, match=r"y t: units .*\bx\b"):
+        combine({"x": days[0], "y": days[1]}, "concat", along="y")
+    made = combine({"x": days[0], "y": days[2]}, "concat", along="y")
+    assert (made.attributes["title"], made.attributes["year"]) == ("series", 2001)
+    other = replace(days[2], attributes={"title": "series", "year": 2002})
+    made = combine({"x": days[0], "y": other}, "concat", along="y")
+    assert made.attributes["title"] == "series"
+    assert "year" not in made.attributes
+
+
+def test_several_systems_are_left_out(tmp_path):
+    """Also of files that say nothing else of their place."""
+    paths = []
+    for i in range(2):
+        keys = [(34735, 3, 8, (1, 1, 0, 1, 3072, 0, 1, 32631 + i))]
+        paths.append(str(tmp_path / f"{i}.tif"))
+        tifffile.imwrite(paths[-1], IMAGES[i], tile=(16, 16), extratags=keys)
+    with pytest.warns(UserWarning, match="image 0: "):
+        node = anychunk.index(paths, combine="stack")
+    assert "proj:code" not in node["0"].attributes

@@ -1,0 +1,114 @@
+"""What files must share, and how exactly."""
+
+import numpy as np
+import pytest
+import rasterio
+
+import anychunk
+from anychunk.combine import combine
+from anychunk.combine.compatibility import SHOWN, check_compatible, raise_problems
+from anychunk.errors import FormatError
+from anychunk.model.index import ByteRanges, GroupIndex
+from tests.combine.files import write_geotiff
+from tests.indexes import array, uint64
+
+
+def one_chunk(**changes):
+    chunks = ByteRanges(offsets=uint64([0]), lengths=uint64([4]), urls=("u",))
+    return array((4,), (4,), chunks, **changes)
+
+
+def stacked(*attributes):
+    """A stack of arrays that differ in their attributes."""
+    return combine(
+        {f"f{i}": GroupIndex(members={"a": one_chunk(attributes=a)}) for i, a in enumerate(attributes)},
+        "stack",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["scale_factor", "add_offset", "_FillValue", "missing_value"])
+def test_numbers_of_cf_are_compared_to_rounding(name):
+    """A relative difference of 1e-6, of 2e-9, is another value; one of 5e-10 is rounding."""
+    for factor in (1 + 1e-2, 1 + 1e-6, 1 - 1e-6, 1 + 2e-9):
+        with pytest.raises(FormatError, match=f"f1 a: {name} "):
+            stacked({name: 0.1}, {name: 0.1 * factor})
+    for factor in (1.0, 1 + 5e-10, 1 - 1e-15):
+        assert stacked({name: 0.1}, {name: 0.1 * factor})["a"].shape == (2, 4)
+    with pytest.raises(FormatError, match=f"f1 a: {name} "):
+        stacked({name: 0.1}, {})
+    assert stacked({name: float("nan")}, {name: float("nan")})["a"].shape == (2, 4)
+
+
+@pytest.mark.parametrize("name", ["units", "calendar", "_Unsigned"])
+def test_texts_of_cf_are_compared_exactly(name):
+    with pytest.raises(FormatError, match=f"f1 a: {name} .*f2 a: {name} "):
+        stacked({name: "a"}, {name: "b"}, {name: "A"})
+
+
+def test_scales_of_gdal_are_compared_to_rounding(tmp_path):
+    paths = []
+    for i, scale in enumerate((0.1, 0.1 * (1 + 1e-6), 0.1 * (1 + 1e-12))):
+        path = write_geotiff(tmp_path / f"{i}.tif", np.ones((16, 16), "u1"), 0, 1000)
+        with rasterio.open(path, "r+") as file:
+            file.scales = [scale]
+        paths.append(path)
+    with pytest.raises(FormatError, match="1.tif 0: .*band 0"):
+        anychunk.index(paths[:2], combine="stack")
+    assert anychunk.index(paths[::2], combine="stack")["0/0"].shape == (2, 1, 16, 16)
+
+
+@pytest.mark.parametrize(("off", "is_kept"), [(1e-12, True), (1e-8, False), (1e-2, False)])
+def test_a_georeference_is_common_to_rounding(tmp_path, off, is_kept):
+    """Relative differences of the northing: 1e-12 is rounding, 1e-8 is another place."""
+    paths = [
+        write_geotiff(tmp_path / f"{i}.tif", np.ones((16, 16), "u1"), 0, 1e3 * (1 + off * i))
+        for i in range(2)
+    ]
+    if is_kept:
+        node = anychunk.index(paths, combine="stack")
+        assert node["0"].attributes["spatial:transform"][5] == 1e3
+    else:
+        with pytest.warns(UserWarning, match="image 0: "):
+            node = anychunk.index(paths, combine="stack")
+        assert "spatial:transform" not in node["0"].attributes
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data_type", "int8"),
+        ("fill_value", 8),
+        ("dimension_names", ("t",)),
+        ("codecs", ({"name": "bytes"}, {"name": "gzip", "configuration": {"level": 1}})),
+    ],
+)
+def test_differences_are_named(name, value):
+    arrays = {"x": one_chunk(), "y": one_chunk(**{name: value}), "z": one_chunk(**{name: value})}
+    with pytest.raises(FormatError, match=f"y a: {name} .*x; z a: {name} .*x"):
+        check_compatible("a", arrays)
+
+
+def test_fill_values_that_are_nan_are_the_same():
+    nan = {"data_type": "float32", "fill_value": float("nan")}
+    codecs = check_compatible("a", {"x": one_chunk(**nan), "y": one_chunk(**nan)})
+    assert codecs == ({"name": "bytes"},)
+
+
+def test_lengths_may_differ_along_free_axes_only():
+    def of_shape(*shape):
+        grid = np.zeros([1] * len(shape), np.uint64)
+        return array(shape, (8,) * len(shape), ByteRanges(offsets=grid, lengths=grid, urls=("u",)))
+
+    arrays = {"x": of_shape(4, 5, 6), "y": of_shape(4, 7, 8)}
+    assert check_compatible("a", arrays, free_axes=(1, 2))
+    assert check_compatible("a", arrays, free_axes=(-2, -1))
+    for free in ((), (1,), (0, -1)):
+        with pytest.raises(FormatError, match=r"y a: shape \(4, 7, 8\).*\(4, 5, 6\)"):
+            check_compatible("a", arrays, free_axes=free)
+
+
+def test_long_lists_of_problems_are_cut():
+    with pytest.raises(FormatError, match=r"; p19; .* 5 more") as e:
+        raise_problems([f"p{i}" for i in range(SHOWN + 5)])
+    assert "p20" not in str(e.value)
+    raise_problems([])
