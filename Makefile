@@ -29,7 +29,7 @@ test: setup
 # that run in processes of their own (a browser, servers, clusters), of speed, and long comparisons
 # of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
 ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_guard.py test_osml.py \
-  server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py
+  server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";

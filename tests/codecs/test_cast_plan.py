@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anychunk.codecs.cast import blocks
-from anychunk.codecs.cast.blocks import GOOD, BadValueError, Scratch
-from anychunk.codecs.cast.casting import plan
+from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch
+from anychunk.codecs.cast.cast_plan import plan
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     IntType,
