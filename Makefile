@@ -7,7 +7,7 @@ PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constrain
 # the tests start hundreds of interpreters, each of which would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others lint types layers docs check bench format clean
+.PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others zarr-suite lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -51,6 +51,15 @@ test-others: setup-others
 	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
 	done
 
+# zarr's own tests of the codecs that we replace, with our classes. They are only in zarr's source distribution.
+ZARR = $$($(BIN)/python -c "import zarr; print(zarr.__version__)")
+
+zarr-suite: setup
+	@[ -d "$(VENV)/zarr-source/zarr-$(ZARR)" ] || { \
+	  $(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps --no-binary :all: --dest $(VENV)/zarr-source "zarr==$(ZARR)" && \
+	  tar -xzf "$(VENV)/zarr-source/zarr-$(ZARR).tar.gz" -C $(VENV)/zarr-source; }
+	@$(BIN)/python -m pytest tests/codecs/test_zarr_suite.py
+
 lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -68,7 +77,7 @@ docs: setup
 # Two at a time, until the tests, which take both. The documentation last: a test asks whether it is up to date.
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
-	@$(MAKE) --no-print-directory test test-others docs
+	@$(MAKE) --no-print-directory test test-others zarr-suite docs
 
 bench: setup peers
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)

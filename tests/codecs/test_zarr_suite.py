@@ -1,7 +1,8 @@
-"""zarr's own tests of the two codecs, run on our classes.
+"""zarr's own tests of `scale_offset` and `cast_value`, run with our classes.
 
-They are in zarr's source distribution alone. Unpack it (`pip download --no-binary :all: --no-deps
-zarr`) and name its folder in ANYCHUNK_ZARR_SDIST.
+They are not installed with zarr, but are part of its source distribution. `make zarr-suite`
+downloads that of the installed version to `.venv/zarr-source` and runs this file; `make check` does
+so too, and afterwards every test run includes it. ANYCHUNK_ZARR_SDIST names another folder.
 """
 
 import os
@@ -10,16 +11,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import zarr
 
-SDIST = os.environ.get("ANYCHUNK_ZARR_SDIST", "")
+DEFAULT = Path(__file__).parents[2] / f".venv/zarr-source/zarr-{zarr.__version__}"
+SDIST = Path(os.environ.get("ANYCHUNK_ZARR_SDIST") or DEFAULT)
 FILES = ("tests/test_codecs/test_cast_value.py", "tests/test_codecs/test_scale_offset.py")
 
-STRICT = "'Validation checks' of cast_value: the float does not hold every such integer"
+STRICT = "'Validation checks' of cast_value: the float cannot represent every such integer"
 PRIVATE = "tests a private function of zarr's module, not the codec"
 EXCEPTIONS = {
     "test_validation_accepts_wrap_with_integer_target[float32-int32]": STRICT,
     "test_validation_accepts_wrap_with_integer_target[float64-int64]": STRICT,
-    "test_encode_rejects_outdated_backend": "there is no other backend that could be outdated",
+    "test_encode_rejects_outdated_backend": "we have no separate backend",
     "test_check_backend_version": PRIVATE,
     "test_check_backend_version_allows_missing_metadata": PRIVATE,
     "test_min_version_matches_pyproject": "compares zarr's module with zarr's pyproject",
@@ -32,7 +35,7 @@ EXCEPTIONS = {
 }
 
 
-@pytest.mark.skipif(not SDIST, reason="set ANYCHUNK_ZARR_SDIST to zarr's unpacked source")
+@pytest.mark.skipif(not SDIST.is_dir(), reason=f"no {SDIST}; run: make zarr-suite")
 def test_zarrs_own_tests_pass():
     here = Path(__file__).parent
     deselected = [f"--deselect={file}::{name}" for file in FILES for name in EXCEPTIONS]
