@@ -318,6 +318,14 @@ class BytesToBytes(_CodecBase, BytesBytesCodec):
         """
         raise NotImplementedError
 
+    def require_spec(self, spec: ChunkSpec | None) -> ChunkSpec:
+        """Return `spec`, for decoders that need the size of the chunk; refuse Zarr v2."""
+        if spec is None:
+            raise ChunkDecodeError(
+                f"{self.name}: cannot decode without the shape and data type; use Zarr v3"
+            )
+        return spec
+
     def _encode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> Buffer | None:
         with _foreign_errors_as(ChunkEncodeError, self.name):
             data = self.encode_bytes(as_bytes(chunk_bytes.as_numpy_array()), chunk_spec(spec))
@@ -374,12 +382,7 @@ class ArrayToBytes(_CodecBase, ArrayBytesCodec):
     """
 
     def encode_chunk(self, array: Array, spec: ChunkSpec) -> BytesLike:
-        """Return the encoded bytes.
-
-        Parameters:
-            array: in either byte order, with any strides, possibly read-only; must not be changed.
-            spec: the chunk.
-        """
+        """Return the encoded bytes; `array` has any layout, as in `ArrayToArray.encode_array`."""
         raise NotImplementedError
 
     def decode_chunk(self, data: Bytes1D, spec: ChunkSpec) -> Array:

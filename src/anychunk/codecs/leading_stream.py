@@ -216,8 +216,5 @@ class LeadingStream(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        if spec is None:
-            raise ChunkDecodeError(
-                f"{self.name}: cannot decode without the decoded size; use Zarr v3"
-            )
+        spec = self.require_spec(spec)
         return decode(self.compression, data, spec.nbytes + self.skip)[self.skip :]

@@ -126,8 +126,5 @@ class Lz4Java(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        if spec is None:
-            raise ChunkDecodeError(
-                f"{self.name}: cannot decode without the decoded size; use Zarr v3"
-            )
+        spec = self.require_spec(spec)
         return decode_any(data, spec.nbytes, out)

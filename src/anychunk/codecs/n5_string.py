@@ -101,10 +101,7 @@ class N5String(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        if spec is None:
-            raise ChunkDecodeError(
-                f"{self.name}: cannot decode without the shape of the chunk; use Zarr v3"
-            )
+        spec = self.require_spec(spec)
         if not len(data):
             return to_vlen([b""] * math.prod(spec.shape))
         header = read_header(data)

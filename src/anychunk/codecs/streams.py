@@ -381,8 +381,5 @@ class StreamCodec(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        if spec is None:
-            raise ChunkDecodeError(
-                f"{self.name}: cannot decode without the decoded size; use Zarr v3"
-            )
+        spec = self.require_spec(spec)
         return DECODE[self.stream](data, spec.nbytes, out)

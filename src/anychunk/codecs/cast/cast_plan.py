@@ -232,9 +232,8 @@ def look_up(table: Block, is_bad: Block) -> Step:
             index = int(bad.argmax())
             if bad[index]:
                 return index
-        np.take(
-            table, x, out=out, mode="clip"
-        )  # an index is a byte and cannot be out of range; mode "raise" would buffer the output
+        # a byte cannot be out of range, and the default mode "raise" would buffer the output
+        np.take(table, x, out=out, mode="clip")
         return GOOD
 
     return apply

@@ -219,9 +219,8 @@ def _settle(
         return GOOD
     np.clip(rounded, *bounds, out=rounded)
     _store(rounded, out, target)
-    np.putmask(
-        out, over, out.dtype.type(target.high)
-    )  # 2**63 - 1 is not a float, so clip cannot reach it
+    # 2**63 - 1 is not a float, so clip cannot produce it
+    np.putmask(out, over, out.dtype.type(target.high))
     return GOOD
 
 

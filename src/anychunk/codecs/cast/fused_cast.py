@@ -6,6 +6,7 @@ the cache. Results and errors are those of the two codecs. The fused codec never
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
@@ -74,25 +75,6 @@ def _in_place(inner: Step, outer: Step) -> Step:
     return apply
 
 
-def _attempt(
-    step: Step,
-    array: npt.NDArray[Any],
-    source: NumberType,
-    target: NumberType,
-    dtype: np.dtype[Any],
-) -> npt.NDArray[Any] | None:
-    """Run a fused step; None if it fails.
-
-    The two codecs are then run separately, which raises the error of the one that is to blame.
-    """
-    if number_type(array.dtype) is not source:
-        return None
-    try:
-        return run(step, array, source, target, dtype)
-    except BadValueError:
-        return None
-
-
 @dataclass(frozen=True, kw_only=True)
 class FusedCast(ArrayToArray):
     """Both codecs as one."""
@@ -117,18 +99,17 @@ class FusedCast(ArrayToArray):
 
     def encode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]:
         kind, stored = number_type(spec.dtype), self.cast_value.kind
-        if kind is not None:
-            encoded = _attempt(encode_plan(self, kind), array, kind, stored, stored.dtype)
-            if encoded is not None:
-                return encoded
+        if kind is not None and number_type(array.dtype) is kind:
+            with suppress(BadValueError):
+                return run(encode_plan(self, kind), array, kind, stored, stored.dtype)
+        # run the codecs separately, which raises the error of the one that is to blame
         return self.cast_value.encode_array(self.scale_offset.encode_array(array, spec), spec)
 
     def decode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]:
         kind, stored = number_type(spec.dtype), self.cast_value.kind
-        if kind is not None:
-            decoded = _attempt(decode_plan(self, kind), array, stored, kind, spec.dtype)
-            if decoded is not None:
-                return decoded
+        if kind is not None and number_type(array.dtype) is stored:
+            with suppress(BadValueError):
+                return run(decode_plan(self, kind), array, stored, kind, spec.dtype)
         return self.scale_offset.decode_array(self.cast_value.decode_array(array, spec), spec)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
