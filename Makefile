@@ -38,7 +38,7 @@ guard: setup
 # interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of compiled
 # code (OpenJPEG, z5py, tensorstore, numpy).
 ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
-  server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py codecs/test_zarr_suite.py
+  server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py codecs/test_zarr_suite.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
@@ -63,7 +63,6 @@ test-others: setup-others
 # Exchange indexes with osml-imagery-io, which has a separate environment.
 test-peers: setup .venv-osml/ready
 	@$(BIN)/python -m pytest tests/references/test_osml_layout.py
-
 lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

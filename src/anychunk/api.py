@@ -519,7 +519,7 @@ _replaced: dict[str, Any] | None = None
 def enable() -> None:
     """Make zarr use our codecs and our pipeline for everything that it opens from now on."""
     global _replaced  # noqa: PLW0603 - what `disable` puts back
-    names = {name: codecs.register(name) for name in codecs.table()}
+    names = codecs.register_all()
     if _replaced is None:
         _replaced = dict(zarr.config.get("codecs"))
     # a nested update merges; setting by dotted key would split names that hold dots
@@ -533,6 +533,5 @@ def disable() -> None:
     if _replaced is not None:
         zarr.config.set({"codecs": _replaced})
         _replaced = None
-        for name in codecs.table():
-            codecs.unregister(name)
+        codecs.unregister_all()
     pipeline.uninstall()

@@ -88,19 +88,19 @@ def test_data_type_as_an_object(data_type):
     ("configuration", "message"),
     [
         ({"data_type": "uint8", "round": "up"}, "unknown key 'round'"),
-        ({"data_type": "uint8", "rounding": "up"}, "rounding 'up' is none of nearest-even"),
-        ({"data_type": "uint8", "out_of_range": "error"}, "out_of_range 'error' is none of"),
-        ({"data_type": "float32", "out_of_range": "wrap"}, "only valid for integer"),
-        ({"data_type": "complex64"}, "Invalid target data type 'complex64'"),
-        ({"data_type": 8}, "Invalid target data type 8"),
-        ({"data_type": {"name": "uint8", "x": 1}}, "Invalid target data type"),
-        ({}, "required key 'data_type' is missing"),
-        ({"data_type": "uint8", "scalar_map": []}, "expected an object"),
-        ({"data_type": "uint8", "scalar_map": {"both": []}}, "unknown key 'both' in scalar_map"),
-        ({"data_type": "uint8", "scalar_map": {"encode": "NaN"}}, "expected a list of pairs"),
-        ({"data_type": "uint8", "scalar_map": {"encode": [[1]]}}, "expected a pair"),
-        ({"data_type": "uint8", "scalar_map": {"encode": [[[1], 1]]}}, "a number or a string"),
-        ({"data_type": "uint8", "scalar_map": {"encode": [[True, 1]]}}, "a number or a string"),
+        ({"data_type": "uint8", "rounding": "up"}, "rounding 'up'.*nearest-even"),
+        ({"data_type": "uint8", "out_of_range": "error"}, "out_of_range 'error'"),
+        ({"data_type": "float32", "out_of_range": "wrap"}, "'wrap'.*float32"),
+        ({"data_type": "complex64"}, "'complex64'"),
+        ({"data_type": 8}, "data type 8"),
+        ({"data_type": {"name": "uint8", "x": 1}}, "'x': 1"),
+        ({}, "'data_type'"),
+        ({"data_type": "uint8", "scalar_map": []}, r"scalar_map is \[\]"),
+        ({"data_type": "uint8", "scalar_map": {"both": []}}, "'both' in scalar_map"),
+        ({"data_type": "uint8", "scalar_map": {"encode": "NaN"}}, "encode is 'NaN'"),
+        ({"data_type": "uint8", "scalar_map": {"encode": [[1]]}}, r"encode has \[1\]"),
+        ({"data_type": "uint8", "scalar_map": {"encode": [[[1], 1]]}}, r"encode has \[1\]"),
+        ({"data_type": "uint8", "scalar_map": {"encode": [[True, 1]]}}, "encode has True"),
     ],
 )
 def test_bad_configuration_is_refused_when_built(configuration, message):
@@ -111,12 +111,12 @@ def test_bad_configuration_is_refused_when_built(configuration, message):
 @pytest.mark.parametrize(
     ("dtype", "target", "entry", "message"),
     [
-        ("int32", "int8", ["NaN", 0], "key 'NaN' is not representable in dtype int32"),
-        ("float64", "int8", [1, 999], "value 999 is not representable in dtype int8"),
-        ("float64", "int8", [1, 1.5], "value 1.5 is not representable in dtype int8"),
-        ("float32", "int8", ["0x7fc0", 1], "has 4 digits, not 8"),
-        ("float32", "int8", [1e300, 1], "key 1e\\+300 is not representable in dtype float32"),
-        ("float64", "float4_e2m1fn", ["NaN", "NaN"], "value 'NaN' is not representable"),
+        ("int32", "int8", ["NaN", 0], "key 'NaN' .*int32"),
+        ("float64", "int8", [1, 999], "value 999 .*int8"),
+        ("float64", "int8", [1, 1.5], "value 1.5 .*int8"),
+        ("float32", "int8", ["0x7fc0", 1], "4 digits.* 8"),
+        ("float32", "int8", [1e300, 1], r"key 1e\+300 .*float32"),
+        ("float64", "float4_e2m1fn", ["NaN", "NaN"], "value 'NaN' .*float4_e2m1fn"),
     ],
 )
 def test_map_is_checked_when_the_array_is_created(dtype, target, entry, message):
@@ -147,7 +147,7 @@ def test_hex_nan_keys_match_their_payload(order):
 
 def test_hex_key_alone_leaves_other_nans_an_error():
     codec = CastValue(data_type="uint8", scalar_map={"encode": [["0x7fc00000", 1]]})
-    with pytest.raises(ChunkEncodeError, match=r"nan at \(1,\) has no value in dtype uint8"):
+    with pytest.raises(ChunkEncodeError, match=r"nan at \(1,\) .*uint8"):
         encode(codec, np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32))
 
 
@@ -282,7 +282,7 @@ def test_empty_and_scalar_chunks(shape):
     [("int64", "float64"), ("uint32", "float32"), ("float64", "int64"), ("int16", "bfloat16")],
 )
 def test_integers_that_a_float_cannot_hold_are_refused_when_created(dtype, target):
-    with pytest.raises(CodecConfigError, match="does not hold every .* strict=False"):
+    with pytest.raises(CodecConfigError, match="strict=False"):
         create(dtype, CastValue(data_type=target))
     store = {}
     array = create(dtype, CastValue(data_type=target, strict=False), store=store)
@@ -309,10 +309,10 @@ def test_opened_array_rounds():
 @pytest.mark.parametrize(
     ("fill", "target", "message"),
     [
-        (0.5, "uint8", "the fill value 0.5 becomes 0 and comes back as 0.0"),
-        (-1, "uint8", r"-1.0 at \(\) is outside the range of dtype uint8 .* it is the fill value"),
-        (float("nan"), "uint8", "has no value in dtype uint8"),
-        (0.1, "float32", "the fill value 0.1 becomes 0.1"),
+        (0.5, "uint8", r"0\.5 .*\b0,.* 0\.0;"),
+        (-1, "uint8", r"-1\.0 at \(\) .*uint8 \[0, 255\].*fill value"),
+        (float("nan"), "uint8", "nan .*uint8"),
+        (0.1, "float32", r"0\.1 .*0\.1"),
     ],
 )
 def test_fill_value_must_survive(fill, target, message):
@@ -343,9 +343,9 @@ def test_second_cast_sees_the_type_of_the_first():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1, 2, 300, 400], r"cast_value: 300.0 at \(2,\) is outside the range of dtype uint8"),
-        ([1, float("nan"), 3, 4], r"cast_value: nan at \(1,\) has no value in dtype uint8"),
-        ([1, 2, 3, float("-inf")], r"cast_value: -inf at \(3,\) has no value in dtype uint8"),
+        ([1, 2, 300, 400], r"cast_value: 300\.0 at \(2,\) .*uint8 \[0, 255\]"),
+        ([1, float("nan"), 3, 4], r"cast_value: nan at \(1,\) .*uint8"),
+        ([1, 2, 3, float("-inf")], r"cast_value: -inf at \(3,\) .*uint8"),
     ],
 )
 def test_bad_value_is_named_and_the_chunk_is_not_written(values, message):
@@ -357,23 +357,23 @@ def test_bad_value_is_named_and_the_chunk_is_not_written(values, message):
 
 
 def test_infinity_is_an_error_even_with_clamp():
-    with pytest.raises(ChunkEncodeError, match="scalar_map"):
+    with pytest.raises(ChunkEncodeError, match=r"inf at \(0,\) .*uint8"):
         encode(CastValue(data_type="uint8", out_of_range="clamp"), np.array([np.inf]))
 
 
 def test_decoding_names_its_value():
-    with pytest.raises(ChunkDecodeError, match=r"300.0 at \(1,\) is outside .* uint8"):
+    with pytest.raises(ChunkDecodeError, match=r"300\.0 at \(1,\) .*uint8"):
         decode(CastValue(data_type="float32"), np.array([1, 300], "f4"), "u1")
 
 
 def test_wrong_chunk_type_is_an_error():
-    with pytest.raises(ChunkDecodeError, match="a chunk of int8, expected uint8"):
+    with pytest.raises(ChunkDecodeError, match=r"\bint8,.* uint8"):
         decode(CastValue(data_type="uint8"), np.zeros(3, np.int8), "f8")
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "bool", "S3", "M8[s]"])
 def test_types_that_are_no_real_numbers(dtype):
-    with pytest.raises(AnychunkError, match="only supports integer and floating-point"):
+    with pytest.raises(AnychunkError, match="cast_value"):
         create(dtype, CastValue(data_type="uint8"), fill=None)
 
 

@@ -31,7 +31,7 @@ def test_known_value():
 
 
 def test_mismatch_is_refused():
-    with pytest.raises(ChunkDecodeError, match="checksum cbf43926, expected 00000001"):
+    with pytest.raises(ChunkDecodeError, match="cbf43926.* 00000001"):
         decode(front(1) + CHECK)
 
 
@@ -40,7 +40,7 @@ def test_unknown_checksum_is_not_held_against():
 
 
 def test_too_short():
-    with pytest.raises(ChunkDecodeError, match="at least 5"):
+    with pytest.raises(ChunkDecodeError, match=" 5$"):
         decode(b"\1\0\0\0")
 
 

@@ -61,7 +61,7 @@ def test_fused_is_the_same_errors_included(source, target, rule, scalar_map):
 def test_overflow_of_a_mapped_value_is_found():
     cast = CastValue(data_type="uint8", scalar_map={"decode": [[1, 3e38]]})
     (fused,) = fuse([ScaleOffset(scale=0.5), cast])
-    with pytest.raises(AnychunkError, match="gives a number outside the range of dtype float32"):
+    with pytest.raises(AnychunkError, match="scale_offset: .*float32"):
         fused.decode_array(np.array([0, 1], np.uint8), ChunkSpec((2,), np.dtype("f4")))
 
 
@@ -80,5 +80,5 @@ def test_ordinary_zarr_arrays_run_fused():
     ]
     array[...] = values
     np.testing.assert_allclose(array[...], values, atol=0.5 / 3.5)
-    with pytest.raises(ValueError, match=r"cast_value: 349650.0 at \(0, 0\) is outside the range"):
+    with pytest.raises(ValueError, match=r"cast_value: 349650.0 at \(0, 0\) .*uint16"):
         array[0, 0] = 1e5

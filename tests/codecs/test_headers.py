@@ -35,7 +35,7 @@ def test_tiff_reads_in_pillow(samples):
 
 
 def test_compressed_bands_apart_are_refused():
-    with pytest.raises(CodecConfigError, match="one a band"):
+    with pytest.raises(CodecConfigError, match='interleave="pixel"'):
         headers.tiff((3, 8, 8), "u1", interleave="band", compression="zstd")
 
 
@@ -48,7 +48,7 @@ def test_not_an_image(shape, dtype):
 
 
 def test_chunk_of_another_length():
-    with pytest.raises(ChunkEncodeError, match="has 3 bytes, the header is made for 4"):
+    with pytest.raises(ChunkEncodeError, match="3 bytes.* 4"):
         headers.tiff((2, 2), "u1")(b"abc")
 
 

@@ -58,7 +58,7 @@ def test_wrong_size_is_refused(count, contentsize):
 
 
 def test_level_is_checked():
-    with pytest.raises(CodecConfigError, match="outside 0 to 12"):
+    with pytest.raises(CodecConfigError, match="level .*12"):
         Lz4Frame(level=13)
 
 
@@ -66,5 +66,5 @@ def test_zarr_v2():
     codec = Lz4FrameV2(level=3)
     assert codec.get_config() == {"id": "anychunk.lz4_frame", "level": 3}
     assert codec.decode(codec.encode(DATA)).tobytes() == DATA.tobytes()
-    with pytest.raises(ChunkDecodeError, match="decoded size"):
+    with pytest.raises(ChunkDecodeError, match="lz4_frame"):
         codec.decode(imagecodecs.lz4f_encode(DATA, contentsize=False))

@@ -65,7 +65,7 @@ def test_cut_streams(cut, size):
 def test_damage_is_noticed_by_the_checksum():
     stream = bytearray(encode(np.random.default_rng(0).integers(0, 256, 500, np.uint8), 64))
     stream[40] ^= 1
-    with pytest.raises(ChunkDecodeError, match="does not match its checksum"):
+    with pytest.raises(ChunkDecodeError, match="checksum"):
         decode(np.frombuffer(bytes(stream), np.uint8), 500)
 
 

@@ -8,7 +8,7 @@ from anychunk.codecs.n5_block import OBJECT, VARLENGTH, read_header, write_heade
 from anychunk.codecs.n5_cropped import N5Cropped
 from anychunk.codecs.n5_default import N5Default
 from anychunk.errors import ChunkDecodeError, CodecConfigError, LimitError, UnsupportedError
-from anychunk.testing.codecs import CodecContract
+from anychunk.testing.codecs import CodecContract, write
 
 BYTES = {"name": "bytes", "configuration": {"endian": "big"}}
 GZIP = {"name": "gzip", "configuration": {"level": 5}}
@@ -51,6 +51,16 @@ class TestN5DefaultCompressed(CodecContract):
         N5Default(codecs=[BYTES, {"name": "anychunk.zlib"}]),
     )
     arrays = (np.arange(50, dtype="int32"),)
+    takes_any_shape = False  # an N5 block has at least one element
+
+
+@pytest.mark.parametrize("codec", TestN5DefaultCompressed.codecs)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0)])
+def test_empty_and_0d_arrays(codec, shape):
+    array = np.full(shape, 7, "int32")
+    store = write(codec, array, chunks=tuple(max(n, 1) for n in shape))
+    found = zarr.open_array(store, mode="r")[...]
+    assert (found.shape, found.tolist()) == (shape, array.tolist())
 
 
 def spec(shape, dtype="uint16", fill=0):
@@ -98,22 +108,22 @@ def test_varlength_with_as_many_elements_as_the_shape_is_samples():
 @pytest.mark.parametrize(
     ("block", "error", "message"),
     [
-        (b"\0", ChunkDecodeError, "1 bytes, expected a header"),
-        (README[:10], ChunkDecodeError, "10 bytes, expected a header of 16"),
-        (README[:-1], ChunkDecodeError, "11 bytes, expected 12"),
-        (README + b"\0", ChunkDecodeError, "13 bytes, expected 12"),
+        (b"\0", ChunkDecodeError, r"1 bytes.* 4$"),
+        (README[:10], ChunkDecodeError, r"10 bytes.* 16$"),
+        (README[:-1], ChunkDecodeError, r"11 bytes.* 12 "),
+        (README + b"\0", ChunkDecodeError, r"13 bytes.* 12 "),
         (b"\0\7" + README[2:], ChunkDecodeError, "mode 7"),
-        (write_header((2, 3)) + README[16:], ChunkDecodeError, "2 dimensions, expected 3"),
-        (write_header((1, 2, 4)) + bytes(16), ChunkDecodeError, "at most the block size"),
-        (write_header((1, 0, 3)), ChunkDecodeError, "at most the block size"),
-        (write_header((2**32 - 1,) * 3), ChunkDecodeError, "at most the block size"),
-        (b"\0\0\xff\xff", ChunkDecodeError, "expected a header of 262144"),
+        (write_header((2, 3)) + README[16:], ChunkDecodeError, r"2 dimensions.* 3$"),
+        (write_header((1, 2, 4)) + bytes(16), ChunkDecodeError, r"\(1, 2, 4\).*\(1, 2, 3\)"),
+        (write_header((1, 0, 3)), ChunkDecodeError, r"\(1, 0, 3\).*\(1, 2, 3\)"),
+        (write_header((2**32 - 1,) * 3), ChunkDecodeError, r"4294967295.*\(1, 2, 3\)"),
+        (b"\0\0\xff\xff", ChunkDecodeError, "262144"),
         (
             write_header((1, 2, 3), mode=VARLENGTH, elements=7) + bytes(14),
             UnsupportedError,
-            "varlength block .* of 7 elements",
+            r"mode 1.* 7 .* 6 ",
         ),
-        (write_header((), mode=OBJECT, elements=5) + b"hello", UnsupportedError, "object block"),
+        (write_header((), mode=OBJECT, elements=5) + b"hello", UnsupportedError, "mode 2"),
     ],
 )
 def test_what_is_no_block_of_samples(block, error, message):
@@ -125,7 +135,7 @@ def test_what_is_no_block_of_samples(block, error, message):
 def test_a_small_block_does_not_make_a_huge_chunk():
     codec = N5Default(codecs=[BYTES])
     block = write_header((1,)) + b"\0\1"
-    with pytest.raises(LimitError, match="18 stored bytes|10 stored bytes"):
+    with pytest.raises(LimitError, match=r"\b10\b.*536870912"):
         codec.decode_chunk(buffer(block), spec((1 << 28,)))
 
 
@@ -135,7 +145,7 @@ def test_a_block_larger_than_the_chunk():
     found = codec.decode_chunk(buffer(block), spec((1, 1, 2)))
     np.testing.assert_array_equal(found, [[[1, 3]]])
     assert N5Cropped.from_dict(codec.to_dict()) == codec
-    with pytest.raises(ChunkDecodeError, match="at most the block size"):
+    with pytest.raises(ChunkDecodeError, match=r"\(1, 2, 3\).*\(1, 2, 2\)"):
         N5Cropped(codecs=[BYTES], block_shape=(1, 2, 2)).decode_chunk(
             buffer(block), spec((1, 1, 2))
         )
@@ -145,7 +155,7 @@ def test_a_block_larger_than_the_chunk():
 def test_types_that_n5_does_not_have(dtype):
     import zarr
 
-    with pytest.raises(CodecConfigError, match="N5 has no data type"):
+    with pytest.raises(CodecConfigError, match=f"n5_default: .*{dtype}"):
         zarr.create_array(
             {}, shape=(4,), dtype=dtype, serializer=N5Default(codecs=[BYTES]), compressors=None
         )

@@ -167,12 +167,12 @@ def test_bad_offset(offset):
 @pytest.mark.parametrize(
     ("prefix", "message"),
     [
-        ("!!!!", "not base64"),
-        ("QUJ", "not base64"),
-        ("QUJD\n", "not base64"),
-        ("QUJ=", "canonical"),
-        ("QUJDRA==", "4 bytes, expected 3"),
-        (5, "expected a base64 string"),
+        ("!!!!", "prefix"),
+        ("QUJ", "prefix"),
+        ("QUJD\n", "prefix"),
+        ("QUJ=", "prefix .*canonical"),
+        ("QUJDRA==", "4 bytes.* 3$"),
+        (5, "prefix is 5"),
     ],
 )
 def test_bad_prefix(prefix, message):
@@ -189,9 +189,7 @@ def test_strict_configuration(configuration):
 
 
 def test_short_chunk_is_an_error():
-    with pytest.raises(
-        ChunkDecodeError, match="offset: the stored chunk has 3 bytes, expected at least 4"
-    ):
+    with pytest.raises(ChunkDecodeError, match="offset: .*3 bytes.* 4"):
         Offset(offset=4).decode_bytes(np.zeros(3, np.uint8), None)
 
 
@@ -216,7 +214,7 @@ def test_verify():
     good = np.frombuffer(b"abcdata", np.uint8)
     codec = Offset(offset=3, prefix=text(b"abc"), verify=True)
     assert bytes(codec.decode_bytes(good, None)) == b"data"
-    with pytest.raises(ChunkDecodeError, match="stored byte 0 beside the chunk is 88, expected 97"):
+    with pytest.raises(ChunkDecodeError, match="byte 0 .*88.* 97"):
         codec.decode_bytes(np.frombuffer(b"Xbcdata", np.uint8), None)
     assert "verify" not in json.dumps(codec.to_dict())
 
@@ -230,7 +228,7 @@ def test_function_of_wrong_length_writes_nothing():
         dtype="uint8",
         compressors=[Offset(offset=8, prefix_func=lambda chunk: b"short")],
     )
-    with pytest.raises(ChunkEncodeError, match="offset: the function returned 5 bytes, expected 8"):
+    with pytest.raises(ChunkEncodeError, match="offset: .*5 bytes.* 8"):
         array[...] = 1
     assert not chunks_only(store)
 
@@ -249,7 +247,7 @@ def test_reopened_array_asks_for_the_function(offset):
     reopened = zarr.open_array(store, mode="r+")
     np.testing.assert_array_equal(reopened[...], [1, 2, 3, 4])
     before = chunks_only(store)
-    with pytest.raises(ChunkEncodeError, match="made by a function"):
+    with pytest.raises(ChunkEncodeError, match="offset: .*function"):
         reopened[...] = 9
     assert chunks_only(store) == before
 
@@ -260,7 +258,7 @@ def test_zeros_are_the_default():
 
 
 def test_prefix_and_function_exclude_each_other():
-    with pytest.raises(CodecConfigError, match="exclude"):
+    with pytest.raises(CodecConfigError, match="prefix and prefix_func"):
         Offset(offset=1, prefix="AA==", prefix_func=lambda chunk: b"x")
 
 

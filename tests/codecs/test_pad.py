@@ -131,9 +131,7 @@ def test_strict_configuration(configuration):
 
 
 def test_short_chunk_is_an_error():
-    with pytest.raises(
-        ChunkDecodeError, match="pad: the stored chunk has 3 bytes, expected at least 4"
-    ):
+    with pytest.raises(ChunkDecodeError, match="pad: .*3 bytes.* 4"):
         Pad(location="end", nbytes=4).decode_bytes(np.zeros(3, np.uint8), None)
 
 
@@ -148,7 +146,7 @@ def test_decoding_is_a_view(location, expected):
 def test_verify():
     codec = Pad(location="end", nbytes=1, padding=text(b"!"), verify=True)
     assert bytes(codec.decode_bytes(np.frombuffer(b"ab!", np.uint8), None)) == b"ab"
-    with pytest.raises(ChunkDecodeError, match="pad: stored byte 0"):
+    with pytest.raises(ChunkDecodeError, match="pad: byte 0"):
         codec.decode_bytes(np.frombuffer(b"ab?", np.uint8), None)
 
 
@@ -165,7 +163,7 @@ def test_reopened_array_asks_for_the_function():
     assert chunks_only(store)["c/1"] == bytes([3, 4, 3, 4])
     reopened = zarr.open_array(store, mode="r+")
     np.testing.assert_array_equal(reopened[...], [1, 2, 3, 4])
-    with pytest.raises(ChunkEncodeError, match="pad: .* made by a function"):
+    with pytest.raises(ChunkEncodeError, match="pad: .*function"):
         reopened[...] = 9
 
 

@@ -71,15 +71,15 @@ def test_json_is_zarrs(codec, data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scale": float("nan")}, "scale must be finite, not nan"),
-        ({"scale": float("inf")}, "scale must be finite, not inf"),
-        ({"scale": "NaN"}, "scale must be finite, not 'NaN'"),
-        ({"scale": "-Infinity"}, "scale must be finite"),
-        ({"scale": 0}, "scale must be non-zero"),
-        ({"scale": -0.0}, "scale must be non-zero"),
-        ({"offset": float("nan")}, "offset must be finite"),
-        ({"offset": None}, "offset must be a number or string, got NoneType"),
-        ({"offset": True}, "offset must be a number or string, got bool"),
+        ({"scale": float("nan")}, "scale .*nan"),
+        ({"scale": float("inf")}, "scale .*inf"),
+        ({"scale": "NaN"}, "scale .*'NaN'"),
+        ({"scale": "-Infinity"}, "scale .*'-Infinity'"),
+        ({"scale": 0}, "scale must"),
+        ({"scale": -0.0}, "scale must"),
+        ({"offset": float("nan")}, "offset .*nan"),
+        ({"offset": None}, "offset .*NoneType"),
+        ({"offset": True}, "offset .*bool"),
     ],
 )
 def test_bad_configuration_is_refused_when_built(options, message):
@@ -97,17 +97,17 @@ def test_unknown_key():
 @pytest.mark.parametrize(
     ("dtype", "options", "message"),
     [
-        ("int32", {"offset": 1.5}, "offset value 1.5 is not representable in dtype int32"),
-        ("uint8", {"offset": 256}, "offset value 256 is not representable in dtype uint8"),
-        ("uint8", {"scale": -1}, "scale value -1 is not representable in dtype uint8"),
-        ("int16", {"offset": "NaN"}, "offset value 'NaN' is not representable in dtype int16"),
-        ("float64", {"offset": "NaN"}, "offset must be finite"),
-        ("float64", {"scale": "0x7ff8000000000001"}, "scale must be finite"),
-        ("float16", {"scale": 1e-9}, "scale must be non-zero, 1e-09 is zero in dtype float16"),
-        ("float32", {"scale": 1e300}, "scale value 1e\\+300 is not representable in dtype float32"),
-        ("float32", {"scale": "0x3ff0"}, "has 4 digits, not 8"),
-        ("complex64", {"offset": 1}, "only supports integer and floating-point"),
-        ("bool", {}, "only supports integer and floating-point"),
+        ("int32", {"offset": 1.5}, "offset .*1.5 .*int32"),
+        ("uint8", {"offset": 256}, "offset .*256 .*uint8"),
+        ("uint8", {"scale": -1}, "scale .*-1 .*uint8"),
+        ("int16", {"offset": "NaN"}, "offset .*'NaN' .*int16"),
+        ("float64", {"offset": "NaN"}, "offset .*'NaN'"),
+        ("float64", {"scale": "0x7ff8000000000001"}, "scale .*0x7ff8000000000001"),
+        ("float16", {"scale": 1e-9}, "scale .*1e-09 .*float16"),
+        ("float32", {"scale": 1e300}, r"scale .*1e\+300 .*float32"),
+        ("float32", {"scale": "0x3ff0"}, "4 digits.* 8"),
+        ("complex64", {"offset": 1}, "complex64"),
+        ("bool", {}, "bool"),
     ],
 )
 def test_refused_when_the_array_is_created(dtype, options, message):
@@ -131,27 +131,27 @@ def test_integers_are_exact_or_an_error(name, data):
     if kind.low <= expected <= kind.high:
         assert int(encode(codec, stored)[0]) == expected
     else:
-        with pytest.raises(ChunkEncodeError, match=f"gives {expected}, outside the range of dtype"):
+        with pytest.raises(ChunkEncodeError, match=rf" {expected}, .*\b{name} "):
             encode(codec, stored)
     quotient = Fraction(value, scale)
     if quotient.denominator != 1:
-        with pytest.raises(ChunkDecodeError, match="non-zero remainder"):
+        with pytest.raises(ChunkDecodeError, match=f"scale {scale}$"):
             decode(codec, stored)
     elif kind.low <= quotient + offset <= kind.high:
         assert int(decode(codec, stored)[0]) == quotient + offset
     else:
-        with pytest.raises(ChunkDecodeError, match="outside the range of dtype"):
+        with pytest.raises(ChunkDecodeError, match=rf"\b{name} "):
             decode(codec, stored)
 
 
 def test_int64_overflow_is_an_error():
-    with pytest.raises(ChunkEncodeError, match=r"9223372036854775807 at \(1,\) gives 184467"):
+    with pytest.raises(ChunkEncodeError, match=r"9223372036854775807 at \(1,\) .*184467"):
         encode(ScaleOffset(scale=2), np.array([1, 2**63 - 1]))
 
 
 def test_uint32_product_beyond_int64_is_an_error():
     codec = ScaleOffset(scale=2**32 - 1)
-    with pytest.raises(ChunkEncodeError, match="outside the range of dtype uint32"):
+    with pytest.raises(ChunkEncodeError, match=r"uint32 \[0, 4294967295\]"):
         encode(codec, np.array([0, 2**32 - 1], np.uint32))
 
 
@@ -166,7 +166,7 @@ def test_uint64_is_exact_over_its_whole_range():
 def test_first_bad_value_is_named_and_the_chunk_is_not_written():
     store = {}
     array = create("uint8", ScaleOffset(offset=10), fill=10, store=store)
-    with pytest.raises(ChunkEncodeError, match=r"scale_offset: 5 at \(1,\) gives -5, outside the"):
+    with pytest.raises(ChunkEncodeError, match=r"scale_offset: 5 at \(1,\) .*-5, "):
         array[:] = [10, 5, 20, 4]
     assert set(store) == {"zarr.json"}
 
@@ -204,7 +204,7 @@ def test_small_floats_round_every_operation(name):
             expected = exact_cast.cast(expected * scale, name, "nearest-even", None)
         array = np.array([bits], kind.stored).view(kind.dtype)
         if expected is exact_cast.ERROR:
-            with pytest.raises(ChunkEncodeError, match="outside the range"):
+            with pytest.raises(ChunkEncodeError, match=rf"\b{name} "):
                 encode(codec, array)
         else:
             assert Fraction(float(encode(codec, array)[0])) == expected
@@ -215,9 +215,9 @@ def test_float_overflow_is_an_error(dtype):
     native = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
     high = ml_dtypes.finfo(native).max
     values = np.array([np.inf, np.nan, 1, high]).astype(native)
-    with pytest.raises(ChunkEncodeError, match=r"at \(3,\) gives a number outside the range"):
+    with pytest.raises(ChunkEncodeError, match=rf"at \(3,\) .*\b{dtype} "):
         encode(ScaleOffset(scale=2), values)
-    with pytest.raises(ChunkDecodeError, match=r"at \(3,\) gives a number outside the range"):
+    with pytest.raises(ChunkDecodeError, match=rf"at \(3,\) .*\b{dtype} "):
         decode(ScaleOffset(scale=0.5), values)
     found = encode(ScaleOffset(scale=2), values[:3]).astype("f8")
     np.testing.assert_array_equal(found, [np.inf, np.nan, 2])
@@ -256,9 +256,9 @@ def test_fill_value_is_encoded():
 @pytest.mark.parametrize(
     ("dtype", "options", "fill", "message"),
     [
-        ("uint8", {"offset": 10}, 0, r"0 at \(\) gives -10, .*it is the fill value"),
-        ("float32", {"scale": 10.0}, 3e38, "outside the range of dtype float32"),
-        ("float32", {"scale": 1e-40}, 1.00001, "comes back as .*strict=False"),
+        ("uint8", {"offset": 10}, 0, r"0 at \(\) .*-10, .*fill value"),
+        ("float32", {"scale": 10.0}, 3e38, "float32"),
+        ("float32", {"scale": 1e-40}, 1.00001, r"1\.00001\d* .*strict=False"),
     ],
 )
 def test_fill_value_must_survive(dtype, options, fill, message):

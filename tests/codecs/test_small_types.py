@@ -1,6 +1,7 @@
 """The data types of `ml_dtypes` in zarr: names, fill values, bytes, and another reader."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -140,9 +141,9 @@ def test_fill_values(name, value):
 )
 def test_values_that_a_type_does_not_have(name, value):
     zdtype = get_data_type_from_json(name, zarr_format=3)
-    with pytest.raises(ValueError, match="is not one of its values"):
+    with pytest.raises(ValueError, match=re.escape(repr(value))):
         zdtype.from_json_scalar(value, zarr_format=3)
-    with pytest.raises(TypeError, match="is not one of its values"):
+    with pytest.raises(TypeError, match=re.escape(repr(value))):
         zdtype.cast_scalar(value)
 
 
@@ -154,7 +155,7 @@ def test_scalars_are_rounded_once():
 
 
 def test_zarr_version_2_has_no_name_for_them():
-    with pytest.raises(ValueError, match="Zarr v2 has no name"):
+    with pytest.raises(ValueError, match="Zarr v2 .*bfloat16"):
         zarr.create_array({}, shape=(2,), dtype=ml_dtypes.bfloat16, zarr_format=2)
 
 

@@ -33,11 +33,11 @@ def test_known_values():
 @pytest.mark.parametrize(
     ("text", "dtype", "match"),
     [
-        (b"1 22 33", "u1", "3 numbers, expected 4"),
-        (b"1", "u1", "cannot hold"),
-        (b"1 2 3 256", "u1", "outside 0 to 255"),
-        (b"1 2 3 x", "u1", "invalid"),
-        (b"1 2 3 x", "f4", "could not convert"),
+        (b"1 22 33", "u1", "3 .* 4$"),
+        (b"1", "u1", "1 bytes .*4 "),
+        (b"1 2 3 256", "u1", r"uint8 \[0, 255\]"),
+        (b"1 2 3 x", "u1", "x"),
+        (b"1 2 3 x", "f4", "x"),
     ],
 )
 def test_ascii_is_refused(text, dtype, match):
@@ -48,7 +48,7 @@ def test_ascii_is_refused(text, dtype, match):
 def test_hex_is_refused():
     with pytest.raises(ChunkDecodeError, match="hex"):
         decode(b"0g", (1,), "u1", style="hex")
-    with pytest.raises(ChunkDecodeError, match="2 bytes, expected 1"):
+    with pytest.raises(ChunkDecodeError, match="2 bytes.* 1$"):
         decode(b"0000", (1,), "u1", style="hex")
 
 

@@ -17,10 +17,8 @@ def codecs(as_json: bool = typer.Option(False, "--json", help="Print plain JSON.
     Example: anychunk codecs --json
     """
     rows = []
-    for name in registry.table():
-        cls = registry.codec_class(name)
-        module = sys.modules[cls.__module__] if cls else None
-        rows.append({"name": name, "about": summary(module.__doc__ if module else None)})
+    for name, cls in registry.load_all().items():
+        rows.append({"name": name, "about": summary(sys.modules[cls.__module__].__doc__)})
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return

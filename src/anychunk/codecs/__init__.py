@@ -1,11 +1,20 @@
-"""The codecs, by their names in JSON.
+"""The registry of codecs, by their names in JSON.
 
-The entry-point group `anychunk.codecs` lists every codec of ours. Those whose name nobody else
-registers stand in `zarr.codecs` too, where any process finds them. For the others, whose name a
-second package may register as well, `register_unclaimed` steps in only where nobody has, because
-zarr warns every user of a name that is registered twice.
+The entry-point group `anychunk.codecs` lists every codec that anychunk prefers over zarr's choice:
+its own, and those of other distributions (`anychunk.codecs.base` says how to write one). Nothing is
+imported until a codec is asked for by name.
+
+anychunk's own codecs are listed in zarr's group `zarr.codecs` too, unless another package registers
+the same name: zarr warns every user about a name that is registered twice. `register_unclaimed`
+offers zarr the remaining ones, as far as no other package has registered them.
+
+A codec of another distribution cannot break anychunk. If it fails to import, it is left out of
+`load_all` with a warning, and `MissingDependencyError` is raised only when it is asked for by name.
+It cannot replace one of anychunk's own names.
 """
 
+import warnings
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -14,26 +23,104 @@ from zarr.abc.codec import Codec
 from zarr.registry import register_codec
 
 from anychunk.codecs.zarr_core import codec_registries
+from anychunk.errors import MissingDependencyError
 
 GROUP = "anychunk.codecs"
 
 
+@dataclass(frozen=True)
+class CodecEntry:
+    """One entry point of the group, with the two members that zarr's lazy registry uses."""
+
+    entry: EntryPoint
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def is_ours(self) -> bool:
+        # by package and not by distribution, whose name would have to be read from its metadata
+        return self.entry.module.partition(".")[0] == "anychunk"
+
+    @property
+    def distribution(self) -> str:
+        """Name of the distribution that registers the codec."""
+        dist = self.entry.dist
+        return self.entry.module if dist is None else dist.name
+
+    def load(self) -> type[Codec]:
+        """Import the class of the codec.
+
+        Raises:
+            MissingDependencyError: a codec of another distribution that fails to import.
+        """
+        try:
+            cls = self.entry.load()
+        except Exception as e:  # importing runs foreign code, which may raise anything
+            if self.is_ours:
+                raise
+            raise self._broken(f"fails to import ({type(e).__name__}: {e})") from e
+        if not (isinstance(cls, type) and issubclass(cls, Codec)):
+            raise self._broken(f"is {cls!r}, expected a codec class")
+        return cls
+
+    def _broken(self, why: str) -> MissingDependencyError:
+        return MissingDependencyError(
+            f"codec {self.name!r}: the entry point {self.entry.value!r} of {self.distribution} "
+            f"{why}; repair or uninstall {self.distribution}"
+        )
+
+
 @cache
-def table() -> dict[str, EntryPoint]:
-    """Map each codec name to its entry point; nothing is imported."""
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+def table() -> dict[str, CodecEntry]:
+    """Return the entry of every codec by name, without importing any of them.
+
+    Where a name is registered twice, anychunk's own entry is kept, otherwise the first one found;
+    a warning names the distribution whose entry is ignored.
+    """
+    found = [CodecEntry(entry) for entry in entry_points(group=GROUP)]
+    chosen: dict[str, CodecEntry] = {}
+    for item in sorted(found, key=lambda item: not item.is_ours):  # a stable sort: ours first
+        kept = chosen.setdefault(item.name, item)
+        if kept.entry.value != item.entry.value:
+            warnings.warn(
+                f"codec {item.name!r}: the entry point {item.entry.value!r} of "
+                f"{item.distribution} is ignored; {kept.distribution} registers the same name",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+    return {item.name: chosen[item.name] for item in found}
 
 
 @cache
 def codec_class(name: str) -> type[Codec] | None:
-    """Import our class for a codec name, or None where the name is not ours."""
+    """Import and return the class registered here for a codec name; None if there is none.
+
+    Raises:
+        MissingDependencyError: a codec of another distribution that fails to import.
+    """
     entry = table().get(name)
-    found: type[Codec] | None = None if entry is None else entry.load()
-    return found
+    return None if entry is None else entry.load()
+
+
+@cache  # so that a broken distribution is reported once per process
+def load_all() -> dict[str, type[Codec]]:
+    """Import every codec and return the classes by name; warn about those that fail to import."""
+    classes: dict[str, type[Codec]] = {}
+    for name in table():
+        try:
+            cls = codec_class(name)
+        except MissingDependencyError as e:
+            warnings.warn(f"skipped: {e}", RuntimeWarning, stacklevel=2)
+            continue
+        if cls is not None:
+            classes[name] = cls
+    return classes
 
 
 def from_json(data: dict[str, Any]) -> Codec:
-    """Build a codec from JSON: ours where the name is ours, else zarr's choice."""
+    """Build a codec from JSON, by the class registered here or else by zarr's choice."""
     from zarr.registry import get_codec_class
 
     cls = codec_class(data["name"]) or get_codec_class(data["name"])
@@ -41,26 +128,27 @@ def from_json(data: dict[str, Any]) -> Codec:
 
 
 def register_unclaimed() -> None:
-    """Offer zarr our class for each of our names that no other package registers."""
+    """Offer zarr the class of each name that no other package has registered with zarr."""
     for name, entry in table().items():
         registry = codec_registries[name]
-        if not registry and not registry.lazy_load_list:
-            registry.lazy_load_list.append(entry)
+        lazy: list[Any] = registry.lazy_load_list  # zarr reads the `name` and calls `load`
+        if not registry and not lazy:
+            lazy.append(entry)
 
 
-def register(name: str) -> str:
-    """Register our class for `name` with zarr; give the string that zarr's config takes for it."""
-    cls = codec_class(name)
-    if cls is None:
-        raise KeyError(name)
-    qualname = f"{cls.__module__}.{cls.__qualname__}"
-    register_codec(name, cls, qualname=qualname)
-    return qualname
+def register_all() -> dict[str, str]:
+    """Register every codec with zarr; return the class that zarr's config shall name for each."""
+    qualnames = {}
+    for name, cls in load_all().items():
+        qualnames[name] = f"{cls.__module__}.{cls.__qualname__}"
+        register_codec(name, cls, qualname=qualnames[name])
+    return qualnames
 
 
-def unregister(name: str) -> None:
-    """Take our class for `name` out of zarr's registry, where another one is left for it."""
-    cls, registry = codec_class(name), codec_registries[name]
-    if cls is not None and len(registry) > 1:
-        # with two classes under one name zarr warns, and takes the last
-        registry.pop(f"{cls.__module__}.{cls.__qualname__}", None)
+def unregister_all() -> None:
+    """Remove every codec from zarr's registry for which another package's class remains."""
+    for name, cls in load_all().items():
+        registry = codec_registries[name]
+        if len(registry) > 1:
+            # with two classes under one name zarr warns, and picks the last
+            registry.pop(f"{cls.__module__}.{cls.__qualname__}", None)

@@ -1,9 +1,9 @@
-"""Bytes of fixed length before or after a payload: what `offset` and `pad` share.
+"""Bytes of fixed length before or after a payload, shared by `offset` and `pad`.
 
-A header that depends on the chunk is made by a function, which JSON cannot hold. Its place is kept
-by `placeholder` bytes in the JSON instead: of the right length, so that every reader opens the
-array, and recognisable, so that a writer who lacks the function is refused before it writes a false
-header.
+A header that depends on the chunk is made by a function, which JSON cannot hold. The JSON has
+`placeholder` bytes instead. They have the right length, so every reader can open the array, and
+they are recognised when encoding, so a writer without the function is refused instead of writing
+the placeholder as a header.
 """
 
 import base64
@@ -19,14 +19,14 @@ type HeaderFunction = Callable[[bytes], bytes]
 
 
 def check_count(value: object, *, codec: str, key: str) -> int:
-    """Refuse what JSON schema lets pass as an integer: 16.0, and what Python does: True."""
+    """Return a non-negative integer; refuse 16.0 and True, which JSON schema or Python accept."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise CodecConfigError(f"{codec}: {key} is {value!r}, expected an integer of at least 0")
     return value
 
 
 def decode_literal(text: object, length: int, *, codec: str, key: str, length_key: str) -> bytes:
-    """Decode strict base64 of exactly `length` bytes."""
+    """Return the bytes of strict, canonical base64, which must be exactly `length` bytes."""
     if not isinstance(text, str):
         raise CodecConfigError(f"{codec}: {key} is {text!r}, expected a base64 string")
     try:
@@ -37,25 +37,34 @@ def decode_literal(text: object, length: int, *, codec: str, key: str, length_ke
         raise CodecConfigError(f"{codec}: {key} is not canonical base64; check its last characters")
     if len(literal) != length:
         raise CodecConfigError(
-            f"{codec}: {key} holds {len(literal)} bytes, expected {length} as {length_key} says"
+            f"{codec}: {key} has {len(literal)} bytes, expected {length_key} = {length}"
         )
     return literal
 
 
 def placeholder(length: int) -> bytes:
-    """Fill the JSON's place of a header that is made by a function."""
+    """Return the bytes that represent, in the JSON, a header made by a function."""
     word = b"<made by a function> "
     return (word * (length // len(word) + 1))[:length]
 
 
 def placeholder_text(length: int) -> str:
+    """Return the placeholder as base64."""
     return base64.b64encode(placeholder(length)).decode()
 
 
 def make(
     data: Bytes1D, length: int, literal: bytes | None, function: HeaderFunction | None, codec: str
 ) -> bytes:
-    """Give the bytes to put beside `data`."""
+    """Return the bytes to write before or after `data`.
+
+    Parameters:
+        data: the payload.
+        length: the length that the result must have.
+        literal: the bytes of the configuration; None for zeros.
+        function: computes the bytes from the payload; it takes precedence over `literal`.
+        codec: the name for error messages.
+    """
     if function is not None:
         made = function(data.tobytes())
         if not isinstance(made, bytes | bytearray | memoryview) or len(made) != length:
@@ -66,14 +75,15 @@ def make(
         return bytes(length)
     if length and literal == placeholder(length):
         raise ChunkEncodeError(
-            f"{codec}: the {length} bytes beside each chunk of this array are made by a function, "
-            "which JSON cannot hold; open the array with the codec and its function to write"
+            f"{codec}: the {length} bytes written with each chunk of this array are computed by a "
+            "function, which the metadata cannot hold; to write, open the array with a codec that "
+            "has the function"
         )
     return literal
 
 
 def join(first: bytes | Bytes1D, second: bytes | Bytes1D) -> Bytes1D:
-    """Concatenate with one copy of each."""
+    """Concatenate, copying each part once."""
     out = np.empty(len(first) + len(second), np.uint8)
     out[: len(first)] = as_bytes(first)
     out[len(first) :] = as_bytes(second)
@@ -81,7 +91,7 @@ def join(first: bytes | Bytes1D, second: bytes | Bytes1D) -> Bytes1D:
 
 
 def split(data: Bytes1D, length: int, *, at_start: bool, codec: str) -> tuple[Bytes1D, Bytes1D]:
-    """Give (affix, payload) as views."""
+    """Return (affix, payload) as views of `data`."""
     if len(data) < length:
         raise ChunkDecodeError(
             f"{codec}: the stored chunk has {len(data)} bytes, expected at least {length}"
@@ -96,6 +106,6 @@ def check_stored(stored: Bytes1D, expected: bytes, codec: str) -> None:
     if stored.tobytes() != expected:
         place = next(i for i, (a, b) in enumerate(zip(stored, expected, strict=True)) if a != b)
         raise ChunkDecodeError(
-            f"{codec}: stored byte {place} beside the chunk is {stored[place]}, "
-            f"expected {expected[place]}; verify=False reads it all the same"
+            f"{codec}: byte {place} of the stored bytes is {stored[place]}, "
+            f"expected {expected[place]}; verify=False ignores the difference"
         )

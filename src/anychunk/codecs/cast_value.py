@@ -1,10 +1,10 @@
-"""`cast_value`, array to array: every number as one of another data type, by its value.
+"""`cast_value`, array to array: numbers converted by value to another data type.
 
 Spec:     zarr-extensions, codecs/cast_value.
 JSON:     {"name": "cast_value", "configuration": {"data_type": "uint8", "rounding": "nearest-even",
           "out_of_range": "clamp", "scalar_map": {"encode": [["NaN", 0]], "decode": [[0, "NaN"]]}}}
-Lossless: where the target holds every value; else rounded once, and an error where nothing says
-          what becomes of a value.
+Lossless: if the target can represent every value. Others are rounded once, brought into range as
+          `out_of_range` says, or mapped; a value to which none of these applies is an error.
 """
 
 import math
@@ -16,12 +16,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
-from anychunk.codecs.cast import casting, scalar_map
-from anychunk.codecs.cast.array_filter import array_filter
-from anychunk.codecs.cast.blocks import BadValueError, Step, run
-from anychunk.codecs.cast.casting import OutOfRange
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field, v2_array_filter
+from anychunk.codecs.cast import cast_plan, scalar_map
+from anychunk.codecs.cast.blockwise import BadValueError, Step, run
 from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
+from anychunk.codecs.cast.from_float import OutOfRange
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.cast.rounding import MODES, Rounding
 from anychunk.codecs.cast.scalar_map import Entry, ScalarMap
@@ -31,7 +30,7 @@ from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, C
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """One way of a cast: its types, its map, and the function that does it."""
+    """Encoding or decoding, for an array of one number type."""
 
     error: type[AnychunkError]
     source: NumberType
@@ -42,46 +41,46 @@ class Direction:
 
 @lru_cache(maxsize=128)
 def bind(codec: "CastValue", source: NumberType, *, is_encoding: bool) -> Direction:
-    """Plan one way of a cast for an array of `source`."""
+    """Return the plan for encoding or decoding an array of number type `source`."""
     kinds = (source, codec.kind) if is_encoding else (codec.kind, source)
     both = codec.scalar_map or ScalarMap()
     pairs, name = (both.encode, "encode") if is_encoding else (both.decode, "decode")
     entries = scalar_map.bind(pairs, *kinds, where=f"cast_value: scalar_map {name}")
-    # an array of integers cannot wrap into a float array when it is read back
+    # "wrap" is allowed for an integer target; decoding to a float array then has no rule
     rule = codec.out_of_range
     if rule == "wrap" and isinstance(kinds[1], FloatType):
         rule = None
-    step = casting.plan(*kinds, rounding=codec.rounding, out_of_range=rule, entries=entries)
+    step = cast_plan.plan(*kinds, rounding=codec.rounding, out_of_range=rule, entries=entries)
     return Direction(ChunkEncodeError if is_encoding else ChunkDecodeError, *kinds, entries, step)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CastValue(ArrayToArray):
-    """Casts to `data_type` when encoding, and back to the array's own type when decoding."""
+    """Casts to `data_type` when encoding, and to the data type of the array when decoding."""
 
     name: ClassVar[str] = "cast_value"
 
     data_type: Json
-    """What is stored: a Zarr v3 data type as JSON. zarr's data type objects are taken as well."""
+    """The stored data type, as Zarr v3 JSON or as a data type object of zarr."""
     rounding: Rounding = "nearest-even"
-    """How a number that the target does not have is rounded."""
+    """How to round numbers that the target cannot represent."""
     out_of_range: OutOfRange = None
-    """What becomes of a number beyond the target's range; None: it is an error."""
+    """What to do with numbers beyond the range of the target; None: raise an error."""
     scalar_map: ScalarMap | None = None
-    """Values that are replaced before any other rule; given as JSON or as mappings."""
+    """Values that are replaced before any other rule applies, as JSON or as mappings."""
     strict: bool = runtime_field(default=True)
-    """Whether integers must be exact as floats and the fill value must survive; arrays that exist
-    are opened without."""
+    """Whether the float type must represent every integer of the other type, and the fill value
+    must survive a round trip; False for codecs built from JSON."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_type", _type_name(self.data_type))
         if self.rounding not in MODES:
             raise CodecConfigError(
-                f"cast_value: rounding {self.rounding!r} is none of {', '.join(MODES)}"
+                f"cast_value: rounding {self.rounding!r}, expected one of {', '.join(MODES)}"
             )
         if self.out_of_range not in (None, "clamp", "wrap"):
             raise CodecConfigError(
-                f"cast_value: out_of_range {self.out_of_range!r} is none of clamp, wrap"
+                f"cast_value: out_of_range {self.out_of_range!r}, expected clamp or wrap"
             )
         if self.out_of_range == "wrap" and isinstance(self.kind, FloatType):
             raise CodecConfigError(
@@ -104,16 +103,17 @@ class CastValue(ArrayToArray):
 
     @property
     def kind(self) -> NumberType:
-        """The type that is stored."""
+        """The stored number type."""
         return BY_NAME[self.data_type]
 
     @property
     def dtype(self) -> ZDType[Any, Any]:
-        """Zarr's data type of what is stored."""
+        """The stored data type, as zarr's object."""
         return _zdtype(self.data_type)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        # here and not in `validate`, which zarr calls again with the type of the array as a whole
+        # not in `validate`, which zarr calls with the data type of the array as a whole: behind
+        # another codec, the data has another type here
         source = number_type_of(array_spec.dtype, self.name)
         for is_encoding in (True, False):
             bind(self, source, is_encoding=is_encoding)
@@ -125,14 +125,14 @@ class CastValue(ArrayToArray):
         return with_encoded_fill(self, chunk_spec, self.dtype)
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Encode the fill value, and see that it comes back."""
-        what_to_do = "choose another one, or give it a place in scalar_map"
+        """Return the encoded fill value; if `strict`, it must decode to itself."""
+        what_to_do = "choose another one, or add it to scalar_map"
         encoded, decoded = there_and_back(self, fill, what_to_do=what_to_do)
         if self.strict and not is_same(fill, decoded):
             raise CodecConfigError(
-                f"cast_value: the fill value {fill[()]} becomes {encoded[()]} and comes back as "
-                f"{decoded[()]}; choose another one, give it a place in scalar_map, or allow it "
-                f"with strict=False"
+                f"cast_value: the fill value {fill[()]} is encoded as {encoded[()]}, which decodes "
+                f"to {decoded[()]}; choose another one, add it to scalar_map, or allow it with "
+                "strict=False"
             )
         return encoded
 
@@ -147,7 +147,7 @@ class CastValue(ArrayToArray):
     def _source(self, spec: ChunkSpec, error: type[AnychunkError]) -> NumberType:
         kind = number_type(spec.dtype)
         if kind is None:
-            raise error(f"cast_value: {spec.dtype} does not hold real numbers")
+            raise error(f"cast_value: the data type {spec.dtype} is not a real number type")
         return kind
 
     def _run(
@@ -155,7 +155,7 @@ class CastValue(ArrayToArray):
     ) -> npt.NDArray[Any]:
         if number_type(array.dtype) is not direction.source:
             raise direction.error(
-                f"cast_value: a chunk of {array.dtype}, expected {direction.source.name}"
+                f"cast_value: the chunk has dtype {array.dtype}, expected {direction.source.name}"
             )
         try:
             return run(direction.step, array, direction.source, direction.target, dtype)
@@ -175,7 +175,7 @@ class CastValue(ArrayToArray):
 
 
 def _type_name(data_type: object) -> str:
-    """Give the name of a real number type, from its name, its JSON object or zarr's object."""
+    """Return the name of a real number type, given its name, its JSON object or zarr's object."""
     data = data_type.to_json(zarr_format=3) if isinstance(data_type, ZDType) else data_type
     if isinstance(data, Mapping) and not set(data) - {"name", "configuration"}:
         data = data.get("name") if not data.get("configuration") else data
@@ -193,29 +193,30 @@ def _zdtype(name: str) -> ZDType[Any, Any]:
 
 
 def check_exact(source: NumberType, target: NumberType) -> None:
-    """Refuse integers on one side that the floats on the other do not all hold."""
+    """Check that the float type, if there is one, can represent every integer of the other type."""
     for integer, real in ((source, target), (target, source)):
         if not isinstance(integer, IntType) or not isinstance(real, FloatType):
             continue
         extent = max(-integer.low, integer.high)
         if extent > min(1 << real.precision, real.high) or real.low > integer.low:
             raise CodecConfigError(
-                f"cast_value: {real.name} does not hold every {integer.name} exactly; allow "
-                f"rounding with CastValue(..., strict=False)"
+                f"cast_value: {real.name} cannot represent every {integer.name} exactly; allow "
+                "rounding with CastValue(..., strict=False)"
             )
 
 
 def explain(value: Any, target: NumberType, out_of_range: OutOfRange) -> str:
-    """Say why a value has no result."""
+    """Return why a value has no result, for the error message."""
     number = float(value)
     if not math.isfinite(number):
-        return f"has no value in dtype {target.name}; give it a place in scalar_map"
-    advice = "" if out_of_range else "; set out_of_range, or give it a place in scalar_map"
+        return f"cannot be represented in dtype {target.name}; add it to scalar_map"
+    advice = "" if out_of_range else "; set out_of_range, or add it to scalar_map"
     return f"is outside the range of dtype {target.name} [{target.low}, {target.high}]{advice}"
 
 
 def is_same(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
+    """Whether two 0-d arrays are equal, or both NaN."""
     return bool(before == after) or bool(before != before and after != after)  # noqa: PLR0124 - NaN
 
 
-CastValueV2 = array_filter(CastValue, lambda codec, _: codec.kind.dtype)
+CastValueV2 = v2_array_filter(CastValue, lambda codec, _: codec.kind.dtype)

@@ -1,7 +1,8 @@
-"""A codec chain as one call: stored bytes to array and back, no zarr object in between.
+"""Run a whole codec chain as one call, from stored bytes to an array and back.
 
-Our codecs run by their numpy hooks, zarr's common ones by equal functions on plain arrays, and any
-other codec by zarr's own methods.
+zarr wraps the data in buffer objects between codecs, and awaits each codec. Here a chain is planned
+once per array as a list of plain functions: our codecs are called through their numpy hooks, zarr's
+common ones are replaced by equivalent functions, and any other codec runs through zarr's methods.
 """
 
 import asyncio
@@ -52,12 +53,19 @@ STREAMS: dict[type[Codec], streams.Decode] = {
     BloscCodec: streams.decode_blosc,
     BZ2: streams.decode_bzip2,
 }
+"""Decoders that replace those of zarr's compressors."""
+
+KEPT = 64
+"""Most decoders that a wrapping codec keeps; edge chunks have few different shapes."""
 
 
 def ours(codec: Codec, document: Json = None) -> Codec:
-    """Give our codec for another's, where the name is ours.
+    """Return our codec in place of another package's codec of the same name.
 
-    `document` is the JSON that it was made from; its own may lack what its class does not know.
+    Parameters:
+        codec: returned unchanged if it is ours or if we have no codec of its name.
+        document: the JSON that `codec` was built from. Its own `to_dict` may lack keys that its
+            class does not know.
     """
     if isinstance(codec, BytesToBytes | ArrayToArray | ArrayToBytes):
         return codec
@@ -67,7 +75,7 @@ def ours(codec: Codec, document: Json = None) -> Codec:
 
 
 def evolve(codecs: Sequence[Codec], spec: ArraySpec) -> list[tuple[Codec, ArraySpec]]:
-    """Pair each codec with the spec of what it encodes, filled in from the array."""
+    """Return each codec, adapted to the array, with the spec of the data that it encodes."""
     pairs = []
     for codec in codecs:
         evolved = codec.evolve_from_array_spec(array_spec=spec)
@@ -77,11 +85,11 @@ def evolve(codecs: Sequence[Codec], spec: ArraySpec) -> list[tuple[Codec, ArrayS
 
 
 class Decoder:
-    """Decodes chunks of one spec."""
+    """Decodes chunks of one shape and data type."""
 
     def __init__(self, codecs: Sequence[Codec], spec: ArraySpec) -> None:
         self.nbytes = 0
-        """Size of the decoded bytes, which a scratch buffer must have."""
+        """Bytes that the array -> bytes codec decodes, which is the size of a scratch buffer."""
         self._bytes_steps: list[BytesStep] = []
         self._array_steps: list[ArrayStep] = []
         self._to_array: ToArray | None = None
@@ -102,11 +110,18 @@ class Decoder:
 
     @property
     def is_view(self) -> bool:
-        """Whether decoding computes nothing: the array is the stored bytes, seen otherwise."""
+        """Whether decoding computes nothing: the array is a view of the stored bytes."""
         return self._is_plain and not self._bytes_steps
 
     def __call__(self, data: Bytes1D, scratch: Bytes1D | None = None) -> Array:
-        """Decode one chunk; the array may live in `data` or `scratch`, so copy before reuse."""
+        """Return one decoded chunk.
+
+        Parameters:
+            data: the stored bytes.
+            scratch: a buffer of `nbytes` to decode into, to save an allocation.
+
+        The array may be a view of `data` or `scratch`: copy it before reusing either.
+        """
         if self._whole is not None:
             array = self._whole(data, scratch)
         else:
@@ -119,12 +134,19 @@ class Decoder:
         return array
 
     def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
-        """Decode one chunk to `target`, of its shape and type. False: the call above must."""
+        """Decode one chunk straight into `target`; return False, changing nothing, if impossible.
+
+        `target` has the shape and data type of the chunk. After False, call the decoder instead.
+        """
         return self._into is not None and self._into(data, scratch, target)
 
 
-def single(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any, ChunkSpec] | None:
-    """Give a method of the one codec behind little-endian `bytes`, which can do without `bytes`."""
+def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any, ChunkSpec] | None:
+    """Return an optional method of the codec behind `bytes`, and the spec to call it with.
+
+    None unless the chain ends with little-endian `bytes` and one bytes -> bytes codec that has the
+    method: then its decoded bytes are exactly the elements of the chunk.
+    """
     last = [codec for codec, _ in pairs if not isinstance(codec, ArrayArrayCodec)]
     if len(last) != 2 or not isinstance(last[0], BytesCodec):
         return None
@@ -137,8 +159,8 @@ def single(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any, 
 def whole_step(
     pairs: Sequence[tuple[Codec, ArraySpec]],
 ) -> Callable[[Bytes1D, Bytes1D | None], Array] | None:
-    """Decode `bytes` and the codec behind it as one, where that codec knows a shorter way."""
-    found = single(pairs, "decode_view")
+    """Return the function that decodes `bytes` and the codec behind it in one, if there is one."""
+    found = shortcut(pairs, "decode_view")
     if found is None:
         return None
     decode, spec = found
@@ -148,8 +170,8 @@ def whole_step(
 def into_step(
     pairs: Sequence[tuple[Codec, ArraySpec]],
 ) -> Callable[[Bytes1D, Bytes1D | None, Array], bool] | None:
-    """Decode to where the array is wanted, where the codec can."""
-    found = single(pairs, "decode_into")
+    """Return the function that decodes straight into the caller's array, if there is one."""
+    found = shortcut(pairs, "decode_into")
     if found is None:
         return None
     decode, spec = found
@@ -157,7 +179,11 @@ def into_step(
 
 
 def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> BytesStep:
-    """Decode one bytes -> bytes codec; only the innermost knows its decoded size."""
+    """Return the decoding function of a bytes -> bytes codec.
+
+    Only the innermost one, next to the array -> bytes codec, decodes to the size of the chunk: it
+    may use the scratch buffer, and our decoders, which need the exact size.
+    """
     our_spec = chunk_spec(spec)
     if isinstance(codec, BytesToBytes):
         if is_innermost:
@@ -173,11 +199,13 @@ def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> B
 
 
 def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> ToArray:
+    """Return the decoding function of an array -> bytes codec."""
     our_spec = chunk_spec(spec)
-    if isinstance(codec, Wrapping):
+    if isinstance(codec, WrappingCodec):
         return lambda data, scratch: codec.decode_chunk(data, our_spec, scratch)
     if isinstance(codec, ArrayToBytes):
         return lambda data, _: codec.decode_chunk(data, our_spec)
+    # strings and objects are not a view of bytes
     if isinstance(codec, BytesCodec) and our_spec.dtype.kind not in "OT":
         dtype = our_spec.dtype
         if codec.endian is not None:
@@ -189,7 +217,7 @@ def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> ToArray:
 
 
 def view(data: Bytes1D, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """See bytes as an array of this type and shape."""
+    """Return `data` viewed as an array of this data type and shape."""
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise ChunkDecodeError(f"bytes: {len(data)} bytes, expected {expected} for shape {shape}")
@@ -197,6 +225,7 @@ def view(data: Bytes1D, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
 
 
 def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
+    """Return the decoding function of an array -> array codec."""
     our_spec = chunk_spec(spec)
     if isinstance(codec, ArrayToArray):
         return lambda array: codec.decode_array(array, our_spec)
@@ -209,29 +238,31 @@ def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
 
 
 def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Any]:
-    """Give zarr's own decoding of a codec as a plain call."""
+    """Return zarr's decoding method of a codec as a plain function."""
     decode: Callable[[Any, ArraySpec], Any] | None = getattr(codec, "_decode_sync", None)
     if decode is not None:
         return decode
-    # a foreign codec that is asynchronous only; we are in a worker thread without a loop
+    # the codec has only an asynchronous method; worker threads have no running event loop
     return lambda data, spec: asyncio.run(codec._decode_single(data, spec))  # noqa: SLF001
 
 
 class Encoder:
-    """Encodes chunks of one spec."""
+    """Encodes chunks of one shape and data type."""
 
     def __init__(self, codecs: Sequence[Codec], spec: ArraySpec) -> None:
         pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
         self._steps = [encode_step(codec, codec_spec) for codec, codec_spec in pairs]
 
     def __call__(self, array: Array) -> Bytes1D:
+        """Return the stored bytes of one chunk."""
         data: Any = array
         for step in self._steps:
             data = step(data)
         return as_bytes(data)
 
 
-def encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:  # noqa: PLR0911 - one a kind
+def encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:  # noqa: PLR0911 - one per kind
+    """Return the encoding function of a codec of any kind."""
     our_spec = chunk_spec(spec)
     match codec:
         case ArrayToArray():
@@ -251,7 +282,7 @@ def encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:  # noqa: PLR0911 -
 
 
 def compressor(codec: Codec) -> Callable[[Bytes1D], BytesLike] | None:
-    """Give our encoder for a compressor of zarr's, where we have one."""
+    """Return our encoder that replaces one of zarr's compressors, or None."""
     match codec:
         case ZstdCodec(checksum=False):
             return lambda data: streams.encode_zstd(data, codec.level)
@@ -263,6 +294,7 @@ def compressor(codec: Codec) -> Callable[[Bytes1D], BytesLike] | None:
 
 
 def encode_blosc(data: Bytes1D, codec: BloscCodec) -> BytesLike:
+    """Encode with the settings of zarr's codec."""
     return streams.encode_blosc(
         data,
         codec.clevel,
@@ -274,7 +306,7 @@ def encode_blosc(data: Bytes1D, codec: BloscCodec) -> BytesLike:
 
 
 def serialize(array: Array, endian: str | None) -> Bytes1D:
-    """Give the elements in C order and the byte order that is asked for."""
+    """Return the elements as bytes, in C order and byte order `endian` (None: unchanged)."""
     dtype = array.dtype if endian is None else array.dtype.newbyteorder(cast("Any", endian))
     if array.dtype == dtype and array.flags.c_contiguous:
         return as_bytes(array.reshape(-1))
@@ -284,7 +316,7 @@ def serialize(array: Array, endian: str | None) -> Bytes1D:
 
 
 def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
-    """Encode by zarr's own method."""
+    """Return zarr's encoding method of a codec as a plain function."""
     encode: Callable[[Any, ArraySpec], Any] = codec._encode_sync  # type: ignore[union-attr]  # noqa: SLF001
     prototype = spec.prototype
 
@@ -299,24 +331,31 @@ def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wrapping(ArrayToBytes):
-    """Base of codecs whose payload is an array of a shape of its own, encoded by inner codecs."""
+class WrappingCodec(ArrayToBytes):
+    """Base of codecs that store an array of another shape than the chunk, by inner codecs.
+
+    The shape may differ from chunk to chunk, so decoders are kept per shape.
+    """
 
     codecs: tuple[Any, ...]
     """JSON of the inner codecs."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.codecs, list | tuple) or not self.codecs:
-            raise CodecConfigError(f"{self.name}: codecs is {self.codecs!r}, expected a list")
+            raise CodecConfigError(
+                f"{self.name}: codecs is {self.codecs!r}, expected a non-empty list"
+            )
         named = tuple({"name": c} if isinstance(c, str) else c for c in self.codecs)
         object.__setattr__(self, "codecs", named)
         codecs_from_list(self.inner)
 
     def __getstate__(self) -> dict[str, Any]:
+        # without the cached decoders, which hold functions that cannot be pickled
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
     def inner(self) -> tuple[Codec, ...]:
+        """The inner codecs."""
         return tuple(from_json(data) for data in self.codecs)
 
     @cached_property
@@ -331,7 +370,7 @@ class Wrapping(ArrayToBytes):
         return {**super().configuration(), "codecs": list(self.codecs)}
 
     def decode_chunk(self, data: Bytes1D, spec: ChunkSpec, scratch: Bytes1D | None = None) -> Array:
-        """Decode; `scratch` is memory to use, in which the result may live."""
+        """Return the decoded chunk, which may be a view of `data` or `scratch`."""
         raise NotImplementedError
 
     def decode_inner(
@@ -341,28 +380,30 @@ class Wrapping(ArrayToBytes):
         spec: ChunkSpec,
         scratch: Bytes1D | None = None,
     ) -> Array:
+        """Return the stored array of `shape`, decoded by the inner codecs."""
         key = (shape, spec.dtype)
         decoder = self._decoders.get(key)
         if decoder is None:
             decoder = Decoder(self.inner, array_spec(shape, spec))
-            if len(self._decoders) < 64:
+            if len(self._decoders) < KEPT:
                 self._decoders[key] = decoder
         if scratch is not None and len(scratch) > decoder.nbytes:
             scratch = scratch[: decoder.nbytes]
         return decoder(data, scratch)
 
     def encode_inner(self, array: Array, spec: ChunkSpec) -> Bytes1D:
+        """Return an array of any shape, encoded by the inner codecs."""
         key = (array.shape, spec.dtype)
         encoder = self._encoders.get(key)
         if encoder is None:
             encoder = Encoder(self.inner, array_spec(array.shape, spec))
-            if len(self._encoders) < 64:
+            if len(self._encoders) < KEPT:
                 self._encoders[key] = encoder
         return encoder(array)
 
 
 def array_spec(shape: tuple[int, ...], spec: ChunkSpec) -> ArraySpec:
-    """Give zarr's spec of an array of `shape` with the type and fill value of `spec`."""
+    """Return zarr's spec for an array of `shape`, with the data type and fill value of `spec`."""
     return ArraySpec(
         shape=shape,
         dtype=parse_dtype(spec.dtype, zarr_format=3),

@@ -1,12 +1,12 @@
-"""`anychunk.crc32`, bytes to bytes: a CRC-32 before the payload, verified when it is decoded.
+"""`anychunk.crc32`, bytes to bytes: a CRC-32 in front of the payload, verified when decoding.
 
-Spec:     ours. One byte, 1 where a checksum is known and 0 where none is; the CRC-32 of the payload
-          (ISO 3309, as in gzip) as a little-endian uint32; the payload.
+Spec:     ours. One byte, 1 if the checksum is known and 0 if not; the CRC-32 of the payload (ISO
+          3309, as in gzip) as a little-endian uint32; the payload.
 JSON:     {"name": "anychunk.crc32"}
-Lossless: yes; decoding is a slice, without a copy.
+Lossless: yes; decoding is a slice and copies nothing.
 
-It serves files that keep the checksums of their chunks in a table: the index puts each in front of
-its chunk. (Zarr's own `crc32c` is another polynomial, behind the payload.)
+For files that keep the checksums of their chunks in a table: the index puts each checksum in front
+of its chunk. Zarr's own `crc32c` uses another polynomial and follows the payload.
 """
 
 import struct
@@ -25,13 +25,13 @@ FRONT = struct.Struct("<BI")
 
 
 def front(checksum: int | None) -> bytes:
-    """Make the bytes that stand before a payload; None: its checksum is not known."""
+    """Return the bytes in front of a payload; None stands for an unknown checksum."""
     return FRONT.pack(0, 0) if checksum is None else FRONT.pack(1, checksum)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crc32(BytesToBytes):
-    """Puts a CRC-32 before the payload and holds the payload against it."""
+    """Writes a CRC-32 in front of the payload, and checks the payload against it."""
 
     name: ClassVar[str] = "anychunk.crc32"
     is_fixed_size = True
@@ -51,7 +51,7 @@ class Crc32(BytesToBytes):
         found = zlib.crc32(payload) if is_known else expected
         if found != expected:
             raise ChunkDecodeError(
-                f"{self.name}: the stored bytes have the checksum {found:08x}, "
+                f"{self.name}: the checksum of the {len(payload)} stored bytes is {found:08x}, "
                 f"expected {expected:08x}"
             )
         return payload

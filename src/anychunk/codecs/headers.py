@@ -1,6 +1,6 @@
-"""Ready-made headers that turn a chunk into a file of another format, for `offset` and `pad`.
+"""File headers for `offset` and `pad`, which turn each chunk into a file of another format.
 
-Each is a function of the encoded chunk with a length known in advance:
+A `Header` is called with the encoded chunk and returns the header, of a length known in advance:
 
     header = tiff((256, 256), "uint16", compression="zstd")
     Offset(offset=header.nbytes, prefix_func=header)
@@ -29,22 +29,25 @@ SAMPLE_FORMATS = {"u": 1, "b": 1, "i": 2, "f": 3, "c": 6}
 
 @dataclass(frozen=True)
 class Header:
-    """Makes the header of one chunk; `nbytes` is how long it always is."""
+    """A header of constant length, of which at most the size of the chunk varies."""
 
     start: bytes
+    """Everything up to the byte count of the chunk, or the whole header if it has none."""
     end: bytes | None = None
-    """What follows the byte count of the chunk; None where the header holds no such count."""
+    """Everything after the byte count of the chunk; None if the header has no such count."""
     payload: int | None = None
-    """The length that every encoded chunk must have, where it is known."""
+    """Length that every encoded chunk must have; None if it may vary."""
 
     @property
     def nbytes(self) -> int:
+        """Length of the header."""
         return len(self.start) + (0 if self.end is None else 4 + len(self.end))
 
     def __call__(self, chunk: bytes) -> bytes:
+        """Return the header for an encoded chunk."""
         if self.payload not in (None, len(chunk)):
             raise ChunkEncodeError(
-                f"header: the chunk has {len(chunk)} bytes, the header is made for {self.payload}"
+                f"header: the encoded chunk has {len(chunk)} bytes, expected {self.payload}"
             )
         if self.end is None:
             return self.start
@@ -52,7 +55,7 @@ class Header:
 
 
 def _layout(shape: Shape, interleave: Interleave) -> tuple[int, int, int]:
-    """Give (height, width, samples) of a 2-D or 3-D chunk."""
+    """Return (height, width, samples) of a 2-D or 3-D chunk."""
     match shape, interleave:
         case (height, width), _:
             return height, width, 1
@@ -60,7 +63,7 @@ def _layout(shape: Shape, interleave: Interleave) -> tuple[int, int, int]:
             return height, width, samples
         case (samples, height, width), "band":
             return height, width, samples
-    raise CodecConfigError(f"tiff header: shape {shape} is neither 2-D nor 3-D")
+    raise CodecConfigError(f"tiff header: shape {shape}, expected 2 or 3 dimensions")
 
 
 def tiff(
@@ -70,20 +73,29 @@ def tiff(
     compression: Literal["none", "deflate", "zstd"] = "none",
     interleave: Interleave = "pixel",
 ) -> Header:
-    """Make chunks that are little-endian TIFF files of one strip, or of one strip a band.
+    """Return a header that turns chunks into little-endian TIFF files.
 
-    `shape` is the chunk's: (y, x), or (y, x, band) as "pixel", or (band, y, x) as "band". The chunk
-    must be encoded by `bytes` little, and for "deflate" (a zlib stream: `numcodecs.zlib`) or "zstd"
-    by that compressor.
+    The chunk must be encoded by little-endian `bytes`, followed by the compressor.
+
+    Parameters:
+        shape: shape of the chunk: (y, x), or (y, x, band) with "pixel", or (band, y, x) with
+            "band" interleaving.
+        dtype: data type of the array.
+        compression: "none", "deflate" (a zlib stream: `numcodecs.zlib`) or "zstd".
+        interleave: where the band axis is. "pixel" makes files of one strip, "band" of one strip
+            per band.
+
+    Raises:
+        CodecConfigError: TIFF cannot hold such a chunk.
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in SAMPLE_FORMATS:
-        raise CodecConfigError(f"tiff header: {dtype} is no sample type of TIFF")
+        raise CodecConfigError(f"tiff header: TIFF has no sample type for {dtype}")
     height, width, samples = _layout(shape, interleave)
     is_planar = interleave == "band" and samples > 1
     if is_planar and compression != "none":
         raise CodecConfigError(
-            "tiff header: a compressed chunk is one stream, but TIFF wants one a band; "
+            "tiff header: a compressed chunk is one stream, but TIFF needs one per band; "
             'use interleave="pixel" with the band last, or compression="none"'
         )
     strips = samples if is_planar else 1
@@ -103,6 +115,8 @@ def tiff(
     ]
     if extra := samples - (3 if is_color else 1):
         entries.insert(-1, (338, SHORT, [UNASSOCIATED_ALPHA if is_color else 0] * extra))
+    # the values do not change the length of the IFD, so it is laid out once with zeros to find
+    # where the strips begin, and again with their offsets and byte counts
     strip_bytes = height * width * dtype.itemsize * (samples // strips)
     nbytes = len(_ifd(entries))
     offsets = [nbytes + i * strip_bytes for i in range(strips)]
@@ -113,13 +127,16 @@ def tiff(
     whole = _ifd(entries)
     if compression == "none":
         return Header(whole, payload=strip_bytes * strips)
-    # one strip: its byte count stands in the entry itself, and is the only thing that varies
+    # one strip: its byte count is stored in the entry itself, and is all that varies
     place = 8 + 2 + 12 * [tag for tag, _, _ in entries].index(279) + 8
     return Header(whole[:place], whole[place + 4 :])
 
 
 def _ifd(entries: list[tuple[int, int, list[int]]]) -> bytes:
-    """Write a classic little-endian TIFF up to where its first strip begins."""
+    """Return a classic little-endian TIFF up to the first strip.
+
+    TIFF 6.0 section 2: entries of 12 bytes; values longer than 4 bytes are stored after the table.
+    """
     tail_at = 8 + 2 + 12 * len(entries) + 4
     table, tail = b"", b""
     for tag, kind, values in entries:
@@ -135,16 +152,17 @@ def _ifd(entries: list[tuple[int, int, list[int]]]) -> bytes:
 
 
 def n5(shape: Shape) -> Header:
-    """Make the header of an N5 block in default mode.
+    """Return the header of an N5 block in default mode; the payload must be big-endian.
 
-    `shape` is in N5 order, fastest axis first: the chunk's, reversed, where the array is stored in
-    C order. The payload is big-endian.
+    Parameters:
+        shape: in N5 order, fastest axis first. For an array in C order this is the shape of the
+            chunk reversed.
     """
     return Header(struct.pack(f">HH{len(shape)}I", 0, len(shape), *shape))
 
 
 def npy(shape: Shape, dtype: npt.DTypeLike) -> Header:
-    """Make uncompressed chunks that `numpy.load` reads, in the byte order of `dtype`."""
+    """Return a header that turns uncompressed chunks into NPY files, with the order of `dtype`."""
     dtype = np.dtype(dtype)
     description = {
         "descr": npy_format.dtype_to_descr(dtype),

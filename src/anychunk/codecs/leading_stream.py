@@ -1,11 +1,11 @@
 """`anychunk.leading_stream`, bytes to bytes: a compressed stream at the start of a range.
 
-Spec:     ours. The stored bytes begin with a compressed stream; what follows its end is not looked
-          at. Of the decoded bytes the first `skip` do not belong to the chunk.
+Spec:     ours. The stored bytes begin with a compressed stream; whatever follows its end is
+          ignored. The first `skip` decoded bytes are not part of the chunk.
 JSON:     {"name": "anychunk.leading_stream", "configuration": {"compression": "gzip", "skip": 16}}
-Lossless: yes; encoding writes a stream with nothing behind it, and `skip` zeros at its start.
+Lossless: yes; encoding writes `skip` zeros and the chunk as one stream, with nothing after it.
 
-It serves files that tell where a stream begins but not where it ends, and files whose payload has a
+For files that say where a stream begins but not where it ends, and for files whose payload has a
 header inside the compressed stream.
 """
 
@@ -27,7 +27,10 @@ ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 
 
 def members(data: Bytes1D, nbytes: int, name: str, make: Callable[[], Any]) -> Bytes1D:
-    """Decode members one after the other until `nbytes` are there, and to the end of the last."""
+    """Decode members until there are `nbytes`, and the last of them to its end.
+
+    The end of a member is where its checksum is verified. `make` returns a decoder for one member.
+    """
     out = np.empty(nbytes, np.uint8)
     filled = start = 0
     while filled < nbytes or start == 0:
@@ -37,28 +40,34 @@ def members(data: Bytes1D, nbytes: int, name: str, make: Callable[[], Any]) -> B
 
 
 def member(data: Bytes1D, start: int, out: Bytes1D, name: str, decoder: Any) -> tuple[int, int]:
-    """Decode one member into the start of `out`; give its decoded length and where it ends."""
+    """Decode the member at `start` into `out`; return its decoded length and where it ends."""
     filled = 0
     while not decoder.eof:
-        # in blocks: a stream of very many members must not copy what is left of it for each
+        # in blocks, because the decoder copies its unread input at the end of each member: a stream
+        # of many small members would take quadratic time
         block = data[start : start + BLOCK] if getattr(decoder, "needs_input", True) else data[:0]
         try:
             piece = decoder.decompress(block, len(out) - filled + 1)
         except (zlib.error, OSError, ValueError, EOFError) as e:
             raise ChunkDecodeError(f"{name}: {e}") from e
         if filled + len(piece) > len(out):
-            raise ChunkDecodeError(f"{name}: decodes to more bytes than are expected")
+            raise ChunkDecodeError(f"{name}: decodes to more than the remaining {len(out)} bytes")
         out[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
         filled += len(piece)
         unread = len(decoder.unused_data) + len(getattr(decoder, "unconsumed_tail", b""))
         if not piece and not len(block) and not decoder.eof:
-            raise ChunkDecodeError(f"{name}: ends early, {len(out) - filled} bytes are missing")
+            raise ChunkDecodeError(
+                f"{name}: truncated, {len(out) - filled} decoded bytes are missing"
+            )
         start += len(block) - unread
     return filled, start
 
 
 def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
-    """Decode the first member fast, whatever follows it; where there are more, all."""
+    """Decode gzip members, of which the first is usually the only one.
+
+    libdeflate decodes one member and ignores what follows; if that is not all, zlib starts over.
+    """
     import imagecodecs
 
     try:
@@ -71,13 +80,18 @@ def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
 
 
 def zstd_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
-    """Give where the zstd frame at `start` ends, and whether it is one to skip (RFC 8878)."""
+    """Return where the zstd frame at `start` ends, and whether it is a skippable frame.
+
+    RFC 8878 section 3.1.1: magic (4), descriptor (1), window (1, unless single segment), dictionary
+    id, content size; blocks of a 3-byte header with `last` (1 bit), type (2), size (21); checksum
+    (4, if descriptor bit 2). A block of type 1 (RLE) stores one byte, whatever its size.
+    """
     head = data[start : start + 18].tobytes()
     if len(head) >= 8 and head[0] & 0xF0 == 0x50 and head[1:4] == b"\x2a\x4d\x18":
         stop = start + 8 + int.from_bytes(head[4:8], "little")
         is_skipped = True
     elif head[:4] != ZSTD_FRAME or len(head) < 6:
-        raise ChunkDecodeError(f"zstd: begins with {head[:4].hex()}, expected 28b52ffd")
+        raise ChunkDecodeError(f"zstd: starts with {head[:4].hex()}, expected 28b52ffd")
     else:
         flags, is_skipped = head[4], False
         is_single = bool(flags & 0x20)
@@ -91,9 +105,9 @@ def zstd_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
             stop += 3 + (1 if (block >> 1) & 3 == 1 else block >> 3)
         stop += 4 if flags & 0x04 else 0
         if not is_last:
-            stop = len(data) + 1
+            stop = len(data) + 1  # the blocks run past the data: report as truncated
     if stop > len(data):
-        raise ChunkDecodeError(f"zstd: ends after {len(data) - start} bytes, before its end")
+        raise ChunkDecodeError(f"zstd: truncated after {len(data) - start} bytes")
     return stop, is_skipped
 
 
@@ -102,9 +116,17 @@ def frames(
     nbytes: int,
     frame_end: Callable[[Bytes1D, int], tuple[int, bool]],
     decode: streams.Decode,
-    sizes: Callable[[Bytes1D, int], Bytes1D],
+    decode_frame: Callable[[Bytes1D, int], Bytes1D],
 ) -> Bytes1D:
-    """Decode as many whole frames as it takes to get `nbytes`."""
+    """Decode as many whole frames as it takes to get `nbytes`.
+
+    Parameters:
+        data: frames, followed by anything.
+        nbytes: the decoded size of all frames together.
+        frame_end: returns where a frame ends, and whether it is a skippable frame.
+        decode: decodes a stream of which the exact size is known.
+        decode_frame: decodes one frame to at most that many bytes.
+    """
     stop = 0
     first = True
     have = np.empty(0, np.uint8)
@@ -115,13 +137,13 @@ def frames(
             continue
         if first and stop == len(data):
             return decode(data, nbytes, None)
-        piece = sizes(data[start:stop], nbytes - len(have))
+        piece = decode_frame(data[start:stop], nbytes - len(have))
         have = piece if first else np.concatenate([have, piece])
         first = False
     return have
 
 
-def _zstd_piece(frame: Bytes1D, most: int) -> Bytes1D:
+def _zstd_frame(frame: Bytes1D, most: int) -> Bytes1D:
     import imagecodecs
 
     try:
@@ -130,21 +152,21 @@ def _zstd_piece(frame: Bytes1D, most: int) -> Bytes1D:
         raise ChunkDecodeError(f"zstd: {e}, expected at most {most} decoded bytes") from e
 
 
-def _lz4_piece(frame: Bytes1D, most: int) -> Bytes1D:
+def _lz4_frame(frame: Bytes1D, most: int) -> Bytes1D:
     import imagecodecs
 
     try:
-        # one byte more than wanted: the decoder stops silently at the end of its target
+        # one byte more than expected: the decoder stops silently at the end of its target
         piece = as_bytes(imagecodecs.lz4f_decode(frame, out=np.empty(most + 1, np.uint8)))
     except streams.DAMAGED as e:
         raise ChunkDecodeError(f"lz4 frame: {e}") from e
     if len(piece) > most:
-        raise ChunkDecodeError(f"lz4 frame: decodes to more than the expected {most} bytes")
+        raise ChunkDecodeError(f"lz4 frame: decodes to more than {most} bytes")
     return piece
 
 
 def decode(compression: str, data: Bytes1D, nbytes: int) -> Bytes1D:
-    """Decode the stream at the start of `data` to exactly `nbytes`, whatever follows it."""
+    """Decode the stream at the start of `data` to exactly `nbytes`; what follows it is ignored."""
     match compression:
         case "raw":
             if len(data) < nbytes:
@@ -155,41 +177,44 @@ def decode(compression: str, data: Bytes1D, nbytes: int) -> Bytes1D:
         case "bzip2":
             return members(data, nbytes, "bzip2", BZ2Decompressor)
         case "zstd":
-            return frames(data, nbytes, zstd_frame_end, streams.decode_zstd, _zstd_piece)
+            return frames(data, nbytes, zstd_frame_end, streams.decode_zstd, _zstd_frame)
         case _:
-            return frames(data, nbytes, streams.lz4_frame_end, streams.decode_lz4_frame, _lz4_piece)
+            return frames(data, nbytes, streams.lz4_frame_end, streams.decode_lz4_frame, _lz4_frame)
 
 
-NAMES = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
+STREAMS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
+"""Key in `streams.ENCODE` of each `compression`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeadingStream(BytesToBytes):
-    """Decodes the stream at the start of a range, and takes `skip` bytes off what it decodes to."""
+    """Decodes the stream at the start of a range, without the first `skip` decoded bytes."""
 
     name: ClassVar[str] = "anychunk.leading_stream"
     is_fixed_size = False
 
     compression: str
+    """`raw`, `gzip`, `bzip2`, `zstd` or `lz4` (frames)."""
     skip: int = 0
-    """How many decoded bytes stand before the chunk's own."""
+    """How many decoded bytes precede the chunk."""
 
     def __post_init__(self) -> None:
-        if self.compression not in NAMES:
+        if self.compression not in STREAMS:
             raise CodecConfigError(
-                f"{self.name}: compression {self.compression!r}, known: {' '.join(NAMES)}"
+                f"{self.name}: compression {self.compression!r}, expected {' '.join(STREAMS)}"
             )
         if isinstance(self.skip, bool) or not isinstance(self.skip, int) or self.skip < 0:
-            raise CodecConfigError(f"{self.name}: skip is {self.skip!r}, expected a count")
+            raise CodecConfigError(
+                f"{self.name}: skip is {self.skip!r}, expected an integer of at least 0"
+            )
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         if self.skip:
             data = np.concatenate([np.zeros(self.skip, np.uint8), data])
-        return streams.ENCODE[NAMES[self.compression]](data, None)
+        return streams.ENCODE[STREAMS[self.compression]](data, None)
 
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        if spec is None:
-            raise ChunkDecodeError(f"{self.name}: is for Zarr v3, which tells the size of a chunk")
+        spec = self.require_spec(spec)
         return decode(self.compression, data, spec.nbytes + self.skip)[self.skip :]

@@ -2,7 +2,7 @@
 
 Spec:     LZ4 frame format 1.6; concatenated and skippable frames are read.
 JSON:     {"name": "anychunk.lz4_frame", "configuration": {"level": 1}}
-Lossless: yes; a frame that is cut short or does not match its checksums is an error.
+Lossless: yes; a frame that is truncated or does not match its checksums is an error.
 """
 
 from collections.abc import Buffer as BytesLike
@@ -16,13 +16,13 @@ from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Lz4Frame(BytesToBytes):
-    """Compresses a chunk to one LZ4 frame that tells its size and checksum."""
+    """Compresses a chunk to one LZ4 frame with its content size and checksum."""
 
     name: ClassVar[str] = "anychunk.lz4_frame"
     is_fixed_size = False
 
     level: int = 0
-    """0 is the fast encoder, up to 12 the strong ones."""
+    """0 is the fast encoder; 12 compresses most."""
 
     def __post_init__(self) -> None:
         level = self.level
@@ -35,10 +35,12 @@ class Lz4Frame(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        # Zarr v2 does not tell a filter the size of the chunk
+        # Zarr v2 does not tell a filter the size of the chunk, but the frame may
         nbytes = streams.lz4_content_size(data) if spec is None else spec.nbytes
         if nbytes is None:
-            raise ChunkDecodeError(f"{self.name}: the frame does not tell its decoded size")
+            raise ChunkDecodeError(
+                f"{self.name}: the frame has no content size, which Zarr v2 needs"
+            )
         return streams.decode_lz4_frame(data, nbytes, out)
 
 

@@ -1,11 +1,11 @@
-"""`anychunk.lz4_java`, bytes to bytes: LZ4 as N5 writers make it, in any of its three dialects.
+"""`anychunk.lz4_java`, bytes to bytes: LZ4 as N5 writers produce it, in any of three dialects.
 
 Spec:     lz4-java's LZ4BlockOutputStream, which N5 in Java uses: blocks of "LZ4Block", a token, the
-          stored and the decoded length and a checksum, all little-endian, then an empty block.
-          Decoding tells two others apart by their first bytes: an LZ4 frame (N5 in Rust), and a
-          bare LZ4 block (z5).
+          stored length, the decoded length and a checksum, all little-endian, then an empty block.
+          Decoding also accepts an LZ4 frame (N5 in Rust) and a bare LZ4 block (z5), recognised by
+          their first bytes.
 JSON:     {"name": "anychunk.lz4_java", "configuration": {"block_size": 65536}}
-Lossless: yes. It must be the first bytes -> bytes codec of its chain, which alone knows its size.
+Lossless: yes. It must be the first bytes -> bytes codec, because it needs the decoded size.
 """
 
 import struct
@@ -27,12 +27,14 @@ SEED = 0x9747B28C
 
 
 def checksum(data: Bytes1D) -> int:
-    # lz4-java keeps 28 bits (StreamingXXHash32.asChecksum)
+    """Return the checksum of a decoded block."""
+    # xxHash32, of which lz4-java keeps 28 bits (StreamingXXHash32.asChecksum)
     return xxhash.xxh32_intdigest(data, SEED) & 0x0FFFFFFF
 
 
 def encode(data: Bytes1D, block_size: int) -> bytes:
-    """Write what LZ4BlockOutputStream writes with a fast compressor."""
+    """Return what LZ4BlockOutputStream writes with its fast compressor."""
+    # the low bits of the token: the block size as a power of two above 1 KiB
     level = max(0, (block_size - 1).bit_length() - 10)
     pieces = []
     for start in range(0, len(data), block_size):
@@ -48,7 +50,7 @@ def encode(data: Bytes1D, block_size: int) -> bytes:
 
 
 def decode(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    """Read blocks until `nbytes` are there; the empty block at the end may be missing."""
+    """Decode all blocks to `nbytes` bytes; the empty block at the end may be missing."""
     target = out if out is not None and len(out) == nbytes else np.empty(nbytes, np.uint8)
     place = filled = 0
     while place < len(data):
@@ -58,10 +60,10 @@ def decode(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
             break
         if place + stored > len(data):
             raise ChunkDecodeError(
-                f"lz4 java: a block of {stored} bytes @{place}, the stream ends after {len(data)}"
+                f"lz4 java: the block @{place} has {stored} bytes, the stream ends @{len(data)}"
             )
         if filled + decoded > nbytes:
-            raise ChunkDecodeError(f"lz4 java: decodes to more than the expected {nbytes} bytes")
+            raise ChunkDecodeError(f"lz4 java: decodes to more than {nbytes} bytes")
         block = data[place : place + stored]
         part = target[filled : filled + decoded]
         part[:] = (streams.decode_raw if method == RAW else streams.decode_lz4_block)(
@@ -69,7 +71,8 @@ def decode(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
         )
         if checksum(part) != check:
             raise ChunkDecodeError(
-                f"lz4 java: the block @{place} does not match its checksum {check:#x}"
+                f"lz4 java: the checksum of the block @{place} is {checksum(part):#x}, "
+                f"expected {check:#x}"
             )
         place, filled = place + stored, filled + decoded
     if filled != nbytes:
@@ -79,18 +82,20 @@ def decode(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
 
 def _read_head(data: Bytes1D, place: int) -> tuple[int, int, int, int]:
     if place + HEAD.size > len(data):
-        raise ChunkDecodeError(f"lz4 java: ends after {len(data)} bytes, inside a block's header")
+        raise ChunkDecodeError(
+            f"lz4 java: the stream ends after {len(data)} bytes, inside a block header"
+        )
     magic, token, stored, decoded, check = HEAD.unpack(data[place : place + HEAD.size])
     method = token & 0xF0
     if magic != MAGIC or method not in (RAW, LZ4) or stored < 0 or decoded < 0:
         raise ChunkDecodeError(
-            f"lz4 java: @{place} stands {bytes(magic).hex()} {token:#x}, expected the next block"
+            f"lz4 java: expected a block @{place}, found {bytes(magic).hex()} {token:#x}"
         )
     return method, stored, decoded, check
 
 
 def decode_any(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    """Tell the three dialects apart by their first bytes."""
+    """Decode any of the three dialects, which differ in their first bytes."""
     start = data[:8].tobytes()
     if start == MAGIC:
         return decode(data, nbytes, out)
@@ -101,12 +106,12 @@ def decode_any(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1
 
 @dataclass(frozen=True, kw_only=True)
 class Lz4Java(BytesToBytes):
-    """Writes the blocks of lz4-java, reads every LZ4 that N5 containers hold."""
+    """Writes the blocks of lz4-java; reads every LZ4 dialect found in N5 containers."""
 
     is_fixed_size = False
     name: ClassVar[str] = "anychunk.lz4_java"
     block_size: int = 65536
-    """Decoded bytes a block, at the most."""
+    """Most decoded bytes per block."""
 
     def __post_init__(self) -> None:
         # the range of lz4-java: 64 bytes to 32 MiB
@@ -121,6 +126,5 @@ class Lz4Java(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        if spec is None:
-            raise ChunkDecodeError(f"{self.name}: the decoded size must be known")
+        spec = self.require_spec(spec)
         return decode_any(data, spec.nbytes, out)

@@ -1,8 +1,8 @@
 """`anychunk.n5_cropped`, array to bytes: an N5 block that is larger than the chunk.
 
-Spec:     as `n5_default`; `block_shape` is the block size of the dataset. Where a whole dataset is
-          smaller than one block, its chunk is made no larger than the dataset, so that nothing is
-          padded to a size that nobody asked for.
+Spec:     as `n5_default`; `block_shape` is the block size of the dataset. If a dataset is smaller
+          than one block, its chunk is as large as the dataset, so that a huge block size does not
+          allocate a huge chunk.
 JSON:     {"name": "anychunk.n5_cropped", "configuration": {"codecs": [{"name": "bytes"}],
           "block_shape": [1000000000]}}
 Lossless: yes.
@@ -19,16 +19,19 @@ from anychunk.errors import CodecConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class N5Cropped(N5Default):
-    """Reads the part of an N5 block that lies inside the array."""
+    """Stores the part of an N5 block that lies inside the array."""
 
     name: ClassVar[str] = "anychunk.n5_cropped"
     block_shape: tuple[int, ...]
+    """Block size of the N5 dataset, in the axis order of the array."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         block = self.block_shape
         if not isinstance(block, list | tuple) or not all(type(n) is int and n > 0 for n in block):
-            raise CodecConfigError(f"{self.name}: block_shape is {block!r}, expected sizes")
+            raise CodecConfigError(
+                f"{self.name}: block_shape is {block!r}, expected integers of at least 1"
+            )
         object.__setattr__(self, "block_shape", tuple(block))
 
     def configuration(self) -> dict[str, Any]:
@@ -38,7 +41,7 @@ class N5Cropped(N5Default):
         super().validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
         if len(self.block_shape) != len(shape):
             raise CodecConfigError(
-                f"{self.name}: block_shape {self.block_shape} for an array of {len(shape)} axes"
+                f"{self.name}: block_shape {self.block_shape} does not match array shape {shape}"
             )
 
     def largest(self, spec: ChunkSpec) -> Shape:

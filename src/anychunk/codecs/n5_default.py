@@ -1,13 +1,13 @@
-"""`n5_default`, array to bytes: one N5 block, its header and its samples.
+"""`n5_default`, array to bytes: one N5 block, a header followed by samples.
 
 Spec:     N5 file-system specification, mode 0; the codec of zarr-n5. The inner codecs are
-          `transpose` to reversed axes, `bytes` big-endian, and a compressor where there is one.
+          `transpose` with reversed axes, big-endian `bytes`, and optionally a compressor.
 JSON:     {"name": "n5_default", "configuration": {"codecs": [
           {"name": "transpose", "configuration": {"order": [1, 0]}},
           {"name": "bytes", "configuration": {"endian": "big"}},
           {"name": "zstd", "configuration": {"level": 3, "checksum": false}}]}}
-Lossless: yes. A block may be cropped where the array ends, or padded: its header says which. A
-          block of no bytes reads as fill.
+Lossless: yes. At the end of the array a block may be cropped or padded, as its header says. A
+          block of zero bytes reads as the fill value.
 """
 
 from collections.abc import Buffer as BytesLike
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
-from anychunk.codecs.chain import Wrapping
+from anychunk.codecs.chain import WrappingCodec
 from anychunk.codecs.n5_block import check_samples, read_header, write_header
 from anychunk.codecs.zarr_core import ZDType
 from anychunk.errors import CodecConfigError
@@ -30,11 +30,11 @@ DATA_TYPES = tuple(
     [f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in ("uint", "int")]
     + ["float32", "float64"]
 )
-"""The types of samples that N5 has."""
+"""Data types of N5."""
 
 
 def fit(array: npt.NDArray[Any], shape: Shape, fill: Any) -> npt.NDArray[Any]:
-    """Crop or pad an array at the high ends of its axes."""
+    """Return `array` cropped, or padded with `fill`, to `shape` at the high end of each axis."""
     inner = tuple(slice(min(n, m)) for n, m in zip(array.shape, shape, strict=True))
     cropped = array[inner]
     if cropped.shape == shape:
@@ -45,11 +45,11 @@ def fit(array: npt.NDArray[Any], shape: Shape, fill: Any) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class N5Default(Wrapping):
+class N5Default(WrappingCodec):
     """Stores a chunk as an N5 block.
 
-    Encoding an array smaller than the chunk gives a cropped block, as N5 in Java writes at edges;
-    zarr itself always hands over whole chunks, which become padded blocks.
+    An array smaller than the chunk is encoded to a cropped block, as N5 in Java writes at edges.
+    zarr itself always passes whole chunks, which become padded blocks.
     """
 
     name: ClassVar[str] = "n5_default"
@@ -59,15 +59,15 @@ class N5Default(Wrapping):
         name = dtype.to_native_dtype().name
         if name not in DATA_TYPES:
             raise CodecConfigError(
-                f"{self.name}: N5 has no data type {name}; it has {' '.join(DATA_TYPES)}"
+                f"{self.name}: N5 has no data type {name}; expected one of {' '.join(DATA_TYPES)}"
             )
 
     def largest(self, spec: ChunkSpec) -> Shape:
-        """Give the shape that no block may pass."""
+        """Return the largest shape that a block may have."""
         return spec.shape
 
     def encode_block(self, array: npt.NDArray[Any], spec: ChunkSpec) -> tuple[bytes, Bytes1D]:
-        """Give the header and the payload of a block."""
+        """Return the header and the payload of a block."""
         return write_header(array.shape), self.encode_inner(array, spec)
 
     def encode_chunk(self, array: npt.NDArray[Any], spec: ChunkSpec) -> BytesLike:

@@ -1,11 +1,11 @@
 """`anychunk.n5_string`, bytes to bytes after `vlen-utf8`: one N5 varlength block of strings.
 
-Spec:     N5 in Java (StringDataBlock): mode 1, whose element count is that of bytes; the strings in
-          UTF-8, each ended by a zero byte, dimension 0 fastest. The inner codecs are `bytes` and a
-          compressor where there is one, over those bytes. zarr takes no array -> bytes codec but
-          `vlen-utf8` for strings, hence the detour.
+Spec:     N5 in Java (StringDataBlock): mode 1, with the number of bytes as its element count;
+          strings in UTF-8, each terminated by a zero byte, in Fortran order. The inner codecs are
+          `bytes` and optionally a compressor, applied to these bytes. It follows `vlen-utf8`
+          because zarr accepts no other array -> bytes codec for strings.
 JSON:     {"name": "anychunk.n5_string", "configuration": {"codecs": [{"name": "bytes"}]}}
-Lossless: yes, for strings without zero characters; others are refused.
+Lossless: yes; strings with zero characters are refused.
 """
 
 import math
@@ -28,23 +28,26 @@ type Words = npt.NDArray[np.object_]
 
 
 def split(text: bytes, count: int) -> list[bytes]:
-    """Cut `count` strings at the zero bytes that end them."""
+    """Return the `count` strings of a block, without their terminators."""
     words = text.split(b"\0")
     if words.pop() or len(words) != count:
         raise ChunkDecodeError(
-            f"n5 strings: {len(words)} ended by a zero byte, expected {count} and nothing after"
+            f"n5 strings: found {len(words)} terminated by a zero byte, expected exactly {count}"
         )
     return words
 
 
 def joined(words: list[bytes]) -> bytes:
+    """Return the strings with their terminators."""
     if any(b"\0" in word for word in words):
-        raise ChunkEncodeError("n5 strings: a string holds a zero character, which ends it in N5")
+        raise ChunkEncodeError(
+            "n5 strings: a string contains a zero character, which N5 uses as terminator"
+        )
     return b"".join(word + b"\0" for word in words)
 
 
 def to_vlen(words: list[bytes]) -> bytes:
-    """Write what `vlen-utf8` reads: a count, then each string behind its length."""
+    """Return the encoding of `vlen-utf8`: a count, then the length and the bytes of each string."""
     pieces = [struct.pack("<I", len(words))]
     for word in words:
         pieces += [struct.pack("<I", len(word)), word]
@@ -52,6 +55,7 @@ def to_vlen(words: list[bytes]) -> bytes:
 
 
 def from_vlen(data: bytes) -> list[bytes]:
+    """Return the strings of a `vlen-utf8` encoding."""
     words, place = [], 4
     for _ in range(int.from_bytes(data[:4], "little")):
         length = int.from_bytes(data[place : place + 4], "little")
@@ -61,6 +65,7 @@ def from_vlen(data: bytes) -> list[bytes]:
 
 
 def as_array(words: list[bytes], shape: tuple[int, ...]) -> Words:
+    # not np.array(words): it would make fixed-length bytes, which lose trailing zeros
     out = np.empty(len(words), object)
     out[:] = words
     return out.reshape(shape)
@@ -80,6 +85,7 @@ class N5String(BytesToBytes):
 
     @cached_property
     def payload(self) -> N5Bytes:
+        """The codec that encodes the bytes of all strings."""
         return N5Bytes(codecs=self.codecs)
 
     def configuration(self) -> dict[str, Any]:
@@ -95,14 +101,16 @@ class N5String(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        if spec is None:
-            raise ChunkDecodeError(f"{self.name}: the shape of the chunk must be known")
+        spec = self.require_spec(spec)
         if not len(data):
             return to_vlen([b""] * math.prod(spec.shape))
         header = read_header(data)
         if header.mode != VARLENGTH:
-            raise ChunkDecodeError(f"n5 strings: a block of mode {header.mode}, expected 1")
+            raise ChunkDecodeError(
+                f"n5 strings: the block has mode {header.mode}, expected {VARLENGTH}"
+            )
         check_shape(header, spec.shape)
+        # each string takes at least its terminator: checked before anything is allocated
         count = math.prod(header.shape)
         if count > header.elements:
             raise ChunkDecodeError(

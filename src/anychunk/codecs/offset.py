@@ -1,8 +1,8 @@
-"""`offset`, bytes to bytes: a header of fixed length before the payload.
+"""`offset`, bytes to bytes: a header of fixed length in front of the payload.
 
 Spec:     the `offset` codec, proposal 0.1.0.
 JSON:     {"name": "offset", "configuration": {"offset": 16, "prefix": "TVlfQ1VTVE9NX0hFQURFUg=="}}
-Lossless: yes; decoding is a slice, without a copy.
+Lossless: yes; decoding is a slice and copies nothing.
 """
 
 from collections.abc import Buffer as BytesLike
@@ -17,24 +17,26 @@ from anychunk.errors import CodecConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Offset(BytesToBytes):
-    """Skips `offset` bytes when decoding, puts a header there when encoding."""
+    """Writes a header of `offset` bytes when encoding, and skips it when decoding."""
 
     name: ClassVar[str] = "offset"
     is_fixed_size = True
 
     offset: int
-    """The length of the header."""
+    """Length of the header in bytes."""
     prefix: str | None = None
-    """Base64 of the header to write; zeros where it is not given."""
+    """The header to write, as base64; zeros by default."""
     prefix_func: _affix.HeaderFunction | None = runtime_field()
-    """Makes the header from the encoded chunk; never written to JSON."""
+    """Returns the header for an encoded chunk; never written to JSON."""
     verify: bool = runtime_field(default=False)
     """Whether decoding compares the stored header with the one that encoding would write."""
 
     def __post_init__(self) -> None:
         _affix.check_count(self.offset, codec=self.name, key="offset")
         if self.prefix is not None and self.prefix_func is not None:
-            raise CodecConfigError("offset: prefix and prefix_func exclude each other; give one")
+            raise CodecConfigError(
+                "offset: both prefix and prefix_func are set; set only one of them"
+            )
         self._literal()
         self.check_schema()
 

@@ -1,8 +1,8 @@
-"""`pad`, bytes to bytes: padding of fixed length at the start or the end of the payload.
+"""`pad`, bytes to bytes: padding of fixed length before or after the payload.
 
 Spec:     the `pad` codec, proposal 0.1.0.
 JSON:     {"name": "pad", "configuration": {"location": "end", "nbytes": 4, "padding": "AAAAAA=="}}
-Lossless: yes; decoding is a slice, without a copy.
+Lossless: yes; decoding is a slice and copies nothing.
 """
 
 from collections.abc import Buffer as BytesLike
@@ -17,19 +17,19 @@ from anychunk.errors import CodecConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Pad(BytesToBytes):
-    """Takes `nbytes` away at one end when decoding, puts them there when encoding."""
+    """Adds `nbytes` bytes at one end when encoding, and removes them when decoding."""
 
     name: ClassVar[str] = "pad"
     is_fixed_size = True
 
     location: Literal["start", "end"]
-    """Which end of the payload."""
+    """Which end of the payload is padded."""
     nbytes: int
-    """The length of the padding."""
+    """Length of the padding in bytes."""
     padding: str | None = None
-    """Base64 of the padding to write; zeros where it is not given."""
+    """The padding to write, as base64; zeros by default."""
     padding_func: _affix.HeaderFunction | None = runtime_field()
-    """Makes the padding from the encoded chunk; never written to JSON."""
+    """Returns the padding for an encoded chunk; never written to JSON."""
     verify: bool = runtime_field(default=False)
     """Whether decoding compares the stored padding with the one that encoding would write."""
 
@@ -38,7 +38,9 @@ class Pad(BytesToBytes):
         if self.location not in ("start", "end"):
             raise CodecConfigError(f"pad: location is {self.location!r}, expected 'start' or 'end'")
         if self.padding is not None and self.padding_func is not None:
-            raise CodecConfigError("pad: padding and padding_func exclude each other; give one")
+            raise CodecConfigError(
+                "pad: both padding and padding_func are set; set only one of them"
+            )
         self._literal()
         self.check_schema()
 

@@ -2,7 +2,7 @@
 
 Spec:     zarr-extensions, codecs/scale_offset.
 JSON:     {"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}
-Lossless: integers, yes, or an error; floats up to the rounding of two operations.
+Lossless: for integers, or an error; for floats up to the rounding of the two operations.
 """
 
 import math
@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field, v2_array_filter
 from anychunk.codecs.cast import json_scalar, scaling
-from anychunk.codecs.cast.array_filter import array_filter
-from anychunk.codecs.cast.blocks import BadValueError, Step, run
+from anychunk.codecs.cast.blockwise import BadValueError, Step, run
 from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
 from anychunk.codecs.cast.number_types import Block, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.cast.scalar_map import as_number
@@ -35,7 +34,7 @@ type Scalar = int | float | str
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Offset and scale as numbers of one type, with the functions that apply them."""
+    """Offset and scale as numbers of one type, with the block functions that apply them."""
 
     kind: NumberType
     offset: Block
@@ -47,7 +46,11 @@ class Bound:
 
 @lru_cache(maxsize=128)
 def bind(offset: Scalar, scale: Scalar, kind: NumberType) -> Bound:
-    """Read both scalars as `kind`, in the fill value encoding, and refuse what cannot be undone."""
+    """Return the codec bound to a number type.
+
+    Raises:
+        CodecConfigError: the type cannot represent a scalar, or the scale is zero in it.
+    """
     a, b = _parse("offset", offset, kind), _parse("scale", scale, kind)
     if as_number(b, kind) == 0:
         raise CodecConfigError(
@@ -72,16 +75,16 @@ def _parse(label: str, value: Scalar, kind: NumberType) -> Block:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleOffset(ArrayToArray):
-    """Subtracts `offset`, then multiplies by `scale`; decoding divides, then adds."""
+    """Subtracts `offset` and multiplies by `scale`; decoding divides and adds."""
 
     name: ClassVar[str] = "scale_offset"
 
     offset: Scalar = 0
-    """Subtracted when encoding. A string is read in the fill value encoding of the data type."""
+    """Subtracted when encoding. A string is in the fill value encoding of the data type."""
     scale: Scalar = 1
-    """Multiplied with when encoding, after `offset` has been subtracted."""
+    """Factor applied when encoding, after `offset` has been subtracted."""
     strict: bool = runtime_field(default=True)
-    """Whether the fill value must survive; arrays that exist are opened without."""
+    """Whether the fill value must survive a round trip; False for codecs built from JSON."""
 
     def __post_init__(self) -> None:
         for label, value in (("offset", self.offset), ("scale", self.scale)):
@@ -103,11 +106,12 @@ class ScaleOffset(ArrayToArray):
         return {**configuration, "strict": False}
 
     def bind(self, kind: NumberType) -> Bound:
+        """Return the codec bound to a number type."""
         return bind(self.offset, self.scale, kind)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        # zarr's `validate` is called a second time with the type of the array as a whole, which is
-        # not what arrives here after another codec; so the type is checked where it is certain
+        # not in `validate`, which zarr calls with the data type of the array as a whole: behind
+        # another codec, the data has another type here
         self.bind(number_type_of(array_spec.dtype, self.name))
         return self
 
@@ -115,13 +119,13 @@ class ScaleOffset(ArrayToArray):
         return with_encoded_fill(self, chunk_spec, chunk_spec.dtype)
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Encode the fill value, and see that it comes back."""
+        """Return the encoded fill value; if `strict`, it must decode to itself."""
         encoded, decoded = there_and_back(self, fill, what_to_do="choose another one")
         bound = self.bind(self._kind(fill, ChunkSpec((), fill.dtype), ChunkEncodeError))
         if self.strict and not survives(bound, fill, decoded):
             raise CodecConfigError(
-                f"scale_offset: the fill value {fill[()]} becomes {encoded[()]} and comes back as "
-                f"{decoded[()]}; choose another one, or allow it with strict=False"
+                f"scale_offset: the fill value {fill[()]} is encoded as {encoded[()]}, which "
+                f"decodes to {decoded[()]}; choose another one, or allow it with strict=False"
             )
         return encoded
 
@@ -138,7 +142,7 @@ class ScaleOffset(ArrayToArray):
     ) -> NumberType:
         kind = number_type(array.dtype)
         if kind is None or kind is not number_type(spec.dtype):
-            raise error(f"scale_offset: a chunk of {array.dtype}, expected {spec.dtype}")
+            raise error(f"scale_offset: the chunk has dtype {array.dtype}, expected {spec.dtype}")
         return kind
 
     def _run(
@@ -157,15 +161,16 @@ class ScaleOffset(ArrayToArray):
             why = explain(bound, array[e.index], is_encoding=error is ChunkEncodeError)
             raise error(f"scale_offset: {array[e.index]} at {e.index} {why}") from None
 
+    # zarr's codec has this name for the second parameter, and zarr's tests pass it by name
     def compute_encoded_size(self, input_byte_length: int, _chunk_spec: ArraySpec) -> int:
         return input_byte_length
 
 
 def explain(bound: Bound, value: Any, *, is_encoding: bool) -> str:
-    """Say why a value has no result."""
+    """Return why a value has no result, for the error message."""
     kind = bound.kind
     if isinstance(kind, FloatType):
-        return f"gives a number outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
+        return f"has a result outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
     offset, scale = (int(as_number(scalar, kind)) for scalar in (bound.offset, bound.scale))
     if is_encoding:
         result = (int(value) - offset) * scale
@@ -173,11 +178,11 @@ def explain(bound: Bound, value: Any, *, is_encoding: bool) -> str:
         return f"has a non-zero remainder when divided by scale {scale}"
     else:
         result = int(value) // scale + offset
-    return f"gives {result}, outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
+    return f"becomes {result}, outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
 
 
 def survives(bound: Bound, fill: npt.NDArray[Any], decoded: npt.NDArray[Any]) -> bool:
-    """Whether a fill value comes back: exactly, or up to the rounding of floats."""
+    """Whether a fill value survives a round trip: exactly, or up to the rounding of floats."""
     kind = bound.kind
     if isinstance(kind, IntType):
         return bool(fill == decoded)
@@ -185,8 +190,8 @@ def survives(bound: Bound, fill: npt.NDArray[Any], decoded: npt.NDArray[Any]) ->
     if not math.isfinite(before):
         return before == after or (math.isnan(before) and math.isnan(after))
     largest = max(abs(before), abs(as_number(bound.offset, kind)))
-    # two operations each way, half a unit in the last place each, of numbers up to `largest`
+    # four operations, each off by at most half a unit in the last place of `largest`; twice that
     return abs(before - after) <= 4 * largest * 2.0 ** (1 - kind.precision)
 
 
-ScaleOffsetV2 = array_filter(ScaleOffset)
+ScaleOffsetV2 = v2_array_filter(ScaleOffset)

@@ -1,10 +1,14 @@
-"""Compressed streams: one function a compression and direction, strict about the decoded size.
+"""Compressed streams: one function per compression and direction, strict about the decoded size.
 
-Every format and codec compresses and decompresses through here. A stream that ends early, goes on
-too long or is damaged raises `ChunkDecodeError`; imagecodecs' own decoders silently cut or pad some
-(LZ4 frames, bzip2, xz) or believe their header (Blosc), so those are guarded or read by the
-standard library. An encoder takes a level, or None for the usual one of its compression, and raises
-`CodecConfigError` for one that it lacks.
+Every format and codec compresses and decompresses through this module.
+
+Decoders take the stream, the exact decoded size, and optionally a buffer of that size to decode
+into. A stream that is truncated, too long or damaged raises `ChunkDecodeError`. Some decoders of
+imagecodecs silently truncate or pad (LZ4 frames, bzip2, xz) or trust sizes in the stream (Blosc),
+so these are guarded here or replaced by the standard library.
+
+Encoders take a level, or None for the default of the compression, and raise `CodecConfigError` for
+a level out of range.
 """
 
 import bz2
@@ -13,22 +17,24 @@ import struct
 import zlib
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import imagecodecs
 import numpy as np
 
-from anychunk.codecs.base import Bytes1D, as_bytes
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 DAMAGED = (RuntimeError, ValueError)
-"""What imagecodecs raises for a stream that it cannot read."""
+"""Exceptions of imagecodecs for streams that it cannot decode."""
 
 type Decode = Callable[[Bytes1D, int, Bytes1D | None], Bytes1D]
 type Encode = Callable[[Bytes1D, int | None], BytesLike]
 
 
 def _sized(data: Any, nbytes: int, name: str) -> Bytes1D:
+    """Return the decoded bytes, after checking that there are `nbytes`."""
     view = as_bytes(data)
     if len(view) != nbytes:
         raise ChunkDecodeError(f"{name}: decodes to {len(view)} bytes, expected {nbytes}")
@@ -36,6 +42,7 @@ def _sized(data: Any, nbytes: int, name: str) -> Bytes1D:
 
 
 def _target(nbytes: int, out: Bytes1D | None) -> Bytes1D:
+    """Return `out` if it has the right size, else a new buffer."""
     return out if out is not None and len(out) == nbytes else np.empty(nbytes, np.uint8)
 
 
@@ -46,7 +53,7 @@ def decode_raw(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1
 def _decoded(
     decode: Callable[..., Any], data: Bytes1D, target: Bytes1D, name: str, **options: Any
 ) -> Bytes1D:
-    """Decode by imagecodecs into `target`, which it must fill."""
+    """Decode with a function of imagecodecs into `target`, which it must fill."""
     try:
         found = decode(data, out=target, **options)
     except DAMAGED as e:
@@ -59,7 +66,11 @@ def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 
 
 def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    """Read one or several gzip members; libdeflate knows the first only."""
+    """Decode one or more gzip members.
+
+    libdeflate is the fastest, but stops after the first member; whatever it cannot decode to the
+    full size is decoded again by zlib, which also says what is wrong with a damaged stream.
+    """
     target = _target(nbytes, out)
     try:
         first = as_bytes(imagecodecs.gzip_decode(data, out=target))
@@ -76,6 +87,8 @@ def decode_zlib(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 
 
 def _inflate(data: Bytes1D, nbytes: int, name: str, *, wbits: int) -> Bytes1D:
+    """Decode with zlib; `wbits` selects the container, gzip (31) or zlib (15)."""
+
     def make() -> Any:
         return zlib.decompressobj(wbits=wbits)
 
@@ -91,24 +104,35 @@ def _streamed(
     *,
     has_gaps: bool = True,
 ) -> Bytes1D:
-    """Decode member by member with the standard library, and say what is wrong with the stream.
+    """Decode all members of a stream with decoders of the standard library.
 
-    Zeros may stand behind the last member; `has_gaps`: between two as well.
+    Zero bytes are allowed after the last member, as padding.
+
+    Parameters:
+        data: the stream.
+        nbytes: the decoded size.
+        name: the compression, for messages.
+        make: returns a decoder for one member.
+        errors: what that decoder raises for damaged data.
+        has_gaps: whether zero bytes are allowed between members as well.
     """
     pieces: list[bytes] = []
     rest, left = data.tobytes(), nbytes
     while rest:
         stream = make()
         try:
+            # one byte more than expected: enough to notice a stream that is too long, and no more
             piece = stream.decompress(rest, max_length=left + 1)
         except errors as e:
             raise ChunkDecodeError(f"{name}: {e}") from e
         pieces.append(piece)
         left -= len(piece)
         if left < 0:
-            raise ChunkDecodeError(f"{name}: decodes to more than the expected {nbytes} bytes")
+            raise ChunkDecodeError(f"{name}: decodes to more than {nbytes} bytes")
         if not stream.eof:
-            raise ChunkDecodeError(f"{name}: ends early, {left} of {nbytes} bytes are missing")
+            raise ChunkDecodeError(
+                f"{name}: truncated, {left} of {nbytes} decoded bytes are missing"
+            )
         behind = stream.unused_data.lstrip(b"\0")
         rest = behind if has_gaps or not behind else stream.unused_data
     return _sized(b"".join(pieces), nbytes, name)
@@ -120,28 +144,27 @@ def decode_bzip2(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
 
 def decode_xz(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     def make() -> lzma.LZMADecompressor:
-        # a header may ask for a dictionary of 4 GiB; the strongest preset needs 65 MiB
+        # a header may request a dictionary of 4 GiB; the highest preset needs 65 MiB
         return lzma.LZMADecompressor(memlimit=256 << 20)
 
     return _streamed(data, nbytes, "xz", make, (lzma.LZMAError, EOFError))
 
 
 def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    """Read one or several LZ4 frames, one after the other."""
+    """Decode one or more concatenated LZ4 frames; skippable frames are skipped."""
     target = _target(nbytes, out)
     stop, is_skipped = lz4_frame_end(data, 0)
+    # one frame with the expected content size: the decoder can fill the target directly
     if stop == len(data) and not is_skipped and lz4_content_size(data) == nbytes:
         return _sized(_lz4_frame(data, target), nbytes, "lz4 frame")
     start = filled = 0
     while start < len(data):
         stop, is_skipped = lz4_frame_end(data, start)
         if not is_skipped:
-            # one byte more than wanted: the decoder stops silently at the end of its target
+            # one byte more than expected: the decoder stops silently at the end of its target
             piece = _lz4_frame(data[start:stop], np.empty(nbytes - filled + 1, np.uint8))
             if filled + len(piece) > nbytes:
-                raise ChunkDecodeError(
-                    f"lz4 frame: decodes to more than the expected {nbytes} bytes"
-                )
+                raise ChunkDecodeError(f"lz4 frame: decodes to more than {nbytes} bytes")
             target[filled : filled + len(piece)] = piece
             filled += len(piece)
         start = stop
@@ -156,7 +179,7 @@ def _lz4_frame(data: Bytes1D, target: Bytes1D) -> Bytes1D:
 
 
 def lz4_content_size(data: Bytes1D) -> int | None:
-    """Give the decoded size that a frame tells; its own checksum covers it."""
+    """Return the content size in the header of a frame, or None if it has none."""
     head = data[:14].tobytes()
     has_size = len(head) == 14 and head[:4] == LZ4_FRAME and head[4] & 0x08
     return int.from_bytes(head[6:14], "little") if has_size else None
@@ -166,12 +189,18 @@ LZ4_FRAME = b"\x04\x22\x4d\x18"
 
 
 def lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
-    """Give where the frame at `start` ends, and whether it is one to skip (LZ4 frame format)."""
+    """Return where the frame at `start` ends, and whether it is a skippable frame.
+
+    LZ4 frame format 1.6: magic (4), FLG, BD, content size (8, if FLG bit 3), dictionary id (4, if
+    bit 0), header checksum (1); blocks of a 4-byte size, of which bit 31 means uncompressed, the
+    data, and a checksum (4, if bit 4); a size of zero; content checksum (4, if bit 2). A skippable
+    frame is magic 184D2A5x, a size, and that many bytes.
+    """
     head = data[start : start + 8].tobytes()
     if len(head) == 8 and head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50:
         stop = start + 8 + int.from_bytes(head[4:8], "little")
     elif head[:4] != LZ4_FRAME or len(head) < 7:
-        raise ChunkDecodeError(f"lz4 frame: begins with {head[:4].hex()}, expected 04224d18")
+        raise ChunkDecodeError(f"lz4 frame: starts with {head[:4].hex()}, expected 04224d18")
     else:
         flags = head[4]
         stop = start + 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
@@ -180,7 +209,7 @@ def lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
             stop += 4 + block + checksum
         stop += 8 if flags & 0x04 else 4
     if stop > len(data):
-        raise ChunkDecodeError(f"lz4 frame: ends after {len(data) - start} bytes, before its end")
+        raise ChunkDecodeError(f"lz4 frame: truncated after {len(data) - start} bytes")
     return stop, head[:4] != LZ4_FRAME
 
 
@@ -189,14 +218,14 @@ def decode_lz4_block(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> 
 
 
 def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    # the decoder believes the header: held against the stream here, it cannot read beyond its end
+    # the decoder trusts the header and would read past the end of the stream: check it first
     if len(data) < 16:
-        raise ChunkDecodeError(f"blosc: {len(data)} bytes, expected a header of 16")
+        raise ChunkDecodeError(f"blosc: {len(data)} bytes, expected at least the header of 16")
     decoded, _, stored = struct.unpack("<III", data[4:16])
     if decoded != nbytes:
         raise ChunkDecodeError(f"blosc: decodes to {decoded} bytes, expected {nbytes}")
     if not 16 <= stored <= len(data):
-        raise ChunkDecodeError(f"blosc: announces {stored} stored bytes, there are {len(data)}")
+        raise ChunkDecodeError(f"blosc: the header says {stored} stored bytes, found {len(data)}")
     target = _target(nbytes, out)
     return _decoded(imagecodecs.blosc_decode, data, target, "blosc", numthreads=1)
 
@@ -224,11 +253,11 @@ LEVELS = {
     "lz4_block": (0, 0, 12),
     "blosc": (5, 0, 9),
 }
-"""The usual, the lowest and the highest level of each compression that has levels."""
+"""Default, lowest and highest level of each compression."""
 
 
 def check_level(name: str, level: int | None) -> int:
-    """Give `level`, or the usual one for None."""
+    """Return `level`, or the default of the compression for None."""
     usual, lowest, highest = LEVELS[name]
     if level is None:
         return usual
@@ -258,19 +287,19 @@ def encode_xz(data: Bytes1D, level: int | None = None) -> BytesLike:
 
 
 def encode_zstd(data: Bytes1D, level: int | None = None) -> BytesLike:
-    """Write one frame that tells its decoded size."""
+    """Encode to one frame with its content size."""
     level = check_level("zstd", level)
     return bytes(imagecodecs.zstd_encode(data, level=level, numthreads=1))
 
 
 def encode_lz4_frame(data: Bytes1D, level: int | None = None) -> BytesLike:
-    """Write one frame that tells its decoded size and a checksum of the content."""
+    """Encode to one frame with its content size and checksum."""
     level = check_level("lz4_frame", level)
     return bytes(imagecodecs.lz4f_encode(data, level=level, contentsize=True, contentchecksum=True))
 
 
 def encode_lz4_block(data: Bytes1D, level: int | None = None) -> BytesLike:
-    """Write one bare block; level 0 is the fast encoder, the others the strong one."""
+    """Encode to one bare block; level 0 is the fast encoder, the others are LZ4 HC."""
     level = check_level("lz4_block", level)
     if level == 0:
         return bytes(imagecodecs.lz4_encode(data))
@@ -289,7 +318,16 @@ def encode_blosc(
     typesize: int = 1,
     blocksize: int = 0,
 ) -> BytesLike:
-    """Write one Blosc 1 chunk; `shuffle` 0 none, 1 by bytes, 2 by bits."""
+    """Encode to one Blosc 1 chunk.
+
+    Parameters:
+        data: the bytes to encode.
+        level: 0 to 9; None for the default.
+        compressor: one of `BLOSC_COMPRESSORS`.
+        shuffle: 0 for none, 1 for bytes, 2 for bits.
+        typesize: the size of an element, for shuffling.
+        blocksize: in bytes; 0 lets Blosc choose.
+    """
     if compressor not in BLOSC_COMPRESSORS:
         raise CodecConfigError(
             f"blosc: compressor {compressor!r}, known: {' '.join(BLOSC_COMPRESSORS)}"
@@ -297,7 +335,7 @@ def encode_blosc(
     if shuffle not in (0, 1, 2):
         raise CodecConfigError(f"blosc: shuffle {shuffle!r}, expected 0, 1 or 2")
     if typesize > 1 and len(data) % typesize == 0:
-        # imagecodecs takes the size of an element from its input, whatever `typesize` says
+        # imagecodecs takes the element size from the dtype of its input and ignores `typesize`
         data = data.view(f"V{typesize}")
     return bytes(
         imagecodecs.blosc_encode(
@@ -322,3 +360,26 @@ ENCODE: dict[str, Encode] = {
     "lz4_block": encode_lz4_block,
     "blosc": encode_blosc,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamCodec(BytesToBytes):
+    """Base of the codecs that are one of these compressions and nothing else."""
+
+    is_fixed_size = False
+    stream: ClassVar[str]
+    """Key of the compression in `ENCODE` and `DECODE`."""
+    level: int | None = None
+    """Compression level; None for the default."""
+
+    def __post_init__(self) -> None:
+        check_level(self.stream, self.level)
+
+    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        return ENCODE[self.stream](data, self.level)
+
+    def decode_bytes(
+        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+    ) -> BytesLike:
+        spec = self.require_spec(spec)
+        return DECODE[self.stream](data, spec.nbytes, out)

@@ -1,9 +1,9 @@
-"""`anychunk.text`, array to bytes: numbers as text, one after the other in C order.
+"""`anychunk.text`, array to bytes: numbers as text, in C order.
 
 Spec:     NRRD format, `encoding: ascii` (numbers between spaces, commas or line ends) and
-          `encoding: hex` (two digits a byte, space between them ignored).
+          `encoding: hex` (two digits per byte, white space ignored).
 JSON:     {"name": "anychunk.text", "configuration": {"style": "hex", "endian": "little"}}
-Lossless: yes; floats are written with the digits that bring them back.
+Lossless: yes; floats are written with as many digits as identify them.
 """
 
 import binascii
@@ -21,9 +21,9 @@ SEPARATORS = bytes.maketrans(b",\t\r\n\v\f", b"      ")
 
 
 def decode_ascii(data: Bytes1D, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Read numbers; integers exactly, never by way of a float."""
+    """Return the numbers in `data`; integers are never parsed as floats, which would round them."""
     count = int(np.prod(shape, dtype=np.int64))
-    # an element takes at least a digit and a separator
+    # before splitting: each number takes at least a digit and a separator
     if len(data) < 2 * count - 1:
         raise ChunkDecodeError(f"ascii: {len(data)} bytes cannot hold {count} numbers")
     words = data.tobytes().translate(SEPARATORS).split()
@@ -35,7 +35,9 @@ def decode_ascii(data: Bytes1D, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
             bounds = np.iinfo(dtype)
             numbers = [int(word) for word in words]
             if min(numbers, default=0) < bounds.min or max(numbers, default=0) > bounds.max:
-                raise ChunkDecodeError(f"ascii: a number is outside {bounds.min} to {bounds.max}")
+                raise ChunkDecodeError(
+                    f"ascii: numbers outside {dtype.name} [{bounds.min}, {bounds.max}]"
+                )
             return np.array(numbers, dtype).reshape(shape)
         floats = np.array([float(word) for word in words], np.float64)
     except ValueError as e:
@@ -46,6 +48,7 @@ def decode_ascii(data: Bytes1D, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
 
 
 def encode_ascii(array: npt.NDArray[Any]) -> bytes:
+    """Return the numbers separated by spaces; `repr` of a float reads back as the same float."""
     values = array.reshape(-1)
     if values.dtype.kind == "c":
         values = np.ascontiguousarray(values).view(values.real.dtype)
@@ -55,14 +58,15 @@ def encode_ascii(array: npt.NDArray[Any]) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Text(ArrayToBytes):
-    """Writes a chunk as text."""
+    """Stores a chunk as text."""
 
     name: ClassVar[str] = "anychunk.text"
     is_fixed_size = False
 
     style: str = "ascii"
+    """`ascii`, or `hex`."""
     endian: str = "little"
-    """Byte order of hexadecimal numbers."""
+    """Byte order of hexadecimal numbers: `little` or `big`."""
 
     def __post_init__(self) -> None:
         if self.style not in ("ascii", "hex"):

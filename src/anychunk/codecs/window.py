@@ -1,14 +1,14 @@
-"""`anychunk.window`, array to bytes: the chunk is a window of the array that is stored.
+"""`anychunk.window`, array to bytes: the chunk is a window of a stored array.
 
-Spec:     ours. The stored bytes begin with three little-endian uint32 for each axis: the shape of
-          the stored array, where the window begins in it, and the shape of the window; then follows
-          the stored array, encoded by the inner codecs. A window smaller than the chunk is padded
-          with the fill value at the high end.
+Spec:     ours. The stored bytes begin with three little-endian uint32 vectors, one number per axis:
+          the shape of the stored array, the start of the window in it, and the shape of the window.
+          The stored array follows, encoded by the inner codecs. A window smaller than the chunk is
+          padded with the fill value at the high end of each axis.
 JSON:     {"name": "anychunk.window", "configuration": {"codecs": [{"name": "bytes"}]}}
 Lossless: yes; encoding stores the whole chunk.
 
-It serves chunks at the edge that are stored cropped, and chunks stored with a halo around them: the
-index puts the header in front of each, so the file itself stays as it is.
+For files that store chunks cropped at the edge of the array, or with a halo around them: the index
+puts the header in front of each chunk, so the file itself stays unchanged.
 """
 
 import math
@@ -22,20 +22,20 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
-from anychunk.codecs.chain import Wrapping
+from anychunk.codecs.chain import WrappingCodec
 from anychunk.errors import ChunkDecodeError
 
 type Shape = tuple[int, ...]
 
 
 def front(stored: Shape, start: Shape | None = None, shape: Shape | None = None) -> bytes:
-    """Make the header; without a start and a shape the window is the whole stored array."""
+    """Return the header; by default the window is the whole stored array."""
     start = (0,) * len(stored) if start is None else start
     return struct.pack(f"<{3 * len(stored)}I", *stored, *start, *(shape or stored))
 
 
 def read_front(data: Bytes1D, chunk: Shape) -> tuple[Shape, Shape, Shape]:
-    """Give the stored shape, the window's start and the window's shape, checked."""
+    """Return the stored shape, the start and the shape of the window, checked against the chunk."""
     ndim = len(chunk)
     if len(data) < 12 * ndim:
         raise ChunkDecodeError(
@@ -53,14 +53,14 @@ def read_front(data: Bytes1D, chunk: Shape) -> tuple[Shape, Shape, Shape]:
 
 
 def pad(array: npt.NDArray[Any], shape: Shape, fill: Any) -> npt.NDArray[Any]:
-    """Put `array` at the low end of an array of `shape`."""
+    """Return `array` extended with `fill` to `shape`, at the high end of each axis."""
     out = np.full(shape, fill, array.dtype)
     out[tuple(slice(n) for n in array.shape)] = array
     return out
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window(Wrapping):
+class Window(WrappingCodec):
     """Stores a chunk behind a header that says which part of the stored array it is."""
 
     name: ClassVar[str] = "anychunk.window"

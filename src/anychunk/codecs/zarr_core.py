@@ -1,7 +1,7 @@
-"""Everything that codecs and what lies above them take from `zarr.core`, which is not public.
+"""All names that codecs, and the layers above them, import from zarr's private modules.
 
-A new zarr breaks here or in `anychunk.read.zarr_core`, and nowhere else. All names are those of
-zarr 3.4.
+An incompatible release of zarr breaks here or in `anychunk.read.zarr_core`, and nowhere else. The
+names are those of zarr 3.4.
 """
 
 from zarr.core.array_spec import ArrayConfig, ArraySpec

@@ -1,4 +1,5 @@
-"""Contracts that every codec and every format keeps; inherit them in a test, also outside anychunk.
+"""Test classes for codecs and formats, to inherit in any project's tests.
 
-They need pytest. See `anychunk.testing.codecs` and `anychunk.testing.formats`.
+`anychunk.testing.codecs.CodecContract` and `anychunk.testing.formats.FormatContract` check what
+every codec and every format must do. They need pytest.
 """

@@ -1,9 +1,17 @@
-"""What every file format keeps, as a test class to inherit.
+"""A test class that checks what every file format must do.
 
-class TestNpy(FormatContract):
-def samples(self, folder):
-np.save(folder / "a.npy", array)
-yield folder / "a.npy", {"0/0": array}
+Inherit it in a test module, with files made by another program and the arrays they contain:
+
+    import numpy as np
+
+    from anychunk.testing.formats import FormatContract
+
+
+    class TestNpy(FormatContract):
+        def samples(self, folder):
+            array = np.arange(12, dtype="uint16").reshape(3, 4)
+            np.save(folder / "a.npy", array)
+            yield folder / "a.npy", {"0/0": array}
 """
 
 import os
@@ -22,10 +30,11 @@ from anychunk.errors import AnychunkError, SourceChangedError
 from anychunk.model.index import ArrayIndex, Node, walk
 
 type Expected = Mapping[str, npt.NDArray[Any]]
+"""Arrays by their paths in the hierarchy; "" for a file that is one array."""
 
 
 def read_all(index: Node) -> dict[str, npt.NDArray[Any]]:
-    """Read every array of an index through zarr."""
+    """Read every array of an index with zarr; return them by path."""
     opened = api.open(index)
     if isinstance(opened, zarr.Array):
         return {"": np.asarray(opened[...])}
@@ -34,19 +43,19 @@ def read_all(index: Node) -> dict[str, npt.NDArray[Any]]:
 
 
 class FormatContract:
-    """Give `samples`: files made by something that is not ours, and what they hold."""
+    """Tests of a format; implement `samples`."""
 
     tolerance: ClassVar[float] = 0
-    """How far a lossy format may be off."""
+    """Largest absolute error of a lossy format."""
     prefixes: ClassVar[int] = 60
-    """How many lengths of a cut file are tried."""
-    is_checked: ClassVar[bool] = False
-    """Whether the format can notice flipped bits in its samples."""
+    """How many truncated versions of each file are tried."""
 
     def samples(self, folder: Path) -> Iterator[tuple[Path, Expected]]:
+        """Write files to `folder` with another program; yield each with the arrays it contains."""
         raise NotImplementedError
 
     def assert_equal(self, found: Mapping[str, npt.NDArray[Any]], expected: Expected) -> None:
+        """Compare shapes, data types and values up to `tolerance`; `found` may have more arrays."""
         assert set(expected) <= set(found)
         for path, array in expected.items():
             assert found[path].shape == array.shape, path
@@ -57,21 +66,23 @@ class FormatContract:
                 np.testing.assert_array_equal(found[path], array)
 
     def test_equals_outside_reader(self, tmp_path: Path) -> None:
+        """Every array of every file has the expected values."""
         count = 0
         for file, expected in self.samples(tmp_path):
             self.assert_equal(read_all(api.index(file)), expected)
             count += 1
-        assert count, "a contract without samples proves nothing"
+        assert count, "samples() yielded no files"
 
     def test_index_is_plain_data(self, tmp_path: Path) -> None:
+        """An index survives pickling, compares equal and still reads."""
         for file, expected in self.samples(tmp_path):
             index = api.index(file)
             again = pickle.loads(pickle.dumps(index))  # noqa: S301 - our own bytes
             assert again == index
             self.assert_equal(read_all(again), expected)
 
-    def test_cut_file_is_no_picture(self, tmp_path: Path) -> None:
-        """Every prefix gives an error, or all that the whole file gives; never less."""
+    def test_truncated_file_is_refused(self, tmp_path: Path) -> None:
+        """Every truncated file raises an `AnychunkError` or reads completely."""
         for file, expected in self.samples(tmp_path):
             data = file.read_bytes()
             steps = np.unique(np.linspace(0, len(data) - 1, self.prefixes).astype(int))
@@ -85,13 +96,13 @@ class FormatContract:
                 self.assert_equal(found, expected)
 
     def test_any_bytes(self, tmp_path: Path) -> None:
-        """Damaged files give an index and arrays, or an error of ours."""
+        """A damaged file raises an `AnychunkError` or opens and reads; nothing else escapes."""
         rng = np.random.default_rng(0)
         for file, _ in self.samples(tmp_path):
             whole = np.frombuffer(file.read_bytes(), np.uint8)
             for _round in range(20):
                 data = whole.copy()
-                # damage where structure is likely: near the start
+                # in the first bytes, where most formats have their structure
                 places = rng.integers(0, min(len(data), 512), 4)
                 data[places] = rng.integers(0, 256, 4)
                 damaged = file.with_name(f"damaged{file.suffix}")
@@ -109,6 +120,7 @@ class FormatContract:
                     continue
 
     def test_changed_source_is_noticed(self, tmp_path: Path) -> None:
+        """Reading through an index raises `SourceChangedError` after the file was modified."""
         for file, _ in self.samples(tmp_path):
             index = api.index(file)
             opened: Any = api.open(index)

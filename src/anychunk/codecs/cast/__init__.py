@@ -1,1 +1,11 @@
-"""How `scale_offset` and `cast_value` compute: number types, rounding, fused passes."""
+"""The arithmetic of `scale_offset` and `cast_value`.
+
+- `number_types`: the 26 real number types, and what each can represent.
+- `blockwise`: applies a function to an array in blocks that fit the cache.
+- `rounding`, `from_float`, `from_int`: block functions that cast.
+- `cast_plan`: chooses and combines them for a pair of types.
+- `scaling`: block functions of `scale_offset`.
+- `fused_cast`: both codecs in one pass.
+- `json_scalar`, `scalar_map`, `fill_value`: scalars of the configuration and of the array.
+- `small_types`: zarr data types for bfloat16, float8, int4 and the like.
+"""

@@ -1,4 +1,8 @@
-"""What a codec that changes values makes of the fill value."""
+"""The fill value behind a codec that changes values.
+
+zarr writes the fill value for elements that were never assigned and shows it for absent chunks, so
+it passes through the codecs like any other value: `resolve_metadata` must return the encoded one.
+"""
 
 from collections.abc import Hashable
 from dataclasses import replace
@@ -15,7 +19,7 @@ from anychunk.errors import AnychunkError, CodecConfigError
 
 
 def number_type_of(zdtype: ZDType[Any, Any], codec: str) -> NumberType:
-    """Describe zarr's data type, or refuse it."""
+    """Return the number type of a zarr data type; `CodecConfigError` if it has none."""
     kind = number_type(zdtype.to_native_dtype())
     if kind is None:
         raise CodecConfigError(
@@ -26,7 +30,7 @@ def number_type_of(zdtype: ZDType[Any, Any], codec: str) -> NumberType:
 
 
 class EncodesFill(Hashable, Protocol):
-    """A codec that changes values, the fill value too."""
+    """A codec that changes values, including the fill value."""
 
     @property
     def strict(self) -> bool: ...
@@ -39,17 +43,26 @@ class EncodesFill(Hashable, Protocol):
 def there_and_back(
     codec: EncodesFill, fill: npt.NDArray[Any], *, what_to_do: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Encode the fill value, by the same rules as any other, and decode it again."""
+    """Return the encoded fill value, and what it decodes to.
+
+    Parameters:
+        codec: the codec.
+        fill: the fill value as a 0-d array.
+        what_to_do: advice for the message of the error.
+
+    Raises:
+        CodecConfigError: the fill value cannot be encoded, or not decoded again.
+    """
     spec = ChunkSpec((), fill.dtype)
     try:
         encoded = codec.encode_array(fill, spec)
         return encoded, codec.decode_array(encoded, spec)
     except AnychunkError as e:
-        raise CodecConfigError(f"{e}; it is the fill value: {what_to_do}") from e
+        raise CodecConfigError(f"{e}; this is the fill value of the array: {what_to_do}") from e
 
 
 def with_encoded_fill(codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, Any]) -> ArraySpec:
-    """Give the spec of what `codec` makes of `spec`, which zarr asks for with every chunk."""
+    """Return the spec of the encoded chunk, with data type `zdtype` and the encoded fill value."""
     dtype = spec.dtype.to_native_dtype()
     fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
     if type(fill) is not dtype.type:
@@ -63,5 +76,6 @@ def with_encoded_fill(codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, A
 def _encoded_fill(
     codec: EncodesFill, strict: bool, dtype: np.dtype[Any], fill: bytes
 ) -> npt.NDArray[Any]:
-    # `strict` is no part of a codec's identity, but it is of the answer
+    # cached, because zarr resolves the spec for every chunk. `strict` is a key of the cache because
+    # codecs compare equal without it, but the result depends on it
     return codec.encode_fill(np.frombuffer(fill, dtype).reshape(()))

@@ -1,10 +1,12 @@
-"""`scale_offset` directly followed by `cast_value`, in one pass over each block.
+"""`scale_offset` directly followed by `cast_value`, as one codec in one pass.
 
-The results are those of the two, one after the other, errors included; what is saved is the array
-between them. It never appears in JSON.
+Packing floats as scaled integers uses both codecs, one behind the other. Run separately, they write
+and read an intermediate array of the wider type in main memory; fused, that array is one block in
+the cache. Results and errors are those of the two codecs. The fused codec never appears in JSON.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
@@ -15,7 +17,7 @@ from zarr.abc.codec import Codec
 
 from anychunk.codecs import cast_value as casts
 from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json
-from anychunk.codecs.cast.blocks import GOOD, BadValueError, Scratch, Step, run
+from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch, Step, run
 from anychunk.codecs.cast.number_types import Block, FloatType, NumberType, number_type
 from anychunk.codecs.cast_value import CastValue
 from anychunk.codecs.scale_offset import ScaleOffset
@@ -23,7 +25,7 @@ from anychunk.codecs.zarr_core import ArraySpec
 
 
 def fuse(codecs: Sequence[Codec]) -> list[Codec]:
-    """Put one codec in the place of each adjacent pair that can run as one."""
+    """Return the codecs with each `scale_offset`, `cast_value` pair replaced by a fused codec."""
     fused: list[Codec] = []
     for codec in codecs:
         last = fused[-1] if fused else None
@@ -35,6 +37,8 @@ def fuse(codecs: Sequence[Codec]) -> list[Codec]:
 
 
 def _in_turn(inner: Step, outer: Step, between: np.dtype[Any]) -> Step:
+    """Return a step that runs two steps, with a block of type `between` in scratch memory."""
+
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         middle = scratch.array("between", between, x.size)
         bad = inner(x, middle, scratch)
@@ -45,6 +49,7 @@ def _in_turn(inner: Step, outer: Step, between: np.dtype[Any]) -> Step:
 
 @lru_cache(maxsize=64)
 def encode_plan(codec: "FusedCast", kind: NumberType) -> Step:
+    """Return the step that encodes an array of `kind`."""
     inner = codec.scale_offset.bind(kind).encode
     outer = casts.bind(codec.cast_value, kind, is_encoding=True).step
     return _in_turn(inner, outer, kind.stored)
@@ -52,6 +57,7 @@ def encode_plan(codec: "FusedCast", kind: NumberType) -> Step:
 
 @lru_cache(maxsize=64)
 def decode_plan(codec: "FusedCast", kind: NumberType) -> Step:
+    """Return the step that decodes to an array of `kind`."""
     inner = casts.bind(codec.cast_value, kind, is_encoding=False).step
     outer = codec.scale_offset.bind(kind).decode
     if isinstance(kind, FloatType) and not kind.is_foreign:
@@ -60,7 +66,7 @@ def decode_plan(codec: "FusedCast", kind: NumberType) -> Step:
 
 
 def _in_place(inner: Step, outer: Step) -> Step:
-    """Scale where the cast has written, which arithmetic of numpy's floats allows."""
+    """Return a step that scales the cast values in place; `scaling` allows it for such floats."""
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         bad = inner(x, out, scratch)
@@ -77,11 +83,11 @@ class FusedCast(ArrayToArray):
     cast_value: CastValue
 
     def __post_init__(self) -> None:
-        # for messages; a class that has a name would have a place in JSON
+        # for error messages only: codec classes with a `name` are those that appear in JSON
         object.__setattr__(self, "name", "scale_offset, cast_value")
 
     def configuration(self) -> dict[str, Json]:
-        raise NotImplementedError("a fused codec stands for two in JSON")
+        raise NotImplementedError("a fused codec has no JSON; it stands for two codecs")
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         self.scale_offset.evolve_from_array_spec(array_spec)
@@ -92,22 +98,18 @@ class FusedCast(ArrayToArray):
         return self.cast_value.resolve_metadata(self.scale_offset.resolve_metadata(chunk_spec))
 
     def encode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]:
-        source, target = number_type(spec.dtype), self.cast_value.kind
-        if source is not None and number_type(array.dtype) is source:
-            try:
-                return run(encode_plan(self, source), array, source, target, target.dtype)
-            except BadValueError:
-                pass
-        # one of the two has something to say about it
+        kind, stored = number_type(spec.dtype), self.cast_value.kind
+        if kind is not None and number_type(array.dtype) is kind:
+            with suppress(BadValueError):
+                return run(encode_plan(self, kind), array, kind, stored, stored.dtype)
+        # run the codecs separately, which raises the error of the one that is to blame
         return self.cast_value.encode_array(self.scale_offset.encode_array(array, spec), spec)
 
     def decode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]:
-        source, target = number_type(spec.dtype), self.cast_value.kind
-        if source is not None and number_type(array.dtype) is target:
-            try:
-                return run(decode_plan(self, source), array, target, source, spec.dtype)
-            except BadValueError:
-                pass
+        kind, stored = number_type(spec.dtype), self.cast_value.kind
+        if kind is not None and number_type(array.dtype) is stored:
+            with suppress(BadValueError):
+                return run(decode_plan(self, kind), array, stored, kind, spec.dtype)
         return self.scale_offset.decode_array(self.cast_value.decode_array(array, spec), spec)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:

@@ -1,9 +1,9 @@
-"""The real number types that a chunk may hold: what each can represent, and how it is stored.
+"""The real number types of arrays: what each can represent, and how it is stored.
 
 Spec: zarr-extensions, data-types/ (bfloat16, float8_*, float6_*, float4_*, int2 ... uint4).
 
-Types that numpy does not have come from `ml_dtypes`. Their bits are worked on as unsigned integers
-(`stored`), because numpy's own loops are many times faster than those of a foreign type.
+Types that numpy lacks come from `ml_dtypes` and are called foreign here. Their bits are processed
+as unsigned integers (`stored`), because numpy's loops for its own types are many times faster.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ type Block = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class IntType:
-    """Two's complement or unsigned integers of `bits` bits."""
+    """An integer type, two's complement or unsigned, of `bits` bits."""
 
     name: str
     bits: int
@@ -39,35 +39,35 @@ class IntType:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the type is one of `ml_dtypes`, not of numpy."""
+        """Whether the type comes from `ml_dtypes`."""
         return self.bits < 8
 
     @cached_property
     def stored(self) -> np.dtype[Any]:
-        """The numpy type through which the bits are read and written."""
+        """The numpy type as which the bits are read and written."""
         return np.dtype(np.uint8) if self.is_foreign else self.dtype
 
 
 @dataclass(frozen=True)
 class FloatType:
-    """Binary floating point numbers."""
+    """A binary floating-point type."""
 
     name: str
     itemsize: int
     precision: int
-    """Bits of the significand, the hidden one included."""
+    """Bits of the significand, including the hidden one."""
     min_exponent: int
-    """Exponent of the smallest normal number; below it the spacing stays the same."""
+    """Exponent of the smallest normal number; the spacing is constant below it."""
     high: float
-    """The largest finite number."""
+    """Largest finite number."""
     nan: int | None
-    """The bits of `"NaN"`, or None where the type has no NaN."""
+    """Bits of `"NaN"`; None if the type has no NaN."""
     has_infinity: bool = True
     is_signed: bool = True
 
     @property
     def low(self) -> float:
-        """The smallest finite number; the one type without a sign has no zero either."""
+        """Lowest finite number; the only type without a sign, e8m0, has no zero either."""
         return -self.high if self.is_signed else 1 / self.high
 
     @cached_property
@@ -76,7 +76,7 @@ class FloatType:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the type is one of `ml_dtypes`, not of numpy."""
+        """Whether the type comes from `ml_dtypes`."""
         return self.name not in {"float16", "float32", "float64"}
 
     @cached_property
@@ -86,12 +86,12 @@ class FloatType:
 
     @cached_property
     def stored(self) -> np.dtype[Any]:
-        """The numpy type through which the bits are read and written."""
+        """The numpy type as which the bits are read and written."""
         return self.bits if self.is_foreign else self.dtype
 
     @property
     def spacing_exponent(self) -> int:
-        """Exponent of the distance between numbers around zero."""
+        """Exponent of the distance between neighbours around zero."""
         return self.min_exponent - self.precision + 1
 
 
@@ -113,7 +113,8 @@ FLOATS = (
     FloatType("float8_e4m3fnuz", 1, 4, -7, 240.0, 0x80, has_infinity=False),
     FloatType("float8_e5m2", 1, 3, -14, 57344.0, 0x7E),
     FloatType("float8_e5m2fnuz", 1, 3, -15, 57344.0, 0x80, has_infinity=False),
-    # powers of two only: no zero, no sign, no subnormal numbers
+    # powers of two only, without zero, sign and subnormal numbers. With the minimum exponent of
+    # float64, rounding goes on in powers of two below the smallest number and never reaches zero
     FloatType("float8_e8m0fnu", 1, 1, -1022, 2.0**127, 0xFF, has_infinity=False, is_signed=False),
     FloatType("float6_e2m3fn", 1, 4, 0, 7.5, None, has_infinity=False),
     FloatType("float6_e3m2fn", 1, 3, -2, 28.0, None, has_infinity=False),
@@ -126,13 +127,13 @@ BY_NAME = {kind.name: kind for kind in NUMBERS}
 
 @cache
 def number_type(dtype: np.dtype[Any]) -> NumberType | None:
-    """Describe a dtype of either byte order; None where it does not hold real numbers."""
+    """Return the number type of a dtype of either byte order; None if it has none."""
     found = BY_NAME.get(dtype.name)
     return found if found is not None and found.dtype == dtype.newbyteorder("=") else None
 
 
 def stored_view(array: npt.NDArray[Any], kind: NumberType) -> npt.NDArray[Any]:
-    """View an array through the numpy type that stores it; numpy's own types stay as they are."""
+    """Return an array viewed as `kind.stored`, in its own byte order."""
     if not kind.is_foreign:
         return array
     return array.view(kind.stored.newbyteorder(array.dtype.byteorder))
@@ -140,7 +141,7 @@ def stored_view(array: npt.NDArray[Any], kind: NumberType) -> npt.NDArray[Any]:
 
 @cache
 def code_values(kind: NumberType) -> Block:
-    """Tabulate the value of each byte of a one-byte foreign type; unused high bits are ignored."""
+    """Return the values of all 256 bytes of a one-byte foreign type, ignoring unused high bits."""
     codes = np.arange(256, dtype=np.uint8) & used_bits(kind)
     wide = np.dtype(np.int64 if isinstance(kind, IntType) else np.float64)
     table = codes.view(kind.dtype).astype(wide)
@@ -149,11 +150,11 @@ def code_values(kind: NumberType) -> Block:
 
 
 def used_bits(kind: NumberType) -> np.uint8:
-    """Mask of the bits of a byte that carry the value."""
+    """Return the mask of the bits of a byte that carry the value."""
     width = kind.bits if isinstance(kind, IntType) else int(kind.name[5])
     return np.uint8((1 << width) - 1)
 
 
 def has_unused_bits(kind: NumberType) -> bool:
-    """Whether a stored byte has bits that say nothing, and may hold anything."""
+    """Whether a stored byte has unused bits, which may have any value."""
     return kind.is_foreign and kind.stored.itemsize == 1 and used_bits(kind) != 255

@@ -1,6 +1,9 @@
-"""Five ways to round, each applied once: to integers, and to the numbers of a narrower float.
+"""Round to integers, and to the numbers of a narrower float type, in five modes.
 
 Spec: IEEE 754-2019 section 4.3; zarr-extensions, codecs/cast_value, `rounding`.
+
+Every function rounds exactly once: its other operations are exact in floating point. All of them
+work in caller-provided buffers and say which of these may be the same.
 """
 
 from typing import Literal, get_args
@@ -16,31 +19,43 @@ MODES: tuple[str, ...] = get_args(Rounding.__value__)
 
 EXPONENT_BITS = np.int64(0x7FF0000000000000)
 BIAS, EXPONENT_SHIFT = 1023, 52
+"""Layout of float64."""
 DIRECT = {
     "nearest-even": np.rint,
     "towards-zero": np.trunc,
     "towards-positive": np.ceil,
     "towards-negative": np.floor,
 }
+"""Modes that numpy has as a function."""
 
 
 def nearest_away(values: Block, out: Block, spare: Block, like: Block) -> None:
-    """Round to the nearest integer, ties away from zero; exact, unlike `floor(x + 0.5)`.
+    """Round to the nearest integer, ties away from zero.
 
-    `spare` may be `values`, which is lost then. `like` has the sign and the infinities of `values`.
+    `floor(x + 0.5)` is wrong for 0.49999999999999994 and for large odd numbers, where the sum is
+    rounded. Truncating, and then truncating twice the fraction, is exact.
+
+    Parameters:
+        values: the values to round.
+        out: the result; must not be `values`.
+        spare: a buffer, which may be `values` if these are no longer needed.
+        like: has the signs and infinities of `values`, for -0.0 and infinities.
     """
     np.trunc(values, out=out)
-    np.subtract(values, out, out=spare)  # the fraction, exactly
+    np.subtract(values, out, out=spare)  # the fraction, which is exact
     np.add(spare, spare, out=spare)
-    np.trunc(spare, out=spare)  # 1 or -1 from a half on
+    np.trunc(spare, out=spare)  # 1 or -1 if the fraction is at least a half
     np.add(out, spare, out=out)
     np.copysign(out, like, out=out)
-    if not np.isfinite(np.add.reduce(spare)):  # infinity minus infinity is no fraction
+    if not np.isfinite(np.add.reduce(spare)):  # infinity minus infinity made NaN
         np.copyto(out, like, where=~np.isfinite(like))
 
 
 def to_integer(mode: Rounding, values: Block, out: Block, spare: Block) -> None:
-    """Round to integers, as floats. Only nearest-away uses `spare`, and for it `out` is another."""
+    """Round to integers, which stay floats.
+
+    `spare` is used for nearest-away only, where `out` must be another buffer than `values`.
+    """
     if mode == "nearest-away":
         nearest_away(values, out, spare, values)
     else:
@@ -50,18 +65,36 @@ def to_integer(mode: Rounding, values: Block, out: Block, spare: Block) -> None:
 def to_grid(
     values: Block, out: Block, spare: tuple[Block, Block], kind: FloatType, mode: Rounding
 ) -> Block:
-    """Round float64 values to numbers of `kind`, its exponent taken as unbounded above.
+    """Round float64 values to numbers of a narrower type, as if its exponent had no upper bound.
 
-    Each value is an integer number of steps of its binade; scaling by a power of two is exact, so
-    the one rounding is that to an integer. No array may be another; the result is one of them.
+    Between two powers of two (a binade), the numbers of `kind` are the multiples of a step, which
+    is a power of two as well. Dividing by the step is exact, rounding the quotient to an integer is
+    the only rounding, and multiplying by the step is exact again. Below the smallest normal number
+    the step is constant, which `maximum` ensures. Steps are built from the exponent bits of the
+    values, because `frexp` and `ldexp` are much slower. The caller checks for overflow
+    (`from_float.fit`).
+
+    Parameters:
+        values: the values to round, unchanged.
+        out: a buffer.
+        spare: two buffers, of which the second is used for nearest-away only and may be the first
+            otherwise.
+        kind: the narrower type.
+        mode: the rounding mode.
+
+    Returns:
+        the rounded values, in `out` or in the second spare buffer. No other two arrays may overlap.
     """
     step, other = spare
     bits = step.view(np.int64)
     np.bitwise_and(values.view(np.int64), EXPONENT_BITS, out=bits)
     np.maximum(bits, np.int64((kind.min_exponent + BIAS) << EXPONENT_SHIFT), out=bits)
     np.subtract(bits, np.int64((kind.precision - 1) << EXPONENT_SHIFT), out=bits)
-    if kind.precision == 1:  # one over the step must stay a normal number
+    if (
+        kind.precision == 1
+    ):  # the step is as large as the value: keep its reciprocal a normal number
         np.minimum(bits, np.int64((2 * BIAS - 1) << EXPONENT_SHIFT), out=bits)
+    # negating an exponent (2 * BIAS - e) gives the reciprocal of a power of two
     np.subtract(np.int64(2 * BIAS << EXPONENT_SHIFT), bits, out=out.view(np.int64))
     np.multiply(values, out, out=out)
     if mode == "nearest-away":

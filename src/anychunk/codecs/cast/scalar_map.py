@@ -1,8 +1,9 @@
-"""The `scalar_map` of `cast_value`: values that are replaced before any rule of casting applies.
+"""The `scalar_map` of `cast_value`: values that are replaced before any casting rule applies.
 
-Spec: zarr-extensions, codecs/cast_value, `scalar_map`; each side is written in the fill value
-encoding of its own type. The first occurrence of a key wins. `"NaN"` matches every NaN, a NaN
-written as bits only that one; any other key matches by value, so `0.0` matches `-0.0`.
+Spec: zarr-extensions, codecs/cast_value, `scalar_map`. Keys and values are in the fill value
+encoding of their own types. The first of equal keys wins. `"NaN"` matches every NaN, and a NaN
+written as bits matches only NaNs with these bits; any other key matches by value, so `0.0` matches
+`-0.0`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,18 +24,19 @@ DIRECTIONS = ("encode", "decode")
 
 @dataclass(frozen=True)
 class ScalarMap:
-    """The map as JSON scalars, not yet bound to types."""
+    """The map as JSON scalars, not yet bound to number types."""
 
     encode: Pairs | None = None
     decode: Pairs | None = None
 
     def to_json(self) -> dict[str, list[tuple[Json, Json]]]:
+        """Return the JSON of the directions that are present."""
         both = {"encode": self.encode, "decode": self.decode}
         return {name: list(pairs) for name, pairs in both.items() if pairs is not None}
 
 
 def parse_scalar_map(data: object, *, codec: str) -> ScalarMap:
-    """Read `{"encode": [[key, value], ...], "decode": ...}`; a mapping may stand for the pairs."""
+    """Parse `{"encode": [[key, value], ...], "decode": ...}`; mappings are accepted as pairs."""
     if isinstance(data, ScalarMap):
         return data
     if not isinstance(data, Mapping):
@@ -67,7 +69,7 @@ def _pairs(data: object, name: str, codec: str) -> Pairs | None:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One key and value, as 0-d arrays of the types that store them."""
+    """One key and its value, as 0-d arrays of the types that store them."""
 
     key: Block
     value: Block
@@ -75,7 +77,7 @@ class Entry:
     """How the key is compared: `value`, `bits`, or `nan` for every NaN."""
 
     def mask(self, values: Block, out: Block) -> Block:
-        """Mark the elements of a block that have this key."""
+        """Write to `out` which elements of a block match the key; return `out`."""
         if self.match == "nan":
             np.not_equal(values, values, out=out)
         elif self.match == "bits":
@@ -89,13 +91,24 @@ class Entry:
 def bind(
     pairs: Pairs | None, source: NumberType, target: NumberType, *, where: str
 ) -> tuple[Entry, ...]:
-    """Read keys as `source` and values as `target`, and drop keys that can never match."""
+    """Return the entries for a pair of types, without keys that an earlier entry always matches.
+
+    Parameters:
+        pairs: keys and values as JSON.
+        source: the type of the keys.
+        target: the type of the values.
+        where: prefix of error messages.
+
+    Raises:
+        CodecConfigError: a type cannot represent its scalar.
+    """
     entries: dict[object, Entry] = {}
     for key, value in pairs or ():
         stored_key = _parse(key, source, f"{where} key")
         stored_value = _parse(value, target, f"{where} value")
         match = _match(key, stored_key, source)
         name = match, None if match == "nan" else scalar_value(stored_key, source, match)
+        # after "NaN" no NaN is left for a key written as bits
         if match != "bits" or ("nan", None) not in entries:
             entries.setdefault(name, Entry(stored_key, stored_value, match))
     return tuple(entries.values())
@@ -111,18 +124,19 @@ def _parse(scalar: Json, kind: NumberType, where: str) -> Block:
 
 
 def _match(key: Json, stored: Block, kind: NumberType) -> str:
+    """Return how a key is compared; see `Entry.match`."""
     if isinstance(kind, IntType) or not np.isnan(as_number(stored, kind)):
         return "value"
     return "nan" if json_scalar.bits_of(key) is None else "bits"
 
 
 def scalar_value(stored: Block, kind: NumberType, match: str) -> float | bytes:
-    """Give what makes a key the same as another: its bits, or its value."""
+    """Return what identifies a key: its bits or its value."""
     return stored.tobytes() if match == "bits" else as_number(stored, kind)
 
 
 def as_number(stored: Block, kind: NumberType) -> float:
-    """Give a stored scalar as the Python number of the same value."""
+    """Return a stored scalar as a Python number of the same value."""
     if not kind.is_foreign:
         return stored.item()  # type: ignore[no-any-return]
     if kind.stored.itemsize == 1:

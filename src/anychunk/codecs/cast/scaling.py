@@ -1,10 +1,12 @@
-"""`(x - offset) * scale` and its inverse `x / scale + offset`, in the type of the data.
+"""Block functions of `(x - offset) * scale` and its inverse `x / scale + offset`.
 
-Spec: zarr-extensions, codecs/scale_offset. Nothing is promoted, and no result wraps or becomes
-infinite: such a value has no result, and neither has an integer that `scale` does not divide.
+Spec: zarr-extensions, codecs/scale_offset. Everything is computed in the data type of the array. A
+value whose result would wrap or overflow to infinity has no result, and neither has an integer that
+`scale` does not divide.
 
-Integers: for which inputs the result fits is known before any is seen, as exact bounds. Within
-them arithmetic modulo 2**bits is exact, whatever wraps on the way, so no wider type is needed.
+Integers: the inputs whose results fit are an interval, with bounds that are computed exactly in
+advance (Python integers). Inside it, arithmetic modulo 2**bits gives the exact result even if an
+intermediate value wraps, so no wider type is needed.
 Floats: each operation is rounded to the type, as numpy does.
 """
 
@@ -13,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.codecs.cast.blocks import GOOD, Scratch, Step, first, in_parts
-from anychunk.codecs.cast.casting import after_widening, look_up, tabulate
-from anychunk.codecs.cast.float_casting import fit, load, store
+from anychunk.codecs.cast.blockwise import GOOD, Scratch, Step, first, in_parts
+from anychunk.codecs.cast.cast_plan import after_widening, look_up, tabulate
+from anychunk.codecs.cast.from_float import fit, load, store
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     DOUBLE,
@@ -33,14 +35,14 @@ type Operations = tuple[tuple[np.ufunc, Any], tuple[np.ufunc, Any]]
 
 
 def encode_plan(kind: NumberType, offset: Block, scale: Block) -> Step:
-    """Give the block function of `(x - offset) * scale`; both scalars are stored as `kind`."""
+    """Return the block function of `(x - offset) * scale`; both scalars are stored as `kind`."""
     if isinstance(kind, IntType):
         return _integers(kind, offset, scale, _encode_integers)
     return _floats(kind, (np.subtract, offset), (np.multiply, scale))
 
 
 def decode_plan(kind: NumberType, offset: Block, scale: Block) -> Step:
-    """Give the block function of `x / scale + offset`."""
+    """Return the block function of `x / scale + offset`; both scalars are stored as `kind`."""
     if isinstance(kind, IntType):
         return _integers(kind, offset, scale, _decode_integers)
     return _floats(kind, (np.divide, scale), (np.add, offset))
@@ -52,14 +54,15 @@ def _integers(
     inner = make(kind, int(as_number(offset, kind)), int(as_number(scale, kind)))
     if not kind.is_foreign:
         return inner
-    # bounds of the small type, arithmetic of a large one
+    # types of 2 and 4 bits: the arithmetic of int64 with their bounds, once for each of 256 codes
     results, is_bad = tabulate(inner, code_values(kind), BY_NAME["int64"])
     return look_up(results.astype(np.uint8) & np.uint8((1 << kind.bits) - 1), is_bad)
 
 
 def _encode_integers(kind: IntType, offset: int, scale: int) -> Step:
+    # low <= (x - offset) * scale <= high, solved for x; a negative scale swaps the bounds
     least, most = (kind.low, kind.high) if scale > 0 else (kind.high, kind.low)
-    low = max(kind.low, -(-least // scale) + offset)  # rounded up
+    low = max(kind.low, -(-least // scale) + offset)  # division rounded up
     high = min(kind.high, most // scale + offset)
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
@@ -74,7 +77,7 @@ def _encode_integers(kind: IntType, offset: int, scale: int) -> Step:
 
 
 def _decode_integers(kind: IntType, offset: int, scale: int) -> Step:
-    # bounds of the quotient, which is exact, as bounds of what is divided
+    # low <= x / scale + offset <= high, solved for x; the division is exact or has no result
     least, most = sorted(((kind.low - offset) * scale, (kind.high - offset) * scale))
     low, high = max(kind.low, least), min(kind.high, most)
 
@@ -84,6 +87,7 @@ def _decode_integers(kind: IntType, offset: int, scale: int) -> Step:
             divisor = _modulo(scale, x.dtype)
             quotient = np.floor_divide(x, divisor, out=out)
             product = np.multiply(out, divisor, out=scratch.array("product", x.dtype, x.size))
+            # multiplying back is faster than the remainder
             if not np.array_equal(product, x):
                 return first((product != x) | _outside(x, low, high))
         bad = _first_outside(x, low, high, kind)
@@ -105,7 +109,7 @@ def _outside(x: Block, low: int, high: int) -> Block:
 
 
 def _modulo(number: int, dtype: np.dtype[Any]) -> Block:
-    """Give an integer modulo the size of `dtype`."""
+    """Return an integer modulo 2**bits of `dtype`."""
     return np.array(number % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
 
 
@@ -120,9 +124,11 @@ def _floats(kind: FloatType, *steps: tuple[np.ufunc, Block]) -> Step:
 
 
 def _native_floats(operations: Operations, dtype: np.dtype[Any]) -> Step:
-    """Let the processor notice overflow: its flag is set by finite numbers alone, and is free.
+    """Return a step that relies on the processor's overflow flag.
 
-    `out` may be `x`; then only whether all is well is told, not where.
+    The flag is set only if finite numbers overflow, not by infinities in the input, and reading it
+    costs nothing. `out` may be `x`; the index of a bad value is then meaningless, because its input
+    has been overwritten.
     """
     (inner, a), (outer, b) = operations
     a, b = dtype.type(a), dtype.type(b)
@@ -140,10 +146,10 @@ def _native_floats(operations: Operations, dtype: np.dtype[Any]) -> Step:
 
 
 def _foreign_floats(kind: FloatType, operations: Operations) -> Step:
-    """Compute in float64 and round each result to `kind`.
+    """Return a step that computes in float64 and rounds each result to `kind`.
 
-    53 bits are more than twice those of `kind` and two, so rounding again is the same as rounding
-    once (Figueroa, 1995).
+    That is two roundings, but float64 has at least twice the precision of `kind` plus two bits, and
+    then rounding twice equals rounding once (Figueroa, "When is double rounding innocuous?", 1995).
     """
     names = ("result", "rounded", "step")
 

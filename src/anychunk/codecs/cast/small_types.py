@@ -1,11 +1,11 @@
 """Zarr data types of `ml_dtypes`: bfloat16, the float8, float6 and float4 families, int2 ... uint4.
 
-Spec: zarr-extensions, data-types/. The `bytes` codec stores bfloat16 in two bytes of either order
-and every other type in one byte a value, the unused high bits zero.
+Spec: zarr-extensions, data-types/. The `bytes` codec stores bfloat16 in two bytes of either order,
+and every other type in one byte per value with the unused high bits zero.
 
 Fill values of floats are numbers, `"NaN"`, `"Infinity"`, `"-Infinity"` or the bits in hexadecimal;
-a NaN other than the type's own is written as its bits. `float8_e8m0fnu` has no zero: its default
-fill value is 1.
+a NaN other than the type's default NaN is written as its bits. `float8_e8m0fnu` has no zero: its
+default fill value is 1.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ type Json = Any
 
 @dataclass(frozen=True)
 class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
-    """Base of the data types here; a subclass names its type."""
+    """Base of these data types; a subclass sets `_zarr_v3_name`."""
 
     kind: ClassVar[NumberType]
 
@@ -51,7 +51,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
 
     @classmethod
     def _from_json_v2(cls, data: Json) -> Self:
-        # numpy writes these types as "|V1" and "<V2", which says nothing
+        # the numpy type strings are "|V1" and "<V2", which do not identify the type
         raise DataTypeValidationError(f"{data!r}: Zarr v2 has no name for {cls._zarr_v3_name}")
 
     @classmethod
@@ -76,7 +76,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
         try:
             return self._scalar(json_scalar.parse(data, self.kind))
         except (ValueError, OverflowError) as e:
-            raise ValueError(f"{self._zarr_v3_name}: {data!r} is not one of its values: {e}") from e
+            raise ValueError(f"{self._zarr_v3_name}: cannot represent {data!r}: {e}") from e
 
     def to_json_scalar(self, data: object, *, zarr_format: int) -> Json:
         scalar = self.cast_scalar(data)
@@ -104,7 +104,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
         try:
             return self._scalar(json_scalar.parse(json_scalar.normalized(plain), self.kind))
         except (ValueError, OverflowError) as e:
-            raise TypeError(f"{self._zarr_v3_name}: {data!r} is not one of its values: {e}") from e
+            raise TypeError(f"{self._zarr_v3_name}: cannot represent {data!r}: {e}") from e
 
     def _scalar(self, stored: Block) -> np.generic:
         return cast("np.generic", stored.view(self.kind.dtype)[()])
@@ -123,7 +123,7 @@ class BFloat16(SmallType, HasEndianness):
 
     def to_native_dtype(self) -> np.dtype[Any]:
         order = endianness_to_numpy_str(self.endianness)
-        # numpy takes "<" for another dtype than its own "=" where the type is foreign
+        # for a foreign type numpy treats "<" as another dtype than its native "="
         return self.kind.dtype.newbyteorder(order) if order == ">" else self.kind.dtype
 
 

@@ -1,7 +1,11 @@
-"""Run a function over an array in blocks that stay in the processor's cache.
+"""Apply a function to an array in blocks that stay in the processor's cache.
 
-Whatever the array's strides and byte order, a function sees flat, native blocks; the result has
-the layout of the input. Beside input and output, a run takes less than a mebibyte.
+A cast takes several passes (round, find the extremes, compare, store). On a whole array each of
+them would go to main memory; on a block of a quarter MiB only the first and the last do.
+
+The function sees flat blocks in native byte order, whatever the strides and byte order of the
+array; the result has the memory layout of the input. Besides input and output, a run needs less
+than 1 MiB.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,19 +17,21 @@ import numpy.typing as npt
 from anychunk.codecs.cast.number_types import Block, NumberType, stored_view
 
 BYTES = 1 << 18
-"""Size of a block in its widest type: about half of a second-level cache."""
+"""Size of a block in its widest type: about half of a level-2 cache."""
 GOOD = -1
+"""Returned by a step if every value of the block has a result."""
 FEW = 32
-"""One in this many, or fewer."""
+"""A mask with fewer than one edge, or one true element, in this many counts as sparse."""
 
 
 class Scratch:
-    """Buffers of one run, made when first asked for."""
+    """Temporary buffers of one run, allocated on first use and reused for every block."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, str], Block] = {}
 
     def array(self, purpose: str, dtype: npt.DTypeLike, length: int) -> Block:
+        """Return the uninitialised buffer for a purpose; buffers of two purposes never overlap."""
         key = (purpose, np.dtype(dtype).char)
         buffer = self._buffers.get(key)
         if buffer is None or buffer.size < length:
@@ -34,12 +40,12 @@ class Scratch:
 
 
 type Step = Callable[[Block, Block, Scratch], int]
-"""Fill the second block from the first; give the index of the first value that has no result, or
-`GOOD`. A step never changes its input, and the two never overlap."""
+"""Fills the second block from the first; returns `GOOD`, or the index of the first value without
+a result. A step never changes its input. Unless it says otherwise, the blocks must not overlap."""
 
 
 class BadValueError(Exception):
-    """One value of an array has no result; carries where it is."""
+    """A value of the array has no result; `index` is where it is."""
 
     def __init__(self, index: tuple[int, ...]) -> None:
         super().__init__(index)
@@ -47,19 +53,23 @@ class BadValueError(Exception):
 
 
 def first(mask: Block) -> int:
-    """Give the index of the first true element, or `GOOD`."""
+    """Return the index of the first true element, or `GOOD` if there is none."""
     index = int(mask.argmax()) if mask.size else 0
     return index if mask.size and mask[index] else GOOD
 
 
 def copy(x: Block, out: Block, scratch: Scratch) -> int:
-    """Cast as numpy does, where that is right for every value."""
+    """Cast with numpy, for pairs of types where that is correct for every value."""
     np.copyto(out, x, casting="unsafe")
     return GOOD
 
 
 def in_parts(step: Step, *, width: int = 8) -> Step:
-    """Run a step that needs more bytes an element than the block was cut for on parts of it."""
+    """Return a step that runs `step` on parts of each block.
+
+    Blocks are cut for the wider of the two types; a step whose temporary buffers take `width` bytes
+    per element needs smaller ones to stay in the cache.
+    """
     size = BYTES // width
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
@@ -76,14 +86,16 @@ def in_parts(step: Step, *, width: int = 8) -> Step:
 def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
     """Write one value where the mask is true.
 
-    numpy's masked copy branches at every element: fast where the mask has few edges, slow without
-    pattern. Then a few values are written by index, and many by their bits, without any branch.
+    numpy's masked copy branches at every element. That is fast if the branch is predictable, which
+    means that the mask has few edges (patches of nodata), and slow for scattered values. Scattered
+    values are written by index if they are few, and otherwise blended bitwise without branches.
     """
     if not mask.any():
         return
     if mask.all():
         out[...] = value
         return
+    # an eighth, from the middle, is enough to estimate how many edges there are
     sample = mask[mask.size // 2 :][: mask.size // 8]
     edges = np.count_nonzero(sample[1:] != sample[:-1])
     if edges * FEW <= sample.size:
@@ -95,9 +107,10 @@ def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
 
 
 def _blend(bits: Block, mask: Block, value: Block, scratch: Scratch) -> None:
+    """Compute `bits & keep | value & ~keep`, where `keep` is all ones outside the mask."""
     keep = scratch.array("keep", bits.dtype, mask.size)
     np.copyto(keep, mask, casting="unsafe")
-    np.subtract(keep, keep.dtype.type(1), out=keep)  # all ones where the old value stays
+    np.subtract(keep, keep.dtype.type(1), out=keep)  # 1 becomes 0, and 0 wraps to all ones
     np.bitwise_and(bits, keep, out=bits)
     new = value.view(bits.dtype)[()]
     if new:
@@ -113,14 +126,25 @@ def run(
     target: NumberType,
     dtype: np.dtype[Any],
 ) -> npt.NDArray[Any]:
-    """Apply `step` to every block; `dtype` is `target`'s in the byte order of the result."""
+    """Return the result of applying `step` to every block of an array.
+
+    Parameters:
+        step: the function.
+        array: elements of `source`, in any layout and byte order.
+        source: the number type of the input.
+        target: the number type of the result.
+        dtype: the dtype of `target`, in the byte order that the result shall have.
+
+    Raises:
+        BadValueError: the first value, in C order, that has no result.
+    """
     out = np.empty_like(array, dtype=dtype, order="K", subok=False)
     if array.size == 0:
         return out
     stored, stored_out = stored_view(array, source), stored_view(out, target)
     scratch = Scratch()
     with np.errstate(all="ignore"):
-        if step is copy:
+        if step is copy:  # one pass: blocks would only add overhead
             np.copyto(stored_out, stored, casting="unsafe")
             return out
         for x, y in _blocks(stored, stored_out, source, target):
@@ -130,13 +154,14 @@ def run(
 
 
 def _size(source: NumberType, target: NumberType) -> int:
-    """Give the number of elements of a block."""
+    """Return the number of elements per block."""
     return BYTES // max(source.stored.itemsize, target.stored.itemsize, 4)
 
 
 def _blocks(
     array: npt.NDArray[Any], out: npt.NDArray[Any], source: NumberType, target: NumberType
 ) -> Iterator[tuple[Block, Block]]:
+    """Yield input and output blocks; numpy's iterator copies only what is strided or swapped."""
     iterator = np.nditer(
         [array, out],
         flags=["external_loop", "buffered"],
@@ -153,7 +178,10 @@ def _blocks(
 def _locate(
     step: Step, array: npt.NDArray[Any], source: NumberType, target: NumberType
 ) -> tuple[int, ...]:
-    """Find the first bad value in C order; the run may have met another one first."""
+    """Return the index of the first bad value in C order.
+
+    `run` iterates in memory order, so it may have met another one first.
+    """
     size = min(_size(source, target), array.size)
     scratch, out = Scratch(), np.empty(size, target.stored)
     iterator = np.nditer(

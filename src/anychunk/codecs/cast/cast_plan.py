@@ -1,18 +1,22 @@
-"""Conversion of numbers by value from any real type to any other, rounded once.
+"""Plan the cast from any real number type to any other, by value and rounded once.
 
 Spec: zarr-extensions, codecs/cast_value, "Procedure": a value is mapped explicitly, or is exact in
-the target, or is rounded and then brought into range by a rule; else it has no result.
+the target, or is rounded and then brought into range by a rule; otherwise it has no result.
 
-A cast is planned once for its types and rules, as a chain of block functions (`blocks.Step`) with
-buffers that are reused; what cannot happen for a pair of types is not checked.
+`plan` runs once for a pair of types and a set of rules, and returns one block function
+(`blockwise.Step`). Checks that cannot fail for the pair of types are left out of it. How a type is
+read depends on its storage:
+
+- numpy's own types: directly, by `from_float` or `from_int`;
+- types of `ml_dtypes` of one byte: a table of 256 results, made by casting every code once;
+- bfloat16: widened to float32 by a shift, which is exact.
 """
-
-from typing import Literal
 
 import numpy as np
 
-from anychunk.codecs.cast import float_casting, int_casting
-from anychunk.codecs.cast.blocks import GOOD, Scratch, Step, copy, put
+from anychunk.codecs.cast import from_float, from_int
+from anychunk.codecs.cast.blockwise import GOOD, Scratch, Step, copy, put
+from anychunk.codecs.cast.from_float import OutOfRange
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     Block,
@@ -26,12 +30,10 @@ from anychunk.codecs.cast.number_types import (
 from anychunk.codecs.cast.rounding import Rounding
 from anychunk.codecs.cast.scalar_map import Entry
 
-type OutOfRange = Literal["clamp", "wrap"] | None
-
 SAFE = 1
-"""A number that every type holds."""
+"""A number that every type can represent."""
 MANY = 8
-"""More keys than this are searched for, not compared with one by one."""
+"""Up to this many keys of a scalar map are compared one by one; more are bisected."""
 
 
 def plan(
@@ -42,13 +44,23 @@ def plan(
     out_of_range: OutOfRange = None,
     entries: tuple[Entry, ...] = (),
 ) -> Step:
-    """Give the block function that casts stored values of `source` to stored values of `target`."""
+    """Return the block function that casts from `source` to `target`.
+
+    Parameters:
+        source: the type of the input.
+        target: the type of the result.
+        rounding: the mode for values between two numbers of the target.
+        out_of_range: the rule for values beyond the range of the target; None: they have no result.
+        entries: the scalar map, which takes precedence over all rules.
+    """
     if source == target and not entries and not has_unused_bits(source):
         return copy
     if source.is_foreign and source.stored.itemsize == 1:
-        return _tabulated(source, target, rounding, out_of_range, entries)
+        wide = BY_NAME[code_values(source).dtype.name]
+        step = _by_kind(wide, target, rounding, out_of_range)
+        return _tabulated(step, source, target, entries)
     if source.is_foreign:
-        # bfloat16 is the upper half of float32, bit for bit
+        # bfloat16 is the upper half of float32, so the keys of the map are widened as well
         widened = tuple(Entry(_widen(e.key), e.value, e.match) for e in entries)
         return after_widening(_with_map(source, target, rounding, out_of_range, widened))
     return _with_map(source, target, rounding, out_of_range, entries)
@@ -65,17 +77,17 @@ def _with_map(
         return _by_kind(source, target, rounding, out_of_range)
     is_nan_alone = [entry.match for entry in entries] == ["nan"]
     if is_nan_alone and isinstance(source, FloatType) and isinstance(target, IntType):
-        # the common case: the cast notices NaN anyway
+        # the common case, nodata as NaN: the cast notices NaN anyway, without a pass for the mask
         value = entries[0].value
-        return float_casting.float_to_int(source, target, rounding, out_of_range, nan=value)
+        return from_float.float_to_int(source, target, rounding, out_of_range, nan=value)
     step = _by_kind(source, target, rounding, out_of_range)
     return _mapped(step, entries, is_total=is_total(source, target))
 
 
 def is_total(source: NumberType, target: NumberType) -> bool:
-    """Whether a plain cast gives every value a result."""
+    """Whether a cast without rules has a result for every value."""
     if isinstance(source, FloatType):
-        return isinstance(target, FloatType) and float_casting.holds(target, source)
+        return isinstance(target, FloatType) and from_float.holds(target, source)
     if isinstance(target, FloatType):
         extent = max(-source.low, source.high)
         return target.low <= source.low and extent <= target.high
@@ -87,15 +99,19 @@ def _by_kind(
 ) -> Step:
     if isinstance(source, IntType):
         if isinstance(target, IntType):
-            return int_casting.int_to_int(source, target, out_of_range)
-        return int_casting.int_to_float(source, target, rounding, out_of_range)
+            return from_int.int_to_int(source, target, out_of_range)
+        return from_int.int_to_float(source, target, rounding, out_of_range)
     if isinstance(target, IntType):
-        return float_casting.float_to_int(source, target, rounding, out_of_range)
-    return float_casting.float_to_float(source, target, rounding, out_of_range)
+        return from_float.float_to_int(source, target, rounding, out_of_range)
+    return from_float.float_to_float(source, target, rounding, out_of_range)
 
 
 def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
-    """Put the values of a scalar map around a step, which need not know their keys."""
+    """Return a step that applies a scalar map around `step`.
+
+    Keys often have no result themselves (NaN to an integer), so `step` gets a copy of the block
+    with harmless numbers in their place, unless it has a result for every value (`is_total`).
+    """
     by_value = tuple(entry for entry in entries if entry.match == "value")
     if len(by_value) > MANY:
         others = tuple(entry for entry in entries if entry.match != "value")
@@ -109,7 +125,7 @@ def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
         rest = x if is_total or not hits.any() else _without(x, hits, scratch)
         bad = step(rest, out, scratch)
         if bad == GOOD:
-            for entry in reversed(entries):  # the first entry writes last
+            for entry in reversed(entries):  # the first of equal keys wins, so it writes last
                 mask = hits if len(entries) == 1 else entry.mask(x, hits)
                 put(out, mask, entry.value, scratch)
         return bad
@@ -118,7 +134,7 @@ def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
 
 
 def _searched(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
-    """Do the same for many keys, by bisection: the time of one pass a key would add up."""
+    """Do the same for many keys by bisection, instead of one pass per key."""
     keys = np.array([entry.key for entry in entries])
     order = np.argsort(keys)
     keys, values = keys[order], np.array([entry.value for entry in entries])[order]
@@ -136,6 +152,7 @@ def _searched(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step
 
 
 def _without(x: Block, hits: Block, scratch: Scratch) -> Block:
+    """Return a copy of a block with `SAFE` in place of the keys."""
     rest = scratch.array("rest", x.dtype, x.size)
     np.copyto(rest, x)
     put(rest, hits, np.array(SAFE, x.dtype), scratch)
@@ -143,10 +160,13 @@ def _without(x: Block, hits: Block, scratch: Scratch) -> Block:
 
 
 def _widen(stored: Block) -> Block:
+    """Return bfloat16 bits as float32: they are its upper half."""
     return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def after_widening(step: Step) -> Step:
+    """Return a step on bfloat16 bits from a step on float32."""
+
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         wide = scratch.array("wide", np.uint32, x.size)
         np.left_shift(x, np.uint32(16), out=wide, dtype=np.uint32)
@@ -156,16 +176,10 @@ def after_widening(step: Step) -> Step:
 
 
 def _tabulated(
-    source: NumberType,
-    target: NumberType,
-    rounding: Rounding,
-    out_of_range: OutOfRange,
-    entries: tuple[Entry, ...],
+    step: Step, source: NumberType, target: NumberType, entries: tuple[Entry, ...]
 ) -> Step:
-    """Cast a type of 256 codes or fewer by looking them up."""
+    """Return a step that casts a one-byte type by table lookup; `step` casts its widened values."""
     values = code_values(source)
-    wide = BY_NAME[values.dtype.name]
-    step = _by_kind(wide, target, rounding, out_of_range)
     table, is_bad = tabulate(step, values, target)
     codes = np.arange(256, dtype=np.uint8) & used_bits(source)
     for entry in reversed(entries):
@@ -176,6 +190,7 @@ def _tabulated(
 
 
 def _code_mask(entry: Entry, codes: Block, values: Block) -> Block:
+    """Return which of the 256 codes have the key of an entry."""
     if entry.match == "nan":
         return np.isnan(values)
     same: Block = codes == entry.key if entry.match == "bits" else values == values[entry.key]
@@ -183,7 +198,11 @@ def _code_mask(entry: Entry, codes: Block, values: Block) -> Block:
 
 
 def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Block]:
-    """Run a step on every value; give the results and which values have none."""
+    """Run a step on every value; return the results, and which values have none.
+
+    A step reports only its first bad value and leaves the rest of the block undefined, so blocks
+    with bad values are halved until these are alone.
+    """
     table = np.zeros(values.size, target.stored)
     is_bad = np.zeros(values.size, bool)
     scratch = Scratch()
@@ -204,6 +223,7 @@ def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Bloc
 
 
 def look_up(table: Block, is_bad: Block) -> Step:
+    """Return the step that maps each byte through a table of 256 results."""
     has_bad = bool(is_bad.any())
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
@@ -212,7 +232,8 @@ def look_up(table: Block, is_bad: Block) -> Step:
             index = int(bad.argmax())
             if bad[index]:
                 return index
-        np.take(table, x, out=out, mode="clip")  # a byte is always inside; "raise" would buffer
+        # a byte cannot be out of range, and the default mode "raise" would buffer the output
+        np.take(table, x, out=out, mode="clip")
         return GOOD
 
     return apply

@@ -1,22 +1,28 @@
-"""Block functions that cast from floating point numbers.
+"""Block functions that cast from floating-point numbers.
 
-Spec: zarr-extensions, codecs/cast_value. NaN and infinities survive where the target has them and
-are errors elsewhere, whatever `out_of_range` says. `clamp` gives an infinity where there is one.
+Spec: zarr-extensions, codecs/cast_value. NaN and infinities are kept if the target has them and
+have no result otherwise, whatever `out_of_range` says. `clamp` yields an infinity if the target has
+one.
+
+All functions check a block by its smallest and largest value first: almost all blocks are entirely
+in range, and two reductions are much cheaper than a mask. numpy's `minimum` and `maximum` propagate
+NaN and `fmin` and `fmax` ignore it, which decides what a comparison with the result means.
 """
 
 from typing import Any, Literal
 
 import numpy as np
 
-from anychunk.codecs.cast.blocks import GOOD, Scratch, Step, copy, first, in_parts, put
+from anychunk.codecs.cast.blockwise import GOOD, Scratch, Step, copy, first, in_parts, put
 from anychunk.codecs.cast.number_types import Block, FloatType, IntType
 from anychunk.codecs.cast.rounding import Rounding, to_grid, to_integer
 
 type OutOfRange = Literal["clamp", "wrap"] | None
+"""Rule for values beyond the range of the target; None: they have no result."""
 
 
 def load(x: Block, dtype: np.dtype[Any], scratch: Scratch) -> Block:
-    """Give floats in a type that holds them all; a copy only where the type is another."""
+    """Return the values as `dtype`, a wider type; copied only if the dtype differs."""
     if x.dtype == dtype:
         return x
     values = scratch.array("loaded", dtype, x.size)
@@ -25,7 +31,7 @@ def load(x: Block, dtype: np.dtype[Any], scratch: Scratch) -> Block:
 
 
 def store(values: Block, out: Block, target: FloatType, scratch: Scratch) -> None:
-    """Write floats that the target holds exactly."""
+    """Write values that the target can represent exactly."""
     if not target.is_foreign:
         np.copyto(out, values, casting="same_kind")
         return
@@ -38,12 +44,23 @@ def store(values: Block, out: Block, target: FloatType, scratch: Scratch) -> Non
     is_nan = np.not_equal(single, single)
     np.right_shift(bits, np.uint32(16), out=bits)
     np.copyto(out, bits, casting="unsafe")
-    # a payload may have been in the lower half alone
+    # the shift may have removed the only bits of a NaN payload, which leaves an infinity
     np.putmask(out, is_nan, np.uint16(target.nan or 0))
 
 
 def fit(x: Block, rounded: Block, target: FloatType, out_of_range: OutOfRange) -> int:
-    """Bring rounded values into the target's range, in place; give the first that cannot be."""
+    """Bring rounded values into the range of the target, in place.
+
+    Parameters:
+        x: the values before rounding, which tell infinities from overflow.
+        rounded: the values after rounding, changed in place.
+        target: the type whose range applies.
+        out_of_range: the rule; "wrap" does not occur for floats.
+
+    Returns:
+        `GOOD`, or the index of the first value that has no result.
+    """
+    # a NaN that the target can represent must not hide the extremes; any other must fail the check
     is_nan_tolerant = target.nan is not None and target.has_infinity
     smallest = (np.fmin if is_nan_tolerant else np.minimum).reduce(rounded)
     largest = (np.fmax if is_nan_tolerant else np.maximum).reduce(rounded)
@@ -66,17 +83,18 @@ def fit(x: Block, rounded: Block, target: FloatType, out_of_range: OutOfRange) -
 def float_to_float(
     source: FloatType, target: FloatType, rounding: Rounding, out_of_range: OutOfRange
 ) -> Step:
+    """Return the step between two floating-point types."""
     if holds(target, source):
         return _copy(target)
     general = through_grid(target, rounding, out_of_range)
-    # numpy casts between its own types with one rounding to nearest, ties to even
+    # numpy casts between its own types with a single rounding to nearest, ties to even
     if rounding == "nearest-even" and not target.is_foreign:
         return _direct(target, general)
     return general
 
 
 def holds(target: FloatType, source: FloatType) -> bool:
-    """Whether every number of `source`, with its infinities and NaN, is one of `target`."""
+    """Whether `target` can represent every value of `source`, including infinities and NaN."""
     return (
         target.precision >= source.precision
         and target.spacing_exponent <= source.spacing_exponent
@@ -88,6 +106,7 @@ def holds(target: FloatType, source: FloatType) -> bool:
 
 
 def _copy(target: FloatType) -> Step:
+    """Return the step for values that the target represents exactly."""
     if not target.is_foreign:
         return copy
 
@@ -99,6 +118,8 @@ def _copy(target: FloatType) -> Step:
 
 
 def _direct(target: FloatType, general: Step) -> Step:
+    """Return a step that lets numpy cast blocks in range, and runs `general` on the others."""
+
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         smallest, largest = np.fmin.reduce(x), np.fmax.reduce(x)
         if not (smallest >= target.low and largest <= target.high):
@@ -110,7 +131,8 @@ def _direct(target: FloatType, general: Step) -> Step:
 
 
 def through_grid(target: FloatType, rounding: Rounding, out_of_range: OutOfRange) -> Step:
-    # only rounding away from zero needs a third array
+    """Return the step that rounds float64 to the numbers of any narrower type, in any mode."""
+    # only nearest-away needs a third buffer
     names = ("rounded", "step", "other" if rounding == "nearest-away" else "step")
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
@@ -133,8 +155,16 @@ def float_to_int(
     *,
     nan: Block | None = None,
 ) -> Step:
-    """Round, check the extremes of the block, and copy; NaN becomes `nan` where that is given."""
-    # float32 has 24 bits: integers of 16 are exact, and their bounds too
+    """Return the step that rounds to integers, checks the extremes of the block, and stores.
+
+    Parameters:
+        source: the type of the input.
+        target: the type of the result.
+        rounding: the mode for fractions.
+        out_of_range: the rule for values beyond the range of the target.
+        nan: what NaN becomes, as a stored value; None: NaN has no result.
+    """
+    # float32 has 24 bits: it represents every 16-bit integer, and the bounds, exactly
     is_short = source.precision <= 24 and target.bits <= 16
     work: np.dtype[Any] = np.dtype(np.float32 if is_short else np.float64)
     low, high = float(target.low), _largest(target, work)
@@ -149,11 +179,11 @@ def float_to_int(
             least, most = np.minimum.reduce(rounded), np.maximum.reduce(rounded)
         else:
             least, most = np.fmin.reduce(rounded), np.fmax.reduce(rounded)
-            if np.isnan(least):  # nothing but NaN
+            if np.isnan(least):  # fmin ignores NaN, so all values are NaN
                 out[...] = nan
                 return GOOD
             missing = np.not_equal(rounded, rounded, out=scratch.array("missing", bool, x.size))
-        # every comparison with NaN is false
+        # without a value for NaN, a NaN makes the extremes NaN and this comparison false
         if least >= low and most <= high:
             _store(rounded, out, target)
         else:
@@ -177,7 +207,7 @@ def _settle(
     out_of_range: OutOfRange,
     missing: Block | None,
 ) -> int:
-    """Store integers that are not all inside the bounds, or give the first without a result."""
+    """Store integers that are not all in range; return the index of the first without a result."""
     over = rounded > bounds[1]
     has_result = ~over & (rounded >= bounds[0]) if out_of_range is None else np.isfinite(rounded)
     if missing is not None:
@@ -189,12 +219,13 @@ def _settle(
         return GOOD
     np.clip(rounded, *bounds, out=rounded)
     _store(rounded, out, target)
-    np.putmask(out, over, out.dtype.type(target.high))  # of 64 bits it is no float
+    # 2**63 - 1 is not a float, so clip cannot produce it
+    np.putmask(out, over, out.dtype.type(target.high))
     return GOOD
 
 
 def _largest(target: IntType, work: np.dtype[Any]) -> float:
-    """Give the largest float that is not above the largest integer."""
+    """Return the largest float that does not exceed the largest integer."""
     largest = work.type(target.high)
     if int(largest) > target.high:
         largest = np.nextafter(largest, work.type(0))
@@ -202,6 +233,7 @@ def _largest(target: IntType, work: np.dtype[Any]) -> float:
 
 
 def _store(rounded: Block, out: Block, target: IntType) -> None:
+    """Write integers in range; those of 2 and 4 bits keep their unused high bits zero."""
     if target.is_foreign:
         signed = out.view(np.int8)
         np.copyto(signed, rounded, casting="unsafe")
@@ -211,11 +243,12 @@ def _store(rounded: Block, out: Block, target: IntType) -> None:
 
 
 def _wrap(rounded: Block, out: Block, target: IntType) -> None:
-    """Reduce modulo 2**bits; the remainder of floats is exact at any size."""
+    """Store modulo 2**bits; `fmod` is exact for floats of any size."""
     np.fmod(rounded, rounded.dtype.type(2.0**target.bits), out=rounded)
     if target.bits < 64:
         _store(rounded.astype(np.int64), out, target)
         return
+    # casting a negative float to an unsigned integer is undefined in C, so the sign comes last
     magnitude = np.abs(rounded).astype(np.uint64)
     np.negative(magnitude, out=magnitude, where=rounded < 0)
     out.view(np.uint64)[:] = magnitude

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anychunk.codecs.cast import blocks
-from anychunk.codecs.cast.blocks import GOOD, BadValueError, Scratch
-from anychunk.codecs.cast.casting import plan
+from anychunk.codecs.cast import blockwise
+from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch
+from anychunk.codecs.cast.cast_plan import plan
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     IntType,
@@ -202,7 +202,7 @@ def test_any_layout_gives_the_same_values(order):
         "transposed": np.ascontiguousarray(values.transpose(2, 0, 1)).transpose(1, 2, 0),
     }
     kinds = number_type(values.dtype), BY_NAME["int16"]
-    out = blocks.run(plan(*kinds), views[order], *kinds, np.dtype(">i2"))
+    out = blockwise.run(plan(*kinds), views[order], *kinds, np.dtype(">i2"))
     assert out.dtype == np.dtype(">i2")
     np.testing.assert_array_equal(out, np.rint(values).astype("i2"))
 
@@ -213,7 +213,7 @@ def test_first_bad_value_is_the_first_in_c_order():
     kinds = BY_NAME["float64"], BY_NAME["int16"]
     for view in (values, np.asfortranarray(values), values.astype(">f8")):
         with pytest.raises(BadValueError) as error:
-            blocks.run(plan(*kinds), view, *kinds, np.dtype("i2"))
+            blockwise.run(plan(*kinds), view, *kinds, np.dtype("i2"))
         assert error.value.index == (7, 200)
 
 
@@ -225,7 +225,7 @@ def test_put_writes_exactly_the_mask(count, dtype):
     mask[np.random.default_rng(2).permutation(10000)[:count]] = True
     expected = out.copy()
     expected[mask] = 77
-    blocks.put(out, mask, np.array(77, dtype), Scratch())
+    blockwise.put(out, mask, np.array(77, dtype), Scratch())
     np.testing.assert_array_equal(out, expected)
 
 
@@ -241,9 +241,9 @@ def test_memory_beyond_input_and_output_is_bounded(source, target, mode):
     kinds = BY_NAME[source], BY_NAME[target]
     values = np.resize(np.arange(100), 1 << 20).astype(kinds[0].dtype)
     step = plan(*kinds, rounding=mode)
-    blocks.run(step, values, *kinds, kinds[1].dtype)
+    blockwise.run(step, values, *kinds, kinds[1].dtype)
     tracemalloc.start()
-    out = blocks.run(step, values, *kinds, kinds[1].dtype)
+    out = blockwise.run(step, values, *kinds, kinds[1].dtype)
     extra = tracemalloc.get_traced_memory()[1] - out.nbytes
     tracemalloc.stop()
     assert extra <= 1 << 20

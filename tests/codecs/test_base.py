@@ -1,0 +1,146 @@
+"""The base classes of codecs: the example of their documentation, JSON, errors, Zarr v2."""
+
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import zarr
+
+from anychunk.codecs import base
+from anychunk.codecs.zarr_core import codec_registries
+from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.testing import codecs as contract
+from anychunk.testing import formats
+from anychunk.testing.codecs import CodecContract
+
+
+def example(module):
+    """Return the Python code in the docstring of a module: its first indented block."""
+    lines = module.__doc__.split("\n")
+    start = next(i for i, line in enumerate(lines) if line.startswith("    "))
+    rest = enumerate(lines[start:], start)
+    stop = next((i for i, line in rest if line and not line.startswith(" ")), len(lines))
+    return textwrap.dedent("\n".join(lines[start:stop]))
+
+
+def run(code):
+    names = {"__name__": "example"}
+    exec(compile(code, "example", "exec"), names)
+    return names
+
+
+Shuffle = run(example(base))["Shuffle"]
+
+
+@pytest.fixture
+def _registered():
+    """Register the example with zarr, as its entry point would."""
+    zarr.registry.register_codec("acme.shuffle", Shuffle)
+    yield
+    codec_registries.pop("acme.shuffle")
+
+
+@pytest.mark.usefixtures("_registered")
+class TestExample(CodecContract):
+    codecs = (Shuffle(itemsize=4), Shuffle(itemsize=1))
+    arrays = (np.arange(30, dtype="uint32").reshape(5, 6), np.linspace(0, 1, 7, dtype="float32"))
+
+
+def test_example_has_known_bytes():
+    encoded = Shuffle(itemsize=2).encode_bytes(np.frombuffer(b"AaBbCc", np.uint8), None)
+    assert base.as_bytes(encoded).tobytes() == b"ABCabc"
+
+
+def test_example_refuses_bad_input():
+    with pytest.raises(CodecConfigError, match="itemsize 0"):
+        Shuffle(itemsize=0)
+    with pytest.raises(CodecConfigError, match="'itemsize'"):
+        Shuffle.from_dict("acme.shuffle")
+    with pytest.raises(ChunkDecodeError, match="7 bytes"):
+        Shuffle(itemsize=2).decode_bytes(np.zeros(7, np.uint8), None)
+
+
+def test_example_as_a_zarr_v2_filter():
+    v2 = run(example(base))["ShuffleV2"].from_config({"itemsize": 2})
+    assert v2.get_config() == {"id": "acme.shuffle", "itemsize": 2}
+    assert bytes(v2.encode(b"AaBb")) == b"ABab"
+    assert bytes(v2.decode(b"ABab")) == b"AaBb"
+
+
+@pytest.mark.parametrize(
+    ("module", "kind"), [(contract, CodecContract), (formats, formats.FormatContract)]
+)
+def test_examples_of_the_contracts_run(module, kind):
+    names = run(example(module)).values()
+    made = [v for v in names if inspect.isclass(v) and issubclass(v, kind) and v is not kind]
+    assert len(made) == 1
+
+
+def test_example_of_the_format_contract_passes(tmp_path):
+    run(example(formats))["TestNpy"]().test_equals_outside_reader(tmp_path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(base.BytesToBytes):
+    """Raises what no codec should."""
+
+    name: ClassVar[str] = "acme.broken"
+    is_fixed_size = False
+    error: type[Exception]
+
+    def encode_bytes(self, data, spec):
+        raise self.error("a bug")
+
+    def decode_bytes(self, data, spec, out=None):
+        raise self.error("a bug")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, RuntimeError, ZeroDivisionError])
+def test_foreign_exceptions_are_mapped(error):
+    v2 = base.v2_filter(Broken)(error=error)
+    with pytest.raises(ChunkEncodeError, match=r"acme\.broken: .*a bug") as raised:
+        v2.encode(b"")
+    assert isinstance(raised.value.__cause__, error)
+    with pytest.raises(ChunkDecodeError, match=r"acme\.broken: .*a bug") as raised:
+        v2.decode(b"")
+    assert isinstance(raised.value.__cause__, error)
+
+
+def test_running_out_of_memory_is_not_the_chunks_fault():
+    with pytest.raises(MemoryError):
+        base.v2_filter(Broken)(error=MemoryError).decode(b"")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(base.ArrayToArray):
+    """A codec with a required key, an optional key and an option of the process."""
+
+    name: ClassVar[str] = "acme.options"
+    level: int
+    mode: str = "fast"
+    threads: int = base.runtime_field(default=1)
+
+
+def test_json_has_what_differs_from_the_defaults():
+    assert Options(level=3).to_dict() == {"name": "acme.options", "configuration": {"level": 3}}
+    assert Options(level=3, mode="slow", threads=4).configuration() == {"level": 3, "mode": "slow"}
+    assert Options(level=3, threads=4) == Options(level=3)
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        ({"name": "acme.other"}, "acme.other"),
+        ({"name": "acme.options"}, "'level'"),
+        ({"name": "acme.options", "configuration": {"level": 1, "x": 2}}, "'x'.*level, mode"),
+        ({"name": "acme.options", "configuration": {"level": 1, "threads": 2}}, "'threads'"),
+        ({"name": "acme.options", "configuration": [1]}, "list"),
+        ({"name": "acme.options", "level": 1}, "'level'"),
+    ],
+)
+def test_json_that_is_refused(data, match):
+    with pytest.raises(CodecConfigError, match=match):
+        Options.from_dict(data)

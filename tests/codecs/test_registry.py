@@ -1,0 +1,156 @@
+"""`anychunk.codecs` with other distributions installed: broken ones, and ones that reuse our names.
+
+Each test runs in a child process, with a fake distribution on its path.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+GOOD = """
+from dataclasses import dataclass
+from typing import ClassVar
+from anychunk.codecs.base import BytesToBytes
+
+@dataclass(frozen=True, kw_only=True)
+class Plain(BytesToBytes):
+    name: ClassVar[str] = "acme.plain"
+    is_fixed_size = True
+    def encode_bytes(self, data, spec): return data
+    def decode_bytes(self, data, spec, out=None): return data
+"""
+MODULES = {
+    "acme_good": GOOD,
+    "acme_missing": "import a_module_that_is_not_installed",
+    "acme_syntax": "def (",
+    "acme_exits": "raise RuntimeError('no licence')",
+    "acme_thing": "Thing = 7",
+}
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Return a function that installs distributions and runs code beside them."""
+    for name, text in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+
+    def install(distribution, **entries):
+        folder = tmp_path / f"{distribution.replace('-', '_')}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1\n"
+        )
+        lines = [f"{name} = {value}" for name, value in entries.items()]
+        (folder / "entry_points.txt").write_text("\n".join(["[anychunk.codecs]", *lines]))
+
+    def run(code):
+        """Run code that prints JSON; return it, and the warnings."""
+        prelude = (
+            "import json, warnings\n"
+            "caught = warnings.catch_warnings(record=True)\n"
+            "found = caught.__enter__()\n"
+            "warnings.simplefilter('always')\n"
+        )
+        end = "\nprint(json.dumps([result, [str(w.message) for w in found]]))"
+        done = subprocess.run(
+            [sys.executable, "-c", prelude + code + end],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    install.run = run
+    return install
+
+
+def test_a_good_codec_of_another_distribution(installed):
+    installed("acme-codecs", **{"acme.plain": "acme_good:Plain"})
+    result, found = installed.run("""
+import anychunk, zarr
+anychunk.enable()
+result = zarr.registry.get_codec_class("acme.plain").__module__
+""")
+    assert (result, found) == ("acme_good", [])
+
+
+@pytest.mark.parametrize("module", ["acme_missing", "acme_syntax", "acme_exits", "acme_thing"])
+def test_a_broken_codec_is_skipped_with_one_warning(installed, module, tmp_path):
+    installed("acme-codecs", **{"acme.broken": f"{module}:Thing"})
+    result, found = installed.run(
+        """
+import anychunk, numpy as np
+np.save("a.npy", np.arange(6, dtype="u2"))
+before = len(found)
+assert anychunk.open("a.npy")["0/0"][...].tolist() == [0, 1, 2, 3, 4, 5]
+assert len(found) == before == 0
+anychunk.enable(); anychunk.disable(); anychunk.enable()
+from anychunk import codecs
+result = ["acme.broken" in codecs.load_all(), "offset" in codecs.load_all()]
+""".replace('"a.npy"', repr(str(tmp_path / "a.npy")))
+    )
+    assert result == [False, True]
+    assert len(found) == 1
+    assert "acme-codecs" in found[0]
+    assert "acme.broken" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "cause"),
+    [
+        ("acme_missing", "ModuleNotFoundError"),
+        ("acme_syntax", "SyntaxError"),
+        ("acme_exits", "RuntimeError"),
+        ("acme_thing", "NoneType"),
+    ],
+)
+def test_a_broken_codec_raises_when_asked_for(installed, module, cause):
+    installed("acme-codecs", **{"acme.broken": f"{module}:Thing"})
+    result, found = installed.run("""
+import anychunk, zarr
+from anychunk import codecs
+result = []
+for ask in (codecs.codec_class, lambda n: codecs.from_json({"name": n}), zarr.registry.get_codec_class):
+    try:
+        ask("acme.broken")
+    except anychunk.errors.MissingDependencyError as e:
+        result.append([str(e), type(e.__cause__).__name__])
+""")
+    assert found == []
+    assert len(result) == 3
+    for message, found_cause in result:
+        assert "acme.broken" in message
+        assert "acme-codecs" in message
+        assert found_cause == cause
+
+
+def test_our_names_are_not_replaced(installed):
+    installed("acme-codecs", offset="acme_good:Plain", **{"acme.plain": "acme_good:Plain"})
+    result, found = installed.run("""
+from anychunk import codecs
+result = [codecs.codec_class("offset").__module__, codecs.codec_class("acme.plain").__module__]
+codecs.load_all()
+""")
+    assert result == ["anychunk.codecs.offset", "acme_good"]
+    assert len(found) == 1
+    assert "'offset'" in found[0]
+    assert "acme-codecs" in found[0]
+
+
+def test_two_distributions_with_one_name(installed):
+    installed("acme-codecs", **{"acme.plain": "acme_good:Plain"})
+    installed("other-codecs", **{"acme.plain": "acme_missing:Plain"})
+    result, found = installed.run("""
+from anychunk import codecs
+result = codecs.table()["acme.plain"].distribution
+""")
+    assert {result} < {"acme-codecs", "other-codecs"}
+    assert len(found) == 1
+    assert "acme-codecs" in found[0]
+    assert "other-codecs" in found[0]
