@@ -7,7 +7,7 @@ PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constrain
 # the tests start hundreds of interpreters, each of which would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-others peers try-wheel viewer viewer-packages demo test test-others lint types layers docs check bench format clean
+.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages demo test test-others test-peers bare guard lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -22,14 +22,23 @@ $(VENV)/ready: pyproject.toml constraints.txt .ci/find-python
 demo: setup
 	@$(BIN)/python examples/demo.py
 
+# TESTS: files, folders or names of tests, or @FILE with one a line; all by default
 test: setup
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
+
+# Both commands of the README where there is nothing but Python and make.
+bare:
+	@.ci/bare
+
+# No read slower against its peer than was recorded. Alone: other work on the machine spoils what it measures.
+guard: setup
+	@$(BIN)/python -m pytest bench/test_guard.py
 
 # The same tests on every other supported interpreter that this machine has, but for those of parts
-# that run in processes of their own (a browser, servers, clusters), of speed, and long comparisons
+# that run in processes of their own (a browser, servers, clusters), and long comparisons
 # of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
-ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_guard.py test_osml.py \
-  server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py
+ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_osml.py \
+  server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py codecs/test_zarr_suite.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
@@ -51,6 +60,10 @@ test-others: setup-others
 	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
 	done
 
+# Indexes exchanged with osml-imagery-io, in an environment of its own.
+test-peers: setup .venv-osml/ready
+	@$(BIN)/python -m pytest tests/test_osml.py
+
 lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -68,18 +81,25 @@ docs: setup
 # Two at a time, until the tests, which take both. The documentation last: a test asks whether it is up to date.
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
-	@$(MAKE) --no-print-directory test test-others docs
+	@$(MAKE) --no-print-directory test test-others guard docs
 
-bench: setup peers
+bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)
+
+# What some tests compare with, from the system's packages; without them those tests skip.
+tools:
+	@.ci/install-tools
 
 # The built wheel, in empty folders and without any tool of ours, on every page of docs/howto.
 try-wheel: setup
 	@$(BIN)/python .ci/try-wheel
 
 # The page of `anychunk serve`, from viewer/ into the package: committed, so that users need no Node.
-viewer: viewer-packages
-	@cd viewer && npm run --silent test && npm run --silent build
+viewer: viewer-test
+	@cd viewer && npm run --silent build
+
+viewer-test: viewer-packages
+	@cd viewer && npm run --silent test
 
 # not `npm ci`: it wants the packages of every other platform in the lock file, and npm leaves them out
 viewer-packages:

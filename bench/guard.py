@@ -1,7 +1,7 @@
 """A few quick races against peers, held against ratios that were recorded before.
 
-`python -m bench.guard` records; `tests/test_guard.py` fails where a ratio fell below 0.8 of what
-stands in `guard.json`. Ratios, not times: a slower machine slows both.
+`python -m bench.guard` records; `make guard` (`bench/test_guard.py`) fails where a ratio fell below
+0.8 of what stands in `guard.json`. Ratios, not times: a slower machine slows both.
 """
 
 import json

@@ -57,9 +57,20 @@ def n5_by_offset(_: Path) -> tuple[Array, list[Reading]]:
 
 def jpeg2000_at_the_origin(_: Path) -> tuple[Array, list[Reading]]:
     """Tiles of 192, each decoded as if it lay at (0, 0), as the text on codestreams has it."""
-    import glymur
+    import rasterio  # its wheels contain OpenJPEG; imagecodecs cannot write tiles
 
-    glymur.Jp2k("a.j2k", data=PIXELS, tilesize=(192, 192), cratios=[1])
+    tiles = {
+        "tiled": True,
+        "BLOCKXSIZE": 192,
+        "BLOCKYSIZE": 192,
+        "REVERSIBLE": "YES",
+        "QUALITY": 100,
+    }
+    options = {"driver": "JP2OpenJPEG", "CODEC": "J2K", **tiles}
+    with rasterio.open(
+        "a.j2k", "w", width=400, height=300, count=1, dtype="uint16", **options
+    ) as out:
+        out.write(PIXELS, 1)
     stream = Path("a.j2k").read_bytes()
     begin = stream.index(b"\xff\x90")  # SOT, ISO 15444-1 A.4.2
     header = bytearray(stream[:begin])

@@ -61,7 +61,7 @@ def browser() -> Iterator[Any]:
     """Start Debian's chromium; skip, saying so, where it or Playwright is absent."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
-        pytest.skip("no chromium here: apt-get install chromium")
+        pytest.skip("chromium is not here: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=path, args=SWITCHES)

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(os.environ.get("ANYCHUNK_DATA") or Path(__file__).parents[2] / "shared" / "data")
 needs_corpus = pytest.mark.skipif(
     not (ROOT / "INDEX.tsv").exists(),
-    reason="the corpus is not here; set ANYCHUNK_DATA to its folder",
+    reason="the real files are not here: set ANYCHUNK_DATA to their folder (see CONTRIBUTING.md)",
 )
 
 

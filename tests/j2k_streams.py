@@ -16,7 +16,7 @@ from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
 COMPRESS, DECOMPRESS = shutil.which("opj_compress"), shutil.which("opj_decompress")
 needs_openjpeg = pytest.mark.skipif(
     COMPRESS is None or DECOMPRESS is None,
-    reason="opj_compress is not here; install libopenjp2-tools",
+    reason="opj_compress and opj_decompress are not here: apt-get install libopenjp2-tools",
 )
 
 

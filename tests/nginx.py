@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-BINARY = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+BINARY = shutil.which("nginx")
 needs_nginx = pytest.mark.skipif(
-    BINARY is None, reason="nginx is not here; apt-get install nginx-light"
+    BINARY is None, reason="nginx is not on PATH (Debian: /usr/sbin): apt-get install nginx-light"
 )
 SETTINGS = """
 daemon off;
@@ -45,11 +45,11 @@ def serve_nginx(folder: Path, aside: Path):
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def _wait(port, process):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

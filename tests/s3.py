@@ -63,11 +63,11 @@ def _proxy(port):
             yield process.stdout.readline().strip()
         finally:
             process.stdin.close()
-            process.wait(10)
+            process.wait(60)
 
 
 def _wait(port, process):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError("rclone ended at once")

@@ -1,7 +1,10 @@
+import inspect
 import json
-import os
+import subprocess
+import sys
 import warnings
 
+import jsonschema
 import numpy as np
 import obstore
 import pytest
@@ -9,8 +12,16 @@ import zarr
 
 import anychunk
 from anychunk import codecs, formats
-from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
+from anychunk.errors import (
+    AnychunkError,
+    FormatError,
+    InternalError,
+    NoSuchImageError,
+    SourceError,
+    UnsupportedError,
+)
 from anychunk.io import memory_store
+from tests.permissions import unprivileged
 from tests.server import serve
 
 VALUES = np.arange(60, dtype="float32").reshape(3, 4, 5)
@@ -62,8 +73,24 @@ def test_describe_is_json(file):
 
 
 def test_missing_array_names_what_there_is(file):
-    with pytest.raises(KeyError, match="no array '3/0'; there are: 0/0"):
+    with pytest.raises(NoSuchImageError, match="'3/0'.*: 0/0$") as caught:
         anychunk.open_array(file, image=3)
+    assert isinstance(caught.value, KeyError)
+    with pytest.raises(NoSuchImageError, match="'3/0'.*: 0/0$"):
+        anychunk.open_group(file).image(3)
+
+
+def test_group_has_a_typed_way_to_its_arrays(file, tmp_path):
+    group = anychunk.open_group(file)
+    assert isinstance(group, anychunk.Group)
+    array = group.image(0, level=0)
+    assert isinstance(array, anychunk.Array)
+    np.testing.assert_array_equal(array[...], np.load(file))
+    np.testing.assert_array_equal(group["0"].image("0")[...], np.load(file))
+    node = anychunk.index(file)["0/0"]
+    assert isinstance(anychunk.open(node), anychunk.Array)
+    with pytest.raises(UnsupportedError, match="open_array"):
+        anychunk.open_group(node)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +110,19 @@ def test_what_does_not_open(tmp_path, make, error, message):
     assert "x" in str(caught.value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_file_without_permission(file):
     file.chmod(0)
-    with pytest.raises(SourceError, match="Permission denied"):
-        anychunk.open(file)
+    code = f"""
+import anychunk
+from anychunk.errors import SourceError
+try:
+    anychunk.open({str(file)!r})
+except SourceError as e:
+    print(e)
+"""
+    command = [*unprivileged(), sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert "Permission denied" in done.stdout
 
 
 def test_url_without_network():
@@ -102,15 +137,42 @@ def test_named_format(file):
         anychunk.index(file, format="nonsense")
 
 
-def test_foreign_exception_in_a_parser_is_ours(file, monkeypatch):
-    for error in (IndexError, TypeError, OSError, RecursionError):
+@pytest.mark.parametrize("error", [IndexError, TypeError, OSError, RecursionError])
+def test_defect_of_a_parser_is_reported_as_ours(file, monkeypatch, error):
+    def broken(source):
+        raise error("list index out of range")
 
-        def broken(source, error=error):
-            raise error("list index out of range")
+    broken.__module__ = "anychunk.formats.npy"
+    monkeypatch.setitem(broken.__globals__, "__name__", "anychunk.formats.npy")
+    monkeypatch.setattr(formats.by_name("npy"), "parse", broken)
+    with pytest.raises(InternalError, match=error.__name__) as caught:
+        anychunk.index(file)
+    assert isinstance(caught.value.__cause__, error)
 
-        monkeypatch.setattr(formats.by_name("npy"), "parse", broken)
-        with pytest.raises(FormatError, match=f"{error.__name__} while parsing"):
-            anychunk.index(file)
+
+def test_what_a_library_raises_is_the_files_fault(file, monkeypatch):
+    def parse(source):
+        jsonschema.validate(1, {"type": "string"})
+
+    monkeypatch.setattr(formats.by_name("npy"), "parse", parse)
+    with pytest.raises(FormatError) as caught:
+        anychunk.index(file)
+    assert not isinstance(caught.value, InternalError)
+
+
+def test_help_lists_every_option():
+    for function in (anychunk.index, anychunk.open):
+        text = inspect.getdoc(function)
+        names = {p.name for p in inspect.signature(anychunk.index).parameters.values()}
+        for module in formats.table().values():
+            parse = module.parse if isinstance(module, formats.Format) else module.parse_folder
+            names |= {
+                p.name
+                for p in inspect.signature(parse).parameters.values()
+                if p.kind == p.KEYWORD_ONLY
+            }
+        for name in names - {"url", "options"}:
+            assert name in text, (function, name)
 
 
 def test_unknown_option_is_the_callers_mistake(file):

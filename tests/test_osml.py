@@ -1,6 +1,6 @@
 """Indexes exchanged with osml-imagery-io, which wants an older zarr and so an environment of its own.
 
-`make peers` makes it; `ANYCHUNK_OSML_PYTHON` names the interpreter of another one.
+`make test-peers` makes it and runs these; `ANYCHUNK_OSML_PYTHON` names the interpreter of another one.
 """
 
 import os
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PYTHON = Path(os.environ.get("ANYCHUNK_OSML_PYTHON") or ROOT / ".venv-osml" / "bin" / "python")
 pytestmark = pytest.mark.skipif(
     not PYTHON.exists(),
-    reason="osml-imagery-io is not here; run `make peers` or set ANYCHUNK_OSML_PYTHON",
+    reason="osml-imagery-io is not here: make test-peers, or set ANYCHUNK_OSML_PYTHON",
 )
 
 IMAGE = np.random.default_rng(0).integers(0, 4000, (300, 500)).astype("uint16")
@@ -73,7 +73,7 @@ KINDS = [
     pytest.param("ntf", marks=pytest.mark.filterwarnings("ignore::UserWarning")),
     pytest.param(
         "j2k",
-        marks=pytest.mark.skipif(j2k_streams.COMPRESS is None, reason="opj_compress is not here"),
+        marks=j2k_streams.needs_openjpeg,
     ),
 ]
 

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
         index,
         open,  # noqa: A004
         open_array,
+        open_group,
         write,
     )
     from anychunk.conversion import convert
+    from anychunk.read.zarr_array import Array, Group
     from anychunk.verification import verify
 
 __all__ = [
     "AnychunkError",
+    "Array",
     "ArrayIndex",
+    "Group",
     "GroupIndex",
     "VirtualParser",
     "__version__",
@@ -39,19 +43,26 @@ __all__ = [
     "index",
     "open",
     "open_array",
+    "open_group",
     "verify",
     "write",
 ]
 
-# imported on first use: zarr imports this package for its data types and codecs in processes that
+# loaded on first use: zarr imports this package for its data types and codecs in processes that
 # never asked for it
-_PLACES = {"convert": "conversion", "verify": "verification"}
+_MODULES = {
+    "Array": "read.zarr_array",
+    "Group": "read.zarr_array",
+    "convert": "conversion",
+    "verify": "verification",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'api')}"), name)
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'api')}")
+    found = globals()[name] = getattr(module, name)
     return found
 
 
@@ -59,6 +70,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-# so that zarr reads arrays whose codecs only we have; the pipeline is put in place by the first
-# `open`
+# lets zarr read arrays whose codecs only we have; our pipeline waits for the first `open`
 _codecs.register_unclaimed()

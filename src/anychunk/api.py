@@ -10,7 +10,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import zarr
-from zarr.storage import StorePath
 
 from anychunk import codecs, formats, references
 from anychunk._version import __version__
@@ -18,7 +17,7 @@ from anychunk.combine.executor import Failures, FilesError, expand, is_pattern, 
 from anychunk.combine.joining import How, axis_of, group_names
 from anychunk.combine.joining import combine as combine_files
 from anychunk.combine.mosaic import Overlap
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError, defect, is_defect
 from anychunk.io import (
     Folder,
     OnChange,
@@ -30,17 +29,19 @@ from anychunk.io import (
     local_path,
     open_source,
 )
-from anychunk.model.images import chosen, images
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find, walk
+from anychunk.model.images import array_path
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
 from anychunk.read import pipeline
-from anychunk.read.zarr_array import Array, Group, array_metadata
-from anychunk.read.zarr_core import AsyncArray, AsyncGroup, GroupMetadata
-from anychunk.read.zarr_store import IndexStore
-from anychunk.references import icechunk
+from anychunk.read.zarr_array import Array, Group
+from anychunk.read.zarr_array import open_group as open_index
+from anychunk.read.zarr_array import open_path as open_path  # noqa: PLC0414 - re-exported
+from anychunk.references import icechunk, virtualizarr
+
+type Url = str | Path
 
 
 def index(
-    url: str | Path | Sequence[str | Path],
+    url: Url | Sequence[Url],
     *,
     format: str | None = None,
     storage: Storage | None = None,
@@ -51,17 +52,43 @@ def index(
     failures: Failures | None = None,
     **options: Any,
 ) -> GroupIndex | ArrayIndex:
-    """Read the structure of a file, or open a saved index; never samples.
+    """Read the structure of a file, or a saved index; no samples are read.
 
-    `format` names a format instead of looking at the content. `storage` is handed to obstore.
-    Several urls, or a pattern, become one index: `combine` says how, `along` which axis, `client`
-    is a Dask cluster to parse on, and files that fail are left out where `failures` is a dictionary
-    to note them in. A saved index refers to its own folder and to what `allow=[…]` lists.
-    Further options are the format's own.
+    Parameters:
+        url: A path or url, or several, or a pattern such as `"s3://bucket/*.tif"`. Opened are
+            local paths and `file:`, `s3:`, `gs:`, `az:`, `http:`, `https:` and `memory:` urls.
+        format: The name of a format, instead of recognising it by content; `anychunk formats`
+            lists them.
+        storage: Options for obstore's store: credentials, `region`, `endpoint`, `skip_signature`,
+            `client_options`.
+        combine: How several files become one index: `"stack"` along a new axis, `"concat"` along
+            an existing one, `"mosaic"` on one map grid, `"group"` side by side.
+        along: The axis to stack or concatenate along, by name or number.
+        overlap: What `"mosaic"` does where images overlap: `"error"`, `"first"` or `"last"`.
+        client: A Dask client, or the address of a scheduler, to parse many files on.
+        failures: A dictionary. Files that cannot be indexed are left out and noted in it, with the
+            reason; without it the first of them raises.
+        **options: What the format itself takes:
+
+            - JNRRD, NRRD and saved indexes: `allow=[…]`, folders or url prefixes outside the
+              file's own folder that it may refer to (`["*"]`: anywhere).
+            - N5: `axes="n5"` or `"reversed"`, the order of dimensions; `blocks="samples"` or
+              `"bytes"`, the second for blocks that are not arrays of samples.
+            - NITF: `rsets=True` or `False`, whether reduced resolutions in files beside it
+              (`.r1`, `.r2` …) become levels; by default they do for local files.
+
+    Returns:
+        A `GroupIndex`; an `ArrayIndex` where the url is itself one array, such as an N5 dataset.
+
+    Raises:
+        AnychunkError: The file cannot be indexed; the subclass says why.
+        FileNotFoundError: There is no such file or object.
     """
     if not isinstance(url, str | Path) or combine is not None or is_pattern(str(url)):
         if combine is None:
-            raise ValueError("several files: say combine='stack', 'concat', 'mosaic' or 'group'")
+            raise ValueError(
+                "several files need combine='stack', 'concat', 'mosaic' or 'group'; got none"
+            )
         files = index_files(
             expand(url, storage),
             client=client,
@@ -82,7 +109,7 @@ def index(
             raise
         # an object store has no directories: a prefix may still be a folder format
         folder = Folder(url, storage=storage)
-        if not _is_there(folder):
+        if not _exists(folder):
             raise
         return _index_folder(folder, format, options)
     return _index_object(source, head, format, options)
@@ -97,9 +124,18 @@ def index_files(
     may_be_none: bool = False,
     **options: Any,
 ) -> dict[str, Node]:
-    """Index many files, on threads or a Dask cluster; give those that could be, in order.
+    """Index many files, on threads or a Dask cluster; return the indexes by url, in order.
 
-    That none could be is an error too, unless it `may_be_none`.
+    Parameters:
+        urls: The files.
+        client: As in `index`.
+        failures: As in `index`.
+        progress: Called after every file.
+        may_be_none: Whether to return an empty result if every file failed, instead of raising.
+        **options: As in `index`.
+
+    Raises:
+        FilesError: Some files cannot be indexed and `failures` was not given, or none can be.
     """
     found: dict[str, Node] = {}
     failed: Failures = {} if failures is None else failures
@@ -122,17 +158,17 @@ def _is_folder(url: str, format: str | None) -> bool:
         return os.path.isdir(local_path(url))  # noqa: PTH112 - a third of the cost of Path.is_dir
     if url.endswith("/"):
         return True
-    # a remote folder cannot be told from an object without a request, but by its name it may
+    # only a request would tell a remote folder from an object, but the name of one may
     known = formats.table() if format is None else {format: formats.by_name(format)}
     folders = [m for m in known.values() if isinstance(m, formats.FolderFormat)]
     return any(format or (isinstance(m, formats.WritableFormat) and m.claims(url)) for m in folders)
 
 
-def _is_there(folder: Folder) -> bool:
+def _exists(folder: Folder) -> bool:
     """Whether a remote folder holds anything, as far as its server tells."""
     try:
         return folder.names() != ([], [])
-    except UnsupportedError:  # a web server does not list: what a folder must have is looked for
+    except UnsupportedError:  # web servers do not list: ask for the files that a folder must have
         return any(folder.read(name) is not None for name in ("attributes.json", ".zmetadata"))
 
 
@@ -178,7 +214,8 @@ def _of_kind(name: str, kind: type, url: str) -> Any:
     formats.by_name(name)
     module = formats.of_kind(kind).get(name)
     if module is None:
-        raise FormatError(f"{url}: {name} is a format of another kind (file or folder) than this")
+        wanted = "a single file" if kind is formats.Format else "a folder"
+        raise FormatError(f"{url}: {name} does not open {wanted}; leave out format={name!r}")
     return module
 
 
@@ -188,13 +225,19 @@ _signature = cache(inspect.signature)
 def _parsed(
     parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
 ) -> Node:
-    """Parse untrusted bytes: whatever goes wrong in there is the file's fault, and said so."""
-    _signature(parse).bind(source, **options)  # a wrong option is the caller's: TypeError
+    """Run a parser on untrusted bytes.
+
+    What it raises on purpose is an `AnychunkError`. Anything else that comes out of a library it
+    parses with is the file's fault; out of the parser's own code it is a defect.
+    """
+    _signature(parse).bind(source, **options)  # a wrong option is the caller's mistake: TypeError
     try:
         return parse(source, **options)
     except (AnychunkError, FileNotFoundError, MemoryError, Warning):
         raise
     except Exception as e:
+        if is_defect(e, own=("anychunk", parse.__module__.partition(".")[0])):
+            raise defect(e, where) from e
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
 
 
@@ -205,80 +248,100 @@ def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node
     return node
 
 
+def _as_index(url: Url | Node | Sequence[Url], storage: Storage | None, options: Any) -> Node:
+    if isinstance(url, GroupIndex | ArrayIndex):
+        return url
+    return index(url, storage=storage, **options)
+
+
 def open(  # noqa: A001 - the public name is anychunk.open
-    url: str | Path | Node | Sequence[str | Path],
+    url: Url | Node | Sequence[Url],
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
     **options: Any,
-) -> zarr.Group | zarr.Array[Any]:
+) -> Group | Array:
     """Open a file, or an index, as a read-only Zarr hierarchy.
 
-    Gives a group, or an array where the url is itself one array. A source that is no longer the
-    one that was indexed is an error, or with `on_change="warn"` a warning. Further options are
-    those of `index`.
+    The first call makes zarr read such hierarchies by our pipeline, unless its configuration names
+    another one; `disable` undoes that.
+
+    Parameters:
+        url: A path or url, several, a pattern, a saved index, or what `index` returned.
+        storage: Options for obstore's store, as in `index`.
+        on_change: What happens when a source is no longer the one that was indexed: `"error"`
+            raises `SourceChangedError`, `"warn"` warns and reads what is there.
+        **options: All other options of `index`: `format`, `combine`, `along`, `overlap`, `client`,
+            `failures`, and those of the formats: `allow` (JNRRD, NRRD, saved indexes), `axes` and
+            `blocks` (N5), `rsets` (NITF).
+
+    Returns:
+        A `zarr.Group`; a `zarr.Array` where the url is itself one array, such as an N5 dataset.
+        `open_group` and `open_array` return exactly one of the two.
+
+    Raises:
+        AnychunkError: The file cannot be opened; the subclass says why.
+        FileNotFoundError: There is no such file or object.
     """
-    node = (
-        url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
-    )
+    node = _as_index(url, storage, options)
     if isinstance(node, ArrayIndex):
-        return open_array(node, storage=storage, on_change=on_change)
-    store = _store(node, storage, on_change)
-    return Group(AsyncGroup(GroupMetadata(attributes=node.attributes), StorePath(store)))
+        return open_path(node, "", storage=storage, on_change=on_change)
+    return open_index(node, storage=storage, on_change=on_change)
 
 
-def _store(node: Node, storage: Storage | None, on_change: OnChange) -> IndexStore:
-    if on_change not in ("error", "warn"):
-        raise ValueError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
-    pipeline.install()
-    codecs.register_unclaimed()
-    return IndexStore(node, storage=storage, on_change=on_change)
+def open_group(
+    url: Url | Node | Sequence[Url],
+    *,
+    storage: Storage | None = None,
+    on_change: OnChange = "error",
+    **options: Any,
+) -> Group:
+    """Open a file, or an index, as a read-only `zarr.Group`.
+
+    Parameters are those of `open`. `group.image(0, level=0)` is an array of it.
+
+    Raises:
+        UnsupportedError: The url is itself one array: use `open_array`.
+    """
+    node = _as_index(url, storage, options)
+    if isinstance(node, ArrayIndex):
+        name = node.attributes.get("anychunk", {}).get("source", "index")
+        raise UnsupportedError(f"{name}: is one array, not a group; open it with open_array")
+    return open_index(node, storage=storage, on_change=on_change)
 
 
 def open_array(
-    url: str | Path | Node,
+    url: Url | Node,
     *,
     image: int | str = 0,
     level: int | str = 0,
     storage: Storage | None = None,
     on_change: OnChange = "error",
     **options: Any,
-) -> zarr.Array[Any]:
-    """Open one array of a file: by default the first image at full resolution."""
-    node = (
-        url if isinstance(url, GroupIndex | ArrayIndex) else index(url, storage=storage, **options)
-    )
-    path = array_path(node, image, level)
-    return open_path(node, path, storage=storage, on_change=on_change)
+) -> Array:
+    """Open one array of a file, by default the first image at full resolution.
+
+    Parameters:
+        url: A path or url, a saved index, or what `index` returned.
+        image: The number of the image, or its path.
+        level: The number of the level, 0 for full resolution, or its name.
+        storage: As in `open`.
+        on_change: As in `open`.
+        **options: As in `open`.
+
+    Raises:
+        NoSuchImageError: There is no such image or level.
+    """
+    node = _as_index(url, storage, options)
+    return open_path(node, array_path(node, image, level), storage=storage, on_change=on_change)
 
 
-def array_path(node: Node, image: int | str, level: int | str) -> str:
-    """Give the path of a level of an image, which is told by its number or by its own path."""
-    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
-    if isinstance(find(node, path), ArrayIndex):
-        return path
-    try:
-        return chosen(list(images(node)), image).levels[int(level)]
-    except (KeyError, IndexError, ValueError):
-        return path  # whoever opens it says which there are
+def describe(url: Url | Node, **options: Any) -> dict[str, Json]:
+    """Return what a file holds as plain data, ready for JSON: its attributes and every array.
 
-
-def open_path(
-    node: Node, path: str, *, storage: Storage | None = None, on_change: OnChange = "error"
-) -> zarr.Array[Any]:
-    """Open the array at `path` of an index."""
-    found = find(node, path)
-    if not isinstance(found, ArrayIndex):
-        known = [name for name, member in walk(node) if isinstance(member, ArrayIndex)]
-        raise KeyError(f"no array {path!r}; there are: {' '.join(known[:20])}")
-    # straight from the index: zarr would ask the store for it, by way of its event loop
-    place = StorePath(_store(node, storage, on_change), path)
-    return Array(AsyncArray(array_metadata(found), place))
-
-
-def describe(url: str | Path | Node, **options: Any) -> dict[str, Json]:
-    """Say what a file holds, as plain data: its attributes and every array."""
-    node = url if isinstance(url, GroupIndex | ArrayIndex) else index(url, **options)
+    Options are those of `index`.
+    """
+    node = _as_index(url, options.pop("storage", None), options)
     arrays = [_describe_array(path, a) for path, a in walk(node) if isinstance(a, ArrayIndex)]
     about = node.attributes.get("anychunk", {})
     return {**about, "arrays": arrays, "attributes": node.attributes}
@@ -306,19 +369,26 @@ def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
 
 
 def write(array: Any, url: str | Path, *, format: str | None = None, **options: Any) -> None:
-    """Write a numpy, dask or zarr array to a file of the format that its name tells.
+    """Write a numpy, dask or zarr array to a file.
 
-    Further options are the format's own.
+    Parameters:
+        array: What to write; dask and zarr arrays may be larger than memory.
+        url: The target. Its extension decides the format: `.n5`, `.jnrrd`.
+        format: The name of a format, instead.
+        **options: What the format takes; see its page.
+
+    Raises:
+        UnsupportedError: No format is written under such a name.
     """
     url = str(url)
-    # what names no format is an option of the one that the url tells: JNRRD has one of that name
+    # JNRRD has an option of the same name: a value that names no format is meant for it
     is_option = format is not None and format not in formats.table()
     if is_option:
         options = {**options, "format": format}
     named = format is not None and not is_option
     module = formats.by_name(str(format)) if named else formats.writer(url)
     if not isinstance(module, formats.WritableFormat):
-        raise FormatError(f"{url}: {format} is not written here")
+        raise FormatError(f"{url}: {format} files are opened, not written")
     module.write(array, url, **options)
 
 
@@ -336,17 +406,30 @@ def append(
     copy: Literal["never", "needed"] = "never",
     **options: Any,
 ) -> int:
-    """Add files to an Icechunk repository, one commit a batch; give how many were added.
+    """Add files to an Icechunk repository, one commit per batch; return how many were added.
 
-    Files that the repository refers to already are passed over: after a crash, which leaves the
-    last commit, the same call goes on where it stopped. `combine` is group, stack or concat.
+    Files that the repository already refers to are skipped, so the same call resumes after a crash,
+    which leaves the repository at its last commit.
+
+    Parameters:
+        urls: Paths, urls or patterns.
+        target: The repository, created if it does not exist.
+        combine: `"group"`, `"stack"` or `"concat"`; see `index`.
+        along: The axis to stack or concatenate along.
+        batch: The number of files per commit.
+        client: As in `index`.
+        failures: As in `index`.
+        progress: Called after every file.
+        storage: As in `index`.
+        copy: `"needed"` copies chunks that Icechunk cannot refer to; `"never"` refuses them.
+        **options: As in `index`.
     """
     if combine == "mosaic":
-        raise ValueError("append: a mosaic is one piece; index it whole, and save that")
+        raise ValueError("append: a mosaic cannot grow; index all its files at once and save that")
     place = str(target)
     known = icechunk.saved_sources(place, storage=storage)
     every = expand(urls, storage)
-    # of those that are there already too: what stopped goes on with the same names
+    # including files that are already there: a resumed call must find the same names
     names = dict(zip(every, group_names(every), strict=True)) if every else {}
     waiting = [url for url in every if absolute(url) not in known]
     added = 0
@@ -373,9 +456,7 @@ def append(
 
 
 def from_virtualizarr(found: Any, **options: Any) -> Node:
-    """Give a VirtualiZarr store, group, or virtual dataset as an index."""
-    from anychunk.references import virtualizarr
-
+    """Return a VirtualiZarr `ManifestStore`, `ManifestGroup` or virtual dataset as an index."""
     return virtualizarr.from_virtualizarr(found, **options)
 
 
@@ -383,21 +464,25 @@ def from_virtualizarr(found: Any, **options: Any) -> Node:
 class VirtualParser:
     """A parser for VirtualiZarr: `open_virtual_dataset(url, registry, parser=VirtualParser())`.
 
-    Gives one array as the variable `name` of the root, or with `tree=True` every array under its
-    own path, as `open_virtual_datatree` takes them.
+    One array becomes a variable of the root; with `tree=True` every array stays at its own path, as
+    `open_virtual_datatree` expects.
     """
 
     image: int | str = 0
+    """The number of the image, or its path."""
     level: int | str = 0
+    """The number of the level, 0 for full resolution."""
     name: str = "data"
+    """What the variable is called."""
     tree: bool = False
+    """Whether to keep all arrays, in groups."""
     copy: Literal["never", "needed"] = "never"
+    """`"needed"` copies chunks that a manifest cannot refer to; `"never"` refuses them."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `index`."""
 
     def __call__(self, url: str, registry: Any) -> Any:
         """Parse `url`, read by the stores of `registry`, into a `ManifestStore`."""
-        from anychunk.references import virtualizarr
-
         storage = {"resolve": registry.resolve} if is_remote(url) else None
         node = index(url, storage=storage, **self.options)
         if not self.tree:
@@ -414,7 +499,7 @@ _replaced: dict[str, Any] | None = None
 
 
 def enable() -> None:
-    """Make our codecs and our pipeline zarr's choice for everything it opens from now on."""
+    """Make zarr use our codecs and our pipeline for everything that it opens from now on."""
     global _replaced  # noqa: PLW0603 - what `disable` puts back
     names = {name: codecs.register(name) for name in codecs.table()}
     if _replaced is None:
@@ -425,7 +510,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Take our codecs and our pipeline out of zarr's configuration again."""
+    """Remove our codecs and our pipeline from zarr's configuration."""
     global _replaced  # noqa: PLW0603
     if _replaced is not None:
         zarr.config.set({"codecs": _replaced})

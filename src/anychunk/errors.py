@@ -3,13 +3,15 @@
 Messages read `where: what was found, against what was expected; what to do`.
 """
 
+import sys
+
 
 class AnychunkError(Exception):
-    """Root of all errors raised by anychunk."""
+    """Base class of all errors raised by anychunk."""
 
 
 class FormatError(AnychunkError, ValueError):
-    """The file breaks its own rules."""
+    """The file breaks the rules of its format."""
 
 
 class TruncatedError(FormatError):
@@ -17,7 +19,7 @@ class TruncatedError(FormatError):
 
 
 class UnsupportedError(AnychunkError, NotImplementedError):
-    """Valid, but not opened by us."""
+    """The file is valid, but anychunk does not open it."""
 
 
 class CodecConfigError(AnychunkError, ValueError):
@@ -25,7 +27,7 @@ class CodecConfigError(AnychunkError, ValueError):
 
 
 class CodecTypeError(CodecConfigError, TypeError):
-    """A value in the configuration of a codec is of the wrong type."""
+    """A value in the configuration of a codec has the wrong type."""
 
 
 class ChunkDecodeError(AnychunkError, ValueError):
@@ -45,12 +47,47 @@ class SourceError(AnychunkError, OSError):
 
 
 class SourceChangedError(AnychunkError, OSError):
-    """The source is no longer the one that was indexed."""
+    """The source has changed since it was indexed."""
+
+
+class NoSuchImageError(AnychunkError, KeyError):
+    """A file has no image, level or array of the name or number that was asked for."""
+
+    __str__ = Exception.__str__  # KeyError would show the message in quotes
 
 
 class MissingDependencyError(AnychunkError, ImportError):
-    """An optional package is absent."""
+    """An optional package is not installed."""
+
+
+class InternalError(AnychunkError):
+    """A defect of anychunk itself, whatever the input was; please report it."""
 
 
 class FormatWarning(UserWarning):
-    """A file is opened although it breaks a rule that does not touch its samples."""
+    """A file is opened although it breaks a rule that does not affect its samples."""
+
+
+REPORT = "please report it with the file: https://github.com/anychunk/anychunk/issues"
+
+
+def is_defect(error: BaseException, *, own: tuple[str, ...] = ("anychunk",)) -> bool:
+    """Whether an exception that nobody meant to raise comes from code of ours.
+
+    Decoder libraries raise all kinds of exceptions on bad data: that is the data's fault. The same
+    exception raised by code in the packages `own` is a defect there. The innermost frame decides;
+    frames of numpy and of the standard library are skipped, because they only do as they are told.
+    """
+    blamed = ""
+    frame = error.__traceback__
+    while frame is not None:
+        package = str(frame.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package != "numpy" and package not in sys.stdlib_module_names:
+            blamed = package
+        frame = frame.tb_next
+    return blamed in own
+
+
+def defect(error: BaseException, where: str) -> InternalError:
+    """Return the error that reports a defect of ours; raise it `from error`."""
+    return InternalError(f"{where}: {type(error).__name__}: {error}; this is a defect, {REPORT}")

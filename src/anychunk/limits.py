@@ -1,7 +1,7 @@
-"""What a file may ask of this process.
+"""Limits on what a file may ask of this process.
 
-A file is untrusted: every size that it announces is held against these numbers before anything
-is allocated. `override` changes them for the whole process, for as long as its block runs.
+A file is untrusted: every size that it announces is checked against these limits before anything
+is allocated. `override` changes them for the whole process while its block runs.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
+    """The limits in force; every field can be changed by `override`."""
+
     header_bytes: int = 64 * MIB
     """The longest header, table or metadata text that a parser reads into memory."""
     index_bytes: int = 4 * GIB
@@ -22,30 +24,30 @@ class Limits:
     chunk_bytes: int = 4 * GIB
     """The largest chunk, decoded."""
     expansion: int = 4096
-    """How many bytes one stored byte may become, for chunks larger than `free_bytes`."""
+    """The largest ratio of decoded to stored bytes, for chunks above `free_bytes`."""
     free_bytes: int = 64 * MIB
-    """Decoded chunks up to this size are not held against `expansion`."""
+    """Decoded chunks up to this size are not checked against `expansion`."""
     chunks: int = 1 << 28
     """How many chunks one array may have."""
     computed_bytes: int = 128 * MIB
-    """How many bytes of computed chunks one store keeps."""
+    """The bytes of computed chunks that one store caches."""
     recent_bytes: int = 32 * MIB
-    """How many bytes of decoded chunks, of which only a part was wanted, this process keeps."""
+    """The bytes of partly used decoded chunks that this process caches."""
     concurrency: int = 16
-    """How many requests to one remote store are under way at once."""
+    """The number of concurrent requests to one remote store."""
     coalesce_gap: int = 128 * KIB
-    """Two remote ranges are read as one when at most this many unwanted bytes lie between them."""
+    """Remote ranges at most this far apart are read by one request."""
     coalesce_cap: int = 16 * MIB
-    """No coalesced remote range is longer than this."""
+    """The longest coalesced request."""
     coalesce_join: int = 4 * MIB
-    """Up to this length two remote ranges are read as one as well when what lies between is no
-    longer than either: a row of chunks and the next."""
+    """Up to this length, ranges are coalesced too if the gap is no longer than either of them, as
+    between two rows of chunks."""
     head_bytes: int = 32 * KIB
-    """How much of a remote object the first request brings."""
+    """The number of bytes that the first request for a remote object fetches."""
     retries: int = 4
-    """How often a failed remote request is tried again."""
+    """The number of retries of a failed remote request."""
     retry_s: float = 30.0
-    """How long retries of one remote request may take together."""
+    """The time that all retries of one remote request may take."""
 
 
 _current = Limits()
@@ -77,13 +79,13 @@ def check_chunk(decoded: int, *, where: str, stored: int | None = None) -> None:
         )
     if stored is not None and decoded > max(_current.free_bytes, stored * _current.expansion):
         raise LimitError(
-            f"{where}: {stored} stored bytes announce a chunk of {decoded}, more than "
-            f"{_current.expansion} times as much; raise anychunk.limits expansion to allow it"
+            f"{where}: {stored} stored bytes announce a chunk of {decoded} bytes, more than "
+            f"{_current.expansion} times as many; raise anychunk.limits expansion to allow it"
         )
 
 
 def check_header(length: int, *, where: str) -> None:
-    """Refuse a header of `length` bytes that is too long to be one."""
+    """Refuse a header of `length` bytes that is too long."""
     if length > _current.header_bytes:
         raise LimitError(
             f"{where}: {length} bytes of header are over the limit of {_current.header_bytes}; "

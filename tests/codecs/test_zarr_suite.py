@@ -1,17 +1,20 @@
 """zarr's own tests of the two codecs, run on our classes.
 
-They are in zarr's source distribution alone. Unpack it (`pip download --no-binary :all: --no-deps
-zarr`) and name its folder in ANYCHUNK_ZARR_SDIST.
+They are in zarr's source distribution alone, which is downloaded once per environment;
+ANYCHUNK_ZARR_SDIST names the folder of an unpacked one.
 """
 
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+import zarr
 
-SDIST = os.environ.get("ANYCHUNK_ZARR_SDIST", "")
+NAME = f"zarr-{zarr.__version__}"
 FILES = ("tests/test_codecs/test_cast_value.py", "tests/test_codecs/test_scale_offset.py")
 
 STRICT = "'Validation checks' of cast_value: the float does not hold every such integer"
@@ -32,15 +35,49 @@ EXCEPTIONS = {
 }
 
 
-@pytest.mark.skipif(not SDIST, reason="set ANYCHUNK_ZARR_SDIST to zarr's unpacked source")
-def test_zarrs_own_tests_pass():
+def source(folder):
+    """Return the folder of zarr's source, of the version that is installed."""
+    if named := os.environ.get("ANYCHUNK_ZARR_SDIST"):
+        return named
+    unpacked = Path(sys.prefix) / "peers" / NAME
+    if not unpacked.exists():
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary",
+            "zarr",
+        ]
+        done = subprocess.run(
+            [*command, "--dest", folder, f"zarr=={zarr.__version__}"],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip(
+                f"pip cannot download the source of {NAME}; set ANYCHUNK_ZARR_SDIST to its folder: "
+                f"{done.stderr.strip()[-200:]}"
+            )
+        with tarfile.open(folder / f"{NAME}.tar.gz") as archive:
+            archive.extractall(folder, filter="data")
+        unpacked.parent.mkdir(exist_ok=True)
+        shutil.move(folder / NAME, unpacked)
+    return unpacked
+
+
+def test_zarrs_own_tests_pass(tmp_path):
     here = Path(__file__).parent
     deselected = [f"--deselect={file}::{name}" for file in FILES for name in EXCEPTIONS]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "zarr_suite", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "-o", "addopts=", *deselected, *FILES],
-        cwd=SDIST,
-        env=os.environ | {"PYTHONPATH": str(here)},
+        cwd=source(tmp_path),
+        env=os.environ | {"PYTHONPATH": str(here), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=100,

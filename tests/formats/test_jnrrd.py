@@ -402,9 +402,9 @@ def test_rotated_axes_keep_their_spacing_and_no_false_origin(tmp_path):
         ({"line_skip": 10}, TruncatedError, "lines before"),
         ({"encoding": "gzip", "byte_skip": -1}, FormatError, "raw samples only"),
         ({"sizes": [100_000, 100_000, 50], "encoding": "gzip"}, LimitError, "over the limit"),
-        ({"data_file": "../secret"}, FormatError, "leaves the folder"),
-        ({"data_file": "/etc/passwd"}, FormatError, "leaves the folder"),
-        ({"data_file": "https://example.org/a.raw"}, FormatError, "leaves the folder"),
+        ({"data_file": "../secret"}, FormatError, "leads outside"),
+        ({"data_file": "/etc/passwd"}, FormatError, "leads outside"),
+        ({"data_file": "https://example.org/a.raw"}, FormatError, "leads outside"),
         ({"data_file": "missing.raw"}, FileNotFoundError, "missing.raw"),
     ],
 )

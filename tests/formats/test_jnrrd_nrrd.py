@@ -138,8 +138,8 @@ def test_hex(tmp_path):
         ("space directions: (1,0", "expected \\(a,b,c\\)|could not convert"),
         ("nonsense", "is no 'field: value'"),
         ("dimension: 3", "given twice"),
-        ("data file: ../../etc/passwd", "leaves the folder"),
-        ("data file: /etc/passwd", "leaves the folder"),
+        ("data file: ../../etc/passwd", "leads outside"),
+        ("data file: /etc/passwd", "leads outside"),
         ("data file: %s 1 2 1", "one %d"),
     ],
 )

@@ -238,7 +238,7 @@ def test_remote_targets():
         ({"levels": 3, "level_scales": [1, 2]}, CodecConfigError, "3 levels with 2"),
         ({"pattern": "{x}"}, CodecConfigError, "external storage"),
         ({"storage": "external", "pattern": "{x}"}, AnychunkError, "one name"),
-        ({"storage": "external", "pattern": "../{x}_{y}"}, AnychunkError, "leaves the folder"),
+        ({"storage": "external", "pattern": "../{x}_{y}"}, AnychunkError, "leads outside"),
         (
             {"storage": "external", "files": ["a", "a", "b", "c"]},
             CodecConfigError,

@@ -1,7 +1,6 @@
 import struct
 import subprocess
 import sys
-import time
 
 import imagecodecs
 import numpy as np
@@ -13,6 +12,7 @@ from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError, FormatError, LimitError, TruncatedError, UnsupportedError
 from anychunk.testing.formats import FormatContract
 from tests.corpus import needs_corpus, samples, sha256
+from tests.effort import at_most
 from tests.j2k_streams import (
     compress,
     decompress,
@@ -25,6 +25,8 @@ from tests.j2k_streams import (
 
 IMAGE = field((701, 653), depth=12)
 RGB = field((300, 260), bands=3)
+STEPS = 1_000_000
+"""Importing what the format needs is the most of it; a stream takes some thousands."""
 
 
 def box(kind: bytes, body: bytes) -> bytes:
@@ -304,10 +306,8 @@ def test_corpus_refused(file):
 @needs_corpus
 @pytest.mark.parametrize("sample", samples("malformed/jpeg2000/"), ids=name)
 def test_malformed(sample):
-    start = time.monotonic()
-    with pytest.raises(AnychunkError):
+    with at_most(STEPS), pytest.raises(AnychunkError):
         anychunk.open_array(sample.file)[...]
-    assert time.monotonic() - start < 5
 
 
 @needs_corpus
@@ -417,10 +417,8 @@ def test_fragment_tables_are_refused(tmp_path):
 def test_bad_size(tmp_path, offset, kind, value, error):
     stream = bytearray(compress(list(RGB), "-t", "100,100"))
     struct.pack_into(kind, stream, offset, value)
-    start = time.monotonic()
-    with pytest.raises(error):
+    with at_most(STEPS), pytest.raises(error):
         opened(tmp_path / "a.j2k", bytes(stream))["0/0"][...]
-    assert time.monotonic() - start < 5
 
 
 @needs_openjpeg
@@ -460,13 +458,13 @@ def test_a_chunk_over_the_limit(tmp_path):
 HUNGRY = """
 import resource, sys, time
 import anychunk
-start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     anychunk.open_array(sys.argv[1])[...]
     print("a picture")
 except anychunk.AnychunkError:
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(time.monotonic() - start, used - before)
+    print(time.process_time() - start, used - before)
 """
 
 

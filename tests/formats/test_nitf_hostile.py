@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -10,10 +9,12 @@ import pytest
 import anychunk
 from anychunk.errors import AnychunkError
 from anychunk.model.index import ArrayIndex, walk
+from tests.effort import at_most
 from tests.formats.nitf_writer import Image, image_data, nitf, text_segment, tre
 from tests.formats.test_nitf_compressed import fax, jpeg, smooth, vq_header, vq_image
 
-LIMIT_S = 5
+STEPS = 1_000_000
+"""Importing what a format needs is the most of it; a file takes some thousands."""
 
 
 def made():
@@ -72,7 +73,6 @@ def test_random_damage(tmp_path, name, seed):
     rng = np.random.default_rng([seed, *name.encode()])
     whole = np.frombuffer(FILES[name], np.uint8)
     file = tmp_path / "a.ntf"
-    begin = time.monotonic()
     for round_ in range(40):
         data = whole.copy()
         count = rng.integers(1, 6)
@@ -81,8 +81,8 @@ def test_random_damage(tmp_path, name, seed):
         alphabet = np.frombuffer(kinds[round_ % 4], np.uint8)
         data[places] = rng.choice(alphabet, count)
         file.write_bytes(data.tobytes())
-        attempt(file)
-    assert time.monotonic() - begin < 40 * LIMIT_S
+        with at_most(STEPS):
+            attempt(file)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -157,13 +157,13 @@ from anychunk.errors import AnychunkError
 import imagecodecs, jbpy.core
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for file in sorted(Path(sys.argv[1]).glob("*.ntf")):
-    begin = time.monotonic()
+    begin = time.process_time()
     try:
         anychunk.open(file)["0/0"][:, :10, :10]
         sys.exit(f"{file}: no error")
     except AnychunkError as e:
         pass
-    if time.monotonic() - begin > 5:
+    if time.process_time() - begin > 5:
         sys.exit(f"{file}: took too long")
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 sys.exit(f"took {grown} KiB" if grown > 512 << 10 else 0)

@@ -275,7 +275,7 @@ for _name in WRITING:
 
 
 def test_read_only_by_nature():
-    with pytest.raises(ValueError, match="read only"):
+    with pytest.raises(ValueError, match="read_only"):
         IndexStore(GroupIndex(members={}), read_only=False)
     assert IndexStore(GroupIndex(members={})).read_only
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class Running:
         """Ask for a path; give status, body and headers."""
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=100) as answer:
                 return answer.status, answer.read(), dict(answer.headers)
         except urllib.error.HTTPError as e:
             with e:
@@ -32,6 +33,16 @@ class Running:
     def json(self, path: str):
         return json.loads(self.get(path)[1])
 
+    def files(self) -> dict[str, dict]:
+        """Return the record of every file; one that was `pending` in the list is asked for alone."""
+        records = self.json("/api/files")["files"]
+        return {
+            record["name"]: self.json(f"/api/files/{urllib.parse.quote(record['name'], safe='')}")
+            if record.get("pending")
+            else record
+            for record in records
+        }
+
     @property
     def memory(self) -> int:
         """The most that it ever had in memory, in bytes."""
@@ -39,10 +50,20 @@ class Running:
         return int(re.search(r"VmHWM:\s*(\d+)", text)[1]) * 1024
 
 
+PATIENT = """
+import runpy
+from anychunk.server import protocol, run
+protocol.HEAD_S = protocol.STALL_S = run.GRACE_S = 1e6
+runpy.run_module("anychunk", run_name="__main__", alter_sys=True)
+"""
+"""The command without the server's own timeouts: what waits for another client waits forever."""
+
+
 @contextmanager
-def running(*arguments: str | Path):
+def running(*arguments: str | Path, is_patient: bool = False):
     """Run the command until the block ends; it must end cleanly on Ctrl-C."""
-    command = [sys.executable, "-m", "anychunk", "serve", *map(str, arguments), "--port", "0"]
+    start = ["-c", PATIENT] if is_patient else ["-m", "anychunk"]
+    command = [sys.executable, *start, "serve", *map(str, arguments), "--port", "0"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )
@@ -58,7 +79,7 @@ def running(*arguments: str | Path):
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -7,6 +7,7 @@ import numpy as np
 import tifffile
 
 import anychunk
+from anychunk.server import listing
 
 
 def test_list(client_of, scene):
@@ -42,6 +43,16 @@ def test_broken_files_are_listed_with_their_error(client_of, scene, tmp_path):
     answer = client.get("/zarr/broken.tif/zarr.json")
     assert answer.status_code in (415, 502)
     assert str(tmp_path) not in answer.text
+
+
+def test_files_that_there_was_no_time_for_are_pending(client_of, scene, tmp_path, monkeypatch):
+    client = client_of(scene[0])
+    monkeypatch.setattr(listing, "LIST_S", -1.0)
+    (record,) = client.get("/api/files").json()["files"]
+    assert (record["pending"], record["images"]) == (True, [])
+    full = client.get("/api/files/scene.tif").json()
+    assert (full.get("pending"), len(full["images"])) == (None, 1)
+    assert client.get("/api/files").json()["files"] == [full]
 
 
 def test_changed_and_deleted_files(client_of, scene, tmp_path):

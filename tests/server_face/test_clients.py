@@ -37,7 +37,7 @@ def server(folder):
 
 @pytest.fixture(scope="module")
 def listed(server):
-    return {record["name"]: record for record in server.json("/api/files")["files"]}
+    return server.files()
 
 
 def place(server, listed, name, prefix="zarr"):
@@ -123,7 +123,7 @@ ZARRITA = [n for n in files.NAMES if "complex" not in n and "float16" not in n]
 
 def test_zarrita(server, folder, listed):
     if shutil.which("node") is None or not (VIEWER / "node_modules" / "zarrita").is_dir():
-        pytest.skip("needs Node and zarrita: run `make viewer-packages`")
+        pytest.skip("Node with zarrita is not here: install Node 20, then make viewer-packages")
     paths = {f"zarr/{name}/{place(server, listed, name)}": name for name in ZARRITA}
     done = subprocess.run(
         ["node", "--input-type=module", "-e", NODE, json.dumps([server.url, *paths])],

@@ -19,8 +19,8 @@ from anychunk.codecs.zarr_core import (
     default_buffer_prototype,
     get_data_type_from_json,
 )
-from anychunk.decode.chunks import ChunkReader
-from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.decode.chunks import ChunkReader, Reading
+from anychunk.errors import AnychunkError, ChunkDecodeError, defect, is_defect
 from anychunk.model.grid import Shape, cut_box
 from anychunk.model.index import ArrayIndex
 
@@ -68,6 +68,8 @@ class located:  # noqa: N801 - used as a function: `with located(where):`
         if not is_ours and not self._is_decoding:
             return
         where, text = self._where(), str(error)
+        if not is_ours and is_defect(error):
+            raise defect(error, where) from error
         if not is_ours:
             raise ChunkDecodeError(f"{where}: {text or type(error).__name__}") from error
         if not text.startswith(where):
@@ -84,9 +86,9 @@ class ArrayReader:
         self.dtype = self.spec.dtype.to_native_dtype()
         self._decode = Decoder([codecs.from_json(c) for c in reader.index.codecs], self.spec)
 
-    def chunk(self, number: int) -> Array:
+    def chunk(self, number: int, reading: Reading | None = None) -> Array:
         """Decode one whole chunk; fill values where it is absent."""
-        stored = self.reader.read(number)
+        stored = (reading or self.reader.begin()).read(number)
         if stored is None:
             return np.full(self.index.chunk_shape, self.spec.fill_value, self.dtype)
         with located(lambda: self.reader.describe(number)):
@@ -95,7 +97,7 @@ class ArrayReader:
     def read(self, start: Shape, stop: Shape) -> Array:
         """Read the box from `start` to `stop`."""
         out = np.empty([b - a for a, b in zip(start, stop, strict=True)], self.dtype)
-        index = self.index
+        index, reading = self.index, self.reader.begin()
         for coords, piece in cut_box(start, stop, chunk_shape=index.chunk_shape, shape=index.shape):
-            out[piece.target] = self.chunk(self.reader.number(coords))[piece.source]
+            out[piece.target] = self.chunk(self.reader.number(coords), reading)[piece.source]
         return out

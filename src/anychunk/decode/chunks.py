@@ -1,12 +1,13 @@
 """The stored bytes of one array's chunks, by chunk number.
 
 Local chunks are slices of a memory map. Remote chunks of one selection are fetched together: ranges
-that lie close are read as one request, whatever chunk they belong to. None means that the file
-declares the chunk absent; every failure raises.
+that lie close to each other are read by one request, whichever chunks they belong to. None means
+that the file declares the chunk absent; every failure raises.
 """
 
 import asyncio
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -36,9 +37,10 @@ from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number
 from anychunk.model.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
 
 USUAL_BYTES = 1 << 20
-"""Files up to this length are read into memory that is used again."""
+"""Files up to this length are read into memory that is reused."""
 
 type Stored = Bytes1D | None
+type Deliver = Callable[[Sequence[int], list[Stored]], None]
 
 
 @runtime_checkable
@@ -49,7 +51,7 @@ class HasReaders(Protocol):
 
 
 class ChunkReader:
-    """Reads chunks of one array, numbered in C order over the grid."""
+    """Knows where the chunks of one array are stored; `begin` starts reading them."""
 
     def __init__(self, index: ArrayIndex, sources: Sources, *, where: str = "") -> None:
         if not isinstance(index.chunks, ByteRanges | Objects):
@@ -71,7 +73,7 @@ class ChunkReader:
         return chunk_coords(number, self.grid)
 
     def describe(self, number: int) -> str:
-        """Name a chunk for an error message."""
+        """Return the address of a chunk, for error messages."""
         place = f"{self.where} chunk {self.coords(number)}"
         if isinstance(self.chunks, Objects):
             return f"{place}, {self.chunks.name(self.coords(number))}"
@@ -89,97 +91,11 @@ class ChunkReader:
         """Whether the index declares the chunk absent, without asking any source."""
         return self._first_range(number)[1] == 0
 
-    def verify(self) -> None:
-        """Look once a batch whether the one source was changed; of several, each read looks."""
-        if isinstance(self.chunks, ByteRanges) and len(self.chunks.urls) == 1:
-            self._source(self.chunks.urls[0])
-
-    def token(self) -> object | None:
-        """Look whether the one local file was changed; give what stands for it as it is now.
-
-        None: the chunks have several sources, or one each, and none tells of all.
-        """
-        if not isinstance(self.chunks, ByteRanges) or len(self.chunks.urls) != 1:
-            return None
-        source = self._source(self.chunks.urls[0])
-        return source.token if isinstance(source, FileSource) else None
-
-    def _source(self, url: str) -> Source:
-        """Open a source of this array, and look whether it is still the one that was indexed."""
-        if url == INLINE and isinstance(self.chunks, ByteRanges):
-            return MemorySource(self.chunks.inline, self.where)
-        return self.sources.verify(url)
-
-    def read(self, number: int) -> Stored:
-        """Give the stored bytes of one chunk."""
-        return self.read_many(np.asarray([number], np.int64))[0]
-
-    def read_many(self, numbers: Numbers) -> list[Stored]:
-        """Give the stored bytes of several chunks, one after the other where they are remote."""
-        chunks = self.chunks
-        if isinstance(chunks, Objects):
-            return [self._read_object(chunks, int(n)) for n in numbers]
-        offsets = chunks.offsets.reshape(-1)[numbers]
-        lengths = chunks.lengths.reshape(-1)[numbers]
-        if len(chunks.urls) == 1 and chunks.parts is None and not chunks.fronts:
-            source = self._source(chunks.urls[0])
-            if source.is_local and not (lengths == WHOLE).any():
-                return self._slices(source, numbers, offsets, lengths)
-        return [self._assemble(int(n)) for n in numbers]
-
-    def stream(self, numbers: Numbers) -> Iterator[Stored]:
-        """Give the stored bytes of several local chunks; each is good until the next is asked for.
-
-        Chunks that are one file each are read into the same memory, one after the other: they stay
-        in the cache until they are decoded.
-        """
-        chunks = self.chunks
-        if not isinstance(chunks, Objects):
-            yield from self.read_many(numbers)
-            return
-        most = self._most_stored()
-        base = local_path(chunks.base)
-        roots = [local_path(root) for root in chunks.places]
-        with borrowed("stored", min(most, USUAL_BYTES)) as memory, Walk(roots) as walk:
-            buffer = ObjectBuffer(most, memory, walk=walk)
-            for number in numbers.tolist():
-                path = f"{base}/{chunks.name(self.coords(number))}"
-                data = buffer.read(path)
-                if data is None:
-                    self._check_sparse(chunks, path)
-                    yield None
-                else:
-                    yield join(self.front(number), [data])
-
-    def _most_stored(self) -> int:
-        """How long one chunk may be: no compression doubles its size, and types have 16 bytes."""
-        return max(limits.get().free_bytes, 32 * math.prod(self.index.chunk_shape))
-
-    def _slices(
-        self,
-        source: Source,
-        numbers: Numbers,
-        offsets: npt.NDArray[np.uint64],
-        lengths: npt.NDArray[np.uint64],
-    ) -> list[Stored]:
-        size = source.size()
-        beyond = (lengths > 0) & ((offsets > size) | (lengths > size - np.minimum(offsets, size)))
-        if beyond.any():
-            bad = int(np.flatnonzero(beyond)[0])
-            raise TruncatedError(
-                f"{self.describe(int(numbers[bad]))}: the object ends after {size} bytes"
-            )
-        whole = source.read(0, size)
-        return [
-            whole[offset : offset + length] if length else None
-            for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True)
-        ]
-
     def ranges(self, number: int) -> list[tuple[str, int, int]]:
-        """Give (url, offset, length) of every part of a chunk; length -1 is the whole object."""
+        """Return (url, offset, length) of every part of a chunk; length -1 is the whole object."""
         chunks = self.chunks
         if isinstance(chunks, Objects):
-            return [(self._object_url(chunks, number), 0, -1)]
+            return [(self.object_url(chunks, number), 0, -1)]
         url = chunks.urls[0 if chunks.url_ids is None else int(chunks.url_ids.flat[number])]
         offset, length = self._first_range(number)
         found = [(url, offset, -1 if length == WHOLE else length)]
@@ -192,49 +108,18 @@ class ChunkReader:
         return found
 
     def front(self, number: int) -> bytes:
-        """Give the inline bytes that a chunk begins with."""
+        """Return the inline bytes that a chunk begins with."""
         chunks = self.chunks
         if not chunks.fronts:
             return b""
         return chunks.fronts[0 if chunks.front_ids is None else int(chunks.front_ids.flat[number])]
 
-    def _assemble(self, number: int) -> Stored:
-        if self.is_absent(number):
-            return None
-        pieces = []
-        for url, offset, length in self.ranges(number):
-            try:
-                pieces.append(
-                    self._whole(url) if length < 0 else self._source(url).read(offset, length)
-                )
-            except (TruncatedError, FileNotFoundError) as e:
-                raise TruncatedError(f"{self.describe(number)}: {e}") from e
-        return join(self.front(number), pieces)
-
-    def _whole(self, url: str) -> Bytes1D:
-        data = self.sources.whole(url)
-        if data is None:
-            raise FileNotFoundError(f"{url}: no such file or object")
-        return data
-
-    def _object_url(self, chunks: Objects, number: int) -> str:
+    def object_url(self, chunks: Objects, number: int) -> str:
+        """Return the url of a chunk that is an object of its own."""
         return f"{chunks.base}/{chunks.name(self.coords(number))}"
 
-    def _read_object(self, chunks: Objects, number: int) -> Stored:
-        url = self._object_url(chunks, number)
-        data = read_object(url, storage=self.sources.storage, roots=chunks.places)
-        if data is None:
-            self._check_sparse(chunks, url)
-            return None
-        return join(self.front(number), [data])
-
-    def _check_sparse(self, chunks: Objects, url: str) -> None:
-        """Raise where a missing object is a defect, not an absent chunk."""
-        if not chunks.is_sparse:
-            raise TruncatedError(f"{self.where}: {url} is missing, and every chunk must be there")
-
     def size(self, number: int) -> int | None:
-        """How many bytes a chunk has, without reading it; None: absent."""
+        """Return the number of stored bytes of a chunk without reading it; None if it is absent."""
         if self.is_absent(number):
             return None
         total = len(self.front(number))
@@ -247,18 +132,31 @@ class ChunkReader:
                 continue
             size = object_size(url, storage=self.sources.storage, roots=self.chunks.places)
             if size is None:
-                self._check_sparse(self.chunks, url)
+                self.check_sparse(self.chunks, url)
                 return None
             total += size
         return total
 
-    async def fetch_many(
-        self, numbers: Numbers, deliver: "Callable[[Sequence[int], list[Stored]], None]"
-    ) -> None:
+    def check_sparse(self, chunks: Objects, url: str) -> None:
+        """Raise where a missing object is a defect rather than an absent chunk."""
+        if not chunks.is_sparse:
+            raise TruncatedError(
+                f"{self.where}: {url} is missing, and this array declares no chunk absent"
+            )
+
+    def begin(self) -> "Reading":
+        """Begin one request of the caller: every source is checked once, however much is read."""
+        return Reading(self)
+
+    def read(self, number: int) -> Stored:
+        """Return the stored bytes of one chunk, as a request of its own."""
+        return self.begin().read(number)
+
+    async def fetch_many(self, numbers: Numbers, deliver: Deliver) -> None:
         """Fetch remote chunks together; hand each group over as soon as it is complete.
 
-        `deliver(positions, chunks)` runs in a thread. What waits for it is bounded, because a
-        request's place is given on only when its chunks were taken.
+        `deliver(positions, chunks)` runs in a thread. Memory is bounded: a request gives up its
+        slot only when the chunks that it completed have been delivered.
         """
         absent = [i for i, n in enumerate(numbers) if self.is_absent(int(n))]
         if absent:
@@ -268,42 +166,179 @@ class ChunkReader:
             _Waiting(i, int(n), self.ranges(int(n))) for i, n in enumerate(numbers) if i not in gone
         ]
         bounds = limits.get()
-        gate = asyncio.Semaphore(bounds.concurrency)
+        slots = asyncio.Semaphore(bounds.concurrency)
+        reading = self.begin()
         async with asyncio.TaskGroup() as tasks:
             requests = coalesce(waiting, gap=bounds.coalesce_gap, cap=bounds.coalesce_cap)
             most = min(bounds.coalesce_join, bounds.coalesce_cap)
             for request in joined(requests, most=most):
-                tasks.create_task(self._serve(request, gate, deliver))
+                tasks.create_task(self._serve(reading, request, slots, deliver))
 
     async def _serve(
-        self,
-        request: "Request",
-        gate: asyncio.Semaphore,
-        deliver: "Callable[[Sequence[int], list[Stored]], None]",
+        self, reading: "Reading", request: "Request", slots: asyncio.Semaphore, deliver: Deliver
     ) -> None:
-        async with gate:
-            data = await self._fetch(request)
+        async with slots:
+            data = await self._fetch(reading, request)
             ready = [w for w in request.fill(data) if w.is_complete]
             if ready:
                 chunks = [w.join(self.front(w.number)) for w in ready]
                 await asyncio.to_thread(deliver, [w.position for w in ready], chunks)
 
-    async def _fetch(self, request: "Request") -> Stored:
+    async def _fetch(self, reading: "Reading", request: "Request") -> Stored:
         if request.length < 0:
             data = await asyncio.to_thread(self.sources.whole, request.url)
             if data is None and not isinstance(self.chunks, Objects):
                 raise FileNotFoundError(f"{request.url}: no such object")
             if data is None:
-                self._check_sparse(self.chunks, request.url)  # type: ignore[arg-type]
+                self.check_sparse(self.chunks, request.url)  # type: ignore[arg-type]
             return data
-        source = self._source(request.url)
+        source = reading.source(request.url)
         if isinstance(source, ObjectSource):
             return await source.fetch(request.offset, request.length)
         return await asyncio.to_thread(source.read, request.offset, request.length)
 
 
+class Reading:
+    """One request of the caller, in which each source is checked against its pin once.
+
+    Shared by the threads that read and decode the chunks of one selection. A file that changes
+    while they do is noticed by the next request; its memory map still shows consistent bytes only
+    as far as the writer replaces files instead of overwriting them.
+    """
+
+    def __init__(self, chunks: ChunkReader) -> None:
+        self._reader = chunks
+        self._chunks = chunks.chunks
+        self._checked: dict[str, Source] = {}
+        self._lock = threading.Lock()
+
+    def source(self, url: str) -> Source:
+        """Open a source of the array; the first call checks that it is what was indexed."""
+        found = self._checked.get(url)
+        if found is None:
+            with self._lock:  # threads that start together must not each look at the file
+                found = self._checked.get(url)
+                if found is None:
+                    found = self._checked[url] = self._open(url)
+        return found
+
+    def _open(self, url: str) -> Source:
+        if url == INLINE and isinstance(self._chunks, ByteRanges):
+            return MemorySource(self._chunks.inline, self._reader.where)
+        return self._reader.sources.verify(url)
+
+    def check(self) -> None:
+        """Check the source of an array that has only one; several are checked as they are read."""
+        if isinstance(self._chunks, ByteRanges) and len(self._chunks.urls) == 1:
+            self.source(self._chunks.urls[0])
+
+    def token(self) -> object | None:
+        """Return what identifies the one local file that holds the chunks, as it is now.
+
+        None if the chunks are in several files or objects.
+        """
+        if not isinstance(self._chunks, ByteRanges) or len(self._chunks.urls) != 1:
+            return None
+        source = self.source(self._chunks.urls[0])
+        return source.token if isinstance(source, FileSource) else None
+
+    def read(self, number: int) -> Stored:
+        """Return the stored bytes of one chunk."""
+        return self.read_many(np.asarray([number], np.int64))[0]
+
+    def read_many(self, numbers: Numbers) -> list[Stored]:
+        """Return the stored bytes of several chunks; remote ones are fetched one by one."""
+        chunks = self._chunks
+        if isinstance(chunks, Objects):
+            return [self._read_object(chunks, int(n)) for n in numbers]
+        offsets = chunks.offsets.reshape(-1)[numbers]
+        lengths = chunks.lengths.reshape(-1)[numbers]
+        if len(chunks.urls) == 1 and chunks.parts is None and not chunks.fronts:
+            source = self.source(chunks.urls[0])
+            if source.is_local and not (lengths == WHOLE).any():
+                return self._slices(source, numbers, offsets, lengths)
+        return [self._assemble(int(n)) for n in numbers]
+
+    def stream(self, numbers: Numbers) -> Iterator[Stored]:
+        """Yield the stored bytes of several local chunks; each is valid until the next.
+
+        Chunks that are one file each are read into the same memory, one after the other, so that
+        they are still in the processor's cache when they are decoded.
+        """
+        chunks = self._chunks
+        if not isinstance(chunks, Objects):
+            yield from self.read_many(numbers)
+            return
+        most = self._most_stored()
+        base = local_path(chunks.base)
+        roots = [local_path(root) for root in chunks.places]
+        with borrowed("stored", min(most, USUAL_BYTES)) as memory, Walk(roots) as walk:
+            buffer = ObjectBuffer(most, memory, walk=walk)
+            for number in numbers.tolist():
+                path = f"{base}/{chunks.name(self._reader.coords(number))}"
+                data = buffer.read(path)
+                if data is None:
+                    self._reader.check_sparse(chunks, path)
+                    yield None
+                else:
+                    yield join(self._reader.front(number), [data])
+
+    def _most_stored(self) -> int:
+        """Return a bound for a stored chunk: compression never doubles it, types have 16 bytes."""
+        return max(limits.get().free_bytes, 32 * math.prod(self._reader.index.chunk_shape))
+
+    def _slices(
+        self,
+        source: Source,
+        numbers: Numbers,
+        offsets: npt.NDArray[np.uint64],
+        lengths: npt.NDArray[np.uint64],
+    ) -> list[Stored]:
+        size = source.size()
+        # unsigned arithmetic: `offsets + lengths` of a hostile table would wrap around
+        beyond = (lengths > 0) & ((offsets > size) | (lengths > size - np.minimum(offsets, size)))
+        if beyond.any():
+            bad = int(np.flatnonzero(beyond)[0])
+            where = self._reader.describe(int(numbers[bad]))
+            raise TruncatedError(f"{where}: the object ends after {size} bytes")
+        whole = source.read(0, size)
+        return [
+            whole[offset : offset + length] if length else None
+            for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True)
+        ]
+
+    def _assemble(self, number: int) -> Stored:
+        reader = self._reader
+        if reader.is_absent(number):
+            return None
+        pieces = []
+        for url, offset, length in reader.ranges(number):
+            try:
+                pieces.append(
+                    self._whole(url) if length < 0 else self.source(url).read(offset, length)
+                )
+            except (TruncatedError, FileNotFoundError) as e:
+                raise TruncatedError(f"{reader.describe(number)}: {e}") from e
+        return join(reader.front(number), pieces)
+
+    def _whole(self, url: str) -> Bytes1D:
+        data = self._reader.sources.whole(url)
+        if data is None:
+            raise FileNotFoundError(f"{url}: no such file or object")
+        return data
+
+    def _read_object(self, chunks: Objects, number: int) -> Stored:
+        reader = self._reader
+        url = reader.object_url(chunks, number)
+        data = read_object(url, storage=reader.sources.storage, roots=chunks.places)
+        if data is None:
+            reader.check_sparse(chunks, url)
+            return None
+        return join(reader.front(number), [data])
+
+
 def join(front: bytes, pieces: Sequence[Bytes1D]) -> Bytes1D:
-    """Concatenate; one piece without a front stays the view that it is."""
+    """Concatenate the parts of a chunk; a single part without a front stays a view."""
     if not front and len(pieces) == 1:
         return pieces[0]
     return np.concatenate([np.frombuffer(front, np.uint8), *pieces])
@@ -311,7 +346,7 @@ def join(front: bytes, pieces: Sequence[Bytes1D]) -> Bytes1D:
 
 @dataclass(eq=False)
 class _Waiting:
-    """One chunk on its way, with the parts that have arrived."""
+    """One chunk that is being fetched, with the parts that have arrived."""
 
     position: int
     number: int
@@ -330,7 +365,7 @@ class _Waiting:
 
 @dataclass(eq=False)
 class Request:
-    """One contiguous range of one object, wanted by one or several chunks."""
+    """One contiguous range of one object, which holds parts of one or several chunks."""
 
     url: str
     offset: int
@@ -338,7 +373,7 @@ class Request:
     wanted: list[tuple[_Waiting, int]]
 
     def fill(self, data: Stored) -> list[_Waiting]:
-        """Give each chunk its pieces of the answer; list every chunk once."""
+        """Hand the bytes that arrived to the chunks; return every chunk once."""
         for chunk, part in self.wanted:
             _, offset, length = chunk.ranges[part]
             start = offset - self.offset
@@ -349,7 +384,7 @@ class Request:
 
 
 def coalesce(waiting: Sequence[_Waiting], *, gap: int, cap: int) -> list[Request]:
-    """Join ranges of one object that lie at most `gap` apart, up to `cap` bytes a request."""
+    """Join ranges of one object that lie at most `gap` apart, up to `cap` bytes per request."""
     wanted = sorted(
         (
             (url, offset, length, chunk, part)
@@ -372,7 +407,10 @@ def coalesce(waiting: Sequence[_Waiting], *, gap: int, cap: int) -> list[Request
 
 
 def joined(requests: Sequence[Request], *, most: int) -> list[Request]:
-    """Join neighbours that are longer than what lies between them, up to `most` bytes a request."""
+    """Join requests that are longer than the gap between them, up to `most` bytes per request.
+
+    Such are the rows of a window: one longer request is cheaper than another round trip.
+    """
     found: list[Request] = []
     shortest = 0
     for request in requests:

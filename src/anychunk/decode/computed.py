@@ -18,13 +18,13 @@ type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]
 
 PIECE_BYTES = 64 * limits.MIB
-"""About how much of the source is in memory at a time."""
+"""The part of the source that is in memory at a time, approximately."""
 
 
 def shrink(
     read: Read, *, start: Shape, stop: Shape, ratio: Shape, shape: Shape, method: str, itemsize: int
 ) -> Array:
-    """Make outputs `start` to `stop` of a smaller array, reading its source in bounded pieces."""
+    """Compute the box from `start` to `stop` of a smaller array, reading bounded pieces."""
     ratio = ds.clip_ratio(shape, ratio)
     ranges = [
         ds.source_range(a, b, ratio=r, size=n, method=method)
@@ -32,7 +32,7 @@ def shrink(
     ]
     nbytes = math.prod(b - a for a, b in ranges) * itemsize
     lengths = [b - a for a, b in zip(start, stop, strict=True)]
-    # a filter works on 64-bit floats
+    # filters compute in 64-bit floats
     cost = nbytes if method in ds.BY_WINDOW else nbytes * max(1, 8 // itemsize)
     if cost > PIECE_BYTES and max(lengths) > 1:
         axis = lengths.index(max(lengths))
@@ -63,7 +63,7 @@ def shrink(
 def _downsample(
     array: ArrayIndex, coords: Shape, configuration: Json, source: ArrayReader
 ) -> Array:
-    """Compute one chunk of a smaller array; what lies beyond its edge is fill."""
+    """Compute one chunk of a smaller array, zero beyond the edge of the array."""
     box = chunk_box(coords, array.chunk_shape, array.shape)
     made = shrink(
         source.read,

@@ -1,23 +1,29 @@
 """Read bytes by range: local files by memory map, everything else by obstore.
 
-A source gives exactly the bytes that were asked for or raises. `Sources` keeps them open by url and
-holds each against its pin, so that bytes of a changed file never reach a decoder.
+A source returns exactly the requested bytes or raises. `Sources` keeps sources open by url and
+checks each against its pin, so that bytes of a changed file never reach a decoder.
 """
 
 from anychunk.io.block_cache import Blocks, buffered
-from anychunk.io.change import OnChange, report_change
 from anychunk.io.errors import first_line
 from anychunk.io.file import FileSource, ObjectBuffer
 from anychunk.io.folder import Folder, list_objects
 from anychunk.io.http import SAME_ORIGIN, is_restricted
-from anychunk.io.inside import HAS_HANDLES, Walk, check_tree, open_inside, real_path, stat_inside
+from anychunk.io.inside import (
+    HAS_HANDLES,
+    Walk,
+    check_tree,
+    open_inside,
+    real_path,
+    resolve,
+    stat_inside,
+)
 from anychunk.io.memory import MemorySource
 from anychunk.io.object_stores import memory_store, object_store
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import object_size, open_source, pin_of, read_object
-from anychunk.io.reference import resolve
-from anychunk.io.source import Bytes1D, Source, Storage
+from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
 from anychunk.io.url import absolute, below, is_remote, local_path
 
 __all__ = [

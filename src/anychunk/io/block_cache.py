@@ -1,4 +1,4 @@
-"""A remote source read through a cache of aligned blocks."""
+"""A remote source behind a cache of aligned blocks."""
 
 import math
 from collections.abc import Iterable
@@ -12,20 +12,20 @@ from anychunk.model.pin import Pin
 
 
 def buffered(source: Source) -> Source:
-    """Give what a parser should read through: remote objects by cached blocks."""
+    """Return what a parser should read from: a remote source behind a cache of blocks."""
     return source if source.is_local else Blocks(source)
 
 
 LINE = limits.KIB
-"""Of a block that goes, the lines of about so many bytes that small reads wanted stay."""
+"""When a block is evicted, lines of about this size that small reads asked for are kept."""
 MOST_LINES = 1 << 16
 
 
 class Blocks:
-    """A source behind a bounded cache of aligned blocks, for parsers that read here and there.
+    """A source behind a bounded cache of aligned blocks, for parsers that read small pieces.
 
-    Parsers walk along directories that lie apart more than once: first to where each is, then to
-    what it holds. So the lines that they looked at stay longer than the blocks around them.
+    Parsers visit directories that are far apart more than once: first to find each, then to read
+    it. So the lines that they asked for are kept longer than the blocks around them.
     """
 
     is_local = False
@@ -51,7 +51,7 @@ class Blocks:
     def read(self, offset: int, length: int) -> Bytes1D:
         check_range(self, offset, length)
         if isinstance(self._source, ObjectSource) and offset + length <= self._source.head_length:
-            return self._source.read(offset, length)  # no request: it came with the first
+            return self._source.read(offset, length)  # the first request has fetched it
         first, last = offset // self._block, -(-(offset + length) // self._block)
         missing = [i for i in range(first, last) if i not in self._cache]
         lines = range(offset // self._line, -(-(offset + length) // self._line))
@@ -73,7 +73,7 @@ class Blocks:
         return joined[offset - first * self._block :][:length]
 
     def _forget(self, number: int) -> None:
-        """Drop a block, but for its lines that were wanted."""
+        """Evict a block, keeping the lines of it that small reads asked for."""
         block, size = self._cache.pop(number), self._line
         first = number * self._block // size
         for line in self._wanted.intersection(range(first, first + self._block // size)):

@@ -1,4 +1,4 @@
-"""Memory that a thread uses again and again: fresh pages cost more than what is put into them."""
+"""Memory that each thread reuses: page faults on fresh memory cost more than filling it."""
 
 import contextlib
 import ctypes
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 KEPT_BYTES = 8 << 20
-"""The most that a thread keeps for each purpose."""
+"""The most that a thread keeps per purpose."""
 
 PAGE = 4096
 
@@ -18,9 +18,9 @@ _kept = threading.local()
 
 
 def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Give fresh memory that begins at a page.
+    """Return fresh memory that starts at a page boundary.
 
-    numpy's begins 16 bytes after one, and reading a file to there takes seven times as long.
+    numpy's starts 16 bytes after one, and reading a file into that takes seven times as long.
     """
     memory = np.empty(nbytes + PAGE, np.uint8)
     start = -memory.ctypes.data % PAGE
@@ -29,9 +29,9 @@ def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
 
 @contextmanager
 def borrowed(purpose: str, nbytes: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Lend this thread exactly `nbytes`, for as long as the block runs.
+    """Lend this thread exactly `nbytes` while the block runs.
 
-    Whoever borrows for the same purpose meanwhile, in the same thread, gets other memory.
+    A nested loan for the same purpose in the same thread gets different memory.
     """
     shelf = _kept.__dict__
     memory = shelf.pop(purpose, None)
@@ -45,6 +45,6 @@ def borrowed(purpose: str, nbytes: int) -> Iterator[npt.NDArray[np.uint8]]:
 
 
 def give_back() -> None:
-    """Hand memory that was freed back to the system, where the allocator keeps it for later."""
+    """Return freed memory to the system, which the allocator would keep for later."""
     with contextlib.suppress(OSError, AttributeError):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)

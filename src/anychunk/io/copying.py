@@ -1,8 +1,8 @@
 """Copy between arrays whose fastest axes differ, tile by tile, so that cache lines are used whole.
 
-A plain assignment walks one of the two arrays across its memory, a cache line for each element;
-numpy has no remedy. Here a tile that stays in the cache is read along the one and written along the
-other, four times faster for a chunk of 64 x 64 x 64.
+A plain assignment crosses one of the two arrays, touching a cache line per element; numpy has no
+remedy. Here a tile that fits in the cache is read along one array and written along the other,
+which is four times faster for a chunk of 64 x 64 x 64.
 """
 
 import itertools
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 SMALL = 32768
-"""Arrays of up to so many elements are copied plainly: a tile's calls would cost more."""
+"""Arrays of at most this many elements are assigned: the calls per tile would cost more."""
 TILE_BYTES = 64 << 10
 LINE_BYTES = 64
 
 
 def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
-    """Do `out[...] = array`, for arrays of one shape."""
+    """Do `out[...] = array` for arrays of the same shape."""
     if (
         array.size <= SMALL
         or out.shape != array.shape
@@ -29,7 +29,7 @@ def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
         out[...] = array
         return
     if abs(array.strides[written]) <= LINE_BYTES:
-        # few bands of a pixel side by side: walking over them still uses most of a cache line
+        # few interleaved bands: striding over them still uses most of each cache line
         for here, there in zip(np.moveaxis(out, read, 0), np.moveaxis(array, read, 0), strict=True):
             here[...] = there
         return
@@ -45,13 +45,13 @@ def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
 
 
 def fastest(array: npt.NDArray[Any]) -> int:
-    """Give the axis along which the elements lie closest."""
+    """Return the axis with the smallest stride."""
     axes = [i for i, n in enumerate(array.shape) if n > 1]
     return min(reversed(axes), key=lambda i: abs(array.strides[i]), default=-1)
 
 
 def tile_shape(shape: tuple[int, ...], itemsize: int, read: int, written: int) -> tuple[int, ...]:
-    """Give a tile that is long along both fast axes and stays in the cache."""
+    """Return a tile shape that is long along both fast axes and fits in the cache."""
     side = 128 if itemsize <= 2 else 64
     steps = [1] * len(shape)
     steps[read], steps[written] = min(shape[read], side), min(shape[written], side)
@@ -64,9 +64,9 @@ def tile_shape(shape: tuple[int, ...], itemsize: int, read: int, written: int) -
 
 
 def tile_like(array: npt.NDArray[Any], shape: tuple[int, ...], outer: int) -> npt.NDArray[Any]:
-    """Make a tile in the memory order of `array`, but `outer` slowest and a cache line wider.
+    """Allocate a tile in the memory order of `array`, but with `outer` slowest, padded by a line.
 
-    Without that line, steps along `outer` would all fall into the same few places of the cache.
+    Without the padding, rows a power of two apart would compete for the same few cache sets.
     """
     order = sorted(range(array.ndim), key=lambda i: (i != outer, -abs(array.strides[i])))
     row = math.prod(shape[i] for i in order[1:])

@@ -1,4 +1,4 @@
-"""Errors of the system and of obstore, as ours: where, what, and what to do."""
+"""Errors of the system and of obstore as ours: where, what, and what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from anychunk.errors import AnychunkError, SourceError
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Keep built-in errors that say it all, name the path in the others."""
+    """Name the path in errors of the file system; a missing file stays FileNotFoundError."""
     try:
         yield
     except AnychunkError:
@@ -16,13 +16,14 @@ def file_errors(path: str) -> Iterator[None]:
     except FileNotFoundError as e:
         raise FileNotFoundError(f"{path}: no such file or directory; check the path") from e
     except PermissionError as e:
-        raise SourceError(f"{path}: {e.strerror or e}; ask its owner for the right") from e
+        raise SourceError(f"{path}: {e.strerror or e}; ask its owner for permission") from e
     except OSError as e:
         raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
 @contextmanager
 def remote_errors(url: str) -> Iterator[None]:
+    """Turn errors of obstore into ours, with advice where we know any."""
     from obstore.exceptions import BaseError
 
     try:
@@ -32,7 +33,7 @@ def remote_errors(url: str) -> Iterator[None]:
     except FileNotFoundError as e:
         raise FileNotFoundError(f"{url}: no such object; check the url") from e
     except (BaseError, OSError) as e:
-        # obstore appends a dump of its internals, which may hold more than the user should see
+        # only the first line: obstore appends a dump of internals, which may contain secrets
         raise SourceError(f"{url}: {first_line(e)}{what_to_do(e)}") from e
 
 
@@ -41,15 +42,15 @@ def first_line(error: Exception) -> str:
 
 
 ADVICE = {
-    "169.254.169.254": "no credentials were found; set AWS_ACCESS_KEY_ID and "
+    "169.254.169.254": "no credentials found; set AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, or for public data AWS_SKIP_SIGNATURE=true (skip_signature)",
-    "metadata.google.internal": "no credentials were found; set GOOGLE_APPLICATION_CREDENTIALS, "
+    "metadata.google.internal": "no credentials found; set GOOGLE_APPLICATION_CREDENTIALS, "
     "or for public data GOOGLE_SKIP_SIGNATURE=true (skip_signature)",
-    "403 Forbidden": "the server refuses; check the credentials and who may read it",
-    "401 Unauthorized": "the server asks for credentials; check those that are set",
+    "403 Forbidden": "access denied; check the credentials and the permissions of the object",
+    "401 Unauthorized": "credentials are missing or wrong; check those that are set",
     "error sending request": "the server could not be reached; check the url and the network",
 }
-"""What to do, by what object_store says of an error."""
+"""What to do, by what an error message of obstore contains."""
 
 
 def what_to_do(error: Exception) -> str:

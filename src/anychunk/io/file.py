@@ -1,4 +1,4 @@
-"""Local files: mapped into memory, or read whole."""
+"""Local files, mapped into memory or read whole."""
 
 import mmap
 import os
@@ -21,18 +21,18 @@ class FileSource:
     storage: Storage | None = None
 
     def __init__(self, path: str, *, roots: Sequence[str] = ()) -> None:
-        """`roots`: folders that the file must be in, with all links resolved."""
+        """`roots` are the folders in which the file must lie, with all links resolved."""
         self.url = path
-
-        def opener(name: str, _: int) -> int:
-            return open_inside(name, roots)
-
-        with file_errors(path), open(path, "rb", opener=opener) as file:
-            self._pin = file_pin(os.fstat(file.fileno()))
-            # an empty file cannot be mapped
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+        with file_errors(path):
+            handle = open_inside(path, roots)
+            try:
+                self._pin = file_pin(stat_file(handle, path))
+                # an empty file cannot be mapped
+                mapped = mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if self._pin.size else b""
+            finally:
+                os.close(handle)
         self.token = object()
-        """Stands for the file as it was opened, in keys of what is kept of it."""
+        """Identifies this version of the file in cache keys."""
         self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 
@@ -41,7 +41,7 @@ class FileSource:
 
     def refresh(self) -> Pin:
         with file_errors(self.url):
-            return file_pin(os.stat(self.url))  # noqa: PTH116 - half the cost of Path.stat, once a read
+            return file_pin(os.stat(self.url))  # noqa: PTH116 - half the cost of Path.stat, once per request
 
     def size(self) -> int:
         return self._pin.size
@@ -51,13 +51,13 @@ class FileSource:
         return self._view[offset : offset + length]
 
     def release(self) -> None:
-        """Hand back pages that were read: they count as this process' memory. Views stay valid."""
+        """Release pages that were read, which count as memory of this process. Views stay valid."""
         if isinstance(self._mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class ObjectBuffer:
-    """Reads local files whole, one after the other, into the same memory."""
+    """Reads whole local files, one after the other, into the same memory."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class ObjectBuffer:
         *,
         walk: Walk | None = None,
     ) -> None:
-        """`walk` opens the files; without it they are opened by name."""
+        """`walk` opens the files; without it they are opened by path."""
         self._most = most
         self._open = (lambda path: os.open(path, READ)) if walk is None else walk.open
         self._memory = np.empty(0, np.uint8) if reused is None else reused
 
     def read(self, path: str) -> Bytes1D | None:
-        """Give the bytes of a file until the next one is read, or None where there is none."""
+        """Return the bytes of a file, valid until the next call; None if there is none."""
         try:
             handle = self._open(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -93,7 +93,7 @@ class ObjectBuffer:
     def _fill(self, handle: int, path: str) -> Bytes1D:
         size = stat_file(handle, path).st_size
         if self._most is not None and size > self._most:
-            raise LimitError(f"{path}: {size} bytes are over the limit of {self._most}")
+            raise LimitError(f"{path}: {size} bytes exceed the limit of {self._most}")
         if len(self._memory) < size:
             self._memory = buffers.aligned(size)
         target = self._memory[:size]
@@ -101,14 +101,14 @@ class ObjectBuffer:
         while filled < size:
             count = os.readv(handle, [memoryview(target)[filled:]])
             if not count:
-                raise TruncatedError(f"{path}: ends after {filled} bytes of {size}")
+                raise TruncatedError(f"{path}: the file ends after {filled} of {size} bytes")
             filled += count
         return target
 
 
 def stat_pin(path: str) -> Pin | None:
     try:
-        return file_pin(os.stat(path))  # noqa: PTH116 - once a chunk
+        return file_pin(os.stat(path))  # noqa: PTH116 - once per chunk
     except (FileNotFoundError, NotADirectoryError):
         return None
 

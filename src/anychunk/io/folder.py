@@ -31,20 +31,21 @@ class Folder:
         self.is_local = not is_remote(url)
         self.path = local_path(self.url) if self.is_local else self.url
         self.root = self.path
-        """What the caller named; links below it do not lead out of it."""
+        """What the caller named; links below it may not lead outside it."""
 
     def child(self, name: str) -> "Folder":
-        made = Folder.__new__(Folder)  # what is known of the parent need not be found out again
+        """Return the folder of this name below this one."""
+        made = Folder.__new__(Folder)  # skips what __init__ would find out again
         made.url = made.path = f"{self.path}/{name}" if self.is_local else below(self.path, name)
         made.storage, made.is_local, made.root = self.storage, self.is_local, self.root
         return made
 
     def source(self, name: str) -> Source:
-        """Open an object below this folder; FileNotFoundError where there is none."""
+        """Open an object below this folder, or raise FileNotFoundError."""
         return open_source(below(self.path, name), storage=self.storage, roots=(self.root,))
 
     def read(self, name: str) -> bytes | None:
-        """Give a small object as bytes, or None where there is none."""
+        """Return a small object as bytes, or None if there is none."""
         if self.is_local:
             path = f"{self.path}/{name}"
             with Walk((self.root,)) as walk:
@@ -82,9 +83,9 @@ class Folder:
 def list_objects(
     url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
 ) -> Iterator[tuple[str, Pin]]:
-    """Yield (path below, version) of every object below a folder.
+    """Yield (relative path, version) of every object below a folder.
 
-    Links to be found in a local one may lead to `roots`, by default the folder itself.
+    Links in a local folder may lead into `roots`, by default the folder itself.
     """
     root = url.rstrip("/")
     if not is_remote(root):
@@ -113,5 +114,5 @@ def _list_files(root: str, roots: Sequence[str]) -> Iterator[tuple[str, Pin]]:
 
 def _listed_store(url: str, storage: Storage | None) -> "tuple[ObjectStore, str]":
     if urlsplit(url).scheme in ("http", "https"):
-        raise UnsupportedError(f"{url}: a web server does not list its folders")
+        raise UnsupportedError(f"{url}: web servers do not list folders; name the file")
     return object_store(url, storage)

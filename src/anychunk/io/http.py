@@ -1,9 +1,10 @@
-"""Objects of a web server that may not send us elsewhere: redirects stay at its host and port.
+"""An HTTP client that follows redirects only to the same host and port.
 
-obstore's client follows every redirect, has no option against it, and does not say where an answer
-came from. A server that reads urls for others must not be sent to hosts that only it can reach, so
-where redirects are restricted (`storage={"redirects": "same-origin"}`) http and https are read by
-this small client instead: GET and HEAD with ranges, connections kept open, failures tried again.
+obstore's client follows every redirect, cannot be told not to, and does not say where a response
+came from. A server that fetches urls for its clients must not be redirected to hosts that only it
+can reach (SSRF). Where redirects are restricted (`storage={"redirects": "same-origin"}`), http and
+https urls are therefore read by this small client: GET and HEAD with ranges, persistent
+connections, retries.
 """
 
 import base64
@@ -29,21 +30,21 @@ PORTS = {"http": 80, "https": 443}
 REDIRECTS = (301, 302, 303, 307, 308)
 MOST_REDIRECTS = 10
 MOST_IDLE = 16
-"""Connections to one host that are kept open."""
+"""Idle connections kept open per host."""
 TIMEOUT_S = 30.0
-"""For one request with its answer, as obstore's."""
+"""For one request and its response; the same as obstore's default."""
 PIECE = 1 << 20
 
 type Range = tuple[int, int]
-"""First byte, and the one behind the last."""
+"""Half open: the first byte, and the byte after the last."""
 
 
 class NoRangeError(SourceError):
-    """The server has no such range, or none at all."""
+    """The server does not have this range, or does not support ranges."""
 
 
 def is_restricted(url: str, storage: Storage | None) -> bool:
-    """Whether `url` is read by this client, because its redirects are restricted."""
+    """Whether redirects are restricted for `url`, so that this client reads it."""
     wanted = (storage or {}).get("redirects", "follow")
     if wanted not in ("follow", SAME_ORIGIN):
         raise ValueError(f"storage: redirects={wanted!r}, expected 'follow' or {SAME_ORIGIN!r}")
@@ -52,7 +53,7 @@ def is_restricted(url: str, storage: Storage | None) -> bool:
 
 @dataclass(frozen=True)
 class Answer:
-    """A body, and what the server says of the object, in the words of obstore."""
+    """A response body, with the object's metadata under obstore's names."""
 
     meta: Mapping[str, Any]
     data: bytes
@@ -74,14 +75,14 @@ class Site:
         self._idle: list[http.client.HTTPConnection] = []
 
     def get(self, path: str, wanted: Range | None = None, *, most: int | None = None) -> Answer:
-        """Read an object or a range of it; FileNotFoundError where there is none.
+        """Read an object or a range of it, or raise FileNotFoundError.
 
         `most`: a whole object of more bytes is refused before its body is read.
         """
         return self._retried(path, _Ask("GET", wanted, most))
 
     def head(self, path: str) -> Mapping[str, Any]:
-        """Return what the server says of an object."""
+        """Return the metadata of an object."""
         return self._retried(path, _Ask("HEAD")).meta
 
     def _retried(self, path: str, ask: "_Ask") -> Answer:
@@ -113,7 +114,7 @@ class Site:
         raise SourceError(f"{url}: more than {MOST_REDIRECTS} redirects")
 
     def _request(self, url: str, ask: "_Ask") -> Answer | str:
-        """Ask once; return the answer, or the url that the server sends us to."""
+        """Send one request; return the response, or the url of a redirect."""
         until = time.monotonic() + TIMEOUT_S
         parts = urlsplit(url)
         target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
@@ -131,7 +132,7 @@ class Site:
         except (AnychunkError, FileNotFoundError):
             raise
         except (OSError, http.client.HTTPException) as e:
-            raise _TryAgainError(f"the answer broke off ({e or type(e).__name__})") from e
+            raise _TryAgainError(f"the response broke off ({e or type(e).__name__})") from e
         else:
             return found
         finally:
@@ -162,10 +163,10 @@ class Site:
                         f"the server could not be reached ({e or type(e).__name__}); "
                         "check the url and the network"
                     ) from e
-                # one that was kept may have been closed by the server meanwhile
+                # the server may have closed an idle connection: try the next one
 
     def _connection(self) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-        """Make a connection; through the environment's proxy also what requests begin with."""
+        """Return a connection, and the prefix and headers that a proxy requires."""
         host, port = self._host, self._port
         proxy = None if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
         place = urlsplit((proxy or {}).get(self._scheme, ""))
@@ -194,7 +195,7 @@ class Site:
 
 @dataclass(frozen=True)
 class _Ask:
-    """What is wanted of an object."""
+    """A request for an object, or for a range of it."""
 
     method: str
     wanted: Range | None = None
@@ -207,7 +208,7 @@ class _Ask:
         return {"Range": f"bytes={self.wanted[0]}-{self.wanted[1] - 1}"}
 
     def answer(self, response: http.client.HTTPResponse, url: str, until: float) -> Answer:
-        """Read an answer that is a success."""
+        """Read the body of a successful response."""
         meta = meta_of(response, self.wanted, url)
         size = meta["size"]
         if self.method == "HEAD":
@@ -220,7 +221,7 @@ class _Ask:
 
 
 class _TryAgainError(Exception):
-    """A request failed in a way that may pass."""
+    """A request failed in a way that a retry may fix."""
 
 
 _sites: dict[str, Site] = {}
@@ -228,12 +229,12 @@ _sites_lock = threading.Lock()
 
 
 def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:
-    """Return the web server of a url, and the path there."""
+    """Return the web server of a url, and the path on it."""
     unknown = set(storage or {}) - {"redirects"}
     if unknown:
         raise UnsupportedError(
-            f"{url}: storage has {' '.join(sorted(map(str, unknown)))} beside redirects, "
-            "which is not known where redirects are restricted"
+            f"{url}: storage options {' '.join(sorted(map(str, unknown)))} have no effect where "
+            "redirects are restricted; leave them out"
         )
     parts = urlsplit(url)
     if parts.query:
@@ -287,22 +288,24 @@ def check_status(response: http.client.HTTPResponse, url: str) -> None:
 def meta_of(
     response: http.client.HTTPResponse, wanted: Range | None, url: str
 ) -> Mapping[str, Any]:
-    """Read size, etag and date from the headers; the answer must be what was asked for."""
+    """Read size, etag and date from the headers; check that the range is the requested one."""
     headers = response.headers
     length = headers.get("Content-Length", "")
     if wanted is not None:
         if response.status != 206:
-            raise NoRangeError(f"{url}: the server answers without the range that was asked for")
+            raise NoRangeError(f"{url}: the server ignored the requested range")
         unit, _, rest = headers.get("Content-Range", "").partition(" ")
         span, _, total = rest.partition("/")
         first = span.partition("-")[0]
         if unit != "bytes" or not total.isdecimal() or first != str(wanted[0]):
-            raise SourceError(f"{url}: the server answers with the range {unit} {rest[:60]!r}")
+            raise SourceError(
+                f"{url}: the server sent the range {unit} {rest[:60]!r}, not the requested one"
+            )
         size = int(total)
     elif length.isdecimal():
         size = int(length)
     else:
-        raise SourceError(f"{url}: the server does not say how long the object is")
+        raise SourceError(f"{url}: the response has no Content-Length")
     try:
         changed = parsedate_to_datetime(headers.get("Last-Modified", ""))
     except ValueError:
@@ -319,7 +322,7 @@ def read_body(response: http.client.HTTPResponse, length: int, url: str, until: 
         if got > length:
             break
         if time.monotonic() > until:
-            raise _TryAgainError(f"{got} of {length} bytes came in {TIMEOUT_S:.0f} s")
+            raise _TryAgainError(f"{got} of {length} bytes arrived in {TIMEOUT_S:.0f} s")
     if got != length:
         raise TruncatedError(f"{url}: the server sent {got} bytes, {length} were expected")
     return b"".join(pieces)

@@ -1,47 +1,49 @@
-"""Files below a folder that was opened: links that stay inside are followed, others are refused.
+"""Files below an opened folder: links that stay inside are followed, all others are refused.
 
-A file of a folder format is reached by names that the folder itself holds, so a symbolic link in it
-must not lead to the rest of the machine. What was checked is what is opened, whoever renames things
-meanwhile: a file is opened by its path, and the system (`/proc`) tells where the opened file is; or
-else each step down is one `openat` with `O_NOFOLLOW` from the handle of the directory above. Only
-where a step is a link is its real path compared with the roots, and then walked likewise.
+The names of files in a folder format come from the folder itself, which is untrusted: a symbolic
+link in it must not give access to the rest of the machine. The check cannot be raced by renaming:
+either a file is opened by its path and `/proc` says where the opened file is, or each step down is
+an `openat` with `O_NOFOLLOW` from the handle of the directory above. Only where a step is a link is
+its real path compared with the roots, and then opened in the same way.
 """
 
 import contextlib
 import errno
 import os
+import posixpath
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Self
 
 from anychunk.errors import FormatError, SourceError
+from anychunk.io.url import is_remote, local_path
 
 READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-"""`O_NONBLOCK`: opening a named pipe would wait for its writer."""
+"""`O_NONBLOCK`, because opening a named pipe would wait for its writer."""
 NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 STEP = NOFOLLOW | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY)
 HAS_HANDLES = bool(NOFOLLOW) and os.open in os.supports_dir_fd
-"""Whether directories have handles to go on from; without them real paths are opened by name."""
+"""Whether files can be opened relative to a directory handle; if not, by their real path."""
 PROC = "/proc/self/fd"
 HAS_PROC = HAS_HANDLES and os.path.isdir(PROC)  # noqa: PTH112
-"""Whether the system tells which file a handle is of."""
+"""Whether the system tells the path of an opened file."""
 LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
-"""What systems say of a link where none may be: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""
+"""Errors for a link that must not be followed: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""
 MOST_KEPT = 32
-"""Directories of which a `Walk` keeps the handle."""
+"""Directory handles that a `Walk` keeps."""
 
 
 def real_path(path: str, roots: Sequence[str]) -> str:
     """Return `path` with all links resolved.
 
-    Raises `FormatError` where that is in none of the folders `roots`.
+    Raises `FormatError` if that is in none of the folders `roots`.
     """
     real = os.path.realpath(path)
     if not any(_is_below(real, os.path.realpath(root)) for root in roots):
         raise FormatError(
-            f"{path}: a link that leads out of {roots[0]}; links are followed inside only"
+            f"{path}: a link that leads outside {roots[0]}, to where links are not followed"
         )
     return real
 
@@ -53,12 +55,12 @@ def _is_below(path: str, root: str) -> bool:
 class Walk:
     """Opens files below the first of `roots`; links may lead to any of them.
 
-    For one thread. Keeps the handles of the directories that it used last: neighbouring chunks lie
+    For one thread. Keeps the handles of recently used directories, because neighbouring chunks are
     in the same directory.
     """
 
     def __init__(self, roots: Sequence[str], *, makes: bool = False) -> None:
-        """`makes`: directories that are missing are created."""
+        """`makes`: whether missing directories are created."""
         self._roots = tuple(roots)
         self._makes = makes
         self._start = f"{roots[0].rstrip('/')}/"
@@ -76,7 +78,7 @@ class Walk:
             os.close(self._kept.popitem()[1])
 
     def open(self, path: str, flags: int = READ) -> int:
-        """Return a handle of the file at `path`; OSError as of `os.open` where there is none."""
+        """Return a handle of the file at `path`; raises OSError as `os.open` does."""
         name = path[len(self._start) :]
         if HAS_HANDLES and path.startswith(self._start) and _is_plain(name):
             folder, _, last = name.rpartition("/")
@@ -92,7 +94,7 @@ class Walk:
         return self._open_real(path, flags)
 
     def _open_real(self, path: str, flags: int) -> int:
-        """Open what links lead to, by its real path."""
+        """Open the target of links by its real path."""
         real = real_path(path, self._roots)
         folder, last = os.path.split(real)
         try:
@@ -105,15 +107,17 @@ class Walk:
                 os.close(handle)
         except FileNotFoundError:
             if _dangles(path, self._roots[0]):
-                raise SourceError(f"{path}: a link that leads to nothing") from None
+                raise SourceError(f"{path}: a link to a file that does not exist") from None
             raise
         except OSError as e:
             if e.errno in (errno.ELOOP, errno.EMLINK):
-                raise FormatError(f"{path}: links that lead in a circle, or were changed") from e
+                raise FormatError(
+                    f"{path}: links that form a loop, or changed while they were followed"
+                ) from e
             raise
 
     def directory(self, path: str) -> int:
-        """Return a handle of the directory at `path`, good until the next is asked for."""
+        """Return a handle of the directory at `path`, valid until the next call."""
         name = path[len(self._start) :]
         if f"{path}/" == self._start:
             return self._directory("")
@@ -152,14 +156,14 @@ class Walk:
 
 @lru_cache(maxsize=256)
 def _real_root(root: str) -> str:
-    """Return the real path of a root. An old one only costs the shorter way of opening."""
+    """Return the real path of a root. If it is outdated, only the fast path is lost."""
     return os.path.realpath(root).rstrip("/")
 
 
 def _open_proved(path: str, flags: int, real: str) -> int | None:
-    """Open a file by its path if it turns out to be at `real`: one call for all steps.
+    """Open a file by its path and keep it if it is at `real`: one call for all steps.
 
-    None where it is elsewhere, or absent, which may be the fault of a link.
+    None if it is elsewhere or absent, either of which may be due to a link.
     """
     try:
         handle = os.open(path, flags | NOFOLLOW)
@@ -178,7 +182,7 @@ def _open_proved(path: str, flags: int, real: str) -> int | None:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a relative path goes down at each step."""
+    """Whether every step of a relative path goes down."""
     return bool(name) and all(part not in ("", ".", "..") for part in name.split("/"))
 
 
@@ -188,13 +192,13 @@ def _step(name: str, above: int, *, makes: bool) -> int:
     except FileNotFoundError:
         if not makes:
             raise
-    with contextlib.suppress(FileExistsError):  # another thread was faster
+    with contextlib.suppress(FileExistsError):  # another thread created it
         os.mkdir(name, dir_fd=above)
     return os.open(name, STEP, dir_fd=above)
 
 
 def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
-    """Open a directory by its real path, following no link from the root that it is below."""
+    """Open a directory by its real path without following links below its root."""
     real_roots = map(os.path.realpath, roots)
     root = next(r for r in real_roots if _is_below(real, r) or _is_below(r, real))
     handle = os.open(root if _is_below(real, root) else real, STEP & ~NOFOLLOW)
@@ -209,7 +213,7 @@ def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
 
 
 def _dangles(path: str, root: str) -> bool:
-    """Whether a step from `root` to `path` is a link to nothing."""
+    """Whether a step from `root` to `path` is a dangling link."""
     while len(path) > len(root):
         if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
             return True
@@ -218,7 +222,7 @@ def _dangles(path: str, root: str) -> bool:
 
 
 def open_inside(path: str, roots: Sequence[str]) -> int:
-    """Return a handle of one file below the first of `roots`; without any, of any file."""
+    """Return a handle of a file below the first of `roots`; of any file if there are none."""
     if not roots:
         return os.open(path, READ)
     with Walk(roots) as walk:
@@ -226,7 +230,7 @@ def open_inside(path: str, roots: Sequence[str]) -> int:
 
 
 def stat_file(handle: int, path: str) -> os.stat_result:
-    """Return what the system knows of an opened file; refuse pipes, devices and directories."""
+    """Return the status of an opened file; refuse pipes, devices and directories."""
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         raise SourceError(f"{path}: not a regular file")
@@ -234,7 +238,7 @@ def stat_file(handle: int, path: str) -> os.stat_result:
 
 
 def stat_inside(path: str, roots: Sequence[str]) -> os.stat_result:
-    """Return what the system knows of one file, as `open_inside` finds it."""
+    """Return the status of a file that `open_inside` opens."""
     handle = open_inside(path, roots)
     try:
         return stat_file(handle, path)
@@ -243,7 +247,7 @@ def stat_inside(path: str, roots: Sequence[str]) -> os.stat_result:
 
 
 def check_tree(root: str) -> None:
-    """Refuse a folder with a link that leads out, for readers that follow every link."""
+    """Refuse a folder that contains a link to outside, for libraries that follow every link."""
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
             path = os.path.join(folder, name)  # noqa: PTH118
@@ -252,10 +256,10 @@ def check_tree(root: str) -> None:
 
 
 def list_inside(folder: str, roots: Sequence[str], above: str = "") -> Iterator[str]:
-    """Yield the paths below `folder` of all files, also of those that links inside lead to."""
+    """Yield the relative paths of all files below `folder`, following links that stay inside."""
     real = real_path(folder, roots)
     if above and _is_below(above, real):
-        raise FormatError(f"{folder}: a link that leads back to {real}")
+        raise FormatError(f"{folder}: a link back to {real}, which contains it")
     for place, folders, files in os.walk(folder):
         start = os.path.relpath(place, folder)
         prefix = "" if start == "." else f"{start}/"
@@ -265,3 +269,52 @@ def list_inside(folder: str, roots: Sequence[str], above: str = "") -> Iterator[
             if os.path.islink(path):  # noqa: PTH114
                 here = os.path.realpath(place)
                 yield from (f"{prefix}{name}/{n}" for n in list_inside(path, roots, here))
+
+
+def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
+    """Return the url of a file that a file in the folder `base` refers to.
+
+    Parameters:
+        base: The folder, which the reference may not leave.
+        reference: What the file says: a relative path, or an absolute path or url.
+        allow: Further folders, as paths or urls, that the reference may lead to. Local paths are
+            compared with all links resolved.
+
+    Raises:
+        FormatError: The reference leads elsewhere.
+    """
+    name = reference.replace("\\", "/")
+    is_absolute = is_remote(name) or name.startswith(("file:", "/"))
+    url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
+    is_outside = "\0" in name or is_absolute or ".." in name.split("/")
+    leaves = is_outside or not _stays_below(base, url)
+    if "\0" in name or (leaves and not any(_is_allowed(folder, url) for folder in allow)):
+        raise FormatError(
+            f"{base}: the reference {reference!r} leads outside its folder; "
+            "pass allow=[…] to follow it"
+        )
+    return url
+
+
+def _normal(url: str) -> str:
+    """Remove `.` and `..` from a path or from a url's path."""
+    if not is_remote(url):
+        return posixpath.normpath(local_path(url))
+    scheme, _, rest = url.partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}{posixpath.normpath(f'/{path}')}"
+
+
+def _is_allowed(folder: str, url: str) -> bool:
+    if not is_remote(url):
+        return not is_remote(folder) and _stays_below(folder, url)
+    root = _normal(folder).rstrip("/")
+    return url == root or url.startswith(f"{root}/")
+
+
+def _stays_below(base: str, url: str) -> bool:
+    """Whether a local path is below `base` with all links resolved."""
+    if is_remote(base):
+        return True
+    root = os.path.realpath(local_path(base))
+    return os.path.commonpath([root, os.path.realpath(local_path(url))]) == root

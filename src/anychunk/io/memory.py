@@ -1,4 +1,4 @@
-"""Bytes at hand as a source."""
+"""Bytes in memory as a source."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from anychunk.model.pin import Pin
 
 
 class MemorySource:
-    """Bytes at hand."""
+    """Bytes that are already in memory."""
 
     is_local = True
     storage: Storage | None = None

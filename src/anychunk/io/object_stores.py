@@ -1,4 +1,4 @@
-"""The object stores behind urls, kept by host or bucket and options."""
+"""obstore's stores, one per host or bucket and set of options."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def object_store(url: str, storage: Storage | None = None) -> "tuple[ObjectStore, str]":
-    """Split a url into the store of its host or bucket and the path there."""
+    """Split a url into the store of its host or bucket and the path in it."""
     if storage and "resolve" in storage:
         return cast("tuple[ObjectStore, str]", storage["resolve"](url))
     parts = urlsplit(url)
@@ -39,7 +39,7 @@ type Frozen = tuple[tuple[str, Any], ...]
 
 
 def _frozen(options: Mapping[str, Any]) -> Frozen:
-    """Give options as a key: those of the client are a mapping themselves."""
+    """Return options as a hashable key; those of the client are a mapping themselves."""
     pairs = ((k, _frozen(v) if isinstance(v, Mapping) else v) for k, v in options.items())
     return tuple(sorted(pairs, key=lambda pair: str(pair[0])))
 
@@ -61,7 +61,7 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
     settings.pop("redirects", None)  # a matter of web servers, of `source.http`
     client = {"allow_http": _is_plain(root, settings), **dict(settings.pop("client_options", ()))}
     try:
-        from_url: Any = obstore.store.from_url  # its overloads are one a kind of store
+        from_url: Any = obstore.store.from_url  # it has one overload per kind of store
         return cast(
             "ObjectStore", from_url(root, client_options=client, retry_config=retry, **settings)
         )
@@ -72,7 +72,7 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
 
 
 def _is_plain(root: str, settings: Mapping[str, Any]) -> bool:
-    """Whether the caller, by the url or by the endpoint, asks for http without encryption."""
+    """Whether the caller's url or endpoint asks for http without encryption."""
     endpoints = [v for k, v in settings.items() if str(k).lower().endswith(("endpoint", "_url"))]
     if root.startswith("s3"):
         names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -82,7 +82,7 @@ def _is_plain(root: str, settings: Mapping[str, Any]) -> bool:
 
 @lru_cache(maxsize=64)
 def memory_store(name: str) -> "MemoryStore":
-    """Give the in-process store behind `memory://name/…`."""
+    """Return the in-process store behind `memory://name/…`."""
     from obstore.store import MemoryStore
 
     return MemoryStore()

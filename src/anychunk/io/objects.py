@@ -1,4 +1,4 @@
-"""Objects of remote stores, by obstore, or where redirects are restricted by our own client."""
+"""Remote objects, read by obstore, or by our own client where redirects are restricted."""
 
 import asyncio
 import threading
@@ -9,11 +9,10 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import LimitError, TruncatedError
-from anychunk.io.change import OnChange, report_change
 from anychunk.io.errors import remote_errors
 from anychunk.io.http import Answer, NoRangeError, Range, Site, is_restricted, site_of
 from anychunk.io.object_stores import object_store
-from anychunk.io.source import Bytes1D, Storage, check_range
+from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change
 from anychunk.model.pin import Pin
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ObjectSource:
-    """An object of a remote store. The first request brings its head, size and etag at once."""
+    """A remote object. The first request fetches its head, size and etag together."""
 
     is_local = False
 
@@ -63,7 +62,7 @@ class ObjectSource:
                 )
                 return object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
             except obstore.exceptions.GenericError:
-                # an empty object has no range to give; of a small one some servers give it whole
+                # an empty object has no ranges, and some servers send small objects whole
                 meta = obstore.head(self._store, self._path)
                 if meta["size"] > limits.get().head_bytes:
                     raise
@@ -78,7 +77,7 @@ class ObjectSource:
             try:
                 got = site.get(self._path, (0, most))
             except NoRangeError:
-                # as above: an empty object, or a server that knows no ranges
+                # as above: an empty object, or a server without ranges
                 meta = site.head(self._path)
                 if meta["size"] > most:
                     raise
@@ -87,7 +86,7 @@ class ObjectSource:
 
     @property
     def head_length(self) -> int:
-        """How many bytes from the start are at hand."""
+        """The number of bytes from the start that the first request fetched."""
         return len(self._head)
 
     def pin(self) -> Pin:
@@ -124,7 +123,7 @@ class ObjectSource:
         return self._checked(got.meta, got.data, offset, length)
 
     def _range(self, offset: int, length: int) -> Range | None:
-        """Ask for a range; for all there is without one, which some servers do not take."""
+        """Return the range to ask for; None for a whole object, as some servers lack ranges."""
         is_whole = offset == 0 and self._pin is not None and length == self._pin.size
         return None if is_whole else (offset, offset + length)
 
@@ -133,7 +132,7 @@ class ObjectSource:
         return {} if wanted is None else {"range": wanted}
 
     async def fetch(self, offset: int, length: int) -> Bytes1D:
-        """Read as `read` does, without blocking the event loop."""
+        """Do what `read` does without blocking the event loop."""
         if self._site is not None:
             return await asyncio.to_thread(self._read_site, self._site, offset, length)
         import obstore
@@ -145,7 +144,7 @@ class ObjectSource:
             return self._checked(got.meta, await got.bytes_async(), offset, length)
 
     def _checked(self, meta: Mapping[str, Any], data: Any, offset: int, length: int) -> Bytes1D:
-        """Every answer tells which version it comes from: no request is spent on asking."""
+        """Check a response against the pin: every response names its version."""
         now = object_pin(meta)
         change = self._pin.differs(now) if self._pin else None
         if change:
@@ -155,13 +154,13 @@ class ObjectSource:
         view = np.frombuffer(data, np.uint8)
         if len(view) != length:
             raise TruncatedError(
-                f"{self.url} @{offset}: the server gave {len(view)} bytes, {length} were asked for"
+                f"{self.url} @{offset}: the server sent {len(view)} bytes, expected {length}"
             )
         return view
 
 
 def get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
-    """Read a whole object and its version in one request, or give None where there is none."""
+    """Read a whole object and its version by one request; None if there is no such object."""
     most = limits.get().chunk_bytes
     try:
         if is_restricted(url, storage):
@@ -183,6 +182,7 @@ def get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
 
 
 def object_pin(meta: Mapping[str, Any]) -> Pin:
+    """Return the version that an object's metadata states."""
     changed = meta["last_modified"]
     return Pin(
         size=meta["size"], etag=meta["e_tag"], mtime_ns=int(changed.timestamp()) * 1_000_000_000
@@ -190,7 +190,7 @@ def object_pin(meta: Mapping[str, Any]) -> Pin:
 
 
 def listed_pin(meta: Mapping[str, Any]) -> Pin:
-    """Give the pin of an object in a list, where some servers leave out the quotes of its etag."""
+    """Return the version of a listed object; some servers omit the quotes of etags in lists."""
     etag = meta["e_tag"]
     is_bare = etag is not None and '"' not in etag
     return object_pin({**meta, "e_tag": f'"{etag}"'} if is_bare else meta)

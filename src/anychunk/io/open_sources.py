@@ -1,22 +1,21 @@
-"""Sources kept open by url, each held against its pin."""
+"""Sources that are kept open, each checked against its pin."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from anychunk.io.change import OnChange, report_change
 from anychunk.io.file import FileSource, stat_pin
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.opening import read_object
-from anychunk.io.source import Bytes1D, Source, Storage
+from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
 from anychunk.io.url import is_remote, local_path
 from anychunk.model.pin import Pin
 
 MOST_OPEN = 1024
-"""Local files that are kept open: a system maps some ten thousands at the most."""
+"""Local files that are kept open; systems limit the number of memory maps."""
 
 
 class Sources:
-    """Open sources by url, each held against its pin before the first byte is read."""
+    """Open sources by url, each checked against its pin before the first byte is read."""
 
     def __init__(
         self,
@@ -35,20 +34,20 @@ class Sources:
         if source is None:
             pin = self.pins.get(url)
             if is_remote(url):
-                # with a pin no request is spent here: every answer is held against it
+                # no request is needed to check the pin: every response is checked against it
                 source = ObjectSource(url, storage=self.storage, pin=pin, on_change=self.on_change)
             else:
                 source = FileSource(local_path(url))
                 self._check(url, pin, source.pin())
-            # two threads may come here at once; either source serves
+            # two threads may get here at once; either source will do
             self._open[url] = source
             if len(self._open) > MOST_OPEN:
-                # views of it stay valid; who wants more of it opens it again
+                # its views stay valid; the next read opens it again
                 self._open.pop(next(iter(list(self._open))), None)
         return source
 
     def whole(self, url: str) -> Bytes1D | None:
-        """Read an object that is one chunk, or give None; not kept open, for there are many."""
+        """Read a whole object that is one chunk; None if there is none. It is not kept open."""
         pin = self.pins.get(url)
         if pin is None:
             return read_object(url, storage=self.storage)
@@ -64,8 +63,14 @@ class Sources:
         return data
 
     def verify(self, url: str) -> Source:
-        """Open, and look whether a local file was changed since; remote answers tell themselves."""
-        source = self.open(url)
+        """Open a source and check that a local file has not changed since it was opened.
+
+        One look at the file: a source that is opened now has just been checked. Remote objects are
+        checked by every answer that they give.
+        """
+        source = self._open.get(url)
+        if source is None:
+            return self.open(url)
         if isinstance(source, FileSource):
             self._check(url, source.pin(), source.refresh())
         return self.open(url)
@@ -73,12 +78,12 @@ class Sources:
     def _check(self, url: str, pin: Pin | None, now: Pin) -> None:
         change = pin.differs(now) if pin else None
         if change:
-            # what was mapped is the file as it was
+            # its memory map shows the file as it was
             self._open.pop(url, None)
             report_change(url, change, self.on_change)
 
     def release(self) -> None:
-        """Hand back the pages of every local file that is open."""
+        """Release the pages of every open local file."""
         for source in list(self._open.values()):
             if isinstance(source, FileSource):
                 source.release()

@@ -1,7 +1,7 @@
-"""One object by its url, local or remote: opened, read whole, or only looked at.
+"""Open an object by its url, local or remote; or read it whole, or ask for its size or version.
 
-`roots` are folders that a local object must be in with all links resolved; without any, the caller
-named the object and it may be anywhere.
+`roots` are the folders in which a local object must lie, with all links resolved. Without any, the
+caller named the object and it may lie anywhere.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def open_source(url: str, *, storage: Storage | None = None, roots: Sequence[str
 def read_object(
     url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
 ) -> Bytes1D | None:
-    """Read a whole object, or return None where there is none: chunks that are one object each."""
+    """Read a whole object, such as a chunk that is a file of its own; None if there is none."""
     if is_remote(url):
         found = get_object(url, storage)
         return None if found is None else found[0]
@@ -40,7 +40,7 @@ def read_object(
 def object_size(
     url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
 ) -> int | None:
-    """Return how many bytes an object has, or None where there is none."""
+    """Return the length of an object, or None if there is none."""
     try:
         if is_remote(url):
             return ObjectSource(url, storage=storage).size()
@@ -51,7 +51,7 @@ def object_size(
 
 
 def pin_of(url: str, *, storage: Storage | None = None) -> Pin | None:
-    """Look which version of an object is there now; None where there is none."""
+    """Return the version of an object that is there now, or None if there is none."""
     if not is_remote(url):
         return stat_pin(local_path(url))
     try:

@@ -1,4 +1,4 @@
-"""Write bytes: local files appear under their name only when complete, remote objects at once."""
+"""Write bytes: a local file appears under its name only when it is complete."""
 
 import contextlib
 import os
@@ -32,9 +32,9 @@ WRITE = (
 
 @contextmanager
 def create(url: str) -> Iterator[BinaryIO]:
-    """Write a local file aside, and rename it to its name when the block ends well.
+    """Write a local file under a temporary name, and rename it when the block succeeds.
 
-    Whatever happens before, the name holds the old file or none. A failed write leaves nothing.
+    Until then the name refers to the old file or to none. A failed write leaves nothing behind.
     """
     path = Path(local_path(url))
     try:
@@ -56,10 +56,10 @@ def create(url: str) -> Iterator[BinaryIO]:
 
 
 def put(url: str, *pieces: Buffer, storage: Storage | None = None, root: str | None = None) -> None:
-    """Write one whole object, of one or several pieces.
+    """Write one whole object, given in one or several pieces.
 
-    `root` is the local folder that is written: links below it that lead out are refused. Without it
-    the caller named the object, and it may be anywhere.
+    `root` is the local folder that is being written: links below it that lead outside are refused.
+    Without it the caller named the object, and it may lie anywhere.
     """
     if is_remote(url):
         _put_remote(url, b"".join(bytes(piece) for piece in pieces), storage)
@@ -115,7 +115,7 @@ def _aside_name(name: str) -> str:
 
 
 def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
-    # no fsync: chunks are many, and a torn one is impossible, since it is renamed when complete
+    # no fsync: there are many chunks, and renaming complete files rules out torn ones
     folder, name = os.path.split(path)
     aside = os.path.join(folder, _aside_name(name))  # noqa: PTH118
     try:
@@ -124,7 +124,7 @@ def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
             _write_all(handle, [memoryview(piece).cast("B") for piece in pieces])
         finally:
             os.close(handle)
-        os.replace(aside, path)  # noqa: PTH105 - once a chunk
+        os.replace(aside, path)  # noqa: PTH105 - once per chunk
     except OSError as e:
         with contextlib.suppress(OSError):
             os.unlink(aside)  # noqa: PTH108
@@ -132,7 +132,7 @@ def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
 
 
 def remove(url: str, *, storage: Storage | None = None) -> None:
-    """Remove one object; one that is gone is no error."""
+    """Remove one object, if it exists."""
     if not is_remote(url):
         Path(local_path(url)).unlink(missing_ok=True)
         return
@@ -165,7 +165,7 @@ def _open_aside(aside: str, folder: str) -> int:
         return os.open(aside, WRITE, 0o666)
     except FileNotFoundError:
         try:
-            os.mkdir(folder)  # noqa: PTH102 - mostly only the last folder is missing
+            os.mkdir(folder)  # noqa: PTH102 - usually only the last folder is missing
         except FileExistsError:
             pass
         except FileNotFoundError:

@@ -1,11 +1,12 @@
-"""What every source is: exactly the bytes that were asked for, or an error."""
+"""The protocol of every source: exactly the requested bytes, or an error."""
 
+import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from anychunk.errors import TruncatedError
+from anychunk.errors import SourceChangedError, TruncatedError
 from anychunk.model.pin import Pin
 
 if TYPE_CHECKING:
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
 
 type Bytes1D = NDArray[np.uint8]
 
+type OnChange = Literal["error", "warn"]
+"""What to do when a source has changed since it was indexed."""
 
 type Storage = Mapping[str, Any]
-"""Options for obstore's stores, as `obstore.store.from_url` takes them. Under `resolve` it may hold
-a function that gives the store of a url, and the path there, instead. Under `redirects` it may hold
-"same-origin": web servers may then not send us to another host or port ("follow" by default)."""
+"""Options for obstore, as `obstore.store.from_url` takes them, and two of our own: `resolve`, a
+function that returns the store of a url and the path in it; `redirects`, "follow" (the default) or
+"same-origin", which refuses redirects to another host or port."""
 
 
 class Source(Protocol):
@@ -28,28 +31,42 @@ class Source(Protocol):
     def url(self) -> str: ...
     @property
     def storage(self) -> Storage | None:
-        """The options that its store was opened with, for objects that it names."""
+        """The options that it was opened with, for other objects that it refers to."""
         ...
 
     @property
     def is_local(self) -> bool:
-        """Whether reading is a slice of memory."""
+        """Whether reading returns a slice of memory, without a request."""
         ...
 
-    def pin(self) -> Pin: ...
-    def size(self) -> int: ...
+    def pin(self) -> Pin:
+        """Return the version that was opened."""
+        ...
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        ...
+
     def read(self, offset: int, length: int) -> Bytes1D:
-        """Give exactly these bytes, or raise `TruncatedError`; without a copy where it can."""
+        """Return exactly these bytes, without a copy if possible, or raise `TruncatedError`."""
         ...
 
     def refresh(self) -> Pin:
-        """Look again which version is there now."""
+        """Return the version that is there now."""
         ...
 
 
 def check_range(source: Source, offset: int, length: int) -> None:
+    """Raise `TruncatedError` unless the source has these bytes."""
     size = source.size()
     if offset < 0 or length < 0 or offset + length > size:
         raise TruncatedError(
-            f"{source.url} @{offset}: {length} bytes are wanted, the object ends after {size}"
+            f"{source.url} @{offset}: {length} bytes expected, the object ends after {size}"
         )
+
+
+def report_change(url: str, change: str, on_change: OnChange) -> None:
+    """Raise for a changed source, or warn if the caller wants to read it nevertheless."""
+    if on_change == "error":
+        raise SourceChangedError(f"{url}: {change}; index it again")
+    warnings.warn(f"{url}: {change}; what is read may be wrong", stacklevel=3)

@@ -189,6 +189,20 @@ def chosen(found: Sequence[Image], image: int | str | None) -> Image:
     return found[number]
 
 
+def array_path(node: Node, image: int | str, level: int | str) -> str:
+    """Return the path of a level of an image, given by number or by path.
+
+    A path at which there is no array is returned as it is: opening it says what there is.
+    """
+    path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    if isinstance(find(node, path), ArrayIndex):
+        return path
+    try:
+        return chosen(list(images(node)), image).levels[int(level)]
+    except (KeyError, IndexError, ValueError):
+        return path
+
+
 def palette(attributes: Mapping[str, Json]) -> list[Any] | None:
     """Give the colours that an image's values count, as the format's own attributes have them."""
     for native in attributes.values():

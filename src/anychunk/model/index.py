@@ -1,7 +1,7 @@
-"""What a parser returns: Zarr metadata, and where every chunk's bytes are. Plain data.
+"""What a parser returns: Zarr metadata, and where the bytes of every chunk are. Plain data.
 
-An index prints, compares, pickles and travels to another process with no zarr and no network. Chunk
-tables are numpy arrays shaped like the chunk grid, at most 32 bytes a chunk.
+An index prints, compares and pickles without zarr and without a network. Chunk tables are numpy
+arrays shaped like the chunk grid, of at most 32 bytes per chunk.
 """
 
 import math
@@ -26,10 +26,10 @@ type Uint64 = npt.NDArray[np.uint64]
 type Ids = npt.NDArray[np.unsignedinteger[Any]]
 
 WHOLE = np.uint64(2**64 - 1)
-"""As a length: the chunk is its whole object, however long that is."""
+"""As a length: the chunk is the whole object, whatever its length."""
 
 INLINE = ""
-"""As a url: the bytes are held by the index itself."""
+"""As a url: the bytes are in the index itself."""
 
 
 def _equal(a: object, b: object) -> bool:
@@ -41,7 +41,7 @@ def _equal(a: object, b: object) -> bool:
 
 
 class _ByValue:
-    """Equality for dataclasses that hold arrays."""
+    """Equality for dataclasses that contain arrays."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -71,9 +71,10 @@ class _Kept(_ByValue):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parts(_ByValue):
-    """Further byte ranges of chunks that are stored in several, in the order of the chunks.
+    """Further byte ranges of chunks that are stored in several pieces.
 
-    Chunk `i` of the flattened grid goes on with entries `starts[i]` to `starts[i + 1]`.
+    The first range of chunk `i` of the flattened grid is followed by entries `starts[i]` to
+    `starts[i + 1]`.
     """
 
     starts: Uint64
@@ -83,24 +84,24 @@ class Parts(_ByValue):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ByteRanges(_ByValue):
-    """Chunks as byte ranges of one or a few objects.
+    """Chunks that are byte ranges of one or a few objects.
 
     The bytes of a chunk are its front, then its first range, then its further parts.
     """
 
     offsets: Uint64
     lengths: Uint64
-    """0: the file declares this chunk absent, it reads as fill. `WHOLE`: the whole object."""
+    """0 if the file declares the chunk absent (it reads as fill); `WHOLE` for a whole object."""
     urls: tuple[str, ...]
     url_ids: Ids | None = None
-    """Which url each chunk is in; None: all in the first."""
+    """The url of each chunk, by number; None if all are in the first."""
     parts: Parts | None = None
     fronts: tuple[bytes, ...] = ()
-    """Inline bytes that chunks begin with, telling a codec what only their position reveals."""
+    """Inline bytes that precede chunks and tell a codec what depends on their position."""
     front_ids: Ids | None = None
-    """Which front each chunk has; None: all have the first, if there is one."""
+    """The front of each chunk, by number; None if all have the first, or there is none."""
     inline: bytes = b""
-    """What chunks whose url is `INLINE` are ranges of: bytes that were copied into the index."""
+    """Bytes copied into the index; chunks whose url is `INLINE` are ranges of them."""
 
     def __post_init__(self) -> None:
         grid = self.offsets.shape
@@ -111,10 +112,14 @@ class ByteRanges(_ByValue):
                     f"index: {name} has shape {table.shape}, expected the grid's {grid}"
                 )
         if self.url_ids is not None and self.url_ids.size and self.url_ids.max() >= len(self.urls):
-            raise FormatError(f"index: url_ids reach beyond the {len(self.urls)} urls")
+            raise FormatError(
+                f"index: url_ids go up to {self.url_ids.max()}, there are {len(self.urls)} urls"
+            )
         fronts = len(self.fronts)
         if self.front_ids is not None and self.front_ids.size and self.front_ids.max() >= fronts:
-            raise FormatError(f"index: front_ids reach beyond the {fronts} fronts")
+            raise FormatError(
+                f"index: front_ids go up to {self.front_ids.max()}, there are {fronts} fronts"
+            )
         if self.parts is not None and self.parts.starts.shape != (self.offsets.size + 1,):
             raise FormatError(
                 f"index: parts.starts has {self.parts.starts.size} entries, "
@@ -127,7 +132,7 @@ class ByteRanges(_ByValue):
 
     @property
     def nbytes(self) -> int:
-        """Memory that the tables take."""
+        """The memory that the tables take."""
         tables: list[npt.NDArray[Any] | None] = [
             self.offsets,
             self.lengths,
@@ -141,19 +146,19 @@ class ByteRanges(_ByValue):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Objects(_ByValue):
-    """Chunks as one object each, named by a pattern of their grid coordinates."""
+    """Chunks that are one object each, named by a pattern of their grid coordinates."""
 
     base: str
-    """The url of the folder that holds them, without a slash at its end."""
+    """The url of the folder that contains them, without a trailing slash."""
     pattern: str
     """Path of a chunk below `base`; `{0}` is its first grid coordinate, `{1}` its second …
 
     `{0:03}` has at least three digits."""
     grid: Shape
     is_sparse: bool = True
-    """Whether a missing object is an absent chunk; otherwise it is an error."""
+    """Whether a missing object is an absent chunk, rather than an error."""
     fronts: tuple[bytes, ...] = ()
-    """Inline bytes that chunks begin with, as in `ByteRanges`."""
+    """Inline bytes that precede chunks, as in `ByteRanges`."""
     front_ids: Ids | None = None
     roots: tuple[str, ...] = ()
     """Local folders that links below `base` may lead to, the first of them `base` or above it."""
@@ -164,18 +169,20 @@ class Objects(_ByValue):
         return self.roots or (self.base,)
 
     def name(self, coords: Shape) -> str:
-        # our own substitution: str.format would let an untrusted pattern reach into objects
+        # not str.format, which would let an untrusted pattern access attributes of objects
         return "".join(
             [p if isinstance(p, str) else str(coords[p[0]]).zfill(p[1]) for p in self._pieces]
         )
 
     @cached_property
     def _pieces(self) -> tuple[str | tuple[int, int], ...]:
-        """The pattern as text and (axis, width) in turn."""
+        """The pattern as alternating text and (axis, width)."""
         pieces = re.split(r"\{(\d+)(?::0(\d{1,2}))?\}", self.pattern)
         axes = [int(piece) for piece in pieces[1::3]]
         if any(axis >= len(self.grid) for axis in axes):
-            raise FormatError(f"index: the pattern {self.pattern!r} names an axis that is none")
+            raise FormatError(
+                f"index: the pattern {self.pattern!r} names an axis beyond the {len(self.grid)}"
+            )
         widths = [int(piece or 0) for piece in pieces[2::3]]
         found: list[str | tuple[int, int]] = []
         for text, place in zip(pieces[::3], zip(axes, widths, strict=True), strict=False):
@@ -185,12 +192,12 @@ class Objects(_ByValue):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Computed(_ByValue):
-    """Chunks that are not stored: the store computes them from another array of the same index."""
+    """Chunks that the store computes from another array of the same index."""
 
     source: str
-    """Path of the array that they are computed from."""
+    """The path of that array."""
     method: str
-    """A name that the store knows."""
+    """How they are computed; the store knows `downsample`."""
     configuration: Json
     grid: Shape
 
@@ -200,19 +207,19 @@ type Chunks = ByteRanges | Objects | Computed
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ArrayIndex(_Kept):
-    """One Zarr array: its metadata, and where its chunks are."""
+    """A Zarr array: its metadata, and where its chunks are."""
 
     shape: Shape
     chunk_shape: Shape
     data_type: Json
-    """As in Zarr v3 metadata: a name, or an object with a name and a configuration."""
+    """As in Zarr v3 metadata: a name, or an object with name and configuration."""
     codecs: tuple[Json, ...]
     chunks: Chunks
     fill_value: Json = 0
     dimension_names: tuple[str | None, ...]
     attributes: dict[str, Json] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
-    """Of every source that the chunks are in, where this array is itself the root."""
+    """The version of every source, by url, if this array is the root of its index."""
 
     def __post_init__(self) -> None:
         if len(self.chunk_shape) != len(self.shape) or min(self.chunk_shape, default=1) < 1:
@@ -235,7 +242,7 @@ class ArrayIndex(_Kept):
         return grid_shape(self.shape, self.chunk_shape)
 
     def metadata(self) -> dict[str, Json]:
-        """Give the Zarr v3 `zarr.json` of this array."""
+        """Return the Zarr v3 `zarr.json` of this array."""
         return {
             "zarr_format": 3,
             "node_type": "array",
@@ -258,13 +265,13 @@ class GroupIndex(_Kept):
     """A Zarr group: attributes and members."""
 
     members: "Mapping[str, Node]"
-    """By name. A format with very many members may give a mapping that reads each on demand."""
+    """Arrays and groups by name. The mapping may read members on demand."""
     attributes: dict[str, Json] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
-    """Of every source that the chunks are in; at the root only."""
+    """The version of every source, by url; at the root only."""
 
     def metadata(self) -> dict[str, Json]:
-        """Give the Zarr v3 `zarr.json` of this group."""
+        """Return the Zarr v3 `zarr.json` of this group."""
         return {"zarr_format": 3, "node_type": "group", "attributes": self.attributes}
 
     def __getitem__(self, path: str) -> "Node":
@@ -274,12 +281,13 @@ class GroupIndex(_Kept):
         return node
 
     def arrays(self) -> "Iterator[tuple[str, ArrayIndex]]":
-        """Yield every array with its path, depth first."""
+        """Yield (path, array) of every array, depth first."""
         for path, node in walk(self):
             if isinstance(node, ArrayIndex):
                 yield path, node
 
     def with_root(self, *, pins: dict[str, Pin], attributes: dict[str, Json]) -> "GroupIndex":
+        """Return a copy with further pins and attributes; existing ones win."""
         return replace(
             self, pins={**pins, **self.pins}, attributes={**attributes, **self.attributes}
         )
@@ -289,7 +297,7 @@ type Node = ArrayIndex | GroupIndex
 
 
 def find(node: Node, path: str) -> Node | None:
-    """Give the node at `path` below `node`, or None."""
+    """Return the node at `path` below `node`, or None."""
     for name in path.split("/") if path else ():
         if not isinstance(node, GroupIndex):
             return None
@@ -301,7 +309,7 @@ def find(node: Node, path: str) -> Node | None:
 
 
 def walk(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
-    """Yield every node with its path, depth first, the root as ''."""
+    """Yield (path, node) of every node, depth first, the root first with an empty path."""
     yield path, node
     if isinstance(node, GroupIndex):
         for name, member in node.members.items():

@@ -1,7 +1,7 @@
-"""The fast read path: every chunk of a selection planned at once, decoded by a few threads.
+"""The fast read path: all chunks of a selection are planned at once and decoded by a few threads.
 
-zarr asks the configured pipeline class once an array. `Dispatcher` takes the arrays of stores that
-have chunk readers, and hands every other array to the pipeline that was configured before it.
+zarr asks the configured pipeline class once per array. `Dispatcher` takes the arrays of stores that
+have chunk readers, and leaves every other array to the pipeline that was configured before it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer, codecs_from_list
 from anychunk.decode.boxes import located
-from anychunk.decode.chunks import ChunkReader, HasReaders, Stored
+from anychunk.decode.chunks import ChunkReader, HasReaders, Reading, Stored
 from anychunk.io import Bytes1D, copying
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
@@ -41,9 +41,10 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 PATH = "codec_pipeline.path"
 INLINE_BYTES = 256 << 10
 INLINE_COPY = 16 << 20
-"""Work up to so many bytes, decoded or merely copied, is done at once: a thread would cost more."""
+"""Up to this many bytes, decoded or only copied, the caller's thread does all the work: starting
+others would cost more."""
 RUN = 64
-"""Chunks that a thread takes at a time, at the most."""
+"""The most chunks that a thread takes at a time."""
 
 PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
 
@@ -65,7 +66,7 @@ type Places = Callable[[Any], Iterable[tuple[Selector, Selector]]]
 
 
 class _Batch:
-    """One selection: the chunks it touches, and where each goes."""
+    """One selection: the chunks that it touches, and where each goes in the result."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class _Batch:
         self.places, self.drop_axes, self.decode = places, drop_axes, decode
         self.wrap: Callable[[Any], Any] = lambda value: value
         if isinstance(out, NDBuffer):
-            # a plain array takes values without zarr's wrapper; one on a device goes through it
+            # assign to numpy arrays directly; arrays on a device need zarr's wrapper
             array = out.as_ndarray_like()
             if isinstance(array, np.ndarray):
                 out = array
@@ -89,18 +90,18 @@ class _Batch:
         self.out = out
         self.shape = spec.shape
         self.is_plain = is_plain
-        """Whether `places` are slices, and `out` an array of the type that is decoded."""
+        """Whether `places` are slices and `out` is an array of the decoded type."""
         self.fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
         self.recent: Sequence[Hashable] = ()
-        """Under which keys decoded chunks are kept; empty: they are not."""
+        """The cache keys of the chunks; empty if decoded chunks are not to be cached."""
         self.missing: list[int] = []
-        """Positions of chunks that the file declares absent."""
+        """The positions of chunks that the file declares absent."""
 
     def scatter(
         self, positions: Sequence[int], chunks: Iterable[Stored], name: Callable[[int], str]
     ) -> None:
-        """Decode chunks and put each in its place."""
-        # a very large chunk takes memory only once its stored bytes are known to be worth it
+        """Decode chunks and copy each to its place in the result."""
+        # memory for a very large chunk is allocated only after its stored bytes were checked
         nbytes = self.decode.nbytes
         with borrowed("scratch", nbytes if nbytes <= limits.get().free_bytes else 0) as scratch:
             for position, (source, target), stored in zip(
@@ -120,7 +121,7 @@ class _Batch:
     def take(
         self, stored: Bytes1D, scratch: Bytes1D | None, source: Selector, target: Selector
     ) -> None:
-        """Decode one chunk, straight to where it is wanted if it is wanted whole."""
+        """Decode one chunk, directly into the result if the selection takes all of it."""
         if self.is_plain:
             place = self.out[target]
             if place.shape == self.shape and self.decode.into(stored, scratch, place):
@@ -128,20 +129,20 @@ class _Batch:
         self.place(target, self.decode(stored, scratch)[source])
 
     def kept(self, key: Hashable, stored: Bytes1D) -> npt.NDArray[Any]:
-        """Give a decoded chunk that was kept, or decode it to memory of its own and keep it."""
+        """Return a decoded chunk from the cache, or decode and cache it."""
         array = RECENT.get(key)
         if array is None:
             memory = np.empty(self.decode.nbytes, np.uint8)
             array = self.decode(stored, memory)
             if not np.may_share_memory(array, memory):
-                array = array.copy()  # codecs may decode into memory that they use again
+                array = array.copy()  # codecs may return memory that they reuse
             array = array.view()
             array.flags.writeable = False
             RECENT.put(key, array, array.nbytes)
         return array
 
     def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
-        """Put a decoded piece where it belongs."""
+        """Copy a decoded piece to its place in the result."""
         out = self.out
         if self.drop_axes:
             array = array.squeeze(axis=self.drop_axes)
@@ -170,13 +171,13 @@ class IndexPipeline(CodecPipeline):
         return self.__dict__ | {"_decoder": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # an array of ours came here pickled, to a worker that may never call `open`
+        # unpickled, perhaps on a worker that never calls `open`
         install()
         self.__dict__.update(state)
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
-        raise NotImplementedError("IndexPipeline is made for a store; zarr asks the Dispatcher")
+        raise NotImplementedError("IndexPipeline needs a store; zarr must ask the Dispatcher")
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         base = self._base.evolve_from_array_spec(array_spec)
@@ -219,7 +220,7 @@ class IndexPipeline(CodecPipeline):
         if made is None or (made[0] is not spec and made[0] != spec):
             codecs: Sequence[Codec] = self._codecs
             if reader is not None:
-                # zarr may have taken another package's class, which drops keys that are ours
+                # zarr may have chosen another package's class, which drops keys that only ours has
                 codecs = [ours(c, d) for c, d in zip(codecs, reader.index.codecs, strict=True)]
             made = self._decoder = (spec, Decoder(codecs, spec))
         return made[1]
@@ -243,7 +244,7 @@ class IndexPipeline(CodecPipeline):
         if reader is None:
             await self._read_computed(batch, [item[0] for item in items])
         elif reader.is_local:
-            await asyncio.to_thread(self._read_local, batch, reader, numbers)
+            await asyncio.to_thread(self._read_local, batch, reader, reader.begin(), numbers)
         else:
             await self._read_remote(batch, reader, numbers)
         results = [PRESENT] * len(items)
@@ -252,37 +253,41 @@ class IndexPipeline(CodecPipeline):
         return tuple(results)
 
     def local_reader(self, path: str) -> ChunkReader | None:
-        """Give the reader of an array whose chunks are all here; None otherwise."""
+        """Return the chunk reader of an array whose chunks are all local, or None."""
         reader: ChunkReader | None = self._store.chunk_reader(path)  # type: ignore[attr-defined]
         return reader if reader is not None and reader.is_local else None
 
     def read_now(
         self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
     ) -> None:
-        """Read chunks of a local array, without zarr's event loop."""
+        """Read chunks of a local array in the caller's thread, without zarr's event loop."""
         decode = self._decoder_for(spec, reader)
         numbers = plan.numbers(reader.grid)
+        reading = reader.begin()
         keys: Sequence[Hashable] = ()
         wanted = len(plan) * decode.nbytes
         if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
-            token = reader.token()
+            token = reading.token()
             if token is not None:
                 keys = [(token, reader.where, int(number)) for number in numbers]
                 if recall(keys, plan, out):
                     return
         batch = _Batch(plan.places, spec, out, decode, is_plain=True)
         batch.recent = keys
-        self._read_local(batch, reader, np.asarray(numbers))
+        self._read_local(batch, reader, reading, np.asarray(numbers))
 
     @staticmethod
-    def _read_local(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
-        reader.verify()
+    def _read_local(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> None:
+        # before any thread starts: a changed file is one error, not one per thread
+        reading.check()
 
         def name(position: int) -> str:
             return reader.describe(int(numbers[position]))
 
         def run(positions: range) -> None:
-            batch.scatter(positions, reader.stream(numbers[positions.start : positions.stop]), name)
+            batch.scatter(
+                positions, reading.stream(numbers[positions.start : positions.stop]), name
+            )
 
         in_threads(run, len(numbers), batch.decode)
 
@@ -296,11 +301,11 @@ class IndexPipeline(CodecPipeline):
         try:
             await reader.fetch_many(numbers, deliver)
         except BaseExceptionGroup as group:
-            # one failure is what the caller can act on; the others are its siblings
+            # the caller can act on one failure; the others follow from it
             raise group.exceptions[0] from None
 
     async def _read_computed(self, batch: _Batch, keys: Sequence[Any]) -> None:
-        """Chunks that the store computes: asked for by key, one after the other a thread."""
+        """Read chunks that the store computes, by key, one at a time per thread."""
         get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
 
         def name(position: int) -> str:
@@ -316,7 +321,7 @@ class IndexPipeline(CodecPipeline):
 
 
 def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
-    """Read from chunks that were kept. False: not all were, and nothing was done."""
+    """Fill `out` from cached chunks; return False, leaving it alone, if any is missing."""
     found = []
     for key in keys:
         array = RECENT.get(key)
@@ -348,7 +353,7 @@ def chunk_numbers(keys: Sequence[str], store: Store, ndim: int) -> tuple[str, Nu
 
 
 class Dispatcher(CodecPipeline):
-    """Takes arrays of our stores, leaves every other to the pipeline configured before."""
+    """Takes the arrays of our stores; leaves others to the pipeline configured before it."""
 
     previous: str = DEFAULT_PIPELINE
 
@@ -362,7 +367,7 @@ class Dispatcher(CodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
-        # changes nothing but chains that hold our own `scale_offset` and `cast_value`
+        # changes only chains that contain our own `scale_offset` and `cast_value`
         return cls._previous().from_codecs(fuse(tuple(codecs)))
 
     @classmethod
@@ -375,7 +380,7 @@ register_pipeline(Dispatcher)  # type: ignore[type-abstract]
 
 
 def install(*, force: bool = False) -> None:
-    """Put the dispatcher where zarr's own default stands; `force`: whatever stands there."""
+    """Replace zarr's default pipeline by the dispatcher; with `force`, any pipeline."""
     current = zarr.config.get(PATH)
     if current == NAME or (current != DEFAULT_PIPELINE and not force):
         return
@@ -384,6 +389,6 @@ def install(*, force: bool = False) -> None:
 
 
 def uninstall() -> None:
-    """Put back what stood there before."""
+    """Restore the pipeline that the dispatcher replaced."""
     if zarr.config.get(PATH) == NAME:
         zarr.config.set({PATH: Dispatcher.previous})

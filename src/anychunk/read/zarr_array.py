@@ -1,7 +1,8 @@
-"""zarr arrays and groups of an index, which read local files in the thread that asks.
+"""An index as zarr arrays and groups, which read local files in the caller's thread.
 
-zarr makes several objects a chunk and takes every selection to its event loop and back, which costs
-more than the decoding of small chunks. What is not plain and local here goes that way as well.
+zarr creates several objects per chunk and takes every selection to its event loop and back, which
+costs more than decoding small chunks does. Selections that are not basic, and arrays that are not
+local, still go that way, with the same result.
 """
 
 from collections.abc import Generator
@@ -10,18 +11,67 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
+from zarr.storage import StorePath
 
-from anychunk.codecs import from_json
+from anychunk import codecs
 from anychunk.codecs.zarr_core import ArraySpec, default_buffer_prototype, get_data_type_from_json
 from anychunk.decode.chunks import ChunkReader
+from anychunk.errors import NoSuchImageError
+from anychunk.io import OnChange, Storage
 from anychunk.model.grid import plan_box, spans
-from anychunk.model.index import ArrayIndex
+from anychunk.model.images import array_path
+from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
+from anychunk.read import pipeline
 from anychunk.read.pipeline import IndexPipeline
-from anychunk.read.zarr_core import ArrayV3Metadata, cpu
+from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, AsyncGroup, GroupMetadata, cpu
+from anychunk.read.zarr_store import IndexStore
+
+
+def open_store(
+    index: Node, *, storage: Storage | None = None, on_change: OnChange = "error"
+) -> IndexStore:
+    """Return a store that shows an index to zarr.
+
+    Two settings of zarr change for the whole process, unless somebody else has made a choice: its
+    default pipeline is replaced by one that reads arrays of such stores in batches, and codec names
+    that nobody has registered are registered to our classes. `anychunk.disable` undoes the first.
+    """
+    if on_change not in ("error", "warn"):
+        raise ValueError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
+    pipeline.install()
+    codecs.register_unclaimed()
+    return IndexStore(index, storage=storage, on_change=on_change)
+
+
+def open_group(
+    index: GroupIndex, *, storage: Storage | None = None, on_change: OnChange = "error"
+) -> "Group":
+    """Open the root group of an index."""
+    place = StorePath(open_store(index, storage=storage, on_change=on_change))
+    return Group(AsyncGroup(GroupMetadata(attributes=index.attributes), place))
+
+
+def open_path(
+    index: Node, path: str, *, storage: Storage | None = None, on_change: OnChange = "error"
+) -> "Array":
+    """Open the array at `path` of an index."""
+    return _array(index, path, open_store(index, storage=storage, on_change=on_change))
+
+
+def _array(index: Node, path: str, store: IndexStore) -> "Array":
+    found = find(index, path)
+    if not isinstance(found, ArrayIndex):
+        known = [name for name, member in walk(index) if isinstance(member, ArrayIndex)]
+        more = f" and {len(known) - 20} more" if len(known) > 20 else ""
+        raise NoSuchImageError(
+            f"{store.where('')}: no array {path!r}; it has: {' '.join(known[:20])}{more}"
+        )
+    # from the index itself: zarr would ask the store for the metadata, through its event loop
+    return Array(AsyncArray(array_metadata(found), StorePath(store, path)))
 
 
 class Array(zarr.Array[ArrayV3Metadata]):
-    """An array of an index."""
+    """A read-only `zarr.Array` whose chunks are those of the files that an index describes."""
 
     def __getitem__(self, selection: Any) -> Any:
         found = self._read(selection)
@@ -29,7 +79,7 @@ class Array(zarr.Array[ArrayV3Metadata]):
 
     @cached_property
     def _reading(self) -> "_Reading | None":
-        """What reading without zarr needs, found out once; None where it cannot be done."""
+        """What reading without zarr's event loop takes; None where that is not possible."""
         pipeline, prototype = self._async_array.codec_pipeline, default_buffer_prototype()
         if not isinstance(pipeline, IndexPipeline) or prototype.nd_buffer is not cpu.NDBuffer:
             return None
@@ -38,7 +88,7 @@ class Array(zarr.Array[ArrayV3Metadata]):
         reader = pipeline.local_reader(self.path)
         if reader is None or dtype.kind not in "biufc":
             return None
-        # not `self.chunks`, which of a sharded array are the pieces of a shard
+        # not `self.chunks`: for a sharded array those are the pieces of a shard
         chunk = reader.index.chunk_shape
         spec = ArraySpec(chunk, metadata.dtype, metadata.fill_value, self.config, prototype)
         return _Reading(pipeline, reader, spec, dtype, self.shape)
@@ -52,7 +102,7 @@ class Array(zarr.Array[ArrayV3Metadata]):
         if wanted is None or reading is None:
             return None
         pieces, dropped = wanted
-        if len(dropped) == len(pieces):  # one element: zarr knows whether it is a scalar
+        if len(dropped) == len(pieces):  # one element: zarr decides whether it is a scalar
             return None
         spec = reading.spec
         plan = plan_box(pieces, spec.shape)
@@ -66,7 +116,7 @@ class Array(zarr.Array[ArrayV3Metadata]):
 
 
 def array_metadata(index: ArrayIndex) -> ArrayV3Metadata:
-    """Give zarr's metadata of an array, with our own classes for the codecs that are ours."""
+    """Return zarr's metadata of an array, with our classes for the codecs that are ours."""
     document = index.metadata()
     data_type = get_data_type_from_json(index.data_type, zarr_format=3)
     return ArrayV3Metadata(
@@ -75,7 +125,7 @@ def array_metadata(index: ArrayIndex) -> ArrayV3Metadata:
         chunk_grid=document["chunk_grid"],
         chunk_key_encoding=document["chunk_key_encoding"],
         fill_value=data_type.from_json_scalar(index.fill_value, zarr_format=3),
-        codecs=[from_json(codec) for codec in index.codecs],
+        codecs=[codecs.from_json(codec) for codec in index.codecs],
         attributes=index.attributes,
         dimension_names=index.dimension_names,
     )
@@ -90,7 +140,24 @@ class _Reading(NamedTuple):
 
 
 class Group(zarr.Group):
-    """A group of an index; its members are arrays and groups as above."""
+    """A read-only `zarr.Group` of an index; its members are `Array` and `Group` as well."""
+
+    def image(self, image: int | str = 0, *, level: int | str = 0) -> Array:
+        """Return one level of an image.
+
+        Parameters:
+            image: The number of the image below this group, or its path.
+            level: The number of the level, 0 for full resolution, or its name.
+
+        Raises:
+            NoSuchImageError: There is no such image or level.
+        """
+        store = self.store
+        if not isinstance(store, IndexStore):
+            raise TypeError(f"{self!r}: not a group that anychunk opened")
+        node = find(store.index, self.path)
+        below = "" if node is None else array_path(node, image, level)
+        return _array(store.index, "/".join(filter(None, [self.path, below])), store)
 
     def __getitem__(self, path: str) -> Any:
         return _ours(super().__getitem__(path))
@@ -108,7 +175,7 @@ class Group(zarr.Group):
 
 
 def _ours(node: Any) -> Any:
-    """Give zarr's array or group as ours."""
+    """Return zarr's array or group as ours."""
     if isinstance(node, zarr.Group):
         return Group(node._async_group)  # noqa: SLF001 - the only way to the same group
     return Array(node.async_array)

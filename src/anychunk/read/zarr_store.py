@@ -1,7 +1,8 @@
 """A read-only zarr store in front of an index.
 
-Metadata comes from the index, chunks from the sources that it names. A key that the index does not
-know is absent; a chunk that cannot be read raises, because zarr shows fill values for absent ones.
+Metadata comes from the index, chunks from the sources that it names. Keys that the index does not
+have are absent. A chunk that cannot be read raises an error, because zarr would show fill values
+for a missing one.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ METADATA = "zarr.json"
 
 
 class IndexStore(Store):
-    """Serves the hierarchy of an index as Zarr v3."""
+    """Shows an index to zarr as a Zarr v3 hierarchy."""
 
     supports_writes = False
     supports_deletes = False
@@ -51,7 +52,7 @@ class IndexStore(Store):
         read_only: bool = True,
     ) -> None:
         if not read_only:
-            raise ValueError("IndexStore: an index can be read only; open it with read_only=True")
+            raise ValueError("IndexStore is read-only; open it with read_only=True")
         super().__init__(read_only=True)
         self.index = index
         self.sources = Sources(index.pins, storage=storage, on_change=on_change)
@@ -81,12 +82,12 @@ class IndexStore(Store):
         )
 
     def where(self, path: str) -> str:
-        """Name a place of this store for messages: the source, then the path."""
+        """Return the address of a node for messages: the source, then the path."""
         source = self.index.attributes.get("anychunk", {}).get("source", "index")
         return f"{source} {path}" if path else str(source)
 
     def chunk_reader(self, path: str) -> ChunkReader | None:
-        """Give the reader of the array at `path`, or None where no stored array is there."""
+        """Return the chunk reader of the array at `path`; None unless its chunks are stored."""
         if path not in self._readers:
             node = find(self.index, path)
             is_stored = isinstance(node, ArrayIndex) and not isinstance(node.chunks, Computed)
@@ -105,7 +106,7 @@ class IndexStore(Store):
         return None if node is None else json.dumps(node.metadata()).encode()
 
     def _find_chunk(self, key: str) -> tuple[str, ArrayIndex, Shape] | None:
-        """Give the array, its path and the grid coordinates of the chunk that `key` names."""
+        """Return the path, the array and the grid coordinates of the chunk that `key` names."""
         split = split_key(key)
         if split is None:
             return None
@@ -127,7 +128,6 @@ class IndexStore(Store):
         if reader is None:
             return self._computed_chunk(key, path, node, coords)
         number = reader.number(coords)
-        reader.verify()
         with located(lambda: reader.describe(number), is_decoding=False):
             return reader.read(number)
 
@@ -145,9 +145,8 @@ class IndexStore(Store):
         if reader is None:
             raise FormatError(
                 f"{self.where(path)}: its chunks are computed from {chunks.source!r}, "
-                "where no stored array is"
+                "which is not a stored array"
             )
-        reader.verify()
         return as_bytes(compute_chunk(node, coords, ArrayReader(reader)))
 
     def get_sync(

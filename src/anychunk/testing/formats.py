@@ -30,7 +30,7 @@ def read_all(index: Node) -> dict[str, npt.NDArray[Any]]:
     if isinstance(opened, zarr.Array):
         return {"": np.asarray(opened[...])}
     paths = [path for path, node in walk(index) if isinstance(node, ArrayIndex)]
-    return {path: np.asarray(opened[path][...]) for path in paths}  # type: ignore[index]
+    return {path: np.asarray(opened[path][...]) for path in paths}
 
 
 class FormatContract:
