@@ -19,7 +19,7 @@ from xarray.conventions import decode_cf_variable
 from xarray.core import indexing
 
 from anychunk import api, formats
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, NoSuchImageError
 from anychunk.io import Folder, Storage, is_remote, local_path
 from anychunk.model import images as im
 from anychunk.model.images import Image
@@ -97,7 +97,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
         node = api.index(str(filename_or_obj), storage=storage, **(options or {}))
         chosen = im.chosen(list(im.images(node)), image)
         if not 0 <= level < len(chosen.levels):
-            raise KeyError(
+            raise NoSuchImageError(
                 f"level {level} of image {image} does not exist; it has {len(chosen.levels)} levels"
             )
         found = dataset(node, chosen, level, mask_and_scale=mask_and_scale, storage=storage)
