@@ -1,4 +1,4 @@
-"""The results of a run: kept as JSON, shown as a table and a chart in the documentation."""
+"""The results of a run: saved as JSON, shown as a table and a chart in the documentation."""
 
 import datetime as dt
 import json
@@ -24,7 +24,7 @@ LIBRARIES = (
 
 
 def is_met(row: Row) -> bool | None:
-    """Hold a row against its target; None where the target is no number."""
+    """Compare a row with its target; None if the target is not a number."""
     sign, _, number = row.target.partition(" ")
     try:
         bound = float(number.split()[0])
@@ -44,7 +44,7 @@ def machine() -> dict[str, Any]:
 
 
 def save(groups: dict[str, Sequence[Row]], *, quick: bool) -> Path:
-    """Write all rows as JSON; a group that was not measured keeps what the file has of it."""
+    """Write all rows as JSON; groups that were not measured keep their previous rows."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     path = RESULTS / f"{today}{'-quick' if quick else ''}.json"
     before = json.loads(path.read_text())["groups"] if path.exists() else {}
@@ -70,7 +70,7 @@ def number(value: float) -> str:
 
 
 def line(row: Row) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     peers = row.peers()
     sign = {True: "yes", False: "**no**", None: ""}[is_met(row)]
     cells = [row.case, number(row.ratio), row.target, sign]
@@ -101,7 +101,7 @@ HEAD = """| case | measured | target | met | ours, ms | peers, ms | median | zar
 
 
 def raced(groups: dict[str, list[Row]]) -> list[Row]:
-    """Give the rows that hold us against a peer."""
+    """Return the rows that compare us with a peer."""
     return [
         row
         for rows in groups.values()
@@ -129,7 +129,7 @@ def table(path: Path) -> str:
 
 
 def publish(path: Path) -> None:
-    """Put table and chart into the documentation, unedited."""
+    """Write table and chart into the documentation, unedited."""
     text = PAGE.read_text()
     start, stop = text.index(BEGIN) + len(BEGIN), text.index(END)
     PAGE.write_text(f"{text[:start]}\n\n{table(path)}\n{text[stop:]}")
@@ -137,7 +137,7 @@ def publish(path: Path) -> None:
 
 
 def chart(path: Path) -> None:
-    """Draw every case: how fast each reader is, against us; the bare decoder is the limit."""
+    """Draw the speed of every reader relative to ours, per case; the bare decoder is the limit."""
     import matplotlib as mpl
 
     mpl.use("Agg")
