@@ -7,7 +7,7 @@ import pytest
 from bench import guard
 
 ATTEMPTS = 20
-"""Attempts: a busy machine makes a measurement worse, never better."""
+"""Measurements before it fails: a busy machine makes a measurement worse, never better."""
 
 
 @pytest.mark.parametrize("case", list(guard.CASES))

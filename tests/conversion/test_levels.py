@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,20 +14,19 @@ from anychunk.errors import FormatError, UnsupportedError
 from anychunk.metadata import geo
 from anychunk.metadata.ome import Axis, Level, ome
 from anychunk.model import images as im
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
+from anychunk.model.index import ArrayIndex, GroupIndex, Objects
 from anychunk.resample import output_shape
 
 
 def array(shape, names, *, dtype="uint16", chunk=None, **more):
     chunk = chunk or shape
     grid = tuple(-(-n // c) for n, c in zip(shape, chunk, strict=True))
-    tables = np.zeros(grid, np.uint64)
     return ArrayIndex(
         shape=shape,
         chunk_shape=tuple(max(c, 1) for c in chunk),
         data_type=dtype,
         codecs=({"name": "bytes"},),
-        chunks=ByteRanges(offsets=tables, lengths=tables, urls=("a",)),
+        chunks=Objects(base="a", pattern="chunk", grid=grid),
         dimension_names=tuple(names),
         **more,
     )
@@ -179,7 +177,8 @@ def test_arrays_beside_levels_keep_their_names():
 
 @given(
     shape=st.tuples(*[st.integers(1, 5000)] * 3),
-    stored=st.tuples(*[st.integers(1, 600)] * 3),
+    # as many chunks as an index may have, at the most
+    stored=st.tuples(st.integers(1, 600), st.integers(32, 600), st.integers(32, 600)),
     shard=st.sampled_from([None, False]),
     like=st.sampled_from(sorted(presets.PRESETS)),
 )
