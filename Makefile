@@ -1,10 +1,10 @@
-# `make demo` and `make test` each do all the set-up on a fresh machine.
+# `make demo` and `make test` do all their own set-up on a fresh machine.
 VENV := .venv
 BIN := $(VENV)/bin
-# two at a time, a file's tests together: they share servers and made files
+# two workers; tests of one file stay together, because they share servers and generated files
 PYTEST_FLAGS := --numprocesses 2 --dist loadfile
 PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constraints.txt
-# the tests start hundreds of interpreters, each of which would compile all that it imports
+# the tests start hundreds of interpreters, each of which would compile everything it imports
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages demo test test-others test-peers bare guard lint types layers docs check bench format clean
@@ -16,37 +16,37 @@ $(VENV)/ready: pyproject.toml constraints.txt .ci/find-python
 	@python="$$(.ci/find-python)" && echo "setting up $(VENV) with $$python" && "$$python" -m venv $(VENV)
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev
-	@$(BIN)/python -m compileall -qq -j 2 src $(VENV)/lib || true  # two at a time; pip does one
+	@$(BIN)/python -m compileall -qq -j 2 src $(VENV)/lib || true  # two processes; pip uses one
 	@touch $@
 
 demo: setup
 	@$(BIN)/python examples/demo.py
 
-# TESTS: files, folders or names of tests, or @FILE with one a line; all by default
+# TESTS: files, folders or names of tests, or @FILE with one per line; all by default
 test: setup
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
 
-# Both commands of the README where there is nothing but Python and make.
+# Both commands of the README, in an environment with only Python and make.
 bare:
 	@.ci/bare
 
-# No read slower against its peer than was recorded. Alone: other work on the machine spoils what it measures.
+# Fails if a read is slower, relative to its peer, than recorded. Runs alone: other work would distort the measurement.
 guard: setup
 	@$(BIN)/python -m pytest bench/test_guard.py
 
-# The same tests on every other supported interpreter that this machine has, but for those of parts
-# that run in processes of their own (a browser, servers, clusters), and long comparisons
-# of what compiled code computes (OpenJPEG's, z5py's, tensorstore's, numpy's), whatever interpreter calls it.
+# The same tests on every other supported interpreter found here. Left out (ONCE) is what does not depend on the
+# interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of compiled
+# code (OpenJPEG, z5py, tensorstore, numpy).
 ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py test_osml.py \
   server_face conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_casting.py codecs/test_zarr_suite.py
 OTHERS = for version in 3.12 3.13; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
 
-# Nothing is compiled there ahead of its first import: most of it never is.
+# No ahead-of-time compilation here: most modules are never imported.
 setup-others: setup
 	@$(OTHERS) \
-	  python="$$(.ci/find-python $$version 2>/dev/null)" || { echo "no Python $$version here: not tested on it"; continue; }; \
+	  python="$$(.ci/find-python $$version 2>/dev/null)" || { echo "Python $$version not found: skipping its tests"; continue; }; \
 	  if [ ! -e "$$venv/ready" ] || [ pyproject.toml -nt "$$venv/ready" ] || [ constraints.txt -nt "$$venv/ready" ]; then \
 	    echo "setting up $$venv"; "$$python" -m venv "$$venv" && \
 	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --upgrade pip && \
@@ -57,10 +57,10 @@ setup-others: setup
 test-others: setup-others
 	@$(OTHERS) \
 	  [ -e "$$venv/ready" ] || continue; \
-	  echo "tests on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
+	  echo "testing on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
 	done
 
-# Indexes exchanged with osml-imagery-io, in an environment of its own.
+# Exchange indexes with osml-imagery-io, which has a separate environment.
 test-peers: setup .venv-osml/ready
 	@$(BIN)/python -m pytest tests/test_osml.py
 
@@ -74,11 +74,12 @@ types: setup
 layers: setup
 	@$(BIN)/lint-imports
 
+# not --quiet: with it, --strict does not fail on warnings
 docs: setup
 	@$(BIN)/python .ci/generate-docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@out=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 
-# Two at a time, until the tests, which take both. The documentation last: a test asks whether it is up to date.
+# Two jobs at a time, except the tests, which use both cores. Documentation last: a test checks that it is up to date.
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
 	@$(MAKE) --no-print-directory test test-others guard docs
@@ -86,27 +87,27 @@ check: setup
 bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)
 
-# What some tests compare with, from the system's packages; without them those tests skip.
+# System packages that some tests compare with; those tests are skipped without them.
 tools:
 	@.ci/install-tools
 
-# The built wheel, in empty folders and without any tool of ours, on every page of docs/howto.
+# Run every page of docs/howto with the built wheel, in empty folders, without development tools.
 try-wheel: setup
 	@$(BIN)/python .ci/try-wheel
 
-# The page of `anychunk serve`, from viewer/ into the package: committed, so that users need no Node.
+# Build the page of `anychunk serve` from viewer/ into the package. It is committed, so that users need no Node.
 viewer: viewer-test
 	@cd viewer && npm run --silent build
 
 viewer-test: viewer-packages
 	@cd viewer && npm run --silent test
 
-# not `npm ci`: it wants the packages of every other platform in the lock file, and npm leaves them out
+# not `npm ci`: it requires the packages of all other platforms in the lock file, which npm leaves out
 viewer-packages:
 	@cd viewer && npm install --silent --no-save
 
-# Readers that cannot live beside us: osml-imagery-io wants an older zarr, the others register codecs
-# under names of ours. For `make bench`, and for tests/test_osml.py.
+# Readers that need a separate environment: osml-imagery-io needs an older zarr, the others register codecs
+# under the same names as ours. Used by `make bench` and tests/test_osml.py.
 peers: .venv-osml/ready .venv-peers/ready
 
 .venv-osml/ready: .ci/find-python

@@ -1,4 +1,4 @@
-"""The results of a run: saved as JSON, shown as a table and a chart in the documentation."""
+"""The results of a benchmark run: saved as JSON, published as tables and charts in the docs."""
 
 import datetime as dt
 import json
@@ -16,6 +16,18 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 CHART = ROOT / "docs" / "images" / "performance.png"
+SUMMARY = ROOT / "docs" / "images" / "performance-summary.png"
+HEADLINES = (
+    "TIFF deflate, predictor 2, 512-tiles, full read",
+    "TIFF JPEG RGB, 512-tiles, full read",
+    "TIFF open and 100 x 100 window",
+    "COG window of 100 tiles, 30 ms a request",
+    "NITF NC IMODE B u16 x 4, full read",
+    "JP2 u16, 1,024 tiles, full read",
+    "N5 gzip, full read",
+    "JNRRD gzip, full read of a quarter",
+)
+"""The cases of the README's chart: what each user group does most, also where we are slower."""
 BEGIN, END = "<!-- begin: made by make bench -->", "<!-- end: made by make bench -->"
 LIBRARIES = (
     "anychunk", "zarr", "numpy", "imagecodecs", "tifffile", "rasterio", "tensorstore", "glymur",
@@ -24,7 +36,7 @@ LIBRARIES = (
 
 
 def is_met(row: Row) -> bool | None:
-    """Compare a row with its target; None if the target is not a number."""
+    """Whether a row meets its target; None if the target is not a number."""
     sign, _, number = row.target.partition(" ")
     try:
         bound = float(number.split()[0])
@@ -39,12 +51,12 @@ def machine() -> dict[str, Any]:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not here"
+            found[name] = "not installed"
     return {"cores": cores(), "python": platform.python_version(), "versions": found}
 
 
 def save(groups: dict[str, Sequence[Row]], *, quick: bool) -> Path:
-    """Write all rows as JSON; groups that were not measured keep their previous rows."""
+    """Write all rows as JSON; groups that were not measured keep the rows that the file has."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     path = RESULTS / f"{today}{'-quick' if quick else ''}.json"
     before = json.loads(path.read_text())["groups"] if path.exists() else {}
@@ -75,15 +87,13 @@ def line(row: Row) -> str:
     sign = {True: "yes", False: "**no**", None: ""}[is_met(row)]
     cells = [row.case, number(row.ratio), row.target, sign]
     if OURS in row.seconds and peers:
-        best = min(peers, key=lambda name: peers[name])
-        median = row.medians.get(best, math.nan) / row.medians.get(OURS, math.nan)
         zarr = [row.against(name) for name in peers if name in ZARR_WORLD]
         cells += [
             f"{row.seconds[OURS] * 1e3:.3g}",
             ", ".join(
                 f"{name} {s * 1e3:.3g}" for name, s in sorted(peers.items(), key=lambda p: p[1])
             ),
-            number(median),
+            number(median_ratio(row)),
             number(min(zarr, default=math.nan)),
             number(row.against(BARE)),
         ]
@@ -110,40 +120,59 @@ def raced(groups: dict[str, list[Row]]) -> list[Row]:
     ]
 
 
+def result(groups: dict[str, list[Row]]) -> str:
+    """Return the result in one sentence."""
+    rows = raced(groups)
+    ratios = sorted(row.ratio for row in rows)
+    ahead = sum(ratio >= 1 for ratio in ratios)
+    by_median = sum(median_ratio(row) >= 1 for row in rows)
+    return (
+        f"**{ahead} of {len(ratios)} cases at or ahead of the best peer "
+        f"({by_median} by median times); {ratios[len(ratios) // 2]:.2f} times as fast in the "
+        "median.**"
+    )
+
+
+def median_ratio(row: Row) -> float:
+    """Return the median time of the best peer over ours; NaN where medians were not kept."""
+    peers = row.peers()
+    best = min(peers, key=lambda name: peers[name])
+    return row.medians.get(best, math.nan) / row.medians.get(OURS, math.nan)
+
+
 def table(path: Path) -> str:
+    """Return the generated part of the page: the result, the chart, then every case."""
     found, groups = load(path)
+    parts = [result(groups), ""] if raced(groups) else []
     versions = ", ".join(f"{name} {v}" for name, v in found["versions"].items())
-    parts = [
-        f"{found['date']}, {found['cores']} cores, Python {found['python']}; {versions}.",
+    parts += [
+        "![Speed of each reader relative to anychunk](images/performance.png)",
         "",
-        "![How fast each reader is, against anychunk](images/performance.png)",
+        f"{found['date']}, {found['cores']} cores, Python {found['python']}; {versions}.",
     ]
     for name, rows in groups.items():
         parts += ["", f"### {name}", "", HEAD, *map(line, rows)]
-    ratios = sorted(row.ratio for row in raced(groups))
-    if ratios:
-        ahead = sum(ratio >= 1 for ratio in ratios)
-        text = f"{ahead} of {len(ratios)} cases at or ahead of the best peer"
-        parts += ["", f"{text}; {ratios[len(ratios) // 2]:.2f} times as fast in the median."]
     return "\n".join(parts) + "\n"
 
 
 def publish(path: Path) -> None:
-    """Write table and chart into the documentation, unedited."""
+    """Put table and charts into the documentation, unedited."""
     text = PAGE.read_text()
     start, stop = text.index(BEGIN) + len(BEGIN), text.index(END)
     PAGE.write_text(f"{text[:start]}\n\n{table(path)}\n{text[stop:]}")
-    chart(path)
+    rows = raced(load(path)[1])
+    chart(rows, CHART)
+    chart([row for row in rows if row.case in HEADLINES], SUMMARY)
 
 
-def chart(path: Path) -> None:
-    """Draw the speed of every reader relative to ours, per case; the bare decoder is the limit."""
+def chart(found: Sequence[Row], target: Path) -> None:
+    """Draw the speed of each reader relative to ours; the bare decoder is the limit."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    rows = raced(load(path)[1])[::-1]
+    rows = found[::-1]
     readers = sorted({name for row in rows for name in row.peers()})
     colors = {OURS: "#111111"} | {
         name: plt.get_cmap("tab20")(n % 20) for n, name in enumerate(readers)
@@ -161,7 +190,7 @@ def chart(path: Path) -> None:
         if BARE in row.seconds:
             limits.append((row.seconds[OURS] / row.seconds[BARE], bottom - 0.5, top - 0.5))
         top += 1
-    figure, axes = plt.subplots(figsize=(10, 0.09 * top + 1.4), dpi=100)
+    figure, axes = plt.subplots(figsize=(10, 0.09 * top + 1.6), dpi=100)
     for name in (OURS, *readers):
         own = [(place, speed) for place, speed, reader in bars if reader == name]
         places_of, speeds = zip(*own, strict=True)
@@ -177,8 +206,10 @@ def chart(path: Path) -> None:
     axes.minorticks_off()
     axes.set_yticks(list(places), list(places.values()), fontsize=7)
     axes.set_xlabel("speed; anychunk = 1", fontsize=8)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.3, 1.04), ncols=4, fontsize=7, frameon=False)
+    figure.legend(loc="upper center", ncols=5, fontsize=7, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    CHART.parent.mkdir(exist_ok=True)
-    figure.savefig(CHART)
+    # the legend has the top of the figure, however tall that is
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.7 / figure.get_figheight()))
+    target.parent.mkdir(exist_ok=True)
+    figure.savefig(target)
+    plt.close(figure)

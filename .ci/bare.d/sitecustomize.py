@@ -1,7 +1,7 @@
 """Hide OpenJPEG's shared library from ctypes; `.ci/bare` puts this folder on PYTHONPATH.
 
-`ctypes.util.find_library` starts /sbin/ldconfig by its full path, so an empty PATH does not hide a
-library that the system has. Libraries inside wheels are loaded by the linker, not by ctypes.
+`ctypes.util.find_library` runs /sbin/ldconfig by its full path, so an empty PATH does not hide
+system libraries. Libraries inside wheels are loaded by the linker, not by ctypes.
 """
 
 import sys

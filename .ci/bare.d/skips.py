@@ -1,6 +1,6 @@
-"""Pytest plugin: write the skipped test functions to the file that ANYCHUNK_SKIPS names.
+"""Pytest plugin: write the skipped test functions to the file named by ANYCHUNK_SKIPS.
 
-Functions rather than cases: the names of cases depend on the tools and files that are present.
+Functions, not parametrized cases, whose names depend on the tools and files that are present.
 """
 
 import os

@@ -63,8 +63,8 @@ def test_equals_pillow(options):
     np.testing.assert_array_equal(decode(codec(3, imode="P"), data), expected.transpose(2, 0, 1))
 
 
-def test_colours_are_what_the_stream_says():
-    """`color_space` is not believed: the same stream is the same picture whatever it says."""
+def test_color_space_is_ignored():
+    """The colour transform is the one that the stream announces."""
     pixels = np.ascontiguousarray(smooth(3).transpose(1, 2, 0))
     for space in ("rgb", "ycbcr"):
         data = imagecodecs.jpeg8_encode(
@@ -85,11 +85,11 @@ def test_colours_are_what_the_stream_says():
 
 @pytest.mark.parametrize(
     ("cut", "has_end"),
-    # without its last two bytes a stream lacks its end marker, and with it would be whole again
+    # -1 and -2 remove only the end marker: with one appended, the stream would be whole
     [*itertools.product([0, 1, 2, 100, 0.3, 0.6, 0.9], [False, True]), (-1, False), (-2, False)],
 )
 @pytest.mark.parametrize("kind", ["grey", "colour", "restarts", "lossless"])
-def test_cut_streams_are_refused(cut, has_end, kind):
+def test_truncated_streams_are_errors(cut, has_end, kind):
     bands = 3 if kind == "colour" else 1
     pixels = smooth(bands, 200, 200).transpose(1, 2, 0).squeeze()
     data = {
@@ -105,7 +105,7 @@ def test_cut_streams_are_refused(cut, has_end, kind):
         )
 
 
-def test_noise_is_refused():
+def test_noise_is_an_error():
     rng = np.random.default_rng(3)
     pixels = smooth(1, 200, 200)[0]
     whole = pillow(pixels)
@@ -117,8 +117,8 @@ def test_noise_is_refused():
             decode(made, bytes(data))
 
 
-def test_grey_end_is_a_picture():
-    """A picture may end in the grey that libjpeg paints for missing data."""
+def test_picture_that_ends_in_grey():
+    """The grey that libjpeg puts where data is missing may also be the picture."""
     pixels = smooth(1)[0]
     pixels[16:] = 128
     np.testing.assert_array_equal(decode(codec(), pillow(pixels))[0, 24:], 128)
@@ -131,24 +131,24 @@ def test_grey_end_is_a_picture():
     [
         (codec(width=47), "expected 40 x 47"),
         (codec(height=41), "expected 41 x 48"),
-        (codec(bits=12), "samples of 8 bits"),
-        (codec(2), "begins with ffd8"),
+        (codec(bits=12), "8 bits, expected 12"),
+        (codec(2), "ffd8"),
     ],
 )
-def test_other_pictures_are_refused(made, what):
+def test_streams_that_do_not_match_the_block(made, what):
     with pytest.raises(ChunkDecodeError, match=what):
         decode(made, pillow(smooth(1)[0]))
 
 
 def test_more_bands_than_expected():
     data = pillow(np.ascontiguousarray(smooth(3).transpose(1, 2, 0)))
-    with pytest.raises(ChunkDecodeError, match="3 bands in a stream, expected 2"):
+    with pytest.raises(ChunkDecodeError, match="3 bands, .*2"):
         decode(codec(2), data)
 
 
-def test_chunk_of_another_size():
+def test_wrong_chunk():
     spec = ChunkSpec((1, 40, 49), np.dtype("u1"))
-    with pytest.raises(ChunkDecodeError, match="the chunk"):
+    with pytest.raises(ChunkDecodeError, match="1920 bytes.*1960"):
         codec().decode_bytes(np.frombuffer(pillow(smooth(1)[0]), np.uint8), spec)
 
 

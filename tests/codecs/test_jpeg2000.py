@@ -39,7 +39,7 @@ def text(stream: bytes) -> str:
 
 
 def chunks(stream: bytes) -> dict[int, np.ndarray]:
-    """Give the bytes of every tile."""
+    """Return the bytes of every tile."""
     body = stream[read_main_header(stream).length : -2]
     found: dict[int, bytes] = {}
     for part in tile_parts(body):
@@ -70,7 +70,7 @@ def test_tile_is_padded_to_the_chunk(tile):
 
 
 @needs_openjpeg
-def test_zarr_v2_filter_gives_the_nominal_tile():
+def test_zarr_v2_filter_returns_the_nominal_tile():
     image = field((150, 130), bands=3)
     stream = compress(list(image), "-t", "64,64")
     codec = numcodecs.get_codec({"id": NAME, "main_header": text(stream), "resolution_level": 0})
@@ -81,7 +81,7 @@ def test_zarr_v2_filter_gives_the_nominal_tile():
 
 @needs_openjpeg
 def test_configuration_of_another_writer_decodes():
-    """One tile a chunk and the nominal size, also at a lower resolution: as osml-imagery-io has it."""
+    """One tile per chunk of nominal size, also at lower resolutions, as in osml-imagery-io."""
     image = field((256, 192), depth=12)
     stream = compress(list(image), "-t", "64,64", depth=12)
     for level in (0, 1, 2):
@@ -118,7 +118,7 @@ def test_tiles_that_do_not_fill_the_chunk(tiles):
 
 
 def test_place_of_a_window_between_tiles():
-    """An image that begins inside its first tile: a chunk is cut from the tiles that it touches."""
+    """The image begins inside its first tile: a chunk is cropped from several tiles."""
     body = struct.pack(">H8IH3B", 0, 1000, 800, 100, 50, 256, 256, 0, 0, 1, 7, 1, 1)
     siz = read_main_header(
         b"\xff\x4f\xff\x51" + struct.pack(">H", 41) + body
@@ -131,8 +131,8 @@ def test_place_of_a_window_between_tiles():
 
 
 @needs_openjpeg
-def test_components_of_their_own_kind():
-    """OpenJPEG itself, called where imagecodecs refuses or takes subsampling for colour."""
+def test_components_that_differ():
+    """OpenJPEG is called directly where imagecodecs refuses, or converts colours."""
     luma = field((64, 48))[0]
     chroma = field((32, 24), depth=7)[0]
     stream = compress([luma, chroma, chroma], "-mct", "0", sampling="@1x1:2x2:2x2")
@@ -143,13 +143,13 @@ def test_components_of_their_own_kind():
 
 
 @needs_openjpeg
-def test_without_the_library_differing_components_are_refused(monkeypatch):
+def test_components_that_differ_without_the_library(monkeypatch):
     luma = field((64, 48))[0]
     stream = compress([luma, luma[::2, ::2]], "-mct", "0", sampling="@1x1:2x2")
     codec = Jpeg2000(main_header=text(stream))
     openjpeg.library.cache_clear()
     monkeypatch.setitem(openjpeg._FUNCTIONS, "opj_not_there", (None, ()))
-    with pytest.raises(UnsupportedError, match="one depth and sampling"):
+    with pytest.raises(UnsupportedError, match="opj_not_there"):
         decode(codec, chunks(stream)[0], (2, 64, 48))
     monkeypatch.undo()
     openjpeg.library.cache_clear()
@@ -172,14 +172,16 @@ def test_whole_stream_smaller_than_the_chunk():
     assert (found[:, 20:] == 9).all()
     assert (found[:, :, 30:] == 9).all()
     for shape in ((2, 16, 30), (1, 20, 30)):
-        with pytest.raises(ChunkDecodeError, match="does not fit"):
+        with pytest.raises(
+            ChunkDecodeError, match=rf"\(2, 20, 30\).*\({shape[0]}, {shape[1]}, 30\)"
+        ):
             decode(Jpeg2000(), stream, shape)
 
 
 def test_a_type_that_cannot_hold_the_samples():
     image = field((20, 30), depth=12)
     stream = np.frombuffer(Jpeg2000().encode_bytes(image.view(np.uint8).reshape(-1), ChunkSpec(image.shape, image.dtype)), np.uint8)  # fmt: skip
-    with pytest.raises(ChunkDecodeError, match="does not fit the array's uint8"):
+    with pytest.raises(ChunkDecodeError, match="16.*uint16.*uint8"):
         decode(Jpeg2000(), stream, (1, 20, 30), "uint8")
     wide = decode(Jpeg2000(), stream, (1, 20, 30), "int32")
     np.testing.assert_array_equal(wide, image)
@@ -188,13 +190,13 @@ def test_a_type_that_cannot_hold_the_samples():
 @pytest.mark.parametrize(
     ("configuration", "message"),
     [
-        ({"main_header": "!!"}, "no base64"),
-        ({"main_header": 5}, "no string"),
-        ({"main_header": base64.b64encode(b"\xff\x4f").decode()}, "has no SIZ"),
-        ({"resolution_level": -1}, "expected 0 to 32"),
-        ({"resolution_level": True}, "expected 0 to 32"),
-        ({"resolution_level": 1.0}, "expected 0 to 32"),
-        ({"main_headers": None}, "unknown key"),
+        ({"main_header": "!!"}, "main_header.*base64"),
+        ({"main_header": 5}, "main_header is 5"),
+        ({"main_header": base64.b64encode(b"\xff\x4f").decode()}, "main_header.*SIZ"),
+        ({"resolution_level": -1}, "-1, expected 0 to 32"),
+        ({"resolution_level": True}, "True, expected 0 to 32"),
+        ({"resolution_level": 1.0}, "1.0, expected 0 to 32"),
+        ({"main_headers": None}, "'main_headers'"),
     ],
 )
 def test_bad_configuration(configuration, message):
@@ -203,10 +205,10 @@ def test_bad_configuration(configuration, message):
 
 
 @needs_openjpeg
-def test_level_that_the_stream_has_not():
+def test_level_beyond_those_of_the_stream():
     stream = compress(list(field((64, 64))), "-n", "3")
     Jpeg2000(main_header=text(stream), resolution_level=2)
-    with pytest.raises(CodecConfigError, match="the stream has 2"):
+    with pytest.raises(CodecConfigError, match="resolution_level is 3.* 2$"):
         Jpeg2000(main_header=text(stream), resolution_level=3)
 
 
@@ -216,18 +218,18 @@ def test_tiles_are_not_encoded():
     store = {}
     codec = Jpeg2000(main_header=text(stream))
     array = zarr.create_array(store, shape=(1, 64, 64), chunks=(1, 64, 64), dtype="uint8", compressors=[codec])  # fmt: skip
-    with pytest.raises(ChunkEncodeError, match="leave out main_header"):
+    with pytest.raises(ChunkEncodeError, match="main_header"):
         array[...] = 1
 
 
 def test_floats_are_not_encoded():
     array = zarr.create_array({}, shape=(1, 8, 8), chunks=(1, 8, 8), dtype="float32", compressors=[Jpeg2000()])  # fmt: skip
-    with pytest.raises(ChunkEncodeError, match="float32 is not encoded"):
+    with pytest.raises(ChunkEncodeError, match="float32"):
         array[...] = 1
 
 
 class Damage:
-    """Streams damaged in a way that OpenJPEG alone shows as a picture."""
+    """Damage for which OpenJPEG alone shows a picture."""
 
     @staticmethod
     def random_payload(data: bytes, rng) -> bytes:
@@ -259,7 +261,7 @@ class Damage:
     [(), ("-I", "-r", "8"), ("-r", "20,4,1"), ("-c", "[32,32]"), ("-SOP", "-EPH")],
     ids=["5/3", "9/7", "layers", "precincts", "markers"],
 )
-def test_damage_is_no_picture(kind, level, options):
+def test_damaged_tiles_are_errors(kind, level, options):
     image = field((128, 96), depth=12)
     stream = compress(list(image), *options, depth=12)
     (data,) = (d.tobytes() for d in chunks(stream).values())
@@ -274,16 +276,16 @@ def test_damage_is_no_picture(kind, level, options):
 
 
 @needs_openjpeg
-def test_packets_that_are_missing_at_the_end():
-    """Cut between two packets, a decoder takes the rest for empty: here it is an error."""
+def test_missing_packets_at_the_end():
+    """A decoder takes missing packets for empty if a tile is truncated between packets."""
     layers = [compress(list(field((128, 96))), "-r", rates) for rates in ("20,4", "20")]
     two, one = (chunks(stream)[0].tobytes() for stream in layers)
-    # the first layer of both is the same, so the first stream's packets end where it has none left
+    # both have the same first layer, so `one` is `two` truncated after a packet
     codec = Jpeg2000(main_header=text(layers[0]))
     whole = layers[0][: read_main_header(layers[0]).length] + one + b"\xff\xd9"
     assert imagecodecs.jpeg2k_decode(whole).shape == (128, 96), "OpenJPEG shows a picture"
     assert len(one) < len(two)
-    with pytest.raises(AnychunkError, match="not there"):
+    with pytest.raises(AnychunkError, match="tile 0, packet 6 of 12"):
         decode(codec, np.frombuffer(one, np.uint8), (1, 128, 96))
 
 
@@ -299,6 +301,6 @@ def test_a_huge_tile_in_few_bytes():
 @pytest.mark.parametrize(
     "data", [b"", b"\xff", b"\xff\x90" + bytes(10), b"\xff\x4f\xff\x51", bytes(64)]
 )
-def test_bytes_that_are_no_stream(data):
+def test_bytes_that_are_not_a_codestream(data):
     with pytest.raises(AnychunkError):
         decode(Jpeg2000(), np.frombuffer(data, np.uint8), (1, 8, 8))

@@ -37,7 +37,7 @@ def test_equals_libtiff(options):
 
 def with_page_end(data, is_two_dimensional):
     bits = "".join(f"{byte:08b}" for byte in data).rstrip("0")
-    # zeros at the end may belong to the last code: eleven more than any code can have are safe
+    # zeros at the end may belong to the last code, but not as many as eleven more
     bits += "0" * 11 + ("000000000001" + "1" * is_two_dimensional) * 6
     bits += "0" * (-len(bits) % 8)
     return int(bits, 2).to_bytes(len(bits) // 8, "big")
@@ -58,16 +58,16 @@ def test_known_lengths():
 
 
 @pytest.mark.parametrize("options", [0, 1])
-def test_cut_streams_are_refused(options):
+def test_truncated_streams_are_errors(options):
     pixels = next(pictures())
     data = fax(pixels, options)
     made = codec(pixels, "2D" if options else "1D")
     for part in (0, 0.2, 0.5, 0.9):
-        with pytest.raises(ChunkDecodeError, match="lines, expected 40"):
+        with pytest.raises(ChunkDecodeError, match=r"\d+ lines.*40$"):
             decode(made, data[: int(len(data) * part)])
 
 
-def test_damaged_lines_are_refused():
+def test_damaged_lines_are_errors():
     pixels = next(pictures())
     data = fax(pixels, 0)
     made = codec(pixels)
@@ -77,14 +77,14 @@ def test_damaged_lines_are_refused():
         decode(made, bytes(damaged))
 
 
-def test_another_height_is_refused():
+def test_wrong_height():
     pixels = next(pictures())
-    with pytest.raises(ChunkDecodeError, match="40 lines, expected 41"):
+    with pytest.raises(ChunkDecodeError, match="40 lines.*41$"):
         decode(NitfBilevel(block_height=41, block_width=200, mode="1D"), fax(pixels, 0))
 
 
-def test_it_is_read_only():
-    with pytest.raises(ChunkEncodeError, match="not written"):
+def test_encoding_is_an_error():
+    with pytest.raises(ChunkEncodeError, match=NitfBilevel.name):
         codec(np.zeros((2, 8), "u1")).encode_bytes(np.zeros(16, np.uint8), None)
 
 

@@ -6,7 +6,7 @@ from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 
 def test_known_patches():
-    """Codes 1 and 2 are three bytes; each row of a patch is in a table of its own."""
+    """Two codes share three bytes; each row of a patch has its own table."""
     tables = np.zeros((4, 4096, 4), "u1")
     tables[:, 1] = np.arange(16).reshape(4, 4)
     tables[:, 2] = np.arange(16, 32).reshape(4, 4)
@@ -19,12 +19,12 @@ def test_known_patches():
 
 @pytest.mark.parametrize("length", [0, 65536, 65541, 65543])
 def test_wrong_length(length):
-    with pytest.raises(ChunkDecodeError, match="expected 65542"):
+    with pytest.raises(ChunkDecodeError, match="65542"):
         NitfVq(block_height=8, block_width=8).decode_bytes(np.zeros(length, np.uint8), None)
 
 
-def test_it_is_read_only():
-    with pytest.raises(ChunkEncodeError, match="not written"):
+def test_encoding_is_an_error():
+    with pytest.raises(ChunkEncodeError, match=NitfVq.name):
         NitfVq(block_height=8, block_width=8).encode_bytes(np.zeros(64, np.uint8), None)
 
 

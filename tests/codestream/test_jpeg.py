@@ -21,43 +21,14 @@ def test_frame_of_pillow():
     frame = found.frame
     assert (frame.width, frame.height, frame.depth, frame.process) == (56, 40, 8, 0)
     assert frame.components == ((1, 2, 2), (2, 1, 1), (3, 1, 1))
-    assert frame.is_subsampled
     assert not frame.is_lossless
-    assert found.has_jfif
     assert found.has_huffman_tables
     assert found.has_quantization_tables
-    assert found.color_transform == "ycbcr"
 
 
 def test_progressive_and_restarts():
     assert read_header(jpeg(progressive=True)).frame.process == 2
     assert read_header(jpeg(restart_marker_blocks=2)).restart_interval == 2
-
-
-@pytest.mark.parametrize(("mode", "transform"), [("L", "none"), ("RGB", "ycbcr"), ("CMYK", "none")])
-def test_color_transform_by_mode(mode, transform):
-    assert read_header(jpeg(mode)).color_transform == transform
-
-
-@pytest.mark.parametrize(("value", "transform"), [(0, "none"), (1, "ycbcr")])
-def test_adobe_marker_decides(value, transform):
-    plain = jpeg()
-    start = 2 + 2 + int.from_bytes(plain[4:6], "big")  # without JFIF
-    adobe = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00" + bytes((value,))
-    found = read_header(b"\xff\xd8" + adobe + plain[start:])
-    assert found.adobe_transform == value
-    assert not found.has_jfif
-    assert found.color_transform == transform
-
-
-def test_components_named_rgb_are_not_transformed():
-    data = jpeg()
-    start = 2 + 2 + int.from_bytes(data[4:6], "big")
-    data = bytearray(b"\xff\xd8" + data[start:])
-    place = data.index(b"\xff\xc0") + 10
-    for i, letter in enumerate(b"RGB"):
-        data[place + 3 * i] = letter
-    assert read_header(bytes(data)).color_transform == "none"
 
 
 def test_tables_alone():
@@ -67,8 +38,7 @@ def test_tables_alone():
     assert found.frame is None
     assert found.has_quantization_tables
     assert not found.has_huffman_tables
-    with pytest.raises(FormatError, match="no colours"):
-        _ = found.color_transform
+    assert found.scan_offset == len(tables)
 
 
 @pytest.mark.parametrize(

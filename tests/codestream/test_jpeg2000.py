@@ -16,7 +16,7 @@ from anychunk.codestream.jpeg2000 import (
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from tests.j2k_streams import compress, field, needs_openjpeg
 
-# by hand, field by field after T.800 A.5 and A.6: a picture of 1 x 9 samples
+# written by hand from T.800 A.5 and A.6: an image of 1 x 9 samples
 EXAMPLE = bytes.fromhex(
     "ff4f"
     "ff510029000000000001000000090000000000000000000000010000000900000000000000000001070101"
@@ -66,7 +66,7 @@ def test_tiles_on_the_canvas():
     assert found.tile(15) == Rect(858, 600, 1000, 800)
 
 
-def test_a_tile_alone_keeps_its_place():
+def test_single_tile_keeps_its_position():
     main = read_main_header(header(siz(), COD, QUANTIZATION))
     alone = read_main_header(single_tile_header(main, 5) + b"\xff\x90")
     assert alone.siz.image == main.siz.tile(5)
@@ -76,7 +76,7 @@ def test_a_tile_alone_keeps_its_place():
     assert alone.cod == main.cod
 
 
-def test_tlm_is_taken_out():
+def test_tlm_is_removed():
     tlm = b"\xff\x55\x00\x0a\x00\x50\x00" + bytes(5)
     comment = b"\xff\x64\x00\x07\x00\x01abc"
     found = read_main_header(header(siz(), COD, tlm, QUANTIZATION, comment))
@@ -89,29 +89,29 @@ def test_tlm_is_taken_out():
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (b"", FormatError, "begins with ff4f"),
-        (header(COD, QUANTIZATION), FormatError, "expected SIZ"),
-        (header(siz(), QUANTIZATION), FormatError, "no COD"),
-        (header(siz(), COD), FormatError, "no QCD"),
-        (header(siz(), siz(), COD, QUANTIZATION), FormatError, "two SIZ"),
-        (header(siz(tw=0), COD, QUANTIZATION), FormatError, "tiles of 0"),
-        (header(siz(tx=101), COD, QUANTIZATION), FormatError, "do not reach"),
-        (header(siz(tw=5), COD, QUANTIZATION), FormatError, "do not reach"),
-        (header(siz(x1=100), COD, QUANTIZATION), FormatError, "before its begin"),
+        (b"", FormatError, "ff4f"),
+        (header(COD, QUANTIZATION), FormatError, "COD.*SIZ"),
+        (header(siz(), QUANTIZATION), FormatError, "COD"),
+        (header(siz(), COD), FormatError, "QCD"),
+        (header(siz(), siz(), COD, QUANTIZATION), FormatError, "2 SIZ"),
+        (header(siz(tw=0), COD, QUANTIZATION), FormatError, "0 x 200"),
+        (header(siz(tx=101), COD, QUANTIZATION), FormatError, r"\(101, 0\).*\(100, 50\)"),
+        (header(siz(tw=5), COD, QUANTIZATION), FormatError, r"5 x 200.*\(100, 50\)"),
+        (header(siz(x1=100), COD, QUANTIZATION), FormatError, r"\(100, 800\).*\(100, 50\)"),
         (header(siz(n=0), COD, QUANTIZATION), FormatError, "0 components"),
         (header(siz(n=65535), COD, QUANTIZATION), FormatError, "65535 components"),
-        (header(siz(x1=2**32 - 1, tw=20), COD, QUANTIZATION), FormatError, "can be numbered"),
-        (header(siz(components=bytes((7, 0, 1))), COD, QUANTIZATION), FormatError, "every 0 x 1"),
+        (header(siz(x1=2**32 - 1, tw=20), COD, QUANTIZATION), FormatError, "65535"),
+        (header(siz(components=bytes((7, 0, 1))), COD, QUANTIZATION), FormatError, r"\(0, 1\)"),
         (header(siz(components=bytes((38, 1, 1))), COD, QUANTIZATION), FormatError, "39 bits"),
         (header(siz(), COD[:9] + b"\x21" + COD[10:], QUANTIZATION), FormatError, "33 levels"),
         (header(siz(), COD[:9] + b"\x81" + COD[10:], QUANTIZATION), UnsupportedError, "DFS"),
         (header(siz(), COD[:10] + b"\x09" + COD[11:], QUANTIZATION), FormatError, "2048 x 64"),
         (header(siz(), COD[:13] + b"\x02", QUANTIZATION), UnsupportedError, "wavelet 2"),
         (header(siz(), COD[:5] + b"\x05" + COD[6:], QUANTIZATION), FormatError, "progression 5"),
-        (header(siz(), b"\x12\x34"), FormatError, "not a marker"),
+        (header(siz(), b"\x12\x34"), FormatError, "byte 45.*0x1234"),
         (header(siz(), b"\xff\x64\x00\x01"), FormatError, "length 1"),
-        (header(siz(), COD, QUANTIZATION)[:-2], NeedsMoreError, "no SOT"),
-        (header(siz())[:20], NeedsMoreError, "goes on after"),
+        (header(siz(), COD, QUANTIZATION)[:-2], NeedsMoreError, "SOT"),
+        (header(siz())[:20], NeedsMoreError, "SIZ at byte 2.*20 bytes"),
     ],
 )
 def test_bad_main_header(data, error, message):

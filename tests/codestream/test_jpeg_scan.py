@@ -24,7 +24,7 @@ def array(data):
 @pytest.mark.parametrize(
     "options", [{}, {"progressive": True}, {"restart_marker_blocks": 3}, {"bands": 3}]
 )
-def test_streams_behind_each_other(options):
+def test_consecutive_streams(options):
     one = stream(**options)
     data = array(one + b"\0\0" + one)
     first = walk(data)
@@ -41,7 +41,7 @@ def test_units():
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 10, 100, 0.5, -1])
-def test_cut(length):
+def test_truncated(length):
     data = stream()
     length = int(len(data) * length) if isinstance(length, float) else length
     with pytest.raises(FormatError):
@@ -58,23 +58,23 @@ def test_markers_in_the_data():
 def test_restart_markers():
     data = stream(restart_marker_blocks=3)
     without = data.replace(b"\xff\xd1", b"\xff\x00", 1)
-    with pytest.raises(FormatError, match="0xd2 is out of order"):
+    with pytest.raises(FormatError, match="0xd2.*0xd1"):
         walk(array(without))
     last = data.rindex(b"\xff", 0, -2)
-    with pytest.raises(FormatError, match="restart markers, expected"):
+    with pytest.raises(FormatError, match=r"\d restart markers.* 11$"):
         walk(array(data[:last] + b"\xff\xd9"))
 
 
 def test_too_little_data():
     data = stream(400, 400)
     at = data.index(b"\xff\xda")
-    with pytest.raises(TruncatedError, match="bytes of data for 2500 units"):
+    with pytest.raises(TruncatedError, match="2500"):
         walk(array(data[: at + 20] + b"\xff\xd9"))
 
 
-def test_arithmetic_coding_is_refused():
+def test_arithmetic_coding_is_unsupported():
     data = stream().replace(b"\xff\xc0", b"\xff\xc9", 1)
-    with pytest.raises(UnsupportedError, match="process 9 is not decoded"):
+    with pytest.raises(UnsupportedError, match="process 9"):
         walk(array(data))
 
 

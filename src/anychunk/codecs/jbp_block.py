@@ -1,16 +1,16 @@
-"""`U/jbp-block`, bytes to bytes: one uncompressed block of a NITF image.
+"""`jbp-block`, bytes to bytes: one uncompressed block of a NITF image.
 
-Spec:     Joint BIIF Profile 5.4.3: big-endian samples, first bit first, ordered by IMODE. The name
-          and its keys are those of osml-imagery-io; U is
-          https://awslabs.github.io/osml-imagery-io/codecs.
+Spec:     Joint BIIF Profile 5.4.3: big-endian samples, most significant bit first, ordered by
+          IMODE. Name and keys are those of osml-imagery-io.
 JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block", "configuration":
           {"num_bands": 3, "block_height": 256, "block_width": 256, "nbpp": 12, "imode": "P",
-          "pvtype": "INT"}}, and ours, left out where they say nothing: "abpp", "pjust"
+          "pvtype": "INT"}}; ours, and left out if all bits are significant: "abpp", "pjust"
 Lossless: yes.
 
-Decoded bytes are `(bands, height, width)` in C order, little-endian, in the smallest type that
-holds NBPP bits. With PJUST `L` and ABPP below NBPP, samples move down to the low end; a signed
-sample takes its sign from its highest significant bit, because the others are zero (JBP table A-3).
+Decoded bytes are `(bands, height, width)` in C order, little-endian, in the narrowest type that
+holds NBPP bits. If only ABPP of them are significant, samples are shifted to the low end (PJUST
+`L`), and a signed sample is extended from its highest significant bit, because the bits above it
+are zero (JBP table A-3).
 """
 
 import math
@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.codecs._nitf_block import block_buffer, check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
@@ -34,34 +35,34 @@ ORDERS: dict[str, tuple[int, int, int]] = {
     "R": (1, 0, 2),
     "P": (1, 2, 0),
 }
-"""Axes of (band, y, x) in the order in which each IMODE stores them."""
+"""Axes of (band, y, x) in the order in which each IMODE stores them, slowest first."""
 
 ALIGNED = (8, 16, 32, 64)
 KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
 WIDTHS: dict[str, Sequence[int]] = {"R": (32, 64), "C": (64,), "B": range(1, 9)}
-"""NBPP that a PVTYPE may have, where it may not have any of 1 to 64."""
+"""NBPP allowed for a PVTYPE, if not all of 1 to 64."""
 
 
 def sample_dtype(pvtype: str, nbpp: int) -> np.dtype[Any]:
-    """Give the type that holds a decoded sample, or raise `CodecConfigError`."""
+    """Return the type that holds a decoded sample; raise `CodecConfigError` if there is none."""
     kind = KINDS.get(pvtype)
     allowed = WIDTHS.get(pvtype, range(1, 65))
     if kind is None or nbpp not in allowed:
         raise CodecConfigError(
-            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not a sample; "
-            "decoded: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 and 64, C of 64"
+            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not decoded; "
+            "decoded: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 or 64, C of 64"
         )
     nbytes = next(bits for bits in ALIGNED if bits >= nbpp) // 8
     return np.dtype(f"<{kind}{nbytes}")
 
 
 def plane_bytes(pixels: int, nbpp: int) -> int:
-    """How many bytes `pixels` samples take, packed."""
+    """Return the number of bytes of `pixels` packed samples."""
     return -(-pixels * nbpp // 8)
 
 
 def unpack(data: Bytes1D, count: int, nbpp: int, dtype: np.dtype[Any]) -> Array:
-    """Read `count` samples of `nbpp` bits each, first bit first."""
+    """Unpack `count` samples of `nbpp` bits each, most significant bit first."""
     if nbpp in ALIGNED:
         return data.view(dtype.newbyteorder(">"))
     unsigned = np.dtype(f"u{dtype.itemsize}")
@@ -72,6 +73,7 @@ def unpack(data: Bytes1D, count: int, nbpp: int, dtype: np.dtype[Any]) -> Array:
 
         samples = imagecodecs.packints_decode(data, unsigned, nbpp)[:count]
     else:
+        # wider than packints_decode takes: one byte per bit, then packed again into 64-bit words
         bits = np.unpackbits(data, count=count * nbpp).reshape(count, nbpp)
         wide = np.zeros((count, 64), np.uint8)
         wide[:, 64 - nbpp :] = bits
@@ -80,7 +82,7 @@ def unpack(data: Bytes1D, count: int, nbpp: int, dtype: np.dtype[Any]) -> Array:
 
 
 def pack(samples: Array, nbpp: int) -> Bytes1D:
-    """Write samples with `nbpp` bits each, first bit first, zeros up to a whole byte."""
+    """Pack samples to `nbpp` bits each, most significant bit first, padded to a whole byte."""
     if nbpp in ALIGNED:
         big = samples.astype(samples.dtype.newbyteorder(">"), copy=False)
         return np.ascontiguousarray(big).reshape(-1).view(np.uint8)
@@ -90,7 +92,7 @@ def pack(samples: Array, nbpp: int) -> Bytes1D:
 
 
 def sign_extended(samples: Array, bits: int, dtype: np.dtype[Any]) -> Array:
-    """Read unsigned samples as two's complement numbers of `bits` bits."""
+    """Interpret the low `bits` bits of unsigned samples as two's complement numbers."""
     unused = samples.dtype.type(8 * samples.dtype.itemsize - bits)
     signed = (samples << unused).view(f"i{samples.dtype.itemsize}")
     extended: Array = (signed >> signed.dtype.type(unused)).astype(dtype, copy=False)
@@ -99,7 +101,7 @@ def sign_extended(samples: Array, bits: int, dtype: np.dtype[Any]) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class JbpBlock(BytesToBytes):
-    """One block, big-endian and interleaved as the file has it."""
+    """One block, big-endian, its bands interleaved according to IMODE."""
 
     name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
     is_fixed_size = True
@@ -111,19 +113,16 @@ class JbpBlock(BytesToBytes):
     imode: Imode
     pvtype: str
     abpp: int | None = None
-    """How many of the bits of a sample are significant; None: all of them."""
+    """Significant bits per sample; None for all of them."""
     pjust: Literal["L", "R"] = "R"
-    """At which end of a sample its significant bits are."""
+    """At which end of a sample its significant bits are: high (L) or low (R)."""
 
     def __post_init__(self) -> None:
-        for key in ("num_bands", "block_height", "block_width", "nbpp"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a count")
+        check_positive(self, "num_bands", "block_height", "block_width", "nbpp")
         if self.imode not in ORDERS or self.pjust not in ("L", "R"):
             raise CodecConfigError(
-                f"{self.name}: imode {self.imode!r}, pjust {self.pjust!r}; "
-                "expected one of B P R S, and one of L R"
+                f"{self.name}: imode is {self.imode!r} and pjust {self.pjust!r}, expected one of "
+                "B P R S, and one of L R"
             )
         if self.abpp is not None and (
             not isinstance(self.abpp, int) or not 1 <= self.abpp <= self.nbpp
@@ -144,14 +143,15 @@ class JbpBlock(BytesToBytes):
 
     @property
     def unused(self) -> int:
-        """How many bits of each sample say nothing."""
+        """The number of bits per sample that are not significant."""
         return 0 if self.abpp is None or self.dtype.kind not in "ui" else self.nbpp - self.abpp
 
     def planes(self) -> int:
-        """How many pieces are padded to a whole byte: bands that are stored apart, or one."""
+        """Return the number of pieces that are padded to a whole byte: bands if stored apart."""
         return self.num_bands if self.imode in ("B", "S") else 1
 
     def stored_bytes(self) -> int:
+        """Return the length of the encoded block."""
         planes = self.planes()
         return planes * plane_bytes(math.prod(self.shape) // planes, self.nbpp)
 
@@ -163,14 +163,7 @@ class JbpBlock(BytesToBytes):
                 f"jbp-block: {len(data)} bytes, expected {self.stored_bytes()} for "
                 f"{self.shape} of {self.nbpp} bits"
             )
-        nbytes = math.prod(self.shape) * self.dtype.itemsize
-        if spec is not None and spec.nbytes != nbytes:
-            raise ChunkDecodeError(
-                f"jbp-block: {self.shape} of {self.dtype} is {nbytes} bytes, "
-                f"the chunk has {spec.nbytes}"
-            )
-        if out is None or len(out) != nbytes:
-            out = np.empty(nbytes, np.uint8)
+        out = block_buffer(self.shape, self.dtype, where="jbp-block", spec=spec, out=out)
         order = ORDERS[self.imode]
         stored = self._samples(data).reshape([self.shape[axis] for axis in order])
         target = out.view(self.dtype).reshape(self.shape)
@@ -178,6 +171,7 @@ class JbpBlock(BytesToBytes):
         return out
 
     def _samples(self, data: Bytes1D) -> Array:
+        """Unpack all samples, in the order in which they are stored."""
         count = math.prod(self.shape)
         planes = self.planes()
         if self.nbpp in ALIGNED or planes == 1:
@@ -186,11 +180,12 @@ class JbpBlock(BytesToBytes):
         return np.stack([unpack(row, count // planes, self.nbpp, self.dtype) for row in rows])
 
     def _justified(self, samples: Array) -> Array:
-        """Bring significant bits to the low end, and give signed samples their sign."""
+        """Shift significant bits to the low end, and extend the sign of signed samples."""
         if not self.unused:
             return samples
         native = samples.astype(samples.dtype.newbyteorder("="))
         if self.pjust == "L":
+            # an arithmetic shift for signed types, which keeps the sign
             shifted: Array = native >> native.dtype.type(self.unused)
             return shifted
         if native.dtype.kind == "u":
@@ -211,7 +206,7 @@ class JbpBlock(BytesToBytes):
         return np.concatenate([pack(plane, self.nbpp) for plane in planes])
 
     def _check_range(self, samples: Array) -> None:
-        """Refuse values that the significant bits cannot hold."""
+        """Raise if the significant bits cannot hold all values."""
         bits = self.nbpp - self.unused
         if samples.dtype.kind not in "ui" or bits == 8 * samples.dtype.itemsize:
             return
@@ -219,10 +214,12 @@ class JbpBlock(BytesToBytes):
         low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
         if samples.size and (samples.min() < low or samples.max() > high):
             raise ChunkEncodeError(
-                f"jbp-block: samples from {samples.min()} to {samples.max()} do not fit {bits} bits"
+                f"jbp-block: samples from {samples.min()} to {samples.max()}, expected {low} to "
+                f"{high} for {bits} bits"
             )
 
     def _unjustified(self, samples: Array) -> Array:
+        """Move significant bits to the end where they are stored; the others are zero."""
         if not self.unused:
             return samples
         unsigned: Array = np.ascontiguousarray(samples).view(f"u{samples.dtype.itemsize}")

@@ -1,21 +1,22 @@
-"""`U/jpeg`, bytes to bytes: one JPEG block of a NITF image.
+"""`jpeg`, bytes to bytes: one JPEG-compressed block of a NITF image.
 
 Spec:     ITU-T T.81, baseline, extended (8 and 12 bits), progressive and lossless;
-          MIL-STD-188-198A for streams that leave out the default tables of NITF. The name and its
-          keys are those of osml-imagery-io; U is https://awslabs.github.io/osml-imagery-io/codecs.
+          MIL-STD-188-198A for streams without tables, which rely on the defaults of NITF. Name and
+          keys are those of osml-imagery-io.
 JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jpeg", "configuration":
           {"bits_per_pixel": 8, "num_bands": 3, "block_width": 256, "block_height": 256,
           "imode": "P", "color_space": "RGB"}}
-Lossless: only SOF3 streams; encoding writes 8 bits with loss, 9 to 16 bits without.
+Lossless: only SOF3 streams; encoding is lossy for 8 bits, lossless for 9 to 16 bits.
 
-Decoded bytes are `(bands, height, width)` in C order, little-endian. The colour transform is the
-one that the stream announces; `color_space` is not read, because osml-imagery-io writes it swapped.
+A block is one stream with all bands, or one stream per band. Decoded bytes are `(bands, height,
+width)` in C order, little-endian. The colour transform is the one that the stream announces;
+`color_space` is ignored, because osml-imagery-io writes it swapped.
 
-libjpeg turns missing data into grey and goes on. So the stream is walked before it is decoded, and
-a picture that ends in such grey is held against a second, strict decoder.
+libjpeg replaces missing data by grey and only warns. So every stream is first walked to its end
+marker (`codestream.jpeg_scan`), and a picture whose last pixel is that grey is decoded again by a
+second, strict decoder.
 """
 
-import math
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs._nitf_block import block_buffer, check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.codestream.jpeg_scan import Stream, walk, with_tables
 from anychunk.errors import (
@@ -37,11 +39,11 @@ from anychunk.errors import (
 type Array = npt.NDArray[Any]
 
 QUALITY = 95
-"""Of streams that we write."""
+"""Of the 8-bit streams that are written."""
 
 
 def whole_stream(data: Bytes1D, start: int) -> Stream:
-    """Walk one stream to its end; what is wrong with it is wrong with the chunk."""
+    """Return the stream at `start`, checked up to its end; raise `ChunkDecodeError` for damage."""
     try:
         return walk(data, start)
     except (FormatError, UnsupportedError) as e:
@@ -49,7 +51,7 @@ def whole_stream(data: Bytes1D, start: int) -> Stream:
 
 
 def decode(data: Bytes1D, stream: Stream) -> Array:
-    """Decode one stream to (height, width, bands)."""
+    """Decode one stream of `data` to (height, width, bands)."""
     import imagecodecs
 
     frame = stream.frame
@@ -62,37 +64,39 @@ def decode(data: Bytes1D, stream: Stream) -> Array:
         array: Array = imagecodecs.jpeg8_decode(payload)
     except Exception as e:
         raise ChunkDecodeError(f"jpeg: {e}") from e
-    if is_grey_at_the_end(array, frame.depth) and not is_whole(payload, stream, array):
-        raise ChunkDecodeError("jpeg: the stream ends too early")
+    if ends_in_grey(array, frame.depth) and not is_whole(payload, stream, array):
+        raise ChunkDecodeError(
+            f"jpeg: the stream of {len(payload)} bytes is truncated: a strict decoder refuses it"
+        )
     return array if array.ndim == 3 else array[..., None]
 
 
-def is_grey_at_the_end(array: Array, depth: int) -> bool:
-    """Whether a picture ends in what libjpeg paints for missing data."""
+def ends_in_grey(array: Array, depth: int) -> bool:
+    """Return whether the last pixel is the grey that libjpeg puts where data is missing."""
     grey = 1 << (depth - 1)
     return bool((array[-1, -1] == grey).all())
 
 
 def is_whole(payload: Bytes1D, stream: Stream, array: Array) -> bool:
-    """Ask a second decoder whether all of a picture is there."""
+    """Return whether a second decoder confirms that the picture is complete."""
     import imagecodecs
 
     frame = stream.frame
     try:
         if frame.is_lossless:
-            # decoders disagree on what is not there
+            # the two decoders fill in different values for missing samples
             return bool(np.array_equal(imagecodecs.ljpeg_decode(payload), array))
         if frame.depth == 8 and stream.bands in (1, 3):
-            # reads every coefficient, and refuses a stream that has too few
+            # lossless recompression reads every coefficient, and refuses a stream with too few
             imagecodecs.jpegxl_encode_jpeg(payload)
-    except Exception:  # noqa: BLE001 - whatever it stumbled on, it does not vouch for the stream
+    except Exception:  # noqa: BLE001 - any failure means that the stream is not confirmed
         return False
     return True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jpeg(BytesToBytes):
-    """One JPEG stream a block, or one a band."""
+    """One JPEG stream per block, or one per band."""
 
     name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 
@@ -104,18 +108,15 @@ class Jpeg(BytesToBytes):
     color_space: str
 
     def __post_init__(self) -> None:
-        for key in ("bits_per_pixel", "num_bands", "block_width", "block_height"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a count")
+        check_positive(self, "bits_per_pixel", "num_bands", "block_width", "block_height")
         if self.bits_per_pixel > 16:
             raise CodecConfigError(
                 f"{self.name}: bits_per_pixel is {self.bits_per_pixel}, expected 1 to 16"
             )
         if self.imode not in ("B", "P", "R", "S") or not isinstance(self.color_space, str):
             raise CodecConfigError(
-                f"{self.name}: imode {self.imode!r}, color_space {self.color_space!r}; "
-                "expected one of B P R S, and a text"
+                f"{self.name}: imode is {self.imode!r} and color_space {self.color_space!r}, "
+                "expected one of B P R S, and text"
             )
 
     @property
@@ -129,13 +130,7 @@ class Jpeg(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        nbytes = math.prod(self.shape) * self.dtype.itemsize
-        if spec is not None and spec.nbytes != nbytes:
-            raise ChunkDecodeError(
-                f"jpeg: {self.shape} of {self.dtype} is {nbytes} bytes, the chunk {spec.nbytes}"
-            )
-        if out is None or len(out) != nbytes:
-            out = np.empty(nbytes, np.uint8)
+        out = block_buffer(self.shape, self.dtype, where="jpeg", spec=spec, out=out)
         target = out.view(self.dtype).reshape(self.shape)
         band, at = 0, 0
         while band < self.num_bands:
@@ -147,19 +142,21 @@ class Jpeg(BytesToBytes):
         return out
 
     def _check_frame(self, stream: Stream, band: int) -> None:
+        """Raise if a stream does not have the size, bands or depth that the block announces."""
         frame = stream.frame
         if (frame.height, frame.width) != self.shape[1:]:
             raise ChunkDecodeError(
-                f"jpeg: a picture of {frame.height} x {frame.width}, "
-                f"expected {self.block_height} x {self.block_width}"
+                f"jpeg: the stream has {frame.height} x {frame.width} pixels, expected "
+                f"{self.block_height} x {self.block_width}"
             )
         if stream.bands > self.num_bands - band:
             raise ChunkDecodeError(
-                f"jpeg: {stream.bands} bands in a stream, expected {self.num_bands - band}"
+                f"jpeg: the stream has {stream.bands} bands, expected at most "
+                f"{self.num_bands - band}"
             )
         if (frame.depth <= 8) != (self.bits_per_pixel <= 8):
             raise ChunkDecodeError(
-                f"jpeg: samples of {frame.depth} bits, expected {self.bits_per_pixel}"
+                f"jpeg: the stream has {frame.depth} bits, expected {self.bits_per_pixel}"
             )
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
@@ -169,7 +166,8 @@ class Jpeg(BytesToBytes):
         if self.bits_per_pixel > 8:
             if array.max(initial=0) >> self.bits_per_pixel:
                 raise ChunkEncodeError(
-                    f"jpeg: a sample of {array.max()} does not fit {self.bits_per_pixel} bits"
+                    f"jpeg: the largest sample is {array.max()}, which does not fit "
+                    f"{self.bits_per_pixel} bits"
                 )
             options = {"lossless": True, "bitspersample": self.bits_per_pixel}
         else:

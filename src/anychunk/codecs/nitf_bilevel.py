@@ -1,14 +1,14 @@
 """`anychunk.nitf-bilevel`, bytes to bytes: one bi-level block of a NITF image (IC C1, M1).
 
-Spec:     ITU-T T.4, Group 3 facsimile, one- and two-dimensional, each line behind an end-of-line
+Spec:     ITU-T T.4, Group 3 facsimile, one- and two-dimensional, each line after an end-of-line
           code; MIL-STD-188-196 for NITF.
 JSON:     {"name": "anychunk.nitf-bilevel", "configuration": {"block_height": 512,
           "block_width": 512, "mode": "1D"}}
-Lossless: yes; it is not encoded.
+Lossless: yes; decoding only.
 
-Decoded bytes are one uint8 a pixel, 1 for black. The decoder makes white of lines that are missing,
-so lines are counted first, and those of mode 1D are held against the length that their runs must
-have.
+Decoded bytes are one uint8 per pixel, 1 for black. The decoder fills missing lines with white. So
+lines are counted before decoding; and in mode 1D, the bits between end-of-line codes are compared
+with the bits that the runs of the decoded line take.
 """
 
 from collections.abc import Buffer as BytesLike
@@ -19,37 +19,40 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs._nitf_block import check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 type Ints = npt.NDArray[np.int64]
 
-# T.4 tables 2 and 3: how many bits the code of each run length has
+# T.4 tables 2 and 3: bits per code. Terminating codes are for runs of 0 to 63 pixels, make-up codes
+# for multiples of 64 (index 0: no make-up code); from 1792 on, both colours share make-up codes
 _WHITE = [8, 6, *[4] * 6, *[5] * 4, *[6] * 6, *[7] * 11, *[8] * 35]
 _BLACK = [10, 3, 2, 2, 3, 4, 4, 5, 6, 6, 7, 7, 7, 8, 8, 9, *[10] * 3, *[11] * 7, *[12] * 38]
 _MORE = [11] * 3 + [12] * 10
 _WHITE_MAKEUP = [0, 5, 5, 6, 7, *[8] * 6, *[9] * 15, 6, 9, *_MORE]
 _BLACK_MAKEUP = [0, 10, *[12] * 6, *[13] * 20, *_MORE]
 LONGEST = 2560
-"""The longest run that one make-up code tells; longer ones take several."""
+"""The longest run that a single make-up code covers; longer runs take several."""
 
 
 def run_bits(runs: Ints, is_black: npt.NDArray[np.bool_]) -> Ints:
-    """How many bits the codes of runs take together, one by one."""
+    """Return the number of bits that each run is coded with."""
     makeup = np.where(is_black[:, None], _BLACK_MAKEUP, _WHITE_MAKEUP)
-    ending = np.where(is_black[:, None], _BLACK, _WHITE)
+    terminating = np.where(is_black[:, None], _BLACK, _WHITE)
     at = np.arange(len(runs))
-    # a run of LONGEST + 64 n pixels: several codes of LONGEST, one make-up code, one ending code
+    # as many codes for LONGEST as fit, at most one other make-up code, one terminating code
     big = runs // LONGEST
     rest = runs - big * LONGEST
-    bits = big * 12 + makeup[at, rest // 64] + ending[at, rest % 64]
+    bits = big * 12 + makeup[at, rest // 64] + terminating[at, rest % 64]
     return np.asarray(bits, np.int64)
 
 
 def line_bits(pixels: npt.NDArray[np.uint8]) -> Ints:
-    """How many bits each line takes in mode 1D."""
+    """Return the number of bits that each line takes in mode 1D."""
     height, width = pixels.shape
-    # a line begins with a white run, which may be empty
+    # T.4 4.1.1: a line begins with a white run, which may be empty. A white column before it and a
+    # change of colour after it make every run end at a change, the last one too
     framed = np.zeros((height, width + 2), np.uint8)
     framed[:, 1:-1] = pixels
     framed[:, -1] = pixels[:, -1] ^ 1
@@ -62,18 +65,22 @@ def line_bits(pixels: npt.NDArray[np.uint8]) -> Ints:
 
 @dataclass(frozen=True)
 class Lines:
-    """Where lines are in the bits of a stream."""
+    """Positions of lines in a stream, in bits."""
 
     starts: Ints
-    """First bit behind each end-of-line code."""
+    """The first bit after each end-of-line code."""
     ends: Ints
-    """First bit of the code that follows; the end of the stream for the last."""
+    """The first bit of the next end-of-line code, or the end of the stream."""
     fill: Ints
-    """Zero bits that stand before that code; fill, or the end of the last code of the line."""
+    """Zero bits before that position: fill bits, or the end of the line's last code."""
 
 
 def find_lines(data: Bytes1D, is_two_dimensional: bool) -> Lines:
-    """Find end-of-line codes: eleven zeros or more, and a one."""
+    """Find the lines between end-of-line codes.
+
+    An end-of-line code is 11 zeros and a one, which no valid sequence of other codes contains; more
+    zeros before it are fill (T.4 4.1.2, 4.1.3).
+    """
     ones = np.flatnonzero(np.unpackbits(data))
     zeros = np.diff(ones, prepend=-1) - 1
     is_code = zeros >= 11
@@ -81,7 +88,8 @@ def find_lines(data: Bytes1D, is_two_dimensional: bool) -> Lines:
     size = 8 * len(data)
     step = 13 if is_two_dimensional else 12
     count = len(codes)
-    # six codes in a row end the page (RTC)
+    # T.4 4.1.4: six end-of-line codes in a row (RTC) end the page. In mode 2D each is followed by
+    # one more bit, the tag that says how the next line is coded
     while count > 1 and codes[count - 1] - codes[count - 2] == step:
         count -= 1
     if count < len(codes):
@@ -95,7 +103,7 @@ def find_lines(data: Bytes1D, is_two_dimensional: bool) -> Lines:
 
 @dataclass(frozen=True, kw_only=True)
 class NitfBilevel(BytesToBytes):
-    """Black and white pixels as facsimile codes."""
+    """Black and white pixels, coded as facsimile."""
 
     name: ClassVar[str] = "anychunk.nitf-bilevel"
 
@@ -104,10 +112,7 @@ class NitfBilevel(BytesToBytes):
     mode: Literal["1D", "2D"]
 
     def __post_init__(self) -> None:
-        for key in ("block_height", "block_width"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a count")
+        check_positive(self, "block_height", "block_width")
         if self.mode not in ("1D", "2D"):
             raise CodecConfigError(f"{self.name}: mode is {self.mode!r}, expected 1D or 2D")
 
@@ -122,22 +127,26 @@ class NitfBilevel(BytesToBytes):
         if len(lines.starts) != height:
             raise ChunkDecodeError(f"{self.name}: {len(lines.starts)} lines, expected {height}")
         try:
-            # T.4 fill bits may bring the end of every code to the end of a byte
+            # fill bits may align the end of every end-of-line code to a byte (T4Options bit 2)
             is_aligned = bool((lines.starts % 8 == 0).all())
             options = (1 if self.mode == "2D" else 0) | (4 if is_aligned else 0)
             pixels = imagecodecs.ccittfax3_decode(data, height, width, t4options=options)
         except Exception as e:
-            raise ChunkDecodeError(f"{self.name}: {e}") from e
+            raise ChunkDecodeError(f"{self.name}: {str(e) or type(e).__name__}") from e
         if self.mode == "1D":
             self._check_lines(lines, pixels)
         return np.ascontiguousarray(pixels).reshape(-1)
 
     def _check_lines(self, lines: Lines, pixels: npt.NDArray[np.uint8]) -> None:
-        """Hold each line against the bits that its pixels take; only zeros may be left over."""
+        """Raise if a line has other bits than its pixels take; only zeros may be left over."""
         surplus = lines.ends - lines.starts - line_bits(pixels)
         wrong = np.flatnonzero((surplus < 0) | (surplus > lines.fill))
         if len(wrong):
-            raise ChunkDecodeError(f"{self.name}: line {int(wrong[0])} does not decode")
+            line = int(wrong[0])
+            bits = int(lines.ends[line] - lines.starts[line])
+            raise ChunkDecodeError(
+                f"{self.name}: line {line} has {bits} bits, its pixels take {bits - surplus[line]}"
+            )
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        raise ChunkEncodeError(f"{self.name}: facsimile codes are read, not written")
+        raise ChunkEncodeError(f"{self.name}: blocks are decoded only, not encoded")

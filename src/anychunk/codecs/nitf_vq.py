@@ -1,11 +1,11 @@
 """`anychunk.nitf-vq`, bytes to bytes: one vector-quantised block of a NITF image (IC C4, M4).
 
-Spec:     MIL-STD-188-199 and MIL-STD-2411 (CADRG, CIB): a code of 12 bits stands for 4 x 4 pixels.
+Spec:     MIL-STD-188-199 and MIL-STD-2411 (CADRG, CIB): a 12-bit code represents 4 x 4 pixels.
 JSON:     {"name": "anychunk.nitf-vq", "configuration": {"block_height": 256, "block_width": 256}}
-Lossless: as stored; it is not encoded.
+Lossless: yes; decoding only.
 
 The stored bytes of a chunk are the look-up tables of the image, one for each row of the 4 x 4
-pixels, and behind them the codes of the block. An index points at the tables for every chunk.
+pixels, followed by the codes of the block. An index refers to the tables in every chunk.
 """
 
 from collections.abc import Buffer as BytesLike
@@ -20,17 +20,17 @@ from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 KERNEL = 4
 CODE_BITS = 12
 TABLE_BYTES = KERNEL * (1 << CODE_BITS)
-"""Of the table of one row of the kernel."""
+"""Bytes of one table: one row of four pixels per code."""
 
 
 def code_bytes(height: int, width: int) -> int:
-    """How many bytes the codes of a block take."""
+    """Return the number of bytes of a block's codes."""
     return (height // KERNEL) * (width // KERNEL) * CODE_BITS // 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class NitfVq(BytesToBytes):
-    """Pixels by codes into a table of 4 x 4 patches."""
+    """Codes into a table of 4 x 4 pixels."""
 
     name: ClassVar[str] = "anychunk.nitf-vq"
 
@@ -40,7 +40,7 @@ class NitfVq(BytesToBytes):
     def __post_init__(self) -> None:
         for key in ("block_height", "block_width"):
             value = getattr(self, key)
-            # two codes are three bytes
+            # two codes share three bytes, so rows of codes must be even
             if not isinstance(value, int) or isinstance(value, bool) or value < 1 or value % 8:
                 raise CodecConfigError(f"{self.name}: {key} is {value!r}, expected a multiple of 8")
 
@@ -60,4 +60,4 @@ class NitfVq(BytesToBytes):
         return np.ascontiguousarray(grid.transpose(0, 2, 1, 3)).reshape(-1)
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        raise ChunkEncodeError(f"{self.name}: vector quantisation is read, not written")
+        raise ChunkEncodeError(f"{self.name}: blocks are decoded only, not encoded")

@@ -1,7 +1,11 @@
-"""JPEG 2000 codestream markers: the main header, tile-parts, and one tile as a stream of its own.
+"""JPEG 2000 codestream markers: the main header, tile-parts, and a stream of a single tile.
 
 Spec: ITU-T T.800 (ISO/IEC 15444-1) annex A; T.814 (15444-15) for HTJ2K; T.801 (15444-2) for the
-      names of what is refused.
+      names of extensions that are not decoded.
+
+A codestream is a main header (SOC, SIZ, COD, QCD and others), tile-parts (SOT, further markers,
+SOD, packets) and EOC. A tile may have several tile-parts, and those of different tiles may
+interleave. Names of fields follow our glossary; the standard's are given where they differ much.
 """
 
 import struct
@@ -31,10 +35,10 @@ NAMES = {
     ATK: "ATK",
 }  # fmt: skip
 EXTENSIONS = frozenset((DCO, VMS, DFS, ADS, MCT, MCC, NLT, MCO, CBD, ATK))
-"""Part 2: a decoder that skips one of these shows a wrong picture."""
+"""Markers of part 2. A decoder that skips one of these shows a wrong picture."""
 PROGRESSIONS = ("LRCP", "RLCP", "RPCL", "PCRL", "CPRL")
 SOT_BYTES = 12
-"""Marker and segment that begin a tile-part."""
+"""Length of the SOT marker segment, which begins a tile-part."""
 MAX_COMPONENTS = 16384
 MAX_TILES = 65535
 
@@ -49,7 +53,11 @@ class Rect:
     y1: int
 
     def scaled(self, x: int, y: int) -> "Rect":
-        """Give the samples inside it of a grid `x` and `y` times coarser (T.800 B-12, B-15)."""
+        """Return the rectangle in samples of a grid `x` and `y` times coarser (T.800 B-12, B-15).
+
+        Both edges are rounded up, because samples lie at multiples of the step from the origin of
+        the grid. So the size of the result depends on the position, not only on the size.
+        """
         return Rect(-(-self.x0 // x), -(-self.y0 // y), -(-self.x1 // x), -(-self.y1 // y))
 
     @property
@@ -63,19 +71,24 @@ class Rect:
 
 @dataclass(frozen=True)
 class Component:
+    """One component of SIZ."""
+
     depth: int
+    """Bits per sample."""
     is_signed: bool
     dx: int
-    """How many columns of the reference grid one sample is wide."""
+    """Columns of the reference grid per sample (XRsiz)."""
     dy: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Siz:
-    """T.800 A.5.1: image, tiles and components on the reference grid."""
+    """Image, tiles and components on the reference grid (T.800 A.5.1)."""
 
     capabilities: int
+    """Rsiz."""
     image: Rect
+    """The image area. It need not begin at the origin, nor at the corner of a tile."""
     tile_x0: int
     tile_y0: int
     tile_width: int
@@ -95,12 +108,12 @@ class Siz:
         return self.rows * self.columns
 
     def grid_origin(self, tile: int) -> tuple[int, int]:
-        """Give x, y where the nominal tile begins, which may be outside the image."""
+        """Return (x, y) of the nominal tile's corner, which may be outside the image."""
         row, column = divmod(tile, self.columns)
         return self.tile_x0 + column * self.tile_width, self.tile_y0 + row * self.tile_height
 
     def tile(self, tile: int) -> Rect:
-        """Give the part of the image that a tile covers (T.800 B-7 to B-10)."""
+        """Return the part of the image that a tile covers (T.800 B-7 to B-10)."""
         x, y = self.grid_origin(tile)
         return Rect(
             max(x, self.image.x0),
@@ -124,9 +137,9 @@ class Siz:
 
     @cached_property
     def subsampling(self) -> tuple[int, int]:
-        """Give x, y: by how much the finest component is coarser than the reference grid.
+        """Return (x, y): columns and rows of the reference grid per sample of the finest component.
 
-        1 where the components' factors are no multiples of the finest.
+        1 if the other components' steps are not multiples of it.
         """
         x, y = min(c.dx for c in self.components), min(c.dy for c in self.components)
         return (
@@ -137,17 +150,18 @@ class Siz:
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """Coding style of one component: T.800 table A.20."""
+    """Coding style of one component: SPcod or SPcoc (T.800 A.6.1)."""
 
     levels: int
     xcb: int
-    """Exponents of the code-block's size."""
+    """Width of a code-block, as a power of 2."""
     ycb: int
+    """Its height, likewise."""
     block_style: int
     transform: int
-    """0: 9/7 irreversible, 1: 5/3 reversible."""
+    """0 for 9/7 (irreversible), 1 for 5/3 (reversible)."""
     precincts: tuple[tuple[int, int], ...]
-    """Exponents (x, y) a resolution, coarsest first; empty: the largest."""
+    """(Width, height) per resolution as powers of 2, coarsest first; empty for the largest."""
 
     @property
     def is_ht(self) -> bool:
@@ -156,33 +170,35 @@ class Style:
 
 @dataclass(frozen=True, kw_only=True)
 class Cod:
-    """T.800 A.6.1: coding style of all components."""
+    """Coding style of all components (T.800 A.6.1)."""
 
     has_sop: bool
     has_eph: bool
     progression: int
     layers: int
     is_transformed: bool
-    """Whether the first three components went through the colour transform."""
+    """Whether the first three components are coded with a colour transform."""
     style: Style
 
 
 @dataclass(frozen=True, kw_only=True)
 class MainHeader:
+    """The main header, as far as it is needed to index and decode tiles."""
+
     data: bytes
-    """SOC up to the first SOT, without TLM and PLM."""
+    """SOC up to the first SOT, without TLM and PLM: they describe tile-parts of the whole file."""
     siz: Siz
     cod: Cod
     cocs: dict[int, Style] = field(default_factory=dict)
-    """By component, where it differs."""
+    """Coding style of the components for which it differs."""
     markers: frozenset[int] = frozenset()
     tlm: tuple[tuple[int, bytes], ...] = ()
     """(Ztlm, rest of the segment) of every TLM."""
     length: int = 0
-    """Where the first SOT is, from the SOC."""
+    """Position of the first SOT, relative to SOC."""
     comments: tuple[str, ...] = ()
     poc: bytes = b""
-    """Parameters of POC, where there is one."""
+    """Parameters of POC, empty if there is none."""
     qcds: tuple[bytes, ...] = ()
     """Parameters of every QCD."""
 
@@ -195,7 +211,7 @@ class MainHeader:
 
     @property
     def levels(self) -> int:
-        """How many coarser resolutions every component has."""
+        """The number of coarser resolutions that every component has."""
         return min(style.levels for style in (self.cod.style, *self.cocs.values()))
 
     @property
@@ -208,7 +224,10 @@ class MainHeader:
 
     @property
     def has_empty_bands(self) -> bool:
-        """Whether a band that is not quantised is announced without a bit-plane (T.800 E-2)."""
+        """Whether a sub-band without quantisation has no bit-planes (T.800 E-2).
+
+        Their number is guard bits + exponent - 1.
+        """
         return any(
             body[0] & 31 == 0 and any((body[0] >> 5) + (step >> 3) <= 1 for step in body[1:])
             for body in self.qcds
@@ -217,55 +236,65 @@ class MainHeader:
 
 
 class NeedsMoreError(TruncatedError):
-    """The bytes at hand end inside the header; `wanted` are needed to go on."""
+    """The given bytes end inside the header; at least `needed` are required to continue."""
 
-    def __init__(self, message: str, wanted: int = 0) -> None:
+    def __init__(self, message: str, needed: int = 0) -> None:
         super().__init__(message)
-        self.wanted = wanted
+        self.needed = needed
 
 
 def name(marker: int) -> str:
+    """Return the standard's name of a marker, or its code."""
     return NAMES.get(marker, f"0x{marker:04x}")
 
 
 def segments(
     data: bytes | bytearray | memoryview, start: int, stop: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield (marker, where its parameters begin, where they end) up to the marker `stop`."""
+    """Yield (marker, start, end) of every segment's parameters, up to the marker `stop`.
+
+    `stop` is yielded last, with the position of the marker itself as start and end.
+    """
     position = start
     while True:
         if position + 2 > len(data):
-            raise NeedsMoreError(
-                f"the header has no {name(stop)} within {len(data)} bytes", position + 4
-            )
+            raise NeedsMoreError(f"no {name(stop)} in the first {len(data)} bytes", position + 4)
         marker = data[position] << 8 | data[position + 1]
         if marker == stop:
             yield marker, position, position
             return
         if marker < 0xFF01 or marker in (SOC, SOT, SOD, EOC):
             raise FormatError(
-                f"at byte {position} of the header stands {marker:#06x}, not a marker"
+                f"expected a marker segment at byte {position} of the header, found {marker:#06x}"
             )
+        # T.800 A.1.1: these have no parameters
         if 0xFF30 <= marker <= 0xFF3F:
             position += 2
             continue
         if position + 4 > len(data):
-            raise NeedsMoreError(f"the header ends inside {name(marker)}", position + 4)
+            raise NeedsMoreError(
+                f"{name(marker)} at byte {position} is truncated after {len(data)} bytes",
+                position + 4,
+            )
         length = data[position + 2] << 8 | data[position + 3]
         if length < 2:
-            raise FormatError(f"{name(marker)} at byte {position} has length {length}, at least 2")
+            raise FormatError(
+                f"{name(marker)} at byte {position} has length {length}, expected at least 2"
+            )
         end = position + 2 + length
         if end > len(data):
-            raise NeedsMoreError(f"{name(marker)} at byte {position} goes on after them", end + 2)
+            raise NeedsMoreError(
+                f"{name(marker)} at byte {position} is truncated after {len(data)} bytes", end + 2
+            )
         yield marker, position + 4, end
         position = end
 
 
 def read_main_header(data: bytes) -> MainHeader:
-    """Parse SOC up to the first SOT; `NeedsMoreError` where that is not all here."""
+    """Parse SOC up to the first SOT; raise `NeedsMoreError` if `data` ends before."""
     if data[:2] != b"\xff\x4f":
         raise FormatError(
-            f"a codestream begins with ff4f, here stands {data[:2].hex() or 'nothing'}"
+            f"expected a codestream to begin with ff4f, found {data[:2].hex() or 'nothing'}"
         )
     found = [(marker, start, data[start:end]) for marker, start, end in segments(data, 2, SOT)]
     _, length, _ = found.pop()
@@ -278,7 +307,7 @@ def read_main_header(data: bytes) -> MainHeader:
     if missing is not None:
         raise FormatError(f"the main header has no {missing}")
     if len(bodies[SIZ]) > 1:
-        raise FormatError("there are two SIZ")
+        raise FormatError(f"the main header has {len(bodies[SIZ])} SIZ, expected 1")
     siz = read_siz(bodies[SIZ][0])
     kept = [data[start - 4 : start + len(body)] for m, start, body in found if m not in (TLM, PLM)]
     texts = [body[2:] for body in bodies.get(COM, []) if body[:2] == b"\0\1"]
@@ -297,19 +326,21 @@ def read_main_header(data: bytes) -> MainHeader:
 
 
 def read_siz(body: bytes) -> Siz:
+    """Parse the parameters of SIZ, and check that image, tiles and components make sense."""
     if len(body) < 36:
-        raise FormatError(f"SIZ has {len(body)} bytes, at least 36 are expected")
+        raise FormatError(f"SIZ has {len(body)} bytes, expected at least 36")
     rsiz, x1, y1, x0, y0, tw, th, tx, ty, count = struct.unpack(">H8IH", body[:36])
     if not 1 <= count <= MAX_COMPONENTS or len(body) != 36 + 3 * count:
         raise FormatError(
-            f"SIZ announces {count} components in {len(body)} bytes, expected 1 to "
-            f"{MAX_COMPONENTS} of 3 bytes each after 36"
+            f"SIZ has {count} components in {len(body)} bytes, expected 1 to {MAX_COMPONENTS} of "
+            "3 bytes each after 36"
         )
     if not (x0 < x1 and y0 < y1):
-        raise FormatError(f"SIZ: the image ends at {x1}, {y1}, before its begin at {x0}, {y0}")
+        raise FormatError(f"SIZ: the image area ends at {(x1, y1)}, expected after {(x0, y0)}")
     if min(tw, th) < 1 or tx > x0 or ty > y0 or tx + tw <= x0 or ty + th <= y0:
         raise FormatError(
-            f"SIZ: tiles of {tw} x {th} from {tx}, {ty} do not reach the image at {x0}, {y0}"
+            f"SIZ: the first tile begins at {(tx, ty)} and has {tw} x {th}, expected it to contain "
+            f"the corner of the image area at {(x0, y0)}"
         )
     components = tuple(_component(*body[i : i + 3]) for i in range(36, len(body), 3))
     siz = Siz(
@@ -317,24 +348,29 @@ def read_siz(body: bytes) -> Siz:
         tile_height=th, components=components,
     )  # fmt: skip
     if siz.tiles > MAX_TILES:
-        raise FormatError(f"SIZ: {siz.tiles} tiles, at most {MAX_TILES} can be numbered")
+        raise FormatError(f"SIZ: {siz.tiles} tiles, expected at most {MAX_TILES}")
     return siz
 
 
 def _component(ssiz: int, dx: int, dy: int) -> Component:
     depth = (ssiz & 0x7F) + 1
     if depth > 38 or dx < 1 or dy < 1:
-        raise FormatError(f"SIZ: a component of {depth} bits, one sample every {dx} x {dy}")
+        raise FormatError(
+            f"SIZ: a component of {depth} bits with subsampling {(dx, dy)}, expected at most 38 "
+            "bits and at least 1"
+        )
     return Component(depth, bool(ssiz & 0x80), dx, dy)
 
 
 def read_cod(body: bytes) -> Cod:
+    """Parse the parameters of COD."""
     if len(body) < 10:
-        raise FormatError(f"COD has {len(body)} bytes, at least 10 are expected")
+        raise FormatError(f"COD has {len(body)} bytes, expected at least 10")
     scod, progression, layers, transform = struct.unpack(">BBHB", body[:5])
     if progression >= len(PROGRESSIONS) or layers < 1 or transform > 1:
         raise FormatError(
-            f"COD: progression {progression}, {layers} layers, component transform {transform}"
+            f"COD: progression {progression}, {layers} layers, component transform {transform}; "
+            "expected 0 to 4, at least 1, and 0 or 1"
         )
     return Cod(
         has_sop=bool(scod & 2), has_eph=bool(scod & 4), progression=progression, layers=layers,
@@ -343,13 +379,13 @@ def read_cod(body: bytes) -> Cod:
 
 
 def read_coc(body: bytes, components: int) -> tuple[int, Style]:
-    """Parse a COC; a component number has two bytes where there are more than 256."""
+    """Parse the parameters of COC; component numbers have two bytes if there are more than 256."""
     size = 1 if components < 257 else 2
     if len(body) < size + 6:
-        raise FormatError(f"COC has {len(body)} bytes, at least {size + 6} are expected")
+        raise FormatError(f"COC has {len(body)} bytes, expected at least {size + 6}")
     component = int.from_bytes(body[:size], "big")
     if component >= components:
-        raise FormatError(f"COC is for component {component} of {components}")
+        raise FormatError(f"COC: component {component}, expected 0 to {components - 1}")
     return component, _style(body[size + 1 :], has_precincts=bool(body[size] & 1))
 
 
@@ -357,22 +393,28 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
     levels, xcb, ycb, block_style, transform = body[:5]
     xcb, ycb = (xcb & 15) + 2, (ycb & 15) + 2
     if levels & 0x80:
-        raise UnsupportedError("coding style: wavelet decomposition by DFS (part 2)")
+        raise UnsupportedError("coding style: decomposition by DFS (part 2) is not decoded")
     if levels > 32 or xcb > 10 or ycb > 10 or xcb + ycb > 12:
         raise FormatError(
             f"coding style: {levels} levels, code-blocks of {1 << xcb} x {1 << ycb}, "
-            "at most 32 levels and 4096 samples"
+            "expected at most 32 levels, and 4096 samples per code-block"
         )
     if transform > 1:
-        raise UnsupportedError(f"coding style: wavelet {transform}; opened: 0 (9/7) and 1 (5/3)")
+        raise UnsupportedError(
+            f"coding style: wavelet {transform} is not decoded; decoded: 0 (9/7), 1 (5/3)"
+        )
     precincts: tuple[tuple[int, int], ...] = ()
     if has_precincts:
         sizes = body[5 : 6 + levels]
         if len(sizes) != levels + 1:
-            raise FormatError(f"coding style: {len(sizes)} precinct sizes for {levels} levels")
+            raise FormatError(f"coding style: {len(sizes)} precinct sizes, expected {levels + 1}")
         precincts = tuple((size & 15, size >> 4) for size in sizes)
         if any(0 in size for size in precincts[1:]):
-            raise FormatError("coding style: a precinct of one sample above the lowest resolution")
+            # a precinct of one sample could not be halved for the sub-bands
+            raise FormatError(
+                f"coding style: precinct exponents {list(precincts)}, expected at least 1 above "
+                "the lowest resolution"
+            )
     return Style(
         levels=levels, xcb=xcb, ycb=ycb, block_style=block_style, transform=transform,
         precincts=precincts,
@@ -381,47 +423,57 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
 
 @dataclass(frozen=True)
 class TilePart:
-    """One tile-part inside bytes at hand."""
+    """The position of one tile-part in a sequence of bytes."""
 
     tile: int
     number: int
+    """0 for the first tile-part of its tile."""
     offset: int
     length: int
 
 
 def tile_parts(data: bytes | memoryview) -> list[TilePart]:
-    """Find the tile-parts that `data` consists of, exactly."""
+    """Return the tile-parts in `data`, which must consist of nothing else."""
     found = []
     position = 0
     while position < len(data):
         if position + SOT_BYTES > len(data):
-            raise TruncatedError(f"{len(data) - position} bytes follow the last tile-part")
+            raise TruncatedError(
+                f"{len(data) - position} bytes at byte {position}, expected a tile-part of "
+                f"{SOT_BYTES + 2} or more"
+            )
         marker, lsot, tile, length, number, _ = struct.unpack_from(">HHHIBB", data, position)
         if marker != SOT or lsot != 10:
-            raise FormatError(f"at byte {position} stands {marker:#06x}, expected SOT")
-        # T.800 A.4.2: 0 for the last tile-part, which then reaches to the end
+            raise FormatError(
+                f"expected SOT of 10 bytes at byte {position}, found {marker:#06x} of {lsot}"
+            )
+        # T.800 A.4.2: 0 is allowed for the last tile-part, and means up to the end
         length = length or len(data) - position
         if length < SOT_BYTES + 2 or position + length > len(data):
             raise TruncatedError(
-                f"tile {tile} part {number} has {length} bytes, {len(data) - position} are here"
+                f"tile {tile} part {number} has {length} bytes, expected {SOT_BYTES + 2} to "
+                f"{len(data) - position}"
             )
         found.append(TilePart(tile, number, position, length))
         position += length
     if not found:
-        raise TruncatedError("there is no tile-part")
+        raise TruncatedError("no bytes, expected at least one tile-part")
     return found
 
 
 def single_tile_header(header: MainHeader, tile: int) -> bytes:
-    """Make the main header of a stream that holds this tile alone, at its place on the canvas.
+    """Return the main header of a stream that consists of one tile, at its original position.
 
-    Sub-bands, precincts and code-blocks are anchored at the origin of the reference grid, so the
-    tile must not be moved there: only the image shrinks to it.
+    Sub-bands, precincts and code-blocks are anchored at the origin of the reference grid (T.800
+    B.5 to B.7). If the tile were moved there, the parity of its edges and its partition would
+    change, and wrong pixels would come out unless its size is a power of two. So the tile stays:
+    the image area shrinks to it, and the tile grid begins with it. Only eight numbers of SIZ
+    change; Xsiz and Ysiz are the lower right corner, XOsiz and YOsiz the upper left one.
     """
     siz = header.siz
     rect = siz.tile(tile)
     x, y = siz.grid_origin(tile)
-    # SOC, marker, Lsiz and Rsiz stand before; the rest of SIZ stays
+    # bytes 0 to 7 are SOC, the marker SIZ, Lsiz and Rsiz; components follow at byte 40
     body = struct.pack(
         ">8I", rect.x1, rect.y1, rect.x0, rect.y0, siz.tile_width, siz.tile_height, x, y
     )
@@ -429,21 +481,24 @@ def single_tile_header(header: MainHeader, tile: int) -> bytes:
 
 
 GUARD = b"\xff\x7f" * 16
-"""Bytes that are no packet header: all bits are 1, so it asks for more than any stream has."""
+"""Not a packet: all its bits are 1, so as a header it asks for more than any stream has.
+
+0x7F after 0xFF is what bit stuffing makes of 1 bits."""
 
 
 def single_tile_stream(
     header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
 ) -> bytearray:
-    """Make a stream that holds this tile alone from its tile-parts in `data`."""
+    """Return a codestream that consists of one tile, from its tile-parts in `data`."""
     stream = bytearray(single_tile_header(header, tile))
     packed = 0
     for part in parts:
         start = len(stream)
         stream += data[part.offset : part.offset + part.length]
+        # it is tile 0 of its stream; a length of 0 (up to the end) would include EOC
         struct.pack_into(">HI", stream, start + 4, 0, part.length)
         if len(parts) > 1:
-            # some writers announce one too few, which is for the decoder to guess
+            # some encoders write a TNsot that is one too small: write the true number
             stream[start + 11] = len(parts) if len(parts) < 256 else 0
             packed = _renumber(stream, start + SOT_BYTES, packed)
     stream += b"\xff\xd9"
@@ -451,9 +506,10 @@ def single_tile_stream(
 
 
 def _renumber(stream: bytearray, start: int, packed: int) -> int:
-    """Number the PPT of one tile-part on from `packed`; give how many there are now.
+    """Renumber the PPT segments of one tile-part from `packed` on; return the next number.
 
-    T.800 table A.39 numbers them in each header anew, OpenJPEG wants each number once in a tile.
+    By T.800 table A.39 (Zppt) numbers start anew in each tile-part header, but OpenJPEG expects
+    each number only once per tile.
     """
     found = [at for marker, at, end in segments(stream, start, SOD) if marker == PPT and end > at]
     for number, at in enumerate(sorted(found, key=stream.__getitem__), packed):
@@ -462,9 +518,15 @@ def _renumber(stream: bytearray, start: int, packed: int) -> int:
 
 
 def shortened(stream: bytearray, last: TilePart, payload: int) -> bytearray | None:
-    """Cut a single-tile stream so that a packet with contents loses its last byte.
+    """Truncate a single-tile stream so that the last packet that is not empty loses a byte.
 
-    Zeros at the end are empty packets, or none, and go with it. None where nothing else is there.
+    Zeros at the end are removed as well: they are empty packets, or padding. Return None if there
+    is nothing else.
+
+    Parameters:
+        stream: The stream, which ends with EOC.
+        last: Its last tile-part.
+        payload: The number of bytes of packets in that tile-part.
     """
     length = len(stream) - 2 - payload
     kept = len(stream[length:-2].rstrip(b"\0")) if stream[-3] == 0 else payload
@@ -474,11 +536,12 @@ def shortened(stream: bytearray, last: TilePart, payload: int) -> bytearray | No
 
 
 def guarded(stream: bytearray, last: TilePart) -> bytearray:
-    """Put `GUARD` behind the last packet of a single-tile stream."""
+    """Return a single-tile stream with `GUARD` after its last packet."""
     return _ending(stream[:-2] + GUARD, last.length + len(GUARD))
 
 
 def _ending(stream: bytearray, length: int) -> bytearray:
+    """Write the length of the last tile-part, and append EOC."""
     struct.pack_into(">I", stream, len(stream) - length + 6, length)
     stream += b"\xff\xd9"
     return stream

@@ -1,10 +1,15 @@
-"""JPEG streams to their end: what entropy-coded data shows without being decoded.
+"""JPEG streams up to their end: what entropy-coded data reveals without being decoded.
 
-Spec: ITU-T T.81 annex B; MIL-STD-188-198A for the APP6 marker of NITF and its default tables.
+Spec: ITU-T T.81 annexes A and B; MIL-STD-188-198A for the APP6 marker of NITF and its default
+      tables.
 
-A decoder that meets damage makes up pixels. This walk refuses what it can see: a stream without an
-end marker, other markers in the data of a scan, restart markers that are missing or out of order,
-less data than the blocks of the picture take at the very least.
+A decoder that meets damage makes up pixels, and libjpeg only warns. This walk raises for what can
+be seen from outside: no end marker, other markers inside the data of a scan, restart markers that
+are missing or out of order, and less data than the blocks of the picture need at the very least.
+
+In entropy-coded data, a byte of 0xFF is followed by a stuffed 0x00 (T.81 B.1.1.5). Any other 0xFF
+begins a marker, or is a fill byte before one (B.1.1.2). So the next marker is found without
+decoding.
 """
 
 import struct
@@ -31,20 +36,20 @@ type Bytes1D = npt.NDArray[np.uint8]
 APP6 = 0xE6
 PROGRESSIVE = 2
 DECODED = (0, 1, 2, 3)
-"""Baseline, extended, progressive and lossless; nobody writes the others."""
+"""Processes that are decoded: baseline, extended, progressive and lossless, with Huffman codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """One whole stream in a run of bytes."""
+    """The position of one stream in a sequence of bytes, and its header."""
 
     header: JpegHeader
     frame: Frame
     start: int
     end: int
-    """Behind its end marker."""
+    """Position after the end marker (`walk`), or the end of the data (`head`)."""
     q_level: int
-    """Which default tables of NITF stand in for those that are left out; 0: none."""
+    """Number of the NITF default tables that replace missing ones; 0 for none."""
 
     @property
     def bands(self) -> int:
@@ -57,7 +62,11 @@ class Stream:
 
 
 def units(frame: Frame) -> int:
-    """How many minimum coded units a scan of all bands has (T.81 A.2)."""
+    """Return the number of minimum coded units (MCU) in a scan of all bands (T.81 A.2).
+
+    In a scan of several components, an MCU holds as many 8 x 8 blocks of each as its sampling
+    factors say. In a scan of one component it is a single block, whatever the factors.
+    """
     if frame.is_lossless:
         return frame.width * frame.height
     is_single = len(frame.components) == 1
@@ -67,27 +76,28 @@ def units(frame: Frame) -> int:
 
 
 def head(data: Bytes1D, start: int = 0) -> Stream:
-    """Read what stands before the first scan of the stream at `start`, and no further."""
+    """Read the header of the stream at `start`; its end is not looked for."""
     view = memoryview(data[start:])
     header = read_header(view)
     frame = header.frame
     if frame is None or not frame.height:
-        raise FormatError("JPEG: the stream holds no picture")
+        # T.81 B.2.5: a height of 0 is defined by DNL after the first scan, which is not read
+        raise FormatError("JPEG: the stream has no frame of known height")
     if frame.process not in DECODED:
         raise UnsupportedError(
             f"JPEG: process {frame.process} is not decoded; decoded: {' '.join(map(str, DECODED))}"
         )
     level = 0
     for marker, at, stop in markers(view):
-        # MIL-STD-188-198A: identifier, version, IMODE, blocks across and down, colours, bits,
-        # class, process, and at byte 16 the level
+        # MIL-STD-188-198A: identifier, version, IMODE, blocks per row and column, colours, bits,
+        # class, process, and at byte 16 the Q level
         if marker == APP6 and stop - at > 16 and bytes(view[at : at + 5]) == b"NITF\0":
             level = view[at + 16]
     return Stream(header=header, frame=frame, start=start, end=len(data), q_level=level)
 
 
 def walk(data: Bytes1D, start: int = 0) -> Stream:
-    """Read the stream at `start` to its end marker."""
+    """Check the stream at `start` up to its end marker; return where that is."""
     stream = head(data, start)
     at = start + stream.header.scan_offset
     interval = stream.header.restart_interval
@@ -96,12 +106,14 @@ def walk(data: Bytes1D, start: int = 0) -> Stream:
         if code == EOI:
             break
         if code == 0 or 0xD0 <= code <= 0xD7:
-            raise FormatError(f"JPEG: marker {code:#04x} stands outside a scan")
+            raise FormatError(f"JPEG: marker {code:#04x} at byte {at - 2} is outside a scan")
         if at + 2 > len(data):
-            raise TruncatedError("JPEG: the stream ends before its end marker")
+            raise TruncatedError(f"JPEG: {len(data)} bytes without an end marker")
         length = int(data[at]) << 8 | int(data[at + 1])
         if length < 2 or at + length > len(data):
-            raise TruncatedError(f"JPEG: marker {code:#04x} of {length} bytes leaves the stream")
+            raise TruncatedError(
+                f"JPEG: marker {code:#04x} has {length} bytes, expected 2 to {len(data) - at}"
+            )
         if code == SOS:
             bands = int(data[at + 2]) if length > 2 else 0
             at = _scan(data, at + length, stream, bands, interval)
@@ -113,19 +125,19 @@ def walk(data: Bytes1D, start: int = 0) -> Stream:
 
 
 def _marker(data: Bytes1D, at: int) -> tuple[int, int]:
-    """Give where the marker at `at` ends, and the marker; fill bytes may stand before it."""
+    """Return the end and the code of the marker at `at`, after any fill bytes."""
     begin = at
     while at < len(data) and data[at] == 0xFF:
         at += 1
     if at >= len(data):
-        raise TruncatedError("JPEG: the stream ends before its end marker")
+        raise TruncatedError(f"JPEG: {len(data)} bytes without an end marker")
     if at == begin:
-        raise FormatError(f"JPEG: at byte {at} stands {int(data[at]):#04x}, not a marker")
+        raise FormatError(f"JPEG: expected a marker at byte {at}, found {int(data[at]):#04x}")
     return at + 1, int(data[at])
 
 
 def _scan(data: Bytes1D, at: int, stream: Stream, bands: int, interval: int) -> int:
-    """Pass over entropy-coded data to the marker behind it."""
+    """Return the position of the marker after the entropy-coded data at `at`."""
     begin, restarts = at, 0
     while True:
         at = next_marker(data, at)
@@ -133,29 +145,46 @@ def _scan(data: Bytes1D, at: int, stream: Stream, bands: int, interval: int) -> 
         if not 0xD0 <= code <= 0xD7:
             break
         if code != 0xD0 + restarts % 8 or not interval:
-            raise FormatError(f"JPEG: restart marker {code:#04x} is out of order")
+            found = f"restart marker {code:#04x} at byte {at}"
+            raise FormatError(
+                f"JPEG: {found}, expected {0xD0 + restarts % 8:#04x}"
+                if interval
+                else f"JPEG: {found} without a restart interval (DRI)"
+            )
         restarts += 1
         at += 2
+    # Only a scan of all bands that is not progressive is the whole picture. Then its size is known,
+    # and only EOI or DNL may follow
     if bands == stream.bands and stream.frame.process != PROGRESSIVE:
         _check_amount(stream.frame, at - begin, restarts, interval)
         if code not in (EOI, DNL):
-            raise FormatError(f"JPEG: marker {code:#04x} in the data of the only scan")
+            raise FormatError(
+                f"JPEG: marker {code:#04x} at byte {at} inside the only scan, expected {EOI:#04x}"
+            )
     return at
 
 
 def _check_amount(frame: Frame, nbytes: int, restarts: int, interval: int) -> None:
-    """Hold a scan of all bands against what it must have at the least."""
+    """Raise if a scan of all bands has fewer bytes or restart markers than its units need."""
     count = units(frame)
     expected = (count - 1) // interval if interval else 0
     if restarts != expected:
         raise FormatError(f"JPEG: {restarts} restart markers, expected {expected}")
-    # at least a bit for a sample of a lossless scan, two codes for a block of another
+    # at least one bit per unit of a lossless scan; in others, a DC and an AC code per block
     if 8 * nbytes < count * (1 if frame.is_lossless else 2):
-        raise TruncatedError(f"JPEG: {nbytes} bytes of data for {count} units")
+        raise TruncatedError(
+            f"JPEG: {nbytes} bytes of data, expected more for {count} minimum coded units"
+        )
 
 
 def next_marker(data: Bytes1D, at: int, piece: int = 1 << 16) -> int:
-    """Find the next 0xFF that is neither stuffed nor a fill byte."""
+    """Return the position of the next 0xFF that is neither stuffed nor a fill byte.
+
+    Parameters:
+        data: The stream.
+        at: Where to begin.
+        piece: How many bytes are searched at a time; pieces overlap by one byte.
+    """
     while at < len(data) - 1:
         part = data[at : at + piece + 1]
         found = np.flatnonzero(part[:-1] == 0xFF)
@@ -164,10 +193,10 @@ def next_marker(data: Bytes1D, at: int, piece: int = 1 << 16) -> int:
         if len(found):
             return at + int(found[0])
         at += len(part) - 1
-    raise TruncatedError("JPEG: the stream ends before its end marker")
+    raise TruncatedError(f"JPEG: {len(data)} bytes without an end marker")
 
 
-# MIL-STD-188-198A: quantisation tables by Q level, in zigzag order as a DQT marker has them
+# MIL-STD-188-198A: quantisation tables by Q level, in the zigzag order of DQT
 _Q_TABLES = {
     1: "8 72 72 72 72 72 72 72 72 72 78 74 76 74 78 89 81 84 84 81 89 106 93 94 99 94 93 106 "
     "129 111 108 116 116 108 111 129 135 128 136 145 136 128 135 155 160 177 177 160 155 "
@@ -183,7 +212,7 @@ _Q_TABLES = {
     5: "4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 5 5 5 5 5 5 6 5 5 6 5 5 6 7 6 6 6 6 6 6 7 8 7 8 8 8 7 "
     "8 9 9 10 10 9 9 11 12 13 12 11 14 16 16 14 20 21 20 27 27 36",
 }
-# ITU-T T.81 tables K.3 and K.5: counts of codes by length, then the symbols
+# ITU-T T.81 tables K.3 and K.5 as in DHT: the number of codes per length, then the symbols
 _DC = bytes.fromhex("00010501010101010100000000000000") + bytes(range(12))
 _AC = bytes.fromhex(
     "0002010303020403050504040000017d"
@@ -195,15 +224,16 @@ _AC = bytes.fromhex(
 
 
 def with_tables(data: bytes, stream: Stream) -> bytes:
-    """Put the tables that NITF assumes into a stream that leaves them out."""
+    """Return a stream with the default tables of NITF inserted for those that it lacks."""
     lacks_quantization = not stream.header.has_quantization_tables
     values = _Q_TABLES.get(stream.q_level)
     if stream.frame.depth != 8 or (lacks_quantization and values is None):
         raise FormatError(
-            f"JPEG: the stream of {stream.frame.depth} bits lacks tables, and its Q level "
-            f"{stream.q_level} names none; known: 1 to 5, for 8 bits"
+            f"JPEG: {stream.frame.depth}-bit stream without tables and with Q level "
+            f"{stream.q_level}, expected 8 bits and Q level 1 to 5"
         )
     segments = [data[:2]]
+    # all four slots get the same table: which ones the components use does not matter then
     if values is not None and lacks_quantization:
         table = bytes(int(v) for v in values.split())
         body = b"".join(bytes([slot]) + table for slot in range(4))

@@ -1,4 +1,7 @@
-"""Bits of packet headers, and the tag trees that are read from them: ITU-T T.800 B.10."""
+"""The bits of JPEG 2000 packet headers, and tag trees: ITU-T T.800 B.10.1 and B.10.2.
+
+This is the inner loop of the packet walk, in plain Python: hence slots, local names and few calls.
+"""
 
 from functools import lru_cache
 
@@ -7,7 +10,11 @@ from anychunk.errors import TruncatedError
 
 @lru_cache(maxsize=256)
 def tree_paths(width: int, height: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
-    """Give how many nodes a tag tree has, and the nodes from the root to each leaf."""
+    """Return the number of nodes of a tag tree, and for each leaf the nodes from the root to it.
+
+    Leaves are the code-blocks of a precinct, in raster order. Each level above has one node for up
+    to 2 x 2 nodes of the level below. Nodes are numbered level by level, leaves first, root last.
+    """
     paths = [[leaf] for leaf in range(width * height)]
     begin, end = 0, width * height
     while width * height > 1:
@@ -21,7 +28,14 @@ def tree_paths(width: int, height: int) -> tuple[int, tuple[tuple[int, ...], ...
 
 
 class TagTree:
-    """T.800 B.10.2."""
+    """A tag tree that is decoded bit by bit (T.800 B.10.2).
+
+    It codes one integer per leaf. A node holds the minimum of the nodes below it, so what is said
+    of a node need not be repeated for its leaves. A 0 bit means "larger than the bound known so
+    far", a 1 bit "exactly that". Decoding never asks for a value, but whether it is below a
+    threshold, and reads no more bits than that takes. The next question, in a later packet,
+    continues from there. So the state per node is a lower bound, and the value once it is known.
+    """
 
     __slots__ = ("_low", "_paths", "_value")
 
@@ -30,10 +44,11 @@ class TagTree:
         self._low, self._value = [0] * count, [1 << 30] * count
 
     def reaches(self, leaf: int, threshold: int, bits: "Bits") -> bool:
-        """Whether the leaf's value is below `threshold`, reading as few bits as that takes."""
+        """Return whether the leaf's value is below `threshold`, reading as few bits as possible."""
         low, lows, values = 0, self._low, self._value
         value = 0
         for node in self._paths[leaf]:
+            # a child is at least as large as its parent
             low = max(low, lows[node])
             value = values[node]
             while low < threshold and low < value:
@@ -46,7 +61,11 @@ class TagTree:
 
 
 class Bits:
-    """Bits of packet headers: after a byte of 0xFF the next has seven (T.800 B.10.1)."""
+    """Reads bits of a packet header, most significant first (T.800 B.10.1).
+
+    After a byte of 0xFF, the next byte has a stuffed 0 as its first bit, which is skipped. That way
+    no header contains a marker.
+    """
 
     __slots__ = ("_buffer", "_count", "_data", "_end", "_next", "position")
 
@@ -56,6 +75,7 @@ class Bits:
         self._next, self._buffer, self._count = position, 0, 0
 
     def read(self, count: int) -> int:
+        """Return the next `count` bits as an integer."""
         while self._count < count:
             self._load()
         self._count -= count
@@ -64,8 +84,9 @@ class Bits:
     def _load(self) -> None:
         place = self._next
         if place >= self._end:
-            raise TruncatedError("the bytes end inside a packet header")
+            raise TruncatedError(f"the packet header is truncated after {self._end} bytes")
         width = 7 if place > self.position and self._data[place - 1] == 0xFF else 8
+        # keep 48 bits, more than any valid length has, so that the integer stays small
         self._buffer = (self._buffer & 0xFFFFFFFFFFFF) << width | self._data[place] & (
             1 << width
         ) - 1
@@ -73,7 +94,7 @@ class Bits:
         self._next = place + 1
 
     def finish(self) -> int:
-        """Give where the header ends: at a byte, after the one that follows a last 0xFF."""
+        """Return where the header ends: at a whole byte; a last 0xFF is followed by one more."""
         end = self._next
         if end > self.position and self._data[end - 1] == 0xFF:
             end += 1

@@ -1,10 +1,27 @@
-"""Walk the packets of one tile, to know that its bytes are exactly the packets that it must have.
+"""Walk the packets of a JPEG 2000 tile, to prove that its bytes are exactly its packets.
 
-Spec: ITU-T T.800 annex B (geometry, progressions, packet headers), T.814 annex B for HTJ2K.
+Spec: ITU-T T.800 annex B (geometry, progressions, packet headers); T.814 annex B for HTJ2K.
 
-A decoder shows a picture for most damaged streams: what it cannot parse it takes for empty, and
-what is left over it does not look at. Packet headers say how long every code-block's contribution
-is, so a walk over them tells a whole tile from one that was cut or overwritten, without decoding.
+A decoder shows a picture for most damaged streams: packets that it cannot parse it takes for
+empty, and bytes that are left over it ignores. But packet headers say how long the contribution of
+every code-block is. So walking them tells a complete tile from one that was truncated or
+overwritten, without decoding any samples.
+
+What a reader needs to know:
+
+- Each component of a tile is decomposed into resolutions; a resolution into sub-bands (LL for the
+  lowest; HL, LH and HH for the others); a resolution is also partitioned into *precincts*, and each
+  sub-band of a precinct into code-blocks (B.5 to B.7). All partitions are anchored at the origin of
+  the reference grid, not of the tile.
+- A *packet* is what one quality layer adds to one precinct: a header, then the bytes of the
+  code-blocks in it (B.9). There is one for every layer and precinct, even if it is empty. Their
+  order is the progression (B.12).
+- A header is decoded with state from earlier packets of the same precinct (`Band`). So packets
+  must be walked in order, each from the end of the one before.
+
+The steps: `read_tile` collects what the tile-part headers say, `tile_precincts` computes the
+geometry, `order` the sequence of packets, `walk` reads each header (`read_packet`) and skips its
+body. At the end, all bytes must be used up.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,43 +47,51 @@ from anychunk.codestream.jpeg2000 import (
 from anychunk.codestream.packet_bits import Bits, TagTree
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 
+# T.800 table A.19: bits of the code-block style that change how lengths are signalled
 LAZY, TERMINATE_ALL, HT = 0x01, 0x04, 0x40
 LRCP, RLCP, RPCL, PCRL = range(4)
 MAX_PACKETS = 1 << 19
-"""Tiles of more are left to the decoder: the walk would take seconds."""
+"""Tiles of more packets are left to the decoder: the walk would take seconds."""
 MAX_PLANES = 80
-"""More missing bit-planes than any depth has: 38 bits, guard bits and a region of interest."""
+"""More than any sample has: 38 bits, guard bits, and the shift of a region of interest."""
 
 
 @dataclass(slots=True)
 class Band:
-    """The code-blocks of one sub-band in one precinct."""
+    """State of the code-blocks of one sub-band in one precinct, kept from packet to packet."""
 
     inclusion: TagTree
+    """Of each code-block, the first layer that includes it (T.800 B.10.4)."""
     planes: TagTree
+    """Of each code-block, the number of missing most significant bit-planes (T.800 B.10.5)."""
     lengths: list[int]
-    """Lblock of each code-block; 0: not yet included."""
+    """Lblock of each code-block (T.800 B.10.7); 0 if it was not yet included."""
     passes: list[int]
+    """Coding passes of each code-block so far."""
 
 
 @dataclass(slots=True)
 class Precinct:
+    """A precinct: its position, its code-blocks, and how far its packets were read."""
+
     x: int
     y: int
-    """Where it stands on the reference grid, for the orders by position."""
+    """Position on the reference grid, for progressions by position."""
     component: int
     resolution: int
     blocks: tuple[tuple[int, int], ...]
-    """Code-blocks across and down in each sub-band."""
+    """(Columns, rows) of code-blocks in each sub-band."""
     style: int
+    """Code-block style (T.800 table A.19)."""
     layers: int = 0
-    """How many of its packets were met."""
+    """The number of its packets that were read."""
     bands: list[Band] | None = None
+    """Created with the first packet that is not empty, dropped after the last."""
 
 
 @dataclass(frozen=True)
 class Volume:
-    """What one progression covers: POC, or the whole tile."""
+    """The packets that one progression covers: an entry of POC, or the whole tile."""
 
     progression: int
     resolutions: range
@@ -76,18 +101,32 @@ class Volume:
 
 @dataclass
 class Tile:
-    """Coding style of one tile, and the bytes of its packets."""
+    """The coding style of one tile, and the bytes of its packets."""
 
     cod: Cod
     styles: Sequence[Style]
     volumes: list[Volume]
     headers: bytes | None
-    """Packet headers where they stand apart (PPT)."""
+    """Packet headers if they are stored apart from the bodies (PPT)."""
     bodies: list[memoryview] = field(default_factory=list)
 
 
 def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]) -> None:
-    """Raise where the tile-parts are not exactly the packets of this tile."""
+    """Raise if the tile-parts are not exactly the packets of this tile.
+
+    Return without an error if that cannot be determined: for HTJ2K with several layers, and for
+    more than `MAX_PACKETS` packets.
+
+    Parameters:
+        header: The main header.
+        tile: The tile's number.
+        data: Bytes that contain the tile-parts.
+        parts: The tile-parts, in order.
+
+    Raises:
+        TruncatedError: Packets are missing or cut.
+        FormatError: Bytes follow the last packet, or headers break the rules.
+    """
     found = read_tile(header, data, parts)
     if found is None:
         return
@@ -95,9 +134,12 @@ def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[
     packets = found.cod.layers * count_precincts(header, rect, found.styles)
     body = found.bodies[0] if len(found.bodies) == 1 else memoryview(b"".join(found.bodies))
     available = len(body) if found.headers is None else len(found.headers)
-    # every packet has at least a byte; this also bounds the walk
+    # every packet has at least one byte, which also bounds the memory and time of the walk
     if packets > available:
-        raise TruncatedError(f"tile {tile} has {packets} packets in {available} bytes")
+        raise TruncatedError(
+            f"tile {tile} has {available} bytes of packets, expected at least one for each of "
+            f"{packets}"
+        )
     if packets > MAX_PACKETS:
         return
     precincts = tile_precincts(header, rect, found.styles)
@@ -105,7 +147,7 @@ def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[
 
 
 def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -> Tile | None:
-    """Parse the headers of all tile-parts; None where the packets cannot be walked."""
+    """Parse the headers of all tile-parts; return None if the packets cannot be walked."""
     cod, cocs, tile_cocs = header.cod, dict(header.cocs), dict[int, Style]()
     pocs: list[bytes] = []
     packed: list[tuple[int, int, bytes]] = []
@@ -117,6 +159,7 @@ def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -
         for marker, start, stop in segments(view, 12, SOD):
             body = bytes(view[start:stop])
             if marker == COD:
+                # T.800 A.6.1: tile COC over tile COD over main COC over main COD
                 cod, cocs = read_cod(body), {}
             elif marker == COC:
                 component, style = read_coc(body, count)
@@ -140,7 +183,7 @@ def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -
 def volumes(
     header: MainHeader, cod: Cod, styles: Sequence[Style], pocs: Sequence[bytes]
 ) -> list[Volume]:
-    """Give the progressions in their order: those of POC, or the one of COD."""
+    """Return the progressions in order: those of POC, or the one of COD."""
     count = len(header.siz.components)
     resolutions = max(style.levels for style in styles) + 1
     body = b"".join(pocs) or header.poc
@@ -155,7 +198,7 @@ def volumes(
         entry = body[i : i + size]
         first = int.from_bytes(entry[1 : 1 + wide], "big")
         layers = int.from_bytes(entry[1 + wide : 3 + wide], "big")
-        # T.800 A.6.6: 0 stands for all components
+        # T.800 A.6.6: 0 means 256, or 16384 with two bytes: all components
         last = int.from_bytes(entry[4 + wide : 4 + 2 * wide], "big") or count
         if entry[-1] > 4:
             raise FormatError(f"POC: progression {entry[-1]}, expected 0 to 4")
@@ -171,17 +214,19 @@ def volumes(
 
 
 def ceil_shift(value: int, shift: int) -> int:
+    """Return value / 2**shift, rounded up."""
     return -(-value >> shift)
 
 
 def tile_precincts(
     header: MainHeader, rect: Rect, styles: Sequence[Style]
 ) -> dict[tuple[int, int], list[Precinct]]:
-    """List the precincts of every component and resolution, in raster order."""
+    """Return the precincts of every (component, resolution), in raster order."""
     found: dict[tuple[int, int], list[Precinct]] = {}
     made: dict[tuple[object, Style], int] = {}
     for number, (component, style) in enumerate(zip(header.siz.components, styles, strict=True)):
         key = ((component.dx, component.dy), style)
+        # components are mostly alike: compute the geometry once, copy it for the others
         twin = made.setdefault(key, number)
         for resolution in range(style.levels + 1):
             if twin != number:
@@ -198,6 +243,7 @@ def tile_precincts(
 
 
 def count_precincts(header: MainHeader, rect: Rect, styles: Sequence[Style]) -> int:
+    """Return the number of precincts of a tile, without listing them: there may be far too many."""
     counts: dict[tuple[int, int, Style], int] = {}
     total = 0
     for component, style in zip(header.siz.components, styles, strict=True):
@@ -211,12 +257,19 @@ def count_precincts(header: MainHeader, rect: Rect, styles: Sequence[Style]) -> 
 
 
 def precinct_grid(area: Rect, style: Style, resolution: int) -> tuple[range, range]:
-    """Give the columns and rows of precincts, numbered from the canvas' origin (T.800 B-16)."""
+    """Return the columns and rows of precincts, numbered from the origin of the grid (T.800 B-16).
+
+    Parameters:
+        area: The tile-component, in its own samples.
+        style: Its coding style.
+        resolution: 0 for the lowest.
+    """
     shift = style.levels - resolution
     x0, x1 = ceil_shift(area.x0, shift), ceil_shift(area.x1, shift)
     y0, y1 = ceil_shift(area.y0, shift), ceil_shift(area.y1, shift)
     if x0 >= x1 or y0 >= y1:
         return range(0), range(0)
+    # T.800 A.6.1: without sizes, precincts are the largest possible, 2**15
     ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
     return range(x0 >> ppx, ceil_shift(x1, ppx)), range(y0 >> ppy, ceil_shift(y1, ppy))
 
@@ -224,24 +277,35 @@ def precinct_grid(area: Rect, style: Style, resolution: int) -> tuple[range, ran
 def resolution_precincts(
     area: Rect, style: Style, resolution: int, component: int, place: tuple[Rect, int, int]
 ) -> list[Precinct]:
-    """Cut one resolution of a tile-component into precincts (T.800 B.6, B.7)."""
+    """Partition one resolution of a tile-component into precincts (T.800 B.6, B.7).
+
+    Parameters:
+        area: The tile-component, in its own samples.
+        style: Its coding style.
+        resolution: 0 for the lowest.
+        component: Its number.
+        place: The tile on the reference grid, and the subsampling of the component.
+    """
     shift = style.levels - resolution
     ppx, ppy = style.precincts[resolution] if style.precincts else (15, 15)
     columns, rows = precinct_grid(area, style, resolution)
     is_lowest = resolution == 0
+    # is the band high-pass (along x, along y)? HL, LH, HH is the order in packets (T.800 B.9)
     bands = ((0, 0),) if is_lowest else ((1, 0), (0, 1), (1, 1))
     x_spans = band_spans(area.x0, area.x1, shift, is_lowest=is_lowest)
     y_spans = band_spans(area.y0, area.y1, shift, is_lowest=is_lowest)
+    # precinct sizes count samples of the resolution; its sub-bands have half as many per axis
     x_exponent, y_exponent = (ppx, ppy) if is_lowest else (ppx - 1, ppy - 1)
     across = [count_blocks(span, columns, x_exponent, style.xcb) for span in x_spans]
     down = [count_blocks(span, rows, y_exponent, style.ycb) for span in y_spans]
     rect, dx, dy = place
     found = []
     for j, row in enumerate(rows):
+        # T.800 B.12.1.3: a precinct that begins outside the tile is met at the edge of the tile
         y = max(rect.y0, (row << ppy + shift) * dy)
         for i, column in enumerate(columns):
             x = max(rect.x0, (column << ppx + shift) * dx)
-            blocks = tuple((across[odd_x][i], down[odd_y][j]) for odd_x, odd_y in bands)
+            blocks = tuple((across[high_x][i], down[high_y][j]) for high_x, high_y in bands)
             found.append(Precinct(x, y, component, resolution, blocks, style.block_style))
     return found
 
@@ -249,7 +313,11 @@ def resolution_precincts(
 def band_spans(
     begin: int, end: int, shift: int, *, is_lowest: bool
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Give begin and end of the low and the high sub-bands along one axis (T.800 B-15)."""
+    """Return (begin, end) along one axis of the low-pass and high-pass sub-bands (T.800 B-15).
+
+    Low-pass coefficients are at even positions, high-pass ones at odd positions, of the grid of
+    the resolution. That is why a tile must not be moved: the parity of its edges would change.
+    """
     if is_lowest:
         return (span := (ceil_shift(begin, shift), ceil_shift(end, shift))), span
     half = 1 << shift
@@ -260,7 +328,14 @@ def band_spans(
 
 
 def count_blocks(span: tuple[int, int], precincts: range, exponent: int, block: int) -> list[int]:
-    """How many code-blocks each precinct has along one axis of a sub-band (T.800 B.7)."""
+    """Return how many code-blocks each precinct has along one axis of a sub-band (T.800 B.7).
+
+    Parameters:
+        span: Begin and end of the sub-band.
+        precincts: Numbers of the precincts.
+        exponent: Size of a precinct in the sub-band, as a power of 2.
+        block: Nominal size of a code-block, as a power of 2; precincts limit it (B-17, B-18).
+    """
     low, high = span
     block = min(block, exponent)
     counts = []
@@ -274,13 +349,17 @@ def count_blocks(span: tuple[int, int], precincts: range, exponent: int, block: 
 def order(
     volume: Volume, precincts: dict[tuple[int, int], list[Precinct]]
 ) -> Iterator[tuple[int, Precinct]]:
-    """Yield (layer, precinct) of every packet of a progression (T.800 B.12.1)."""
+    """Yield (layer, precinct) of every packet of a progression (T.800 B.12.1).
+
+    The names list the loops from the outermost: LRCP is layer, resolution, component, position.
+    `groups` does the loops outside of position and layer.
+    """
     layers = range(volume.layers)
     for group in groups(volume, precincts):
         if volume.progression in (LRCP, RLCP):
             yield from ((layer, precinct) for layer in layers for precinct in group)
         else:
-            # stable: what stands at one place stays in the order in which it was listed
+            # the sort is stable: precincts at one position stay in the order of the inner loops
             group.sort(key=lambda precinct: (precinct.y, precinct.x))
             yield from ((layer, precinct) for precinct in group for layer in layers)
 
@@ -288,7 +367,10 @@ def order(
 def groups(
     volume: Volume, precincts: dict[tuple[int, int], list[Precinct]]
 ) -> list[list[Precinct]]:
-    """Give the precincts of each step of a progression's outermost loop."""
+    """Return the precincts of each step of the progression's outermost loop.
+
+    If layer or position is the outermost loop, that is a single group.
+    """
     resolutions, components = volume.resolutions, volume.components
 
     def listed(keys: Iterable[tuple[int, int]]) -> list[Precinct]:
@@ -304,13 +386,13 @@ def groups(
 
 
 class _Bytes:
-    """Bytes that packets are read from, and how far."""
+    """Bytes of packets, and the position up to which they were read."""
 
     def __init__(self, data: memoryview) -> None:
         self.data, self.position = data, 0
 
     def skip(self, marker: bytes, length: int) -> None:
-        """Step over a marker segment where it stands."""
+        """Skip a marker segment if it is here: SOP may be left out of packets (T.800 A.8.1)."""
         if self.data[self.position : self.position + 2].tobytes() == marker:
             self.position += length
 
@@ -322,14 +404,23 @@ def walk(
     packets: int,
     number: int,
 ) -> None:
-    """Read every packet header, and step over what it announces."""
+    """Read every packet header, and skip the body that it announces.
+
+    Parameters:
+        tile: The tile.
+        precincts: By (component, resolution).
+        data: Bytes of the packets; only of their bodies if headers are apart.
+        packets: The number of packets.
+        number: The tile's number, for messages.
+    """
     body = _Bytes(data)
     headers = body if tile.headers is None else _Bytes(memoryview(tile.headers))
     planned = (packet for volume in tile.volumes for packet in order(volume, precincts))
-    met = 0
+    done = 0
     for layer, precinct in planned:
         if layer != precinct.layers:
-            continue  # an earlier progression had it
+            # T.800 B.12.2: progressions of POC may overlap; a packet comes with the first of them
+            continue
         try:
             if tile.cod.has_sop:
                 body.skip(b"\xff\x91", 6)
@@ -337,17 +428,18 @@ def walk(
             if tile.cod.has_eph:
                 headers.skip(b"\xff\x92", 2)
         except TruncatedError as e:
-            raise TruncatedError(f"tile {number}, packet {met} of {packets}: {e}") from e
+            raise TruncatedError(f"tile {number}, packet {done} of {packets}: {e}") from e
         left = len(data) - body.position
         if length > left:
             raise TruncatedError(
-                f"tile {number}, packet {met} of {packets} has {length} bytes, {left} are left"
+                f"tile {number}, packet {done} of {packets}: {left} bytes, expected {length}"
             )
         body.position += length
         precinct.layers += 1
-        met += 1
+        done += 1
         if precinct.layers == tile.cod.layers:
-            precinct.bands = None  # no packet will ask again
+            precinct.bands = None  # this was its last packet
+    # some encoders pad with zeros, which would be empty packets
     if any(data[body.position :]):
         raise FormatError(
             f"tile {number}: {len(data) - body.position} bytes follow its {packets} packets"
@@ -355,11 +447,16 @@ def walk(
 
 
 def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int) -> tuple[int, int]:
-    """Read one packet header; give where it ends, and how long the packet's body is."""
+    """Read one packet header; return where it ends, and the length of the packet's body.
+
+    For every code-block, in order of sub-bands and then in raster order (T.800 B.10.8): is it
+    included; if so, for the first time, the missing bit-planes; the number of coding passes;
+    the increase of Lblock; the lengths of its codeword segments.
+    """
     if position >= len(data):
-        raise TruncatedError("it is not there")
+        raise TruncatedError(f"no packet header at byte {position} of {len(data)}")
     if data[position] < 0x80:
-        return position + 1, 0  # an empty packet: one bit, filled up to a byte
+        return position + 1, 0  # T.800 B.10.3: a first bit of 0 is an empty packet
     bits = Bits(data, position)
     bits.read(1)
     if precinct.bands is None:
@@ -375,6 +472,7 @@ def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int)
             if not is_included(band, block, layer, bits):
                 continue
             count = read_passes(bits)
+            # T.800 B.10.7.1: Lblock grows by the number of 1 bits
             while bits.read(1):
                 lengths[block] += 1
             total += read_length(bits, precinct.style, lengths[block], passes[block], count)
@@ -383,22 +481,24 @@ def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int)
 
 
 def is_included(band: Band, block: int, layer: int, bits: Bits) -> bool:
-    """Whether a code-block contributes to this packet (T.800 B.10.4, B.10.5)."""
+    """Return whether a code-block contributes to this packet (T.800 B.10.4, B.10.5)."""
     if band.lengths[block]:
-        return bool(bits.read(1))
+        return bool(bits.read(1))  # included before: one bit says whether it is again
     if not band.inclusion.reaches(block, layer + 1, bits):
         return False
+    # The number itself is not needed, but its bits must be read: ask with a rising threshold until
+    # the answer is yes
     planes = 1
     while not band.planes.reaches(block, planes, bits):
         planes += 1
         if planes > MAX_PLANES:
-            raise TruncatedError(f"a code-block lacks more than {MAX_PLANES} bit-planes")
-    band.lengths[block] = 3
+            raise TruncatedError(f"a code-block with more than {MAX_PLANES} missing bit-planes")
+    band.lengths[block] = 3  # T.800 B.10.7.1: the initial value of Lblock
     return True
 
 
 def read_passes(bits: Bits) -> int:
-    """T.800 table B.4."""
+    """Read the number of coding passes (T.800 table B.4)."""
     if not bits.read(1):
         return 1
     if not bits.read(1):
@@ -413,9 +513,21 @@ def read_passes(bits: Bits) -> int:
 
 
 def read_length(bits: Bits, style: int, size: int, done: int, count: int) -> int:
-    """Read the lengths of the codeword segments of one contribution (T.800 B.10.7)."""
+    """Read the lengths of the codeword segments of one contribution; return their sum.
+
+    A length has Lblock + floor(log2(passes in the segment)) bits (T.800 B.10.7). How many segments
+    there are depends on the code-block style.
+
+    Parameters:
+        bits: Where to read.
+        style: Code-block style.
+        size: Lblock.
+        done: Coding passes of the code-block in earlier packets.
+        count: Coding passes in this packet.
+    """
     if style & HT:
-        # T.814 B: placeholder passes come in threes before the cleanup pass
+        # T.814 annex B: placeholder passes, in threes, precede the cleanup pass. One segment holds
+        # the cleanup pass, a second one the refinement passes, if any
         skipped = (count - 1) // 3 * 3
         total = bits.read(size + (skipped + 1).bit_length() - 1)
         count -= skipped
@@ -432,7 +544,11 @@ def read_length(bits: Bits, style: int, size: int, done: int, count: int) -> int
 
 
 def segment_room(style: int, done: int) -> int:
-    """How many passes still fit the codeword segment that is open after `done` passes."""
+    """Return how many passes fit in the codeword segment that is open after `done` passes.
+
+    T.800 table D.9: with selective bypass (`LAZY`), the arithmetic coder is terminated after the
+    first 10 passes; then two raw passes and one arithmetic pass alternate.
+    """
     if style & TERMINATE_ALL:
         return 1
     if done < 10:

@@ -1,6 +1,10 @@
-"""Where the tile-parts of a JPEG 2000 codestream are: by TLM, else from SOT to SOT.
+"""Find the tile-parts of a JPEG 2000 codestream: from TLM, else from SOT to SOT.
 
-Spec: ITU-T T.800 A.4.2 (SOT), A.7.1 (TLM). Never the samples: twelve bytes a tile-part, or none.
+Spec: ITU-T T.800 A.4.2 (SOT), A.7.1 (TLM).
+
+Packets are never read for their own sake: TLM lists the length of every tile-part in the main
+header, and without it the 12 bytes of each SOT lead to the next. TLM is optional and sometimes
+wrong, so it is checked against the stream as far as that is cheap, and ignored if it does not fit.
 """
 
 import struct
@@ -25,17 +29,17 @@ from anychunk.errors import AnychunkError, FormatError, TruncatedError
 type Uint64 = npt.NDArray[np.uint64]
 
 HEAD = 16 * limits.KIB
-"""How much is read first: most main headers are shorter."""
+"""Bytes of the first read; most main headers are shorter."""
 HOP = 3 * limits.MIB
-"""What a request costs, in bytes: 30 ms at 100 MB/s. Tile-parts shorter than this are read over."""
+"""The cost of a request in bytes: 30 ms at 100 MB/s. Shorter tile-parts are read, not skipped."""
 WINDOW = 16 * limits.MIB
-"""How much is read over at a time."""
+"""Bytes per read if tile-parts are not skipped."""
 SMALLEST = SOT_BYTES + 2
-"""A tile-part has at least SOT and SOD."""
+"""Bytes of an empty tile-part: SOT and SOD."""
 
 
 class Readable(Protocol):
-    """The part of a source that is needed here."""
+    """The part of `io.Source` that is needed; `codestream` does not import `io`."""
 
     @property
     def url(self) -> str: ...
@@ -47,18 +51,18 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Codestream:
-    """A codestream of a source: its main header, and the byte ranges of every tile."""
+    """A codestream in a source: its main header, and the byte ranges of every tile."""
 
     header: MainHeader
     offset: int
     length: int
-    """From SOC to the end of the last tile-part, EOC included where there is one."""
+    """From SOC to the end of the last tile-part, including EOC if there is one."""
     starts: Uint64
-    """Tile `i` has the ranges `starts[i]` to `starts[i + 1]`, in the order of the file."""
+    """Tile `i` has the ranges from `starts[i]` to `starts[i + 1]`, in the order of the file."""
     offsets: Uint64
     lengths: Uint64
     has_tlm: bool = False
-    """Whether the ranges were taken from TLM."""
+    """Whether the ranges are from TLM."""
 
 
 @dataclass(eq=False)
@@ -71,10 +75,16 @@ class _Parts:
 
 
 def index_tiles(source: Readable, offset: int, length: int) -> Codestream:
-    """Find every tile of the codestream that lies in this range of a source.
+    """Find the byte ranges of every tile of a codestream.
 
-    Bytes after the end of the codestream are not looked at. A tile of which nothing is there, or
-    a tile-part that ends outside the range, is an error here, before any chunk is read.
+    Parameters:
+        source: Where to read.
+        offset: Position of SOC in the source.
+        length: Bytes that belong to the codestream; what follows its end is ignored.
+
+    Raises:
+        TruncatedError: A tile has no tile-part, or a tile-part ends outside the range.
+        FormatError: A header breaks the rules.
     """
     try:
         return _index_tiles(source, offset, length)
@@ -86,7 +96,9 @@ def index_tiles(source: Readable, offset: int, length: int) -> Codestream:
 
 def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
     if offset + length > source.size():
-        raise TruncatedError(f"{length} bytes are announced, the object ends after {source.size()}")
+        raise TruncatedError(
+            f"{length} bytes announced at byte {offset}, the object ends after {source.size()}"
+        )
     header = read_header(source, offset, length)
     first, end = offset + header.length, offset + length
     parts = tlm_parts(source, header, first, end) if header.tlm else None
@@ -98,7 +110,7 @@ def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
     if not counts.all():
         missing = np.flatnonzero(counts == 0)
         raise TruncatedError(
-            f"{len(missing)} of {header.siz.tiles} tiles are not there, the first is {missing[0]}"
+            f"{len(missing)} of {header.siz.tiles} tiles are missing, the first is {missing[0]}"
         )
     starts = np.zeros(header.siz.tiles + 1, np.uint64)
     np.cumsum(counts, out=starts[1:].view(np.int64))
@@ -116,20 +128,23 @@ def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
 
 def read_header(source: Readable, offset: int, length: int) -> MainHeader:
     """Read the main header, in one or a few requests."""
-    wanted = HEAD
+    needed = HEAD
     while True:
-        limits.check_header(wanted, where="main header")
-        taken = min(wanted, length)
+        limits.check_header(needed, where="main header")
+        taken = min(needed, length)
         try:
             return read_main_header(source.read(offset, taken).tobytes())
         except NeedsMoreError as e:
             if taken == length:
                 raise
-            wanted = max(e.wanted, 16 * wanted)
+            needed = max(e.needed, 16 * needed)
 
 
 def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
-    """Hop from SOT to SOT; what is remote and close together is read over instead."""
+    """Collect tile-parts from SOT to SOT; small ones of a remote source are read, not skipped.
+
+    Ends at the first marker that is not SOT, as a rule EOC.
+    """
     tiles, offsets, lengths = [], [], []
     seen: dict[int, int] = {}
     announced: dict[int, int] = {}
@@ -143,28 +158,31 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
         expected = seen.get(tile, 0)
         if lsot != 10 or tile >= count or number != expected:
             raise FormatError(
-                f"@{position}: SOT of {lsot} bytes for tile {tile} part {number}, "
-                f"expected part {expected} of one of {count} tiles"
+                f"@{position}: SOT of {lsot} bytes for tile {tile} part {number}, expected 10 "
+                f"bytes, a tile below {count}, part {expected}"
             )
         if length == 0:
             length = _last_length(source, position, end)
         if length < SMALLEST or position + length > end:
             raise TruncatedError(
-                f"@{position}: tile {tile} part {number} has {length} bytes, "
-                f"{end - position} are left"
+                f"@{position}: tile {tile} part {number} has {length} bytes, expected {SMALLEST} "
+                f"to {end - position}"
             )
         seen[tile] = number + 1
         if total and announced.setdefault(tile, total) != total:
-            raise FormatError(f"@{position}: tile {tile} has {announced[tile]} or {total} parts")
+            raise FormatError(
+                f"@{position}: tile {tile} has {total} parts (TNsot), expected {announced[tile]} "
+                "as before"
+            )
         tiles.append(tile)
         offsets.append(position)
         lengths.append(length)
         position += length
-    # more are no harm: some writers announce one too few
+    # more parts than announced are accepted: some encoders write one too few as TNsot
     short = next((t for t, n in announced.items() if seen[t] < n), None)
     if short is not None:
         raise TruncatedError(
-            f"tile {short} has {seen[short]} parts, {announced[short]} are announced"
+            f"tile {short} has {seen[short]} parts, expected {announced[short]} (TNsot)"
         )
     return _Parts(
         np.array(tiles, np.int64), np.array(offsets, np.int64), np.array(lengths, np.int64)
@@ -172,15 +190,15 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
 
 
 def _last_length(source: Readable, position: int, end: int) -> int:
-    """Give the length of a last tile-part that tells none: up to EOC, or to the end without one."""
+    """Return the length of a last tile-part whose SOT says 0: up to EOC if there is one."""
     has_end = end - position >= SMALLEST and source.read(end - 2, 2).tobytes() == b"\xff\xd9"
     return end - position - 2 * has_end
 
 
 def _reader(source: Readable, first: int, end: int) -> Callable[[int], memoryview]:
-    """Give a function that reads twelve bytes anywhere in the range, cheaply one after another."""
+    """Return a function that reads the 12 bytes of SOT at a position; positions must increase."""
     if not source.is_local:
-        return _Ahead(source, first, end)
+        return _ReadAhead(source, first, end)
     view = _view(source, first, end - first)
     return lambda position: view[position - first : position - first + SOT_BYTES]
 
@@ -189,8 +207,8 @@ def _view(source: Readable, offset: int, length: int) -> memoryview:
     return memoryview(source.read(offset, length))
 
 
-class _Ahead:
-    """Reads a remote object from SOT to SOT: hops, or reads on, whichever costs less."""
+class _ReadAhead:
+    """Reads SOT after SOT of a remote source; skips tile-parts or reads them, as is cheaper."""
 
     def __init__(self, source: Readable, first: int, end: int) -> None:
         self._source, self._first, self._end = source, first, end
@@ -199,7 +217,7 @@ class _Ahead:
 
     def __call__(self, position: int) -> memoryview:
         if position + SOT_BYTES > self._start + len(self._window):
-            # the mean length so far is the best guess for what follows
+            # the mean length so far is the best estimate for the next tile-parts
             mean = (position - self._first) / self._count if self._count else HOP
             length = WINDOW if mean < HOP else SOT_BYTES
             self._window = _view(self._source, position, min(length, self._end - position))
@@ -209,14 +227,14 @@ class _Ahead:
 
 
 def tlm_parts(source: Readable, header: MainHeader, first: int, end: int) -> _Parts | None:
-    """Take the tile-parts from TLM; None where it does not fit the stream, which then tells."""
+    """Return the tile-parts that TLM lists, or None if it does not fit the stream."""
     entries = [_tlm_entries(body) for _, body in sorted(header.tlm)]
     if any(entry is None for entry in entries):
         return None
     lengths = np.concatenate([entry[1] for entry in entries if entry is not None])
     given = [entry[0] for entry in entries if entry is not None]
     if all(numbers is None for numbers in given):
-        tiles = np.arange(len(lengths))  # T.800 table A.34: one tile-part a tile, in order
+        tiles = np.arange(len(lengths))  # T.800 table A.34: one tile-part per tile, in order
     elif any(numbers is None for numbers in given):
         return None
     else:
@@ -232,7 +250,10 @@ def tlm_parts(source: Readable, header: MainHeader, first: int, end: int) -> _Pa
 def _tlm_entries(
     body: bytes,
 ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]] | None:
-    """Give the tile numbers (None: not given) and lengths of one TLM, or None where it is bad."""
+    """Return tile numbers (None if not given) and lengths of one TLM; None if it is malformed.
+
+    T.800 table A.33, Stlm: the number of bytes per tile number (0, 1, 2) and per length (2, 4).
+    """
     if not body:
         return None
     number_size, length_size = body[0] >> 4 & 3, 4 if body[0] & 0x40 else 2
@@ -248,11 +269,14 @@ def _tlm_entries(
 
 
 def _fits(source: Readable, parts: _Parts, last: int, end: int) -> bool:
-    """Whether TLM agrees with the stream: every SOT where that is free, else the end alone."""
+    """Return whether TLM agrees with the stream.
+
+    Every SOT is compared if the source is local. Of a remote one, only the end is.
+    """
     if last > end:
         return False
     if not source.is_local:
-        # every chunk's own SOT is still held against its length when it is decoded
+        # the SOT of every chunk is checked against its length when the chunk is decoded
         return last in (end, end - 2) or source.read(last, 2).tobytes() == b"\xff\xd9"
     if last + 2 <= end and source.read(last, 2).tobytes() == b"\xff\x90":
         return False

@@ -1,4 +1,4 @@
-"""JPEG 2000 tiles: the codec, and the decoders behind it."""
+"""JPEG 2000: the codec, and the decoders it uses."""
 
 from anychunk.codecs.jpeg2000.codec import Jpeg2000, Jpeg2000V2
 

@@ -1,15 +1,20 @@
-"""`https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000`, bytes to bytes: JPEG 2000 tiles.
+"""`jpeg2000`, bytes to bytes: one or several tiles of a JPEG 2000 codestream.
 
 Spec:     the synthetic codestream of osml-imagery-io; ITU-T T.800 and T.814 (HTJ2K).
 JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000",
           "configuration": {"main_header": "/0//UQ…", "resolution_level": 0}}
-Lossless: decoding is what the stream makes it; encoding is lossless (5/3), one stream a chunk.
+Lossless: decoding depends on the stream; encoding is lossless (5/3), one codestream per chunk.
 
-A chunk's bytes are all tile-parts of one or several tiles, with their own tile numbers; with
-`main_header` null they are a whole codestream. Decoded bytes are little-endian, (bands, y, x) in
-C order, the full chunk, padded with the fill value beyond the image. Each tile is decoded at its
-own place on the canvas: moved to the origin, as the spec has it, all tiles whose size is no power
-of two would come out wrong. Bytes that are not exactly the packets of the tile are an error.
+A chunk's bytes are all tile-parts of one or several tiles, with their original tile numbers. If
+`main_header` is null, they are a whole codestream. Decoded bytes are little-endian, (bands, y, x)
+in C order, the whole nominal chunk, padded with the fill value beyond the image.
+
+Each tile is decoded at its own position on the reference grid. The synthetic codestream as
+published moves tiles to the origin; but sub-bands, precincts and code-blocks are anchored at the
+origin of the grid, so tiles whose size is not a power of two would decode to wrong pixels.
+
+Bytes that are not exactly the packets of a tile raise an error: OpenJPEG alone would show a
+picture for them. `decode_tile` explains how they are detected.
 """
 
 import base64
@@ -25,24 +30,16 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
-from anychunk.codecs.jpeg2000.openjpeg import decode_components, decode_uniform, decodes
-from anychunk.codecs.jpeg2000.openjph import decode_deep, is_deep
+from anychunk.codecs.jpeg2000 import openjpeg, openjph
 from anychunk.codestream.jpeg2000 import (
-    COM,
     EXTENSIONS,
-    PLT,
     PPM,
-    SOD,
-    SOT_BYTES,
     MainHeader,
     Rect,
     Siz,
     TilePart,
-    guarded,
     name,
     read_main_header,
-    segments,
-    shortened,
     single_tile_stream,
     tile_parts,
 )
@@ -57,36 +54,42 @@ from anychunk.errors import (
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 MAX_DEPTH = 31
-"""OpenJPEG's samples are 32-bit integers with a sign."""
+"""OpenJPEG's samples are signed 32-bit integers."""
 
 SUSPICIOUS = 256
-"""Samples a stored byte from which on a tile is checked before it is decoded."""
+"""A tile of more samples per stored byte than this is checked before it is decoded."""
 
 type Array = npt.NDArray[Any]
 
 
 class Placement(NamedTuple):
-    """Where a chunk lies on the grid of its level."""
+    """The position of a chunk."""
 
     window: Rect
-    """The chunk cut to the image, in samples of the level, on the canvas."""
+    """The chunk cropped to the image, in samples of the level, on the reference grid."""
     rows: range
+    """Rows of tiles that the chunk spans."""
     columns: range
 
 
 def scale(siz: Siz, level: int) -> tuple[int, int]:
-    """Give x, y: how many steps of the reference grid one sample of the level is."""
+    """Return (x, y): the steps of the reference grid from one sample of the level to the next."""
     x, y = siz.subsampling
     return x << level, y << level
 
 
 def level_image(siz: Siz, level: int) -> Rect:
+    """Return the image area in samples of the level."""
     return siz.image.scaled(*scale(siz, level))
 
 
 @lru_cache(maxsize=256)
 def edges(siz: Siz, level: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give where tile columns and rows begin and end, in samples of the level, from the image."""
+    """Return the edges of tile columns and of tile rows, in samples of the level.
+
+    Counted from the corner of the image area, where the array begins. Columns need not be equally
+    wide, even inside the image: edges are rounded up on the grid of the level (T.800 B-15).
+    """
     x_scale, y_scale = scale(siz, level)
     image = siz.image
     x = np.clip(siz.tile_x0 + np.arange(siz.columns + 1) * siz.tile_width, image.x0, image.x1)
@@ -96,29 +99,29 @@ def edges(siz: Siz, level: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
 
 
 def check_decodable(header: MainHeader) -> None:
-    """Refuse by name what the decoder would get wrong or not get at all."""
+    """Raise `UnsupportedError` for what the backends would decode wrongly, or not at all."""
     extensions = sorted(name(m) for m in header.markers & EXTENSIONS)
     if extensions:
-        raise UnsupportedError(f"JPEG 2000 part 2 extension {extensions[0]} is not decoded")
+        raise UnsupportedError(f"JPEG 2000 part 2 extension {', '.join(extensions)} is not decoded")
     if header.is_ht and header.has_empty_bands:
-        # as OpenJPH writes samples of one bit without levels; OpenJPEG shows other samples
-        raise UnsupportedError("HTJ2K that announces no bit-plane for its samples is not decoded")
+        # OpenJPH writes 1-bit samples without levels this way; OpenJPEG decodes other values
+        raise UnsupportedError("HTJ2K with sub-bands of 0 bit-planes (QCD) is not decoded")
     deepest = max(c.depth for c in header.siz.components)
     if deepest > MAX_DEPTH:
         raise UnsupportedError(
-            f"samples of {deepest} bits are not decoded; decoded: 1 to {MAX_DEPTH}"
+            f"{deepest}-bit samples are not decoded; decoded: 1 to {MAX_DEPTH} bits"
         )
 
 
 @lru_cache(maxsize=64)
 def parse_header(text: str) -> MainHeader:
-    """Decode and parse a configured main header."""
+    """Return the main header that a configuration holds, which must be decodable."""
     try:
         data = base64.b64decode(text.removeprefix("base64:"), validate=True)
-        # the configured header ends where the first SOT stood
+        # the configured header ends before the first SOT, which the parser looks for
         header = read_main_header(data + b"\xff\x90")
     except binascii.Error as e:
-        raise CodecConfigError(f"jpeg2000: main_header is no base64: {e}") from e
+        raise CodecConfigError(f"jpeg2000: main_header is not base64: {e}") from e
     except UnsupportedError:
         raise
     except AnychunkError as e:
@@ -128,13 +131,20 @@ def parse_header(text: str) -> MainHeader:
 
 
 def place(siz: Siz, level: int, tiles: set[int], height: int, width: int) -> Placement:
-    """Find which chunk of this shape the tiles fill.
+    """Return which chunk the tiles fill.
 
-    The first tile holds the chunk's first sample, and chunks are a regular grid from the image's
-    corner; that fixes the chunk without knowing its number.
+    The codec is not told the position of its chunk. It follows from the tile numbers: chunks are a
+    regular grid from the corner of the image, and the first tile holds the chunk's first sample.
+
+    Parameters:
+        siz: The image and its tiles.
+        level: Resolution level of the chunk.
+        tiles: Numbers of the tiles in the chunk's bytes.
+        height: Rows of the nominal chunk.
+        width: Its columns.
     """
     if max(tiles) >= siz.tiles:
-        raise ChunkDecodeError(f"tile {max(tiles)} of a stream of {siz.tiles} tiles")
+        raise ChunkDecodeError(f"jpeg2000: tile {max(tiles)}, expected 0 to {siz.tiles - 1}")
     rows = range(min(tiles) // siz.columns, max(tiles) // siz.columns + 1)
     numbers = [tile % siz.columns for tile in tiles]
     columns = range(min(numbers), max(numbers) + 1)
@@ -142,31 +152,34 @@ def place(siz: Siz, level: int, tiles: set[int], height: int, width: int) -> Pla
     x0, x1 = _span(x_edges, columns, width, "columns")
     y0, y1 = _span(y_edges, rows, height, "rows")
     if len(tiles) != len(rows) * len(columns):
-        raise ChunkDecodeError(f"{len(tiles)} tiles for {len(rows)} x {len(columns)} of the grid")
+        raise ChunkDecodeError(
+            f"jpeg2000: {len(tiles)} tiles, expected {len(rows)} x {len(columns)}"
+        )
     image = level_image(siz, level)
     window = Rect(image.x0 + x0, image.y0 + y0, image.x0 + x1, image.y0 + y1)
     return Placement(window, rows, columns)
 
 
 def _span(edge: npt.NDArray[np.int64], tiles: range, size: int, what: str) -> tuple[int, int]:
+    """Return where the chunk begins and ends along one axis."""
     begin, end, last = int(edge[tiles.start]), int(edge[tiles.stop]), int(edge[-1])
-    start = -(-begin // size) * size
+    start = -(-begin // size) * size  # the first chunk that begins in the tiles
     stop = min(start + size, last)
     if not start < stop <= end:
         raise ChunkDecodeError(
-            f"the tiles hold {what} {begin} to {end}, which does not fill a chunk of {size}"
+            f"jpeg2000: the tiles hold {what} {begin} to {end}, expected a whole chunk of {size}"
         )
     return start, stop
 
 
 def group_parts(parts: list[TilePart]) -> dict[int, list[TilePart]]:
-    """Sort tile-parts by tile, and check that each tile's are in order and complete from 0."""
+    """Group tile-parts by tile; raise if those of a tile are not numbered 0, 1, 2 and so on."""
     tiles: dict[int, list[TilePart]] = {}
     for part in parts:
         found = tiles.setdefault(part.tile, [])
         if part.number != len(found):
             raise ChunkDecodeError(
-                f"tile {part.tile} goes on with part {part.number}, expected {len(found)}"
+                f"jpeg2000: tile {part.tile} has part {part.number}, expected {len(found)}"
             )
         found.append(part)
     return tiles
@@ -181,92 +194,49 @@ def decode_tile(
     level: int,
     out: Array | None = None,
 ) -> Sequence[Array]:
-    """Decode one tile to its components, each on its own grid.
+    """Decode one tile; return its components, each on its own grid.
 
-    `out`, shaped (bands, y, x), is filled where the components are all alike.
+    OpenJPEG shows a picture for most damaged tiles, so a tile is also checked. There are two
+    checks: `openjpeg.is_exact` is fast, but inconclusive for some tiles; `check_tile` walks all
+    packet headers in Python, which takes long if there are many. `check_tile` is called
+
+    - before decoding, if the tile claims suspiciously many samples, which would be allocated;
+    - after a failure of the decoder, because its message may be more precise;
+    - after success, if `is_exact` is inconclusive.
+
+    Parameters:
+        header: The main header.
+        tile: The tile's number.
+        data: Bytes that contain the tile-parts.
+        parts: The tile-parts, in order.
+        level: Resolution level.
+        out: Shaped (bands, y, x); used if all components have the same type and grid.
     """
     siz, rect = header.siz, header.siz.tile(tile)
     is_checked = rect.width * rect.height > SUSPICIOUS * sum(part.length for part in parts)
     if is_checked:
-        check_tile(header, tile, data, parts)  # before the decoder allocates anything
+        check_tile(header, tile, data, parts)
     stream = single_tile_stream(header, tile, data, parts)
     try:
-        planes = decode_stream(stream, siz, rect, level, out)
+        planes = openjpeg.decode(stream, siz, rect, level, out)
     except ChunkDecodeError:
-        check_tile(header, tile, data, parts)  # it says better what is wrong, where it finds it
-        if not is_deep(header):
+        check_tile(header, tile, data, parts)
+        if not openjph.is_needed(header):
             raise
         here = rect.scaled(*scale(siz, level))
         shape = (len(siz.components), here.height, here.width)
-        return decode_deep(stream, header, level, shape)  # type: ignore[return-value]
-    if not is_checked and not is_surely_whole(header, rect, data, parts, stream):
+        return openjph.decode(stream, header, level, shape)  # type: ignore[return-value]
+    if not is_checked and not openjpeg.is_exact(stream, header, rect, data, parts):
         check_tile(header, tile, data, parts)
     return planes
 
 
-def is_surely_whole(
-    header: MainHeader, rect: Rect, data: memoryview, parts: Sequence[TilePart], stream: bytearray
-) -> bool:
-    """Whether a tile that decodes is exactly its packets; False: that must be found out otherwise.
-
-    OpenJPEG takes packets that are missing at the end for empty, and does not look at bytes that
-    are left: random bytes decode. So the tile is tried twice more, at its lowest resolution, where
-    only packet headers cost time. Without its last byte it must fail: then nothing is left over.
-    With bytes behind it that are no packet it must not: then nothing is missing.
-    """
-    siz, last = header.siz, parts[-1]
-    level = header.levels
-    while level and not is_simple(siz, rect, level):
-        level -= 1
-    payload = 0
-    for part in parts:
-        for marker, start, _ in segments(data[part.offset :], SOT_BYTES, SOD):
-            if marker not in (SOD, PLT, COM):
-                return False
-            payload = part.length - start - 2
-    if not siz.is_uniform or not is_simple(siz, rect, level):
-        return False
-    # this also shows that nothing but the missing byte makes the next one fail
-    if not decodes(guarded(stream, last), level):
-        return False
-    cut = shortened(stream, last, payload)
-    if cut is None:
-        return len(parts) == 1  # nothing but empty packets, and none is missing
-    return not decodes(cut, level)
-
-
-def decode_stream(
-    stream: bytes | bytearray, siz: Siz, rect: Rect, level: int, out: Array | None = None
-) -> Sequence[Array]:
-    """Decode a stream of this part of the image, and check the shapes that come out."""
-    if siz.is_uniform and is_simple(siz, rect, level):
-        if out is None:
-            here = rect.scaled(1 << level, 1 << level)
-            out = np.empty((len(siz.components), here.height, here.width), siz.dtype)
-        return decode_uniform(stream, level, out)  # type: ignore[return-value]
-    rects = [rect.scaled(c.dx << level, c.dy << level) for c in siz.components]
-    shapes = [(r.height, r.width) for r in rects]
-    if min(min(shape) for shape in shapes) < 1:
-        raise UnsupportedError("at this resolution a component has no sample in a tile")
-    planes = decode_components(stream, level, siz.components)
-    for plane, shape in zip(planes, shapes, strict=True):
-        if plane.shape != shape:
-            raise ChunkDecodeError(f"OpenJPEG: a component of {plane.shape}, expected {shape}")
-    return planes
-
-
-def is_simple(siz: Siz, rect: Rect, level: int) -> bool:
-    """Whether imagecodecs gives the right shape: it takes a level's width for width / 2**level."""
-    first, step = siz.components[0], 1 << level
-    return (
-        first.dx == first.dy == 1
-        and -rect.x0 // step - -rect.x1 // step == -(-rect.width // step)
-        and -rect.y0 // step - -rect.y1 // step == -(-rect.height // step)
-    )
-
-
 class _Canvas:
-    """A chunk being put together from tiles, one plane a component, each on its own grid."""
+    """A chunk that is assembled from tiles: one plane per component, each on its own grid.
+
+    Components that are as fine as the chunk are written to `out` directly; coarser ones are kept
+    apart until `finish`, because their samples may straddle tiles.
+    """
 
     def __init__(self, siz: Siz, level: int, window: Rect, out: Array) -> None:
         self._siz, self._level, self._window, self._out = siz, level, window, out
@@ -278,25 +248,34 @@ class _Canvas:
             self._planes.append((rect, plane))
 
     def _factors(self) -> list[tuple[int, int]]:
-        """How much coarser each component is than the finest."""
+        """Return (x, y) per component: how much coarser it is than the finest."""
         x, y = self._siz.subsampling
         return [(c.dx // x, c.dy // y) for c in self._siz.components]
 
     def put(self, rect: Rect, tile: Sequence[Array]) -> None:
-        """Copy what the chunk wants of a tile, whose place on the reference grid is `rect`."""
-        for component, (wanted, plane), samples in zip(
+        """Copy the part of a tile that lies in the chunk.
+
+        Parameters:
+            rect: Position of the tile on the reference grid.
+            tile: Its components.
+        """
+        for component, (window, plane), samples in zip(
             self._siz.components, self._planes, tile, strict=True
         ):
             here = rect.scaled(component.dx << self._level, component.dy << self._level)
-            x0, x1 = max(here.x0, wanted.x0), min(here.x1, wanted.x1)
-            y0, y1 = max(here.y0, wanted.y0), min(here.y1, wanted.y1)
+            x0, x1 = max(here.x0, window.x0), min(here.x1, window.x1)
+            y0, y1 = max(here.y0, window.y0), min(here.y1, window.y1)
             if x0 < x1 and y0 < y1:
-                plane[y0 - wanted.y0 : y1 - wanted.y0, x0 - wanted.x0 : x1 - wanted.x0] = samples[
+                plane[y0 - window.y0 : y1 - window.y0, x0 - window.x0 : x1 - window.x0] = samples[
                     y0 - here.y0 : y1 - here.y0, x0 - here.x0 : x1 - here.x0
                 ]
 
     def finish(self) -> None:
-        """Bring coarser components to the full grid: each sample fills its cell."""
+        """Repeat the samples of coarser components on the full grid.
+
+        Sample `i` of a component covers the columns from `i * dx` on, before the next sample
+        (T.800 B.2). The first and last sample also fill the columns that the crop leaves over.
+        """
         window = self._window
         for band, (rect, plane), (dx, dy) in zip(
             self._out, self._planes, self._factors(), strict=True
@@ -308,7 +287,7 @@ class _Canvas:
 
 
 def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill: Any) -> None:
-    """Decode a chunk of tile-parts into `out`, shaped (bands, y, x)."""
+    """Decode the tile-parts of a chunk into `out`, shaped (bands, y, x)."""
     siz = header.siz
     view = memoryview(data)
     tiles = group_parts(tile_parts(view))
@@ -317,6 +296,7 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
     is_cut = (window.height, window.width) != out.shape[1:]
     if is_cut:
         out[...] = fill
+    # the common case, one tile per chunk: decode into `out`, without a canvas
     if len(tiles) == 1 and siz.is_uniform and not is_cut:
         [(tile, parts)] = tiles.items()
         rect = siz.tile(tile)
@@ -336,7 +316,7 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
 
 
 def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
-    """Decode a chunk that is a codestream of its own."""
+    """Decode a chunk that is a whole codestream into `out`, shaped (bands, y, x)."""
     header = read_main_header(data.tobytes())
     check_decodable(header)
     siz = header.siz
@@ -347,8 +327,8 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
         min(window.width, out.shape[2]),
     ):
         raise ChunkDecodeError(
-            f"a stream of {len(siz.components)} x {window.height} x {window.width} does not fit a "
-            f"chunk of {out.shape}"
+            f"jpeg2000: a codestream of {(len(siz.components), window.height, window.width)} "
+            f"(bands, y, x), the chunk has {out.shape}"
         )
     check_type(siz, out.dtype)
     view = memoryview(data)[header.length :]
@@ -356,45 +336,46 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
         view = view[:-2]
     tiles = group_parts(tile_parts(view))
     if len(tiles) != siz.tiles:
-        raise ChunkDecodeError(f"a stream of {len(tiles)} tiles, expected {siz.tiles}")
-    # packet headers in the main header are the decoder's alone to judge
+        raise ChunkDecodeError(f"jpeg2000: {len(tiles)} tiles, expected {siz.tiles}")
+    # packet headers that lie in the main header (PPM) are not walked, but left to the decoder
     for tile, parts in tiles.items() if PPM not in header.markers else ():
         check_tile(header, tile, view, parts)
     out[:, window.height :] = fill
     out[:, :, window.width :] = fill
     canvas = _Canvas(siz, level, window, out[:, : window.height, : window.width])
-    canvas.put(siz.image, decode_stream(data.tobytes(), siz, siz.image, level))
+    canvas.put(siz.image, openjpeg.decode(data.tobytes(), siz, siz.image, level))
     canvas.finish()
 
 
 def check_type(siz: Siz, dtype: np.dtype[Any]) -> None:
+    """Raise if the array's type cannot hold every sample of the stream."""
     if dtype.kind not in "iu" or not np.can_cast(siz.dtype, dtype):
         depths = sorted({c.depth for c in siz.components})
         raise ChunkDecodeError(
-            f"samples of {depths} bits are {siz.dtype}, which does not fit the array's {dtype}"
+            f"jpeg2000: samples of {depths} bits are {siz.dtype}, the array's type is {dtype}"
         )
 
 
 def bands_first(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Read a chunk's shape as (bands, y, x); axes in front of it must be of one."""
+    """Return a chunk's shape as (bands, y, x); leading axes must have length 1."""
     lead, last = shape[:-3], shape[-3:]
     if len(last) == 2:
         return 1, last[0], last[1]
     if len(last) < 3 or any(size != 1 for size in lead):
-        raise ChunkDecodeError(f"a chunk of shape {shape}, expected (bands, y, x)")
+        raise ChunkDecodeError(f"jpeg2000: a chunk of shape {shape}, expected (bands, y, x)")
     return last[0], last[1], last[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jpeg2000(BytesToBytes):
-    """JPEG 2000 tiles of one stream, or a whole stream a chunk."""
+    """Tiles of one JPEG 2000 codestream, or one whole codestream per chunk."""
 
     name: ClassVar[str] = NAME
 
     main_header: str | None = None
-    """Base64 of SOC up to the first SOT, without TLM; None: each chunk is a whole codestream."""
+    """Base64 of SOC up to the first SOT, without TLM. None: each chunk is a whole codestream."""
     resolution_level: int = 0
-    """0: full resolution, n: 1 / 2**n."""
+    """0 for full resolution, n for 1 / 2**n of it."""
 
     def __post_init__(self) -> None:
         level = self.resolution_level
@@ -402,10 +383,12 @@ class Jpeg2000(BytesToBytes):
             raise CodecConfigError(f"jpeg2000: resolution_level is {level!r}, expected 0 to 32")
         if self.main_header is not None:
             if not isinstance(self.main_header, str):
-                raise CodecConfigError("jpeg2000: main_header is no string")
+                raise CodecConfigError(
+                    f"jpeg2000: main_header is {self.main_header!r}, expected base64 text or null"
+                )
             if level > self._header.levels:
                 raise CodecConfigError(
-                    f"jpeg2000: resolution_level is {level}, the stream has {self._header.levels}"
+                    f"jpeg2000: resolution_level is {level}, expected 0 to {self._header.levels}"
                 )
 
     @property
@@ -432,14 +415,14 @@ class Jpeg2000(BytesToBytes):
         header = self._header
         if len(header.siz.components) != shape[0]:
             raise ChunkDecodeError(
-                f"a stream of {len(header.siz.components)} components for {shape[0]} bands"
+                f"jpeg2000: {len(header.siz.components)} components, expected {shape[0]}"
             )
         check_type(header.siz, dtype)
         decode_tiles(header, self.resolution_level, data, array, spec.fill_value)
         return target
 
     def _unspecified(self, data: Bytes1D) -> ChunkSpec:
-        """Zarr v2 tells a filter nothing: the chunk is the nominal tile, or the whole image."""
+        """Return the chunk that Zarr v2 does not describe: the nominal tile, or the whole image."""
         level = self.resolution_level
         if self.main_header is None:
             siz = read_main_header(data.tobytes()).siz
@@ -454,18 +437,21 @@ class Jpeg2000(BytesToBytes):
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         if self.main_header is not None or self.resolution_level:
             raise ChunkEncodeError(
-                "jpeg2000: tiles of a stream are not written one by one; leave out main_header "
-                "and resolution_level to write a whole stream a chunk"
+                "jpeg2000: single tiles are not encoded; leave out main_header and "
+                "resolution_level to encode one codestream per chunk"
             )
         if spec is None:
-            raise ChunkEncodeError("jpeg2000: Zarr v2 does not tell the shape of a chunk")
+            raise ChunkEncodeError(
+                "jpeg2000: chunks are not encoded in Zarr v2, which does not tell a filter their "
+                "shape; use Zarr v3"
+            )
         return encode_lossless(
             data.view(spec.dtype.newbyteorder("<")).reshape(bands_first(spec.shape))
         )
 
 
 def encode_lossless(array: Array) -> bytes:
-    """Encode (bands, y, x) as one codestream, reversibly."""
+    """Encode (bands, y, x) as one codestream, without loss."""
     import imagecodecs
 
     if array.dtype.kind not in "iu" or array.dtype.itemsize > 2:

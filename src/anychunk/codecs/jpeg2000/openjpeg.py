@@ -1,15 +1,18 @@
-"""OpenJPEG behind two functions: one JPEG 2000 stream in, its components out.
+"""OpenJPEG as a decoder: one JPEG 2000 codestream in, its components out.
 
-`decode_uniform` is imagecodecs' own decoder. It refuses components that differ from each other, and
-takes three subsampled ones for sYCC and makes them RGB; so `decode_components` calls the OpenJPEG
-library that imagecodecs brings, and gives every component as it is stored. Both are strict: a
-stream that ends too early is an error. Both release the GIL.
+The rest of the package needs two functions. `decode` decodes a stream. `is_exact` says whether a
+stream that decodes consists of exactly the packets that it must have.
 
-The stream is a bare codestream, whose geometry the caller has checked against `limits`.
+There are two ways to OpenJPEG. imagecodecs' own binding (`_decode_uniform`) is fast, but refuses
+components that differ from each other, converts three subsampled components to RGB, and computes
+other sizes for some levels. For those, `_decode_components` calls the OpenJPEG library that
+imagecodecs is linked with, by ctypes, and returns every component as it is stored. Both are strict:
+a stream that ends inside a packet is an error. Both release the GIL.
+
+Streams are bare codestreams, whose geometry the caller has checked against `limits`.
 """
 
 import ctypes
-import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -18,35 +21,146 @@ import imagecodecs
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codestream.jpeg2000 import Component
+from anychunk.codestream.jpeg2000 import (
+    COM,
+    PLT,
+    SOD,
+    SOT_BYTES,
+    Component,
+    MainHeader,
+    Rect,
+    Siz,
+    TilePart,
+    guarded,
+    segments,
+    shortened,
+)
 from anychunk.errors import ChunkDecodeError, UnsupportedError
+from anychunk.io.threads import cores
+
+type Array = npt.NDArray[Any]
 
 THREADED_BYTES = 32 << 20
-"""Streams that decode to more than this are decoded by a few threads."""
+"""Streams that decode to more than this are decoded by several threads."""
 
 
-def threads(nbytes: int) -> int:
-    return min(4, os.cpu_count() or 1) if nbytes >= THREADED_BYTES else 1
+def decode(
+    stream: bytes | bytearray, siz: Siz, rect: Rect, level: int, out: Array | None = None
+) -> Sequence[Array]:
+    """Decode a stream; return its components, each on its own grid.
+
+    Parameters:
+        stream: A codestream of this part of the image.
+        siz: The components. Tiles and image area may be those of a larger stream.
+        rect: The part, on the reference grid.
+        level: Resolution level.
+        out: Shaped (components, y, x); used if all components have the same type and grid.
+
+    Raises:
+        ChunkDecodeError: The stream does not decode, or to another shape.
+        UnsupportedError: A component has no samples at this level, or OpenJPEG cannot be called.
+    """
+    if siz.is_uniform and _has_right_shape(siz, rect, level):
+        if out is None:
+            here = rect.scaled(1 << level, 1 << level)
+            out = np.empty((len(siz.components), here.height, here.width), siz.dtype)
+        return _decode_uniform(stream, level, out)  # type: ignore[return-value]
+    rects = [rect.scaled(c.dx << level, c.dy << level) for c in siz.components]
+    shapes = [(r.height, r.width) for r in rects]
+    if min(min(shape) for shape in shapes) < 1:
+        raise UnsupportedError(
+            f"a component without samples in a tile is not decoded; shapes at resolution level "
+            f"{level}: {shapes}"
+        )
+    planes = _decode_components(stream, level, siz.components)
+    for plane, shape in zip(planes, shapes, strict=True):
+        if plane.shape != shape:
+            raise ChunkDecodeError(f"OpenJPEG: a component of {plane.shape}, expected {shape}")
+    return planes
 
 
-def decode_uniform(
-    stream: bytes | bytearray, level: int, out: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def _has_right_shape(siz: Siz, rect: Rect, level: int) -> bool:
+    """Return whether imagecodecs computes the right shape of a level.
+
+    It takes the width for ceil(width / 2**level). By T.800 B-15 it is the difference of the edges,
+    each divided and rounded up, which depends on where the tile lies.
+    """
+    first, step = siz.components[0], 1 << level
+    return (
+        first.dx == first.dy == 1
+        and -rect.x0 // step - -rect.x1 // step == -(-rect.width // step)
+        and -rect.y0 // step - -rect.y1 // step == -(-rect.height // step)
+    )
+
+
+def is_exact(
+    stream: bytearray,
+    header: MainHeader,
+    rect: Rect,
+    data: memoryview,
+    parts: Sequence[TilePart],
+) -> bool:
+    """Return True if a tile that decodes is exactly its packets; False if that is not known.
+
+    OpenJPEG takes packets that are missing at the end for empty, and ignores bytes that are left
+    over: even random bytes decode. So the tile is decoded twice more, at its lowest resolution,
+    where little but packet headers costs time.
+
+    1. With bytes appended that cannot be a packet. If a packet were missing, they would be read as
+       its header, and decoding would fail. So nothing is missing.
+    2. Without its last byte. If bytes were left over, decoding would still succeed. So nothing is
+       left over.
+
+    Parameters:
+        stream: The tile as a codestream.
+        header: Main header of the codestream that the tile is from.
+        rect: Position of the tile on the reference grid.
+        data: Bytes that contain the tile-parts.
+        parts: The tile-parts that `stream` was made from.
+    """
+    siz, last = header.siz, parts[-1]
+    level = header.levels
+    while level and not _has_right_shape(siz, rect, level):
+        level -= 1
+    payload = 0
+    for part in parts:
+        for marker, start, _ in segments(data[part.offset :], SOT_BYTES, SOD):
+            # other markers may change what the packets are
+            if marker not in (SOD, PLT, COM):
+                return False
+            payload = part.length - start - 2
+    if not siz.is_uniform or not _has_right_shape(siz, rect, level):
+        return False
+    # this also proves that the stream decodes at this level, so that only the missing byte can
+    # make the second attempt fail
+    if not _decodes(guarded(stream, last), level):
+        return False
+    cut = shortened(stream, last, payload)
+    if cut is None:
+        return len(parts) == 1  # only empty packets, none of them missing
+    return not _decodes(cut, level)
+
+
+def _threads(nbytes: int) -> int:
+    return min(4, cores()) if nbytes >= THREADED_BYTES else 1
+
+
+def _decode_uniform(stream: bytes | bytearray, level: int, out: Array) -> Array:
     """Decode components of one depth, sign and size into `out`, shaped (components, y, x)."""
     target = out[0] if len(out) == 1 else out
     try:
         decoded = imagecodecs.jpeg2k_decode(
-            stream, planar=True, skipres=level, numthreads=threads(out.nbytes), out=target
+            stream, planar=True, skipres=level, numthreads=_threads(out.nbytes), out=target
         )
     except Exception as e:
-        raise ChunkDecodeError(f"OpenJPEG: {e or type(e).__name__}") from e
+        raise ChunkDecodeError(f"OpenJPEG: {str(e) or type(e).__name__}") from e
     if decoded is not target:
         target[...] = decoded
     return out
 
 
-def decodes(stream: bytes | bytearray, level: int) -> bool:
-    """Whether OpenJPEG takes this stream at this level."""
+def _decodes(stream: bytes | bytearray, level: int) -> bool:
+    """Return whether OpenJPEG accepts a stream at a level."""
     try:
         imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level, numthreads=1)
     except Exception:  # noqa: BLE001 - every failure is the answer
@@ -90,7 +204,6 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "opj_create_decompress": (_POINTER, (ctypes.c_int,)),
     "opj_set_default_decoder_parameters": (None, (_POINTER,)),
     "opj_setup_decoder": (ctypes.c_int, (_POINTER, _POINTER)),
-    "opj_codec_set_threads": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "opj_read_header": (ctypes.c_int, (_POINTER, _POINTER, _POINTER)),
     "opj_set_decoded_resolution_factor": (ctypes.c_int, (_POINTER, ctypes.c_uint32)),
     "opj_decode": (ctypes.c_int, (_POINTER, _POINTER, _POINTER)),
@@ -109,8 +222,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @cache
 def library() -> ctypes.CDLL:
-    """Find OpenJPEG where imagecodecs' own module finds it: a symbol is looked up in what that
-    module is linked with.
+    """Return the OpenJPEG library that imagecodecs uses.
+
+    Its file is not known. But symbols of a library that a module is linked with are found through
+    the module, so the module is loaded in its place.
     """
     from imagecodecs import _jpeg2k
 
@@ -121,14 +236,15 @@ def library() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
     except (AttributeError, OSError) as e:
         raise UnsupportedError(
-            "components that differ in depth or sampling need an OpenJPEG library, which this "
-            "build of imagecodecs has not; decoded: components of one depth and sampling"
+            "components that differ in depth or sampling are not decoded, because this build of "
+            f"imagecodecs has no OpenJPEG library to call ({e}); decoded: components of one depth "
+            "and sampling"
         ) from e
     return found
 
 
 class _Memory:
-    """Bytes as an OpenJPEG stream; the callbacks live as long as this."""
+    """Bytes as an OpenJPEG stream. Keep it referenced: OpenJPEG calls its callbacks."""
 
     def __init__(self, data: bytes | bytearray) -> None:
         self._data, self._position = memoryview(data), 0
@@ -153,11 +269,12 @@ class _Memory:
         return int(self._position == position)
 
 
-def decode_components(
+def _decode_components(
     stream: bytes | bytearray, level: int, components: Sequence[Component]
 ) -> list[npt.NDArray[np.int32]]:
     """Decode every component on its own grid, shaped (y, x)."""
     opj = library()
+    # `memory` and `handler` must stay alive until OpenJPEG is done: it holds pointers to them
     memory, messages = _Memory(stream), list[str]()
     handler = _MESSAGE(lambda text, _: messages.append(text.decode("latin1").strip()))
     codec, source = opj.opj_create_decompress(_J2K), opj.opj_stream_create(1 << 20, 1)
@@ -188,6 +305,7 @@ def decode_components(
 
 
 def _planes(image: _Image, components: Sequence[Component]) -> list[npt.NDArray[np.int32]]:
+    """Copy the components out of the memory of OpenJPEG."""
     if image.numcomps != len(components):
         raise ChunkDecodeError(f"OpenJPEG: {image.numcomps} components, expected {len(components)}")
     planes = []

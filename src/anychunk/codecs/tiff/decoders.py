@@ -1,40 +1,68 @@
-"""The compressions of TIFF strips and tiles, each one function.
+"""Decoding of TIFF strips and tiles: one function per compression, and the steps around them.
 
-Streams give bytes, at most as many as wanted: a strip may go on behind its last row, and TIFF
-readers stop there. Pictures give an array (rows, columns, bands). Every decoder releases the GIL.
+Spec: TIFF 6.0 and its technical notes, as libtiff reads them.
+
+There are two kinds of compression. *Streams* decompress to the bytes of rows, which are then
+unpacked. They return at most as many bytes as the chunk has: a strip may continue after its last
+row, and TIFF readers stop there. *Pictures* (`tile.PICTURES`) decode to an array (rows, columns,
+bands). Every decoder releases the GIL.
 """
 
+import sys
+import threading
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import imagecodecs
 import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D, as_bytes
-from anychunk.errors import ChunkDecodeError
-
-if TYPE_CHECKING:
-    from anychunk.codecs.tiff_tile import TiffTile
+from anychunk.codecs.tiff import samples, synthetic
+from anychunk.codecs.tiff.tile import (
+    CCITT_RLE,
+    CCITT_RLE_WORDS,
+    CCITT_T4,
+    CCITT_T6,
+    CMYK,
+    COLORS,
+    DEFLATE,
+    EER,
+    JPEG,
+    JPEG2000,
+    JPEG_XL,
+    JPEG_XR,
+    LERC,
+    LZMA,
+    LZW,
+    NEVER_YCBCR,
+    NEXT,
+    NONE,
+    OLD_JPEG,
+    PACKBITS,
+    PNG,
+    RGB,
+    THUNDERSCAN,
+    WEBP,
+    YCBCR,
+    ZSTD,
+    Tile,
+    split_jpeg_tables,
+)
+from anychunk.errors import ChunkDecodeError, UnsupportedError
 
 type Array = npt.NDArray[Any]
-type Stream = Callable[[Bytes1D, Bytes1D], Bytes1D]
-type Picture = Callable[["TiffTile", Bytes1D], Array]
-
-RGB, CMYK, YCBCR = 2, 5, 6
-COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 8: 3, 9: 3, 10: 3}
-"""Bands that are colour, by PhotometricInterpretation; further ones are extra samples."""
-SHADES = (0, 1, 3, 8, 9, 10)
-"""MinIsWhite, MinIsBlack, palette and Lab: never stored as YCbCr (libtiff, tif_jpeg.c)."""
+type StreamDecoder = Callable[[Bytes1D, Bytes1D], Bytes1D]
+type PictureDecoder = Callable[[Tile, Bytes1D], Array]
 
 
 def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     try:
         return as_bytes(imagecodecs.deflate_decode(data, out=out))
     except imagecodecs.DeflateError as first:
-        # a stream may go on behind the last row, or lack its checksum, and still give every row;
-        # one byte more than wanted makes zlib look at a checksum that is there
+        # A stream may continue after the last row, or lack its checksum, and still hold every row.
+        # Asking for one byte more than needed makes zlib verify a checksum that is there
         stream = zlib.decompressobj()
         try:
             return as_bytes(stream.decompress(data.tobytes(), len(out) + 1))[: len(out)]
@@ -42,58 +70,59 @@ def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
             raise ChunkDecodeError(f"deflate: {e}") from first
 
 
-def unzstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
+def decode_zstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     return as_bytes(imagecodecs.zstd_decode(data, out=out))
 
 
-def unlzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
+def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     return as_bytes(imagecodecs.lzw_decode(data, out=out))
 
 
-def unlzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
+def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     return as_bytes(imagecodecs.lzma_decode(data, out=out))
 
 
-def unpackbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:
+def decode_packbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     try:
         return as_bytes(imagecodecs.packbits_decode(data, out=out))
     except imagecodecs.PackbitsError:
-        # the last run may reach over the end
+        # the last run, of at most 128 bytes, may extend beyond the last row
         longer = np.empty(len(out) + 128, np.uint8)
         return as_bytes(imagecodecs.packbits_decode(data, out=longer))[: len(out)]
 
 
-STREAMS: dict[int, Stream] = {
-    5: unlzw,
-    8: inflate,
-    32946: inflate,
-    50013: inflate,
-    32773: unpackbits,
-    34925: unlzma,
-    50000: unzstd,
-    34926: unzstd,
+STREAM_DECODERS: dict[int, StreamDecoder] = {
+    LZW: decode_lzw,
+    PACKBITS: decode_packbits,
+    LZMA: decode_lzma,
+    **dict.fromkeys(DEFLATE, inflate),
+    **dict.fromkeys(ZSTD, decode_zstd),
 }
 
 
-def jpeg_colors(tile: "TiffTile", *, is_jfif: bool) -> tuple[int | None, int | None]:
-    """Give the colour space of the stream and of the result, as jpeg8_decode takes them."""
+def jpeg_colors(tile: Tile, *, is_jfif: bool) -> tuple[int | None, int | None]:
+    """Return the colour spaces of the stream and of the result, as `jpeg8_decode` takes them.
+
+    None leaves it to libjpeg, which guesses YCbCr for any stream of three components that has
+    neither a JFIF nor an Adobe marker; in TIFF, PhotometricInterpretation decides.
+    """
     if tile.samples_per_pixel == 1:
         return None, 1 if tile.planar_config == 2 else None
-    if tile.samples_per_pixel == 3 and tile.photometric in SHADES and not is_jfif:
-        # bands that are no colours: libjpeg would take any three for YCbCr
+    if tile.samples_per_pixel == 3 and tile.photometric in NEVER_YCBCR and not is_jfif:
+        # three bands that are not colours: "RGB to RGB" leaves them as they are
         return RGB, RGB
     if tile.samples_per_pixel != COLORS.get(tile.photometric):
         return None, None
     if tile.photometric == RGB:
-        # a stream of RGB without a JFIF header says nothing of its colours
+        # without a JFIF marker the stream does not say that it is RGB
         return (None if is_jfif else RGB), RGB
     return None, {YCBCR: RGB, CMYK: 4}.get(tile.photometric)
 
 
-def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
-    """Decode; into `out` where it has the shape of the picture, which a last strip may not have."""
+def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
+    """Decode JPEG; into `out` if it has the shape of the picture, which a last strip may not."""
     whole = data
-    tables, data = tables_of(tile, data)
+    tables, data = split_jpeg_tables(tile, data)
     check_jpeg_end(data)
     stream, result = jpeg_colors(tile, is_jfif=data[6:10].tobytes() == b"JFIF")
     try:
@@ -108,9 +137,10 @@ def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
     except ValueError:
         if out is None:
             raise
-        return unjpeg(tile, whole)
+        return decode_jpeg(tile, whole)
     except imagecodecs.Jpeg8Error as e:
-        # lossless streams of DNG: other precisions, a row folded into several components
+        # Lossless JPEG of DNG: precisions that libjpeg refuses, or one row of pixels coded as
+        # several components of a narrower picture
         if not any(word in str(e) for word in ("precision", "conversion", "Huffman", "SOF type")):
             raise
         array = imagecodecs.ljpeg_decode(data)
@@ -118,64 +148,82 @@ def unjpeg(tile: "TiffTile", data: Bytes1D, out: Array | None = None) -> Array:
         return array.reshape(shape) if array.size == np.prod(shape) else array  # type: ignore[no-any-return]
 
 
-def tables_of(tile: "TiffTile", data: Bytes1D) -> tuple[bytes | None, Bytes1D]:
-    """Give the JPEG tables of a chunk and its stream: they may be a stream of their own in front.
-
-    (ITU-T T.81 B.5: the abbreviated format for tables ends with EOI, and has no entropy-coded data
-    in which its bytes could occur; segments are hopped over all the same.)
-    """
-    if tile.tables != b"":
-        return tile.tables, data
-    end = 2
-    while data[end : end + 2].tobytes() != b"\xff\xd9":
-        if end + 4 > len(data) or data[end] != 0xFF:
-            raise ChunkDecodeError("JPEG tables in front of a chunk do not end")
-        end += 2 + int.from_bytes(data[end + 2 : end + 4].tobytes(), "big")
-    tables = data[: end + 2].tobytes()
-    return (tables if len(tables) > 4 else None), data[end + 2 :]
-
-
 def check_jpeg_end(data: Bytes1D) -> None:
-    """Refuse a stream without its end marker: libjpeg would paint the missing rows grey."""
+    """Raise if a stream has no end marker, because libjpeg fills missing rows with grey."""
+    # padding after the marker is short, as a rule: search the whole stream only if it must be
     if b"\xff\xd9" not in data[-64:].tobytes() and b"\xff\xd9" not in data.tobytes():
-        raise ChunkDecodeError("JPEG stream ends before its end marker")
+        raise ChunkDecodeError(f"tiff-tile: JPEG stream of {len(data)} bytes has no end marker")
 
 
-RIFF_TURNED = bytes.fromhex("4a926262")
-"""The signature of WebP with the bits of each byte turned round."""
+def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
+    """Decode old-style JPEG, to which the index has prepended the header that the strip lacks.
+
+    As libtiff does: chroma is repeated, not interpolated, and colours are converted by the
+    coefficients of the page, which `ycbcr_to_rgb` applies.
+    """
+    tail = np.frombuffer(b"\xff\xd9", np.uint8)
+    array = imagecodecs.jpeg8_decode(
+        np.concatenate([data, tail]),
+        colorspace="YCBCR" if tile.photometric == YCBCR else None,
+        outcolorspace="YCBCR" if tile.photometric == YCBCR else None,
+        fancyupsampling=False,
+    )
+    if tile.photometric != YCBCR:
+        return array  # type: ignore[no-any-return]
+    if array.shape[1:] != (tile.tile_width, 3):
+        raise ChunkDecodeError(
+            f"tiff-tile: old-style JPEG strip decodes to {array.shape}, expected rows of "
+            f"{(tile.tile_width, 3)}"
+        )
+    plain = Tile(
+        photometric=YCBCR,
+        samples_per_pixel=3,
+        tile_width=tile.tile_width,
+        tile_height=len(array),
+        ycbcr_coefficients=tile.ycbcr_coefficients,
+        reference_black_white=tile.reference_black_white,
+    )
+    return synthetic.ycbcr_to_rgb(plain, array.reshape(-1), len(array))
 
 
-def unwebp(tile: "TiffTile", data: Bytes1D) -> Array:
-    if data[:4].tobytes() == RIFF_TURNED:
-        # FillOrder 2, which other streams of pictures are not subject to (libtiff, tif_webp.c)
+RIFF_REVERSED = bytes.fromhex("4a926262")
+"""`RIFF`, the signature of WebP, with the bits of each byte reversed."""
+
+
+def decode_webp(tile: Tile, data: Bytes1D) -> Array:
+    if data[:4].tobytes() == RIFF_REVERSED:
+        # libtiff applies FillOrder 2 to WebP, but to no other picture stream (tif_webp.c)
         data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
-    # an opaque alpha band may be left out of the stream
+    # encoders omit the alpha band from the stream if it is opaque
     has_alpha = True if tile.samples_per_pixel == 4 else None
     return imagecodecs.webp_decode(data, hasalpha=has_alpha)  # type: ignore[no-any-return]
 
 
-def unlerc(tile: "TiffTile", data: Bytes1D) -> Array:
-    """Decode LERC, compressed once more by deflate or zstd where its signature is not there."""
+def decode_lerc(tile: Tile, data: Bytes1D) -> Array:
+    """Decode LERC, which may be compressed again by deflate or zstd (LercParameters tag).
+
+    The tag is not needed: the second compression is recognised by its signature.
+    """
     nbytes = tile.nbytes + 4096
     if data[:2].tobytes() in (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"):
         data = inflate(data, np.empty(nbytes, np.uint8))
     elif data[:4].tobytes() == b"\x28\xb5\x2f\xfd":
-        data = unzstd(data, np.empty(nbytes, np.uint8))
+        data = decode_zstd(data, np.empty(nbytes, np.uint8))
     array, mask = imagecodecs.lerc_decode(data, masks=True)
     if array.ndim == 3 and mask is not None and mask.ndim == 3:
-        # bands that are valid in different places are one after the other
+        # bands with masks that differ are stored one after another
         array, mask = np.moveaxis(array, 0, -1), np.moveaxis(mask, 0, -1)
     if tile.byte_order == "big":
-        # numbers are swapped before LERC compresses them (libtiff, TIFFWriteEncodedStrip)
+        # libtiff swaps samples before LERC compresses them (TIFFWriteEncodedStrip)
         array = array.byteswap()
-    return _masked(tile, array, mask)
+    return _apply_lerc_mask(tile, array, mask)
 
 
-def _masked(tile: "TiffTile", array: Array, mask: Array | None) -> Array:
-    """Show what LERC says of valid pixels, as libtiff does (tif_lerc.c)."""
+def _apply_lerc_mask(tile: Tile, array: Array, mask: Array | None) -> Array:
+    """Show LERC's mask of valid pixels as libtiff does (tif_lerc.c): as alpha, or as NaN."""
     has_alpha = array.ndim == 3 and array.shape[-1] == tile.samples_per_pixel - 1
     if (has_alpha or (array.ndim == 2 and tile.samples_per_pixel == 2)) and array.dtype == np.uint8:
-        # alpha that is only 0 and 255 is kept as the mask
+        # an alpha band of only 0 and 255 is stored as the mask, and not as a band
         alpha = np.full(array.shape[:2], True) if mask is None else mask
         return np.dstack([array, np.where(alpha, 255, 0).astype(np.uint8)])
     if mask is not None and array.dtype.kind == "f":
@@ -184,45 +232,175 @@ def _masked(tile: "TiffTile", array: Array, mask: Array | None) -> Array:
     return array
 
 
-def uneer(tile: "TiffTile", data: Bytes1D) -> Array:
+def decode_eer(tile: Tile, data: Bytes1D) -> Array:
     skip, horizontal, vertical = tile.eer or (8 if tile.compression == 65000 else 7, 2, 2)
     shape = (tile.tile_height, tile.tile_width)
     return imagecodecs.eer_decode(data, shape, skip, horizontal, vertical)  # type: ignore[no-any-return]
 
 
-def _j2k(tile: "TiffTile", data: Bytes1D) -> Array:
+def _jpeg2000(_: Tile, data: Bytes1D) -> Array:
     return imagecodecs.jpeg2k_decode(data, numthreads=1)  # type: ignore[no-any-return]
 
 
-def _jxl(tile: "TiffTile", data: Bytes1D) -> Array:
+def _jpeg_xl(_: Tile, data: Bytes1D) -> Array:
     return imagecodecs.jpegxl_decode(data, numthreads=1)  # type: ignore[no-any-return]
 
 
-def _jxr(tile: "TiffTile", data: Bytes1D) -> Array:
+def _jpeg_xr(_: Tile, data: Bytes1D) -> Array:
     return imagecodecs.jpegxr_decode(data)  # type: ignore[no-any-return]
 
 
-def _png(tile: "TiffTile", data: Bytes1D) -> Array:
+def _png(_: Tile, data: Bytes1D) -> Array:
     return imagecodecs.png_decode(data)  # type: ignore[no-any-return]
 
 
-PICTURES: dict[int, Picture] = {
-    7: unjpeg,
-    33007: unjpeg,
-    34892: unjpeg,
-    22610: _jxr,
-    34934: _jxr,
-    33003: _j2k,
-    33004: _j2k,
-    33005: _j2k,
-    34712: _j2k,
-    34887: unlerc,
-    34933: _png,
-    50001: unwebp,
-    34927: unwebp,
-    50002: _jxl,
-    52546: _jxl,
-    65000: uneer,
-    65001: uneer,
-    65002: uneer,
+PICTURE_DECODERS: dict[int, PictureDecoder] = {
+    LERC: decode_lerc,
+    PNG: _png,
+    **dict.fromkeys(JPEG, decode_jpeg),
+    **dict.fromkeys(JPEG2000, _jpeg2000),
+    **dict.fromkeys(JPEG_XR, _jpeg_xr),
+    **dict.fromkeys(JPEG_XL, _jpeg_xl),
+    **dict.fromkeys(WEBP, decode_webp),
+    **dict.fromkeys(EER, decode_eer),
 }
+"""By compression: all of `tile.PICTURES`."""
+
+LIBTIFF = (CCITT_RLE, CCITT_T4, CCITT_T6, CCITT_RLE_WORDS, NEXT, THUNDERSCAN)
+"""Left to libtiff: it is strict about missing rows (CCITT), or the only decoder (the others)."""
+
+KNOWN = frozenset((NONE, OLD_JPEG, *LIBTIFF, *STREAM_DECODERS, *PICTURE_DECODERS))
+"""Every compression that is decoded."""
+
+
+def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
+    """Decode a chunk to (rows, columns, bands).
+
+    Parameters:
+        tile: What the chunk is.
+        data: Its stored bytes.
+        out: As large as the decoded chunk. The result lies there if the decompressed bytes are, in
+            native order, the decoded chunk (`Tile.is_direct`). Otherwise it may be a view of this
+            thread's scratch buffer, which the next call overwrites.
+
+    Raises:
+        ChunkDecodeError: The chunk does not decode, or not to the shape that `tile` announces.
+    """
+    if tile.backend == "libtiff" or tile.compression in LIBTIFF:
+        array = synthetic.decode_libtiff(tile, data)
+    elif tile.compression == OLD_JPEG:
+        array = decode_old_jpeg(tile, data)
+    elif (picture := PICTURE_DECODERS.get(tile.compression)) is not None:
+        array = picture(tile, data)
+    else:
+        array = _decode_rows(tile, data, out)
+    return fit(tile, array)
+
+
+_scratch = threading.local()
+
+
+def _scratch_buffer(nbytes: int) -> Bytes1D:
+    """Return this thread's buffer, valid until its next chunk.
+
+    `io.buffers.borrowed` does not do: decoded samples may be a view of the buffer after the call
+    that decodes them has returned. A buffer much larger than needed is let go.
+    """
+    buffer = getattr(_scratch, "buffer", None)
+    if buffer is None or len(buffer) < nbytes or len(buffer) > max(4 * nbytes, 1 << 22):
+        buffer = _scratch.buffer = np.empty(nbytes, np.uint8)
+    return buffer[:nbytes]
+
+
+def _decode_rows(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
+    """Decompress a stream to rows, and unpack them."""
+    if tile.fill_order == 2:
+        data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
+    nbytes = tile.stored_bytes(tile.tile_height) * tile.tile_depth
+    decompress = STREAM_DECODERS.get(tile.compression)
+    if decompress is None:
+        plain = data[:nbytes]
+    else:
+        # joining byte planes needs a second buffer, so predictor 3 cannot start in `out`
+        is_final = tile.is_direct and tile.predictor not in samples.FLOAT_DISTANCES
+        plain = decompress(data, out if is_final else _scratch_buffer(nbytes))
+    rows = tile.rows_of(len(plain))
+    plain = plain[: tile.stored_bytes(rows) * tile.tile_depth]
+    if tile.is_subsampled:
+        return synthetic.ycbcr_to_rgb(tile, plain, rows)
+    return _unpack(tile, plain, rows * tile.tile_depth, out)
+
+
+def _unpack(tile: Tile, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
+    """Return decompressed bytes as samples (rows, columns, bands)."""
+    shape = (rows, tile.tile_width, tile.samples_per_pixel)
+    bits, kind, predictor = tile.bits, tile.sample_format, tile.predictor
+    if predictor in samples.FLOAT_DISTANCES:
+        if kind != samples.FLOAT or isinstance(bits, tuple):
+            raise UnsupportedError(
+                f"tiff-tile: predictor {predictor} with SampleFormat {kind} is not opened; "
+                f"opened: {samples.FLOAT} (floating point)"
+            )
+        target = out if tile.is_direct else None
+        return samples.unpredict_float(
+            plain, shape=shape, bits=bits, predictor=predictor, out=target
+        )
+    is_big = tile.byte_order == "big"
+    is_complex = kind in samples.COMPLEX
+    if predictor > 1 and is_complex:
+        plain = samples.unpredict_complex(
+            plain, shape=shape, bits=bits, predictor=predictor, is_big=is_big
+        )
+        is_big = sys.byteorder == "big"
+    array = samples.unpack(plain, shape=shape, sample_format=kind, bits=bits, is_big=is_big)
+    if predictor == 1 or is_complex:
+        return array
+    if isinstance(bits, tuple) or (bits, kind) == (24, samples.FLOAT):
+        raise UnsupportedError(
+            f"tiff-tile: predictor {predictor} with {bits}-bit samples in SampleFormat {kind} is "
+            "not opened"
+        )
+    return samples.unpredict(array, predictor=predictor, bits=bits, sample_format=kind)
+
+
+def fit(tile: Tile, array: Array) -> Array:
+    """Check a decoded array against what the chunk should be; crop rows that only pad it.
+
+    A chunk is whole, or ends where the image does (`last_height`, `last_width`). Where those are
+    not given, any shorter chunk passes.
+    """
+    if array.ndim == 2:
+        array = array[..., None]
+    rows, columns = tile.tile_height * tile.tile_depth, tile.tile_width
+    last_rows = rows if tile.last_height is None else tile.last_height
+    last_columns = columns if tile.last_width is None else tile.last_width
+    # a JPEG strip may be coded with its rows rounded up to whole blocks, at most 16 high
+    if array.ndim == 3 and array.shape[1] == columns:
+        if array.shape[0] > rows:
+            array = array[:rows]
+        elif last_rows < array.shape[0] < min(rows, last_rows + 16):
+            array = array[:last_rows]
+    is_short = tile.last_height is None and array.shape[0] < rows
+    is_narrow = tile.last_width is None and array.shape[1] < columns
+    if (
+        array.ndim != 3
+        or array.shape[2] != tile.samples_per_pixel
+        or (array.shape[0] not in (rows, last_rows) and not is_short)
+        or (array.shape[1] not in (columns, last_columns) and not is_narrow)
+    ):
+        raise ChunkDecodeError(
+            f"tiff-tile: decoded to (rows, columns, bands) {array.shape}, expected "
+            f"{(rows, columns, tile.samples_per_pixel)}"
+        )
+    return array if array.dtype.newbyteorder("=") == tile.dtype else _reinterpret(tile, array)
+
+
+def _reinterpret(tile: Tile, array: Array) -> Array:
+    """View samples that a decoder returns as another type of the same size, such as bilevel."""
+    if array.dtype.itemsize == tile.dtype.itemsize and array.dtype.kind in "biu":
+        if tile.dtype.kind == "b" and array.size and array.max() > 1:
+            raise ChunkDecodeError(
+                f"tiff-tile: decoded to samples up to {array.max()}, expected 0 and 1"
+            )
+        return array.view(tile.dtype)
+    raise ChunkDecodeError(f"tiff-tile: decoded to {array.dtype}, expected {tile.dtype}")

@@ -1,44 +1,43 @@
-"""One strip or tile as a TIFF file of its own, decoded by libtiff.
+"""One strip or tile as a TIFF file with a single strip, which libtiff decodes.
 
-Spec: TIFF 6.0 section 2. The file is little more than the tags that the codec's configuration
-      holds, one strip that is the whole image, and the stored bytes; libtiff does the rest.
+Spec: TIFF 6.0 section 2 (file structure), 21 (YCbCr).
+
+The synthetic file consists of the tags that `Tile` holds and of the stored bytes, as one strip that
+is the whole image. It serves compressions that only libtiff decodes, the conversion of YCbCr with
+the coefficients of the page, and as a second opinion in tests (`backend="libtiff"`).
 """
 
 import base64
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import imagecodecs
 import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D
-from anychunk.codecs.tiff.decoders import COLORS, RGB, YCBCR, tables_of
+from anychunk.codecs.tiff.tile import CCITT_T4, COLORS, JPEG, RGB, YCBCR, Tile, split_jpeg_tables
 from anychunk.errors import ChunkDecodeError
 
-if TYPE_CHECKING:
-    from anychunk.codecs.tiff_tile import TiffTile
-
 type Array = npt.NDArray[Any]
-JPEGS = (7, 33007, 34892)
 type Tag = tuple[int, str, Sequence[float] | bytes]
 
 SHORT, LONG, RATIONAL, UNDEFINED = "H", "I", "R", "B"
 TYPE_IDS = {SHORT: 3, LONG: 4, RATIONAL: 5, UNDEFINED: 7}
-SCALE = 1 << 20
-"""Denominator of the fractions that we write."""
+DENOMINATOR = 1 << 20
+"""Of the RATIONAL values that are written."""
 
 
-def synthetic_tiff(tile: "TiffTile", data: Bytes1D, *, rows: int, **changes: Any) -> bytes:
-    """Build a TIFF whose only strip is `data`, `rows` high. `changes` replace tag values."""
+def synthetic_tiff(tile: Tile, data: Bytes1D, *, rows: int, **changes: Any) -> bytes:
+    """Return a TIFF whose only strip is `data`, `rows` high; `changes` override tag values."""
     order = ">" if tile.byte_order == "big" else "<"
     return build(tags_of(tile, rows=rows, **changes), data, order)
 
 
 def tags_of(
-    tile: "TiffTile",
+    tile: Tile,
     *,
     rows: int,
     compression: int | None = None,
@@ -46,6 +45,7 @@ def tags_of(
     fill_order: int | None = None,
     photometric: int | None = None,
 ) -> list[Tag]:
+    """Return the tags of the synthetic file; the offset and length of its strip follow later."""
     bands = tile.samples_per_pixel
     photometric = photometric or photometric_of(tile)
     bits = tile.bits if isinstance(tile.bits, tuple) else (tile.bits,) * bands
@@ -62,10 +62,11 @@ def tags_of(
         (317, SHORT, [predictor or tile.predictor]),
         (339, SHORT, [tile.sample_format] * bands),
     ]
+    # TIFF 6.0 section 18: bands beyond the colours are declared as ExtraSamples
     extra = bands - COLORS.get(photometric, 1)
     if extra > 0:
         tags.append((338, SHORT, [0] * extra))
-    if tile.compression == 3:
+    if tile.compression == CCITT_T4:
         tags.append((292, LONG, [tile.t4_options]))
     if tile.tables is not None:
         tags.append((347, UNDEFINED, tile.tables))
@@ -78,16 +79,19 @@ def tags_of(
     return tags
 
 
-def photometric_of(tile: "TiffTile") -> int:
-    """Give the colours that libtiff should know of: only those that decoding depends on."""
+def photometric_of(tile: Tile) -> int:
+    """Return the PhotometricInterpretation to write: colours only where decoding depends on them.
+
+    It does for JPEG, and for one band on whether 0 is white (CCITT).
+    """
     if tile.samples_per_pixel == 1:
         return 0 if tile.photometric == 0 else 1
-    is_color = tile.photometric in (RGB, YCBCR) and tile.compression in JPEGS
+    is_color = tile.photometric in (RGB, YCBCR) and tile.compression in JPEG
     return tile.photometric if is_color and tile.samples_per_pixel == 3 else 1
 
 
 def build(tags: Sequence[Tag], data: Bytes1D, order: str) -> bytes:
-    """Lay out header, directory, long values, data."""
+    """Lay out a TIFF: header, directory, values of more than four bytes, the strip."""
     count = len(tags) + 2
     heap_start = 8 + 2 + 12 * count + 4
     heap = bytearray()
@@ -109,48 +113,53 @@ def build(tags: Sequence[Tag], data: Bytes1D, order: str) -> bytes:
 
 
 def pack_values(kind: str, values: Sequence[float] | bytes, order: str) -> tuple[bytes, int]:
-    """Give the bytes of a tag's values, and how many values they are."""
+    """Return the bytes of a tag's values, and the number of values."""
     if isinstance(values, bytes):
         return values, len(values)
     if kind == RATIONAL:
-        pairs = [n for v in values for n in (round(max(v, 0) * SCALE), SCALE)]
+        pairs = [n for v in values for n in (round(max(v, 0) * DENOMINATOR), DENOMINATOR)]
         return struct.pack(f"{order}{len(pairs)}I", *pairs), len(values)
     return struct.pack(f"{order}{len(values)}{kind}", *(int(v) for v in values)), len(values)
 
 
-def decode_libtiff(tile: "TiffTile", data: Bytes1D) -> Array:
-    """Decode with libtiff into (rows, columns, bands): a whole chunk, or one at the lower edge."""
-    tables, data = tables_of(tile, data)
+def decode_libtiff(tile: Tile, data: Bytes1D) -> Array:
+    """Decode with libtiff to (rows, columns, bands).
+
+    libtiff refuses a strip that holds fewer rows than announced, so the height of chunks at the
+    lower edge is tried after that of whole ones.
+    """
+    tables, data = split_jpeg_tables(tile, data)
     if tables != tile.tables:
         text = None if tables is None else base64.b64encode(tables).decode()
         tile = replace(tile, jpeg_tables=text)
     heights = [tile.tile_height * tile.tile_depth]
     if tile.last_height and tile.tile_depth == 1 and tile.last_height != heights[0]:
         heights.append(tile.last_height)
+    failure: Exception | None = None
     for rows in heights:
         try:
             array = imagecodecs.tiff_decode(synthetic_tiff(tile, data, rows=rows))
         except (imagecodecs.TiffError, ValueError, IndexError) as e:
-            if rows == heights[-1]:
-                raise ChunkDecodeError(
-                    f"libtiff: {e or 'the strip or tile is damaged'}, compression "
-                    f"{tile.compression}"
-                ) from e
+            failure = e
         else:
             return array.reshape(rows, tile.tile_width, tile.samples_per_pixel)  # type: ignore[no-any-return]
-    raise AssertionError
+    raise ChunkDecodeError(
+        f"libtiff: compression {tile.compression}: {str(failure) or 'does not decode'}"
+    ) from failure
 
 
-def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
-    """Give RGB of uncompressed YCbCr samples, chroma as often as `tile.subsampling` says.
+def ycbcr_to_rgb(tile: Tile, data: Bytes1D, rows: int) -> Array:
+    """Convert uncompressed YCbCr samples, subsampled or not, to RGB.
 
-    Whole blocks are stored at the edges too, and decoded: libtiff refuses images below one block.
+    Data units are whole at the edges too (TIFF 6.0 section 21). All of their pixels are decoded,
+    then cropped, because libtiff refuses images smaller than one unit.
     """
     across, down = tile.subsampling
     blocks, high = -(-tile.tile_width // across), -(-rows // down) * down
     size = across * down + 2
     if blocks * size % down:
-        # libtiff counts the bytes of a row of pixels, and forgets what does not divide evenly
+        # libtiff computes the bytes per row of *pixels*, dropping the remainder of this division;
+        # one more unit per row makes it come out even
         by_row = data.reshape(high // down, blocks, size)
         data, blocks = np.pad(by_row, ((0, 0), (0, 1), (0, 0))).reshape(-1), blocks + 1
     columns = blocks * across
@@ -162,7 +171,8 @@ def ycbcr_to_rgb(tile: "TiffTile", data: Bytes1D, rows: int) -> Array:
         array = imagecodecs.tiff_decode(plain, asrgb=True)
     except imagecodecs.TiffError as e:
         raise ChunkDecodeError(
-            f"libtiff: YCbCr with subsampling {list(tile.subsampling)} does not decode"
+            f"libtiff: YCbCr with subsampling {list(tile.subsampling)}: "
+            f"{str(e) or 'does not decode'}"
         ) from e
     pixels = array.reshape(high, columns, 4)[:rows, : tile.tile_width, :3]
     return np.ascontiguousarray(pixels)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import tifffile
 
-from anychunk.codecs.tiff_tile import OLD_JPEG
+from anychunk.codecs.tiff.tile import OLD_JPEG
 from anychunk.errors import AnychunkError, LimitError, UnsupportedError
 from anychunk.formats.tiff.stack import Stack, page_stack, series_stacks
 

@@ -13,8 +13,9 @@ import numpy as np
 import tifffile
 
 from anychunk.codecs.tiff import samples
-from anychunk.codecs.tiff.decoders import PICTURES
-from anychunk.codecs.tiff_tile import FAX_T4, KNOWN, NONE, OLD_JPEG, YCBCR, TiffTile
+from anychunk.codecs.tiff.decoders import KNOWN
+from anychunk.codecs.tiff.tile import CCITT_T4, NONE, OLD_JPEG, PICTURES, YCBCR
+from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
@@ -212,7 +213,7 @@ def _check(layout: Layout, page: tifffile.TiffPage) -> None:
 def _configuration(page: tifffile.TiffPage, compression: int, is_planar: bool) -> dict[str, Any]:
     """Collect the keys of tiff-tile that only some compressions need."""
     found: dict[str, Any] = {}
-    if compression == FAX_T4:
+    if compression == CCITT_T4:
         found["t4_options"] = int(page.tags.valueof(292, 0)) & 7
     if compression == JPEG and page.jpegtables:
         found["jpeg_tables"] = base64.b64encode(page.jpegtables).decode()

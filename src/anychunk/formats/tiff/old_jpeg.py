@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tifffile
 
-from anychunk.codecs.tiff_tile import YCBCR
+from anychunk.codecs.tiff.tile import YCBCR
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.tiff.layout import Layout
 from anychunk.formats.tiff.table import Table

@@ -9,7 +9,7 @@ import numpy as np
 import tifffile
 
 from anychunk import limits
-from anychunk.codecs.tiff_tile import OLD_JPEG
+from anychunk.codecs.tiff.tile import OLD_JPEG
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.formats.tiff import old_jpeg
 from anychunk.formats.tiff.kinship import Relative, relatives, without_tables

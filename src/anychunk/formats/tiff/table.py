@@ -13,7 +13,7 @@ import numpy.typing as npt
 import tifffile
 
 from anychunk import limits
-from anychunk.codecs.tiff_tile import NONE
+from anychunk.codecs.tiff.tile import NONE
 from anychunk.errors import FormatError, LimitError
 from anychunk.formats.tiff.layout import Layout
 
