@@ -27,7 +27,7 @@ def anonymous() -> int:
 def peak_beyond(path: str) -> float:
     """Return the peak MiB of a full read beyond its result.
 
-    In a process of its own: one that has freed much would give of that.
+    Measured in a separate process: one that has freed memory would reuse it first.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
         return fresh.submit(_peak_beyond, path).result()

@@ -51,7 +51,7 @@ def best_of(calls: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> Ti
     """Time calls, interleaved, after one warm-up; every round begins with another call.
 
     What one leaves behind, in caches and free memory, is so not always the same one's to find.
-    A call that runs in a process of its own gives `Elsewhere`, the seconds that it took there.
+    A call that runs in a separate process returns `Elsewhere`, the seconds that it took there.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     if hasattr(os, "sync"):
