@@ -1,6 +1,6 @@
-"""Run every bench: `python -m bench [--quick] [--publish] [NAME …]`.
+"""Run benchmarks: `python -m bench [--quick] [--publish] [NAME …]`.
 
-Results go to `bench/results`; a full run, or `--publish`, puts them into docs/performance.md too.
+Results go to `bench/results`; a full run, or `--publish`, also updates docs/performance.md.
 """
 
 import argparse

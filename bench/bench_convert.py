@@ -1,6 +1,6 @@
-"""Convert a TIFF to OME-Zarr with four levels: against zarr and dask doing the same by hand.
+"""Convert a TIFF to OME-Zarr with four levels, compared with zarr and dask by hand.
 
-Each runs in a process of its own, whose peak memory is read at its end; 2 GiB, `--quick` 32 MiB.
+Each runs in a separate process, whose peak memory is read at its end; 2 GiB, `--quick` 32 MiB.
 """
 
 import shutil
@@ -65,7 +65,7 @@ def make(path: Path, side: int) -> None:
 
 
 def timed(script: str, source: Path, target: Path) -> tuple[float, float]:
-    """Run a script; give seconds and peak MiB of memory, without the start of Python."""
+    """Run a script; return seconds and peak MiB, without the start of Python."""
     shutil.rmtree(target, ignore_errors=True)
     code = script.format(source=str(source), target=str(target))
     around = f"import time\nbegin = time.perf_counter()\n{code}\nprint(time.perf_counter() - begin)"

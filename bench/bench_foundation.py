@@ -1,4 +1,4 @@
-"""The spine: views of offset and pad, opening, many small chunks, large indexes."""
+"""The foundation: views of offset and pad, opening, many small chunks, large indexes."""
 
 import pickle
 import tempfile

@@ -20,7 +20,7 @@ PEAK_MIB = 500
 
 
 def made(folder: Path, side: int) -> GroupIndex:
-    """An index of side x side chunks of one file, of varying length."""
+    """Return an index of side x side chunks of one file, of varying length."""
     lengths = np.random.default_rng(0).integers(500, 1500, side * side).astype(np.uint64)
     offsets = np.cumsum(lengths) - lengths
     array = ArrayIndex(
@@ -39,7 +39,7 @@ def made(folder: Path, side: int) -> GroupIndex:
 
 
 def save_and_reopen(folder: str, form: str, side: int) -> None:
-    """Run in a process of its own, so that its peak of memory is that of the one form."""
+    """Run in a separate process, so that the peak memory is that of one format only."""
     import time
 
     node = made(Path(folder), side)
@@ -48,7 +48,7 @@ def save_and_reopen(folder: str, form: str, side: int) -> None:
     again = anychunk.index(Path(folder) / form)
     spent = time.perf_counter() - start, time.process_time() - cpu
     assert again["0/0"] == node["0/0"]
-    # not ru_maxrss, which a child inherits from the process that starts it
+    # not ru_maxrss: a child process inherits it from its parent
     peak = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
     print(json.dumps([*spent, peak / 1024]))
 
@@ -76,7 +76,7 @@ def saved(quick: bool) -> list[Row]:
 
 
 def write_cog(path: Path, size: int) -> None:
-    """A smooth field with noise, in 256-tiles, deflate."""
+    """Write a smooth field with noise, in 256 x 256 tiles, deflate."""
     import rasterio
     from rasterio.transform import from_origin
 
@@ -114,7 +114,7 @@ with serve(Path(sys.argv[1])) as served:
 
 @contextmanager
 def slow_server(folder: Path, latency_s: float):
-    """Serve in a process of its own, which takes its time over each request."""
+    """Serve in a separate process, with a delay before each response."""
     command = [sys.executable, "-c", SERVER, str(folder), str(latency_s)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -124,7 +124,7 @@ def slow_server(folder: Path, latency_s: float):
 
 
 def remote(quick: bool) -> list[Row]:
-    """A window of 100 tiles from a server that takes 30 ms over each request."""
+    """Read a window of 100 tiles from a server with a latency of 30 ms."""
     from tests.http_server import serve
 
     with tempfile.TemporaryDirectory() as name:

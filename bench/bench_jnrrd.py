@@ -1,4 +1,4 @@
-"""JNRRD against the bare calls that the work comes down to, and against pynrrd."""
+"""JNRRD compared with bare decoder and encoder calls, and with pynrrd."""
 
 import json
 import subprocess
@@ -101,7 +101,7 @@ def read_against_pynrrd(data, folder, rounds):
 
 
 def write_pyramid(data, folder, rounds):
-    """Four levels, zstd, average; the bare calls encode the same tiles of all four."""
+    """Write four levels, zstd, average; the bare calls encode the same tiles."""
     path = f"{folder}/written.jnrrd"
     options = {"tile": TILE, "compression": "zstd", "levels": 4, "downsample": "average"}
     anychunk.write(data, path, **options)
@@ -159,7 +159,7 @@ def header_of_many(folder, tiles):
 
 
 def memory(quick):
-    """Measure the peak of a process that writes a volume made tile by tile."""
+    """Measure the peak memory of a process that writes a volume computed tile by tile."""
     gib = 0.25 if quick else 10
     code = f"from bench.bench_jnrrd import write_virtual; write_virtual({gib})"
     start = time.perf_counter()
@@ -174,7 +174,7 @@ def memory(quick):
 
 
 class Synthesised:
-    """Slices are made when they are asked for."""
+    """An array that computes slices on demand."""
 
     dtype = np.dtype(np.uint16)
 
@@ -198,6 +198,6 @@ def write_virtual(gib):
             levels=4,
             workers=THREADS,
         )
-    # not ru_maxrss, which a child inherits from the process that starts it
+    # not ru_maxrss: a child process inherits it from its parent
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     print(int(status["VmHWM"].split()[0]) / 1024)

@@ -21,14 +21,14 @@ REQUEST_S, BYTES_S = 0.03, 100e6
 
 
 def field(size):
-    """A smooth field and noise, 16 bits, the same on every run."""
+    """Return a smooth field with noise, 16 bits, the same on every run."""
     y, x = np.mgrid[:size, :size].astype("f4")
     noise = np.random.default_rng(0).normal(0, 0.01, (size, size)).astype("f4")
     return ((np.sin(x / 90) + np.cos(y / 70) + noise + 2.1) / 4.2 * 60000).astype("u2")
 
 
 def write(path, array, block):
-    """Write a lossless JP2 of five wavelet levels with OpenJPEG; GDAL makes none of small tiles."""
+    """Write a lossless JP2 of five wavelet levels with OpenJPEG; GDAL cannot write small tiles."""
     import glymur
 
     glymur.set_option("lib.num_threads", cores())
@@ -36,7 +36,7 @@ def write(path, array, block):
 
 
 def read_in_strips(path, pool):
-    """Read with rasterio, strips of whole tiles on each core, each with a dataset of its own."""
+    """Read with rasterio: strips of whole tiles, one thread and one dataset per core."""
     with rasterio.open(path) as opened:
         height, width, step = opened.height, opened.width, opened.block_shapes[0][0]
         out = np.empty((1, height, width), opened.dtypes[0])
@@ -93,7 +93,7 @@ def quarter_read(path, rounds):
 
 
 def empty_tiles(count, length):
-    """A stream of `count` tiles whose tile-parts hold zeros: enough to index."""
+    """Return a stream of `count` tiles whose tile-parts hold zeros: enough for indexing."""
     size = struct.pack(">H8IH3B", 0, count, 1, 0, 0, 1, 1, 0, 0, 1, 7, 1, 1)
     style = b"\xff\x52\x00\x0c\x00\x00\x00\x01\x00\x00\x04\x04\x00\x01\xff\x5c\x00\x04\x40\x40"
     parts = [
@@ -107,7 +107,7 @@ def empty_tiles(count, length):
 
 
 class Remote(MemorySource):
-    """Counts what reading would cost."""
+    """A source that counts requests and bytes."""
 
     is_local = False
 

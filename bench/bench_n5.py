@@ -1,4 +1,4 @@
-"""N5 against tensorstore, z5py and zarr-n5: 1024 x 1024 x 64 uint16 in blocks of 64 x 64 x 64."""
+"""N5 compared with tensorstore, z5py and zarr-n5: 1024 x 1024 x 64 uint16, blocks of 64."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ NO_CACHE = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
 
 
 def volume(quick):
-    """A smooth field and noise."""
+    """Return a smooth field with noise."""
     shape = (256, 256, 64) if quick else (1024, 1024, 64)
     x, y, z = (np.linspace(0, 6, n) for n in shape)
     smooth = np.sin(x)[:, None, None] + np.cos(y)[None, :, None] + 0.1 * z[None, None, :]
@@ -41,7 +41,7 @@ def opened(path, **options):
 
 
 def bare(path, kind):
-    """Give the bare decoder calls of all blocks, files read by one call each."""
+    """Return a function that reads and decodes all blocks by bare calls."""
     decode = {
         "gzip": imagecodecs.gzip_decode,
         "zstd": imagecodecs.zstd_decode,
@@ -73,7 +73,7 @@ def reading(folder, array, rounds):
             **peers.calls(("zarr-n5",), str(path), array, wrong),
         }
         yield compare(f"N5 {kind}, full read", calls, READ[kind], rounds=rounds, wrong=wrong)
-        if kind in ("gzip", "raw"):  # of these four, those that z5py is built with
+        if kind in ("gzip", "raw"):  # the only two that this build of z5py supports
             dataset = z5py.File(str(path.parent), "r")[kind]
             dataset.n_threads = cores()
             calls = {

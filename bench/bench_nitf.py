@@ -1,4 +1,4 @@
-"""Full reads of NITF images against GDAL, by rasterio, on as many threads as there are cores."""
+"""Full reads of NITF images compared with GDAL (rasterio), one thread per core."""
 
 import tempfile
 import warnings
@@ -17,7 +17,7 @@ from bench.measure import OURS, Row, compare, cores
 
 
 def field(bands, size, dtype):
-    """A smooth field and noise, the same on every run."""
+    """Return a smooth field with noise, the same on every run."""
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:size, :size].astype("f4")
     top = np.iinfo(dtype).max * 0.9
@@ -30,7 +30,7 @@ def field(bands, size, dtype):
 
 
 def write(path, array, **options):
-    """Write with GDAL, by way of a TIFF: its NITF driver copies, and lets options be set."""
+    """Write with GDAL from a TIFF: its NITF driver takes options only when it copies."""
     bands, rows, columns = array.shape
     plain = path.with_suffix(".tif")
     profile = {"count": bands, "height": rows, "width": columns, "dtype": array.dtype.name}
@@ -41,7 +41,7 @@ def write(path, array, **options):
 
 
 def read_with_gdal(path, pool):
-    """Read strips of whole blocks on each core, each with a dataset of its own, into one array."""
+    """Read strips of whole blocks into one array, one thread and one dataset per core."""
     with rasterio.open(path) as opened:
         shape = (opened.count, opened.height, opened.width)
         step = opened.block_shapes[0][0]
@@ -91,7 +91,7 @@ def run(quick: bool) -> list[Row]:
         four = field(4, size, "uint16")
         path = Path(folder) / "a.ntf"
         for imode in "BPRS":
-            # GDAL writes B; the same bytes in another order are the others
+            # GDAL writes IMODE B; the others are the same samples in another order
             write(path, four, IC="NC", BLOCKXSIZE=512, BLOCKYSIZE=512)
             reorder(path, four, imode, 512)
             rows.append(case(f"NITF NC IMODE {imode} u16 x 4", path, 1.2, pool, rounds))
@@ -103,7 +103,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def reorder(path, array, imode, block):
-    """Rewrite the samples of a file of IMODE B in another order, and say so in its subheader."""
+    """Rewrite a file of IMODE B in another order of samples, and change its subheader."""
     raw = bytearray(path.read_bytes())
     bands, rows, columns = array.shape
     data = len(raw) - array.nbytes

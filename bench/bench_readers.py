@@ -1,4 +1,4 @@
-"""Readers side by side on one file, and the memory that a full read takes beyond its result."""
+"""Several processes that read one file, and the memory of a full read beyond its result."""
 
 import multiprocessing
 import re
@@ -19,15 +19,15 @@ PROCESSES = 8
 
 
 def anonymous() -> int:
-    """Bytes of memory of this process that are not pages of a file."""
+    """Return the memory of this process without pages of mapped files, in bytes."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"RssAnon:\s+(\d+)", status)[1]) << 10
 
 
 def peak_beyond(path: str) -> float:
-    """Give the MiB that a full read takes at its worst moment beyond its result.
+    """Return the peak MiB of a full read beyond its result.
 
-    In a process of its own: one that has freed much would give of that.
+    Measured in a separate process: one that has freed memory would reuse it first.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
         return fresh.submit(_peak_beyond, path).result()
@@ -43,7 +43,7 @@ def _peak_beyond(path: str) -> float:
             highest = max(highest, anonymous())
             time.sleep(0.002)
 
-    array[:1, :1]  # what is imported on first use does not count
+    array[:1, :1]  # lazy imports are not measured
     before = anonymous()
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -54,7 +54,7 @@ def _peak_beyond(path: str) -> float:
 
 
 def files(folder: Path, size: int):
-    """One file of each kind of storage, of the same field."""
+    """Write the same field once in each kind of storage."""
     import glymur
 
     array = field(size, "uint16")
@@ -83,7 +83,7 @@ def read_in_turn(path: str, barrier, times) -> None:
 
 
 def processes(path: str) -> float:
-    """Give the seconds until the last of several processes has read all of one file."""
+    """Return the seconds until the last of several processes has read all of one file."""
     context = multiprocessing.get_context("spawn")
     barrier, times = context.Barrier(PROCESSES), context.Queue()
     started = [

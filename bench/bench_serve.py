@@ -1,7 +1,7 @@
-"""`anychunk serve` on loopback: chunks a second as wrk counts them, and memory while clients pan.
+"""`anychunk serve` on loopback: chunks per second counted by wrk, and memory while clients pan.
 
 The reference decodes and encodes the same chunks in a loop without a server, on every core. wrk
-runs on the same cores as the server.
+shares the cores with the server.
 """
 
 import random
@@ -41,7 +41,7 @@ end
 
 
 def field(side: int) -> np.ndarray:
-    """A smooth field with noise, 16 bits."""
+    """Return a smooth field with noise, 16 bits."""
     y, x = np.mgrid[0:side, 0:side].astype("f4")
     noise = np.random.default_rng(0).normal(0, 40, (side, side)).astype("f4")
     return ((np.sin(y / 300) + np.cos(x / 400) + 2) * 8000 + noise).astype("uint16")
@@ -49,7 +49,7 @@ def field(side: int) -> np.ndarray:
 
 @contextmanager
 def server(*arguments: str | Path):
-    """Run the command; give its address and process."""
+    """Run the command; return its address and process."""
     command = [sys.executable, "-m", "anychunk", "serve", *map(str, arguments), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -61,7 +61,7 @@ def server(*arguments: str | Path):
 
 
 def by_wrk(url: str, path: str, side: int, seconds: int) -> float:
-    """Ask for chunks at random; give how many came a second, all of them good."""
+    """Request random chunks; return chunks per second, all of them successful."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(LUA % (path, side - 1, side - 1))
         script.flush()
@@ -73,7 +73,7 @@ def by_wrk(url: str, path: str, side: int, seconds: int) -> float:
 
 
 def bare(path: Path) -> float:
-    """Decode and encode every chunk of the first level, on every core; give chunks a second."""
+    """Decode and encode every chunk of the first level on all cores; return chunks per second."""
     index = anychunk.index(path)
     own, shown = index["0/0"], served_tree(index)["0/0"]
     reader = IndexStore(index).chunk_reader("0/0")
@@ -93,7 +93,7 @@ def bare(path: Path) -> float:
 
 
 def rates(folder: Path, quick: bool) -> list[Row]:
-    """Warm chunks, chunks that are decoded each time, and those that are passed through."""
+    """Measure cached chunks, chunks decoded for every request, and chunks passed through."""
     seconds, rounds = (1, 1) if quick else (4, 5)
     scene, plain = folder / "scene.tif", folder / "plain.tif"
     data = field(4096 if quick else 8192)
@@ -101,7 +101,7 @@ def rates(folder: Path, quick: bool) -> list[Row]:
     tifffile.imwrite(scene, data, tile=(512, 512), compression="zlib", predictor=2)
     tifffile.imwrite(plain, data[:4096, :4096], tile=(256, 256))
     found: dict[str, list[float]] = {"bare": [], "warm": [], "decoded": [], "passed": []}
-    # caches of 8 MiB hold next to nothing of this image
+    # a cache of 8 MiB holds almost nothing of this image
     with server(scene, plain) as (url, _), server(scene, "--memory", "64") as (small, _):
         for address in (url, small):
             urllib.request.urlopen(f"{address}/api/files").read()
@@ -135,7 +135,7 @@ def rates(folder: Path, quick: bool) -> list[Row]:
 
 
 def panning(folder: Path, quick: bool) -> Row:
-    """Eight clients, each wherever it likes, on an image without levels and one of thin strips."""
+    """Let eight clients pan at random, on an image without levels and on one of thin strips."""
     strips = folder / "strips.tif"
     tifffile.imwrite(strips, field(4096), rowsperstrip=1, compression="zlib")
     urls = [

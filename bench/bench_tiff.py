@@ -1,8 +1,8 @@
-"""TIFF: full reads, windows, a level and opening, against the readers of the field.
+"""TIFF: full reads, windows, a level and opening, compared with other readers.
 
-Each full read opens the file. Peers: rasterio with one thread a core, tifffile with its threads,
-tifffile.aszarr through zarr, virtual-tiff, osml-imagery-io and async-geotiff in processes of their
-own; the bare decoder calls in as many threads as there are cores, pixels dropped.
+Each full read opens the file. Peers: rasterio with one thread per core, tifffile with its threads,
+tifffile.aszarr through zarr, and virtual-tiff, osml-imagery-io and async-geotiff in separate
+processes. The bare decoder calls run on one thread per core and discard the pixels.
 """
 
 import itertools
@@ -49,11 +49,11 @@ GEOREFERENCE = (
     (33922, "d", 6, (0.0, 0.0, 0.0, 500000.0, 5000000.0, 0.0), True),
     (34735, "H", 16, (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633), True),
 )
-"""UTM zone 33, pixels of 10 m: most large TIFF files have it, and async-geotiff opens no other."""
+"""UTM zone 33, pixels of 10 m: async-geotiff opens only georeferenced files."""
 
 
 def field(size: int, kind: str) -> np.ndarray:
-    """Give a smooth field with noise: compressible as measurements are."""
+    """Return a smooth field with noise, about as compressible as measurements."""
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
     smooth = np.sin(7 * x) * np.cos(5 * y) + 0.3 * np.sin(31 * x * y)
     sigma = 0.1 if kind == "rgb" else 0.002
@@ -84,7 +84,7 @@ def read_aszarr(path: str) -> Any:
 
 
 def bare(path: str) -> Callable[[], None]:
-    """Give the bare decoder calls of a file's tiles, each thread with one buffer for all.
+    """Return a function that decodes a file's tiles by bare calls, one buffer per thread.
 
     Where nothing is compressed, the limit is to copy all of it to fresh memory once.
     """
@@ -145,7 +145,7 @@ def full_read(path: str, name: str, target: float, rounds: int) -> Row:
 
 
 def windows(path: str, rounds: int) -> list[Row]:
-    """One 100 x 100 window: warm, and with the opening."""
+    """Read a 100 x 100 window: of an open file, and with opening it."""
     import rasterio
     from rasterio.windows import Window
 
@@ -178,7 +178,7 @@ def windows(path: str, rounds: int) -> list[Row]:
 
 
 def level(folder: Path, size: int, rounds: int) -> Row:
-    """The quarter-resolution level of a COG, opened and read."""
+    """Open and read the quarter-resolution level of a COG."""
     import rasterio
 
     path = str(folder / "levels.tif")
@@ -207,7 +207,7 @@ def level(folder: Path, size: int, rounds: int) -> Row:
 
 
 def opening(folder: Path, across: int) -> Row:
-    """A file of very many tiles."""
+    """Open a file of very many tiles."""
     path = str(folder / "many.tif")
     tile = np.zeros((16, 16), np.uint8)
     side = across * 16
@@ -241,7 +241,7 @@ def opening(folder: Path, across: int) -> Row:
 
 
 def run(quick: bool) -> list[Row]:
-    warnings.simplefilter("ignore")  # of the peers: no georeference, codecs of no specification
+    warnings.simplefilter("ignore")  # of the peers: no georeference, codecs without a specification
     size, rounds = (2048, 3) if quick else (8192, 5)
     rows = []
     with tempfile.TemporaryDirectory() as name:

@@ -1,6 +1,6 @@
-"""scale_offset and cast_value against zarr with cast-value-rs, and against plain copies.
+"""scale_offset and cast_value compared with zarr with cast-value-rs, and with plain copies.
 
-Times are of the thread, not of the clock: a busy machine makes both sides wait, but not alike.
+Times are CPU times of the thread: on a busy machine the wall-clock time of either side varies.
 """
 
 import time
@@ -21,13 +21,13 @@ MIB = 1 << 20
 
 
 def field(count, dtype):
-    """A smooth field with noise, around 273."""
+    """Return a smooth field with noise, around 273."""
     noise = np.random.default_rng(0).normal(size=count)
     return (273 + 100 * np.sin(np.arange(count) / 1000) + noise).astype(dtype)
 
 
 def chain(codecs, array, dtype, *, decodes=False):
-    """Give one call that runs codecs as zarr does."""
+    """Return a function that runs codecs as zarr does."""
     dtype = np.dtype(dtype)
     spec = array_spec(array.shape, ChunkSpec(array.shape, dtype, dtype.type(273)))
     pairs = evolve(codecs, spec)
@@ -43,13 +43,13 @@ def chain(codecs, array, dtype, *, decodes=False):
 
 
 def thread_times(calls, rounds=9):
-    """Best thread time of each call, interleaved, after one warm-up."""
+    """Return the best thread time of each call, interleaved, after one warm-up."""
     times = {name: [] for name in calls}
     for call in calls.values():
         call()
     for _ in range(rounds):
         for name, call in calls.items():
-            np.ones(16 * MIB, np.uint8)  # every call finds the allocator in the same state
+            np.ones(16 * MIB, np.uint8)  # put the allocator into the same state before every call
             start = time.thread_time()
             call()
             times[name].append(time.thread_time() - start)
@@ -57,13 +57,13 @@ def thread_times(calls, rounds=9):
 
 
 def race(times):
-    """Give ours and zarr's alone, as the report names them."""
+    """Return only our time and zarr's, named as in the report."""
     names = {"ours": OURS, "zarr": "zarr + cast-value-rs"}
     return Times({names[key]: times.rounds[key] for key in names})
 
 
 def peak_extra(call, result_bytes):
-    """Bytes allocated at the worst moment beyond the result."""
+    """Return the peak of allocated bytes beyond the result."""
     call()
     tracemalloc.start()
     call()
@@ -81,7 +81,7 @@ def both(dtype, target, offset, scale, count):
     theirs = [ZarrScaleOffset(offset=offset, scale=scale), ZarrCastValue(data_type=target)]
     encoded = chain(theirs, values, dtype)()
     patches = missing(values)
-    nan = int(np.iinfo(target).min)  # which no value of the field becomes
+    nan = int(np.iinfo(target).min)  # a value that does not occur in the field
     scalar_map = {"encode": [["NaN", nan]], "decode": [[nan, "NaN"]]}
     mapped = [ours[0], CastValue(data_type=target, scalar_map=scalar_map, strict=False)]
     for decodes, source, target_dtype, least in (
@@ -117,7 +117,7 @@ def both(dtype, target, offset, scale, count):
 
 
 def missing(values):
-    """A tenth of the values NaN, in patches of a hundred to a thousand."""
+    """Replace a tenth of the values by NaN, in patches of a hundred to a thousand."""
     values = values.copy()
     rng = np.random.default_rng(1)
     count = values.size // 5500
@@ -131,7 +131,7 @@ def integers(count):
     values = np.random.default_rng(0).integers(2**40, 2**41, count, dtype=np.uint64)
     signed = values.astype(np.int64)
     options = {"offset": 100, "scale": 3}
-    # zarr makes a Python object of every number: a part of them is enough
+    # zarr creates a Python object per value: a part of the data is enough
     part = values[: count // 16]
     theirs = chain([ZarrScaleOffset(**options)], part, "uint64")
     ours = chain([ScaleOffset(**options)], part, "uint64")

@@ -1,4 +1,4 @@
-"""The page: how soon the first picture of a large COG is there, and repaints without a blank."""
+"""The viewer: time to the first picture of a large COG, and repainting without blank pixels."""
 
 import shutil
 import statistics
@@ -16,10 +16,10 @@ from bench.measure import Row
 
 SIDE, QUICK_SIDE, BLOCK = 20_000, 4_000, 2_000
 ZOOM = 0.51
-"""Of the full resolution: 9 tiles of 512 in the window."""
+"""At full resolution: 9 tiles of 512 x 512 in the window."""
 VIEWPORT = {"width": 1280, "height": 800}
 
-# milliseconds since the page was asked for: something is drawn; all of it is drawn
+# milliseconds since the request: until something is drawn, and until everything is
 TIMES = """() => {
   window.times = {};
   const small = new OffscreenCanvas(32, 32).getContext("2d", { willReadFrequently: true });
@@ -35,7 +35,7 @@ TIMES = """() => {
   };
   requestAnimationFrame(look);
 }"""
-# longest time between two frames, and most transparent pixels in one
+# the longest time between two frames, and the most transparent pixels in one
 FRAMES = """() => {
   Object.assign(window, { most_blank: 0, longest: 0, last: performance.now() });
   const canvas = document.querySelector("#picture");
@@ -57,7 +57,7 @@ FRAMES = """() => {
 
 
 def make_cog(folder: Path, side: int) -> Path:
-    """Smooth field and noise, uint16, 512-tiles, deflate, overviews down to one tile; by GDAL."""
+    """Write a smooth field with noise with GDAL: uint16, tiles of 512, deflate, all overviews."""
     plain, cog = folder / "plain.tif", folder / "large.tif"
     profile: dict[str, Any] = {"width": side, "height": side, "count": 1, "dtype": "uint16"}
     place = {"crs": "EPSG:32611", "transform": rasterio.transform.from_origin(4e5, 4e6, 10, 10)}
@@ -78,7 +78,7 @@ def make_cog(folder: Path, side: int) -> Path:
 
 
 def first_picture(started: Any, cog: Path) -> dict[str, float]:
-    """Ask a server that was just started, with an empty browser cache."""
+    """Time a server that has just started, with an empty browser cache."""
     with served(cog) as address:
         context = started.new_context(viewport=VIEWPORT)
         context.add_init_script(f"({TIMES})()")
@@ -91,7 +91,7 @@ def first_picture(started: Any, cog: Path) -> dict[str, float]:
 
 
 def repaint(started: Any, cog: Path, side: int) -> tuple[int, float, int]:
-    """Pan, zoom and change colours in a window; give blank pixels, the longest frame, its tiles."""
+    """Pan, zoom and change colours; return blank pixels, the longest frame and its tiles."""
     with served(cog) as address:
         context = started.new_context(viewport=VIEWPORT)
         look = Look(context.new_page(), address)
@@ -127,7 +127,7 @@ def run(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder, browser() as started:
         cog = make_cog(Path(folder), side)
         size = cog.stat().st_size >> 20
-        first_picture(started, cog)  # the browser's own start
+        first_picture(started, cog)  # includes the start of the browser, so it is not counted
         times = [first_picture(started, cog) for _ in range(1 if quick else 5)]
         blank, longest, tiles = repaint(started, cog, side)
     first = [t["first"] for t in times]

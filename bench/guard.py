@@ -1,7 +1,7 @@
-"""A few quick races against peers, held against ratios that were recorded before.
+"""A few quick comparisons with peers, checked against recorded ratios.
 
-`python -m bench.guard` records; `make guard` (`bench/test_guard.py`) fails where a ratio fell below
-0.8 of what stands in `guard.json`. Ratios, not times: a slower machine slows both.
+`python -m bench.guard` records; `make guard` (`bench/test_guard.py`) fails if a ratio falls below
+0.8 of the one in `guard.json`. Ratios rather than times: a slower machine slows both sides.
 """
 
 import json
@@ -48,7 +48,7 @@ def n5(folder: Path) -> Calls:
 
 
 def chunks(folder: Path) -> Calls:
-    """Very many small chunks: what is spent beside decoding."""
+    """Read very many small chunks: the overhead beside decoding."""
     import zarr
 
     import anychunk
@@ -90,7 +90,7 @@ CASES: dict[str, Callable[[Path], Calls]] = {
 
 @contextmanager
 def race(case: str) -> Iterator[Callable[[], float]]:
-    """Give a call that measures one case anew."""
+    """Return a function that measures one case again."""
     with tempfile.TemporaryDirectory() as name:
         calls = CASES[case](Path(name))
 
@@ -109,7 +109,7 @@ def main() -> None:
     found = {}
     for case in CASES:
         with race(case) as ratio:
-            # the middle of several, so that the record is neither luck nor mishap
+            # the median of several, so that one lucky or unlucky run is not recorded
             found[case] = round(sorted(ratio() for _ in range(5))[2], 2)
             print(case, found[case])
     RECORDED.write_text(json.dumps(found, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Measure calls against each other: interleaved in one run, so that noise hits all alike."""
+"""Compare the times of calls, interleaved in one run so that noise affects all alike."""
 
 import math
 import os
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 OURS, BARE = "anychunk", "bare decoder"
 ZARR_WORLD = ("virtual-tiff", "osml-imagery-io", "ManifestStore", "zarr-n5", "tifffile.aszarr")
-"""Peers that read through zarr too; against them the bar is higher."""
+"""Peers that also read through zarr; the targets against them are higher."""
 
 
 class Times(dict[str, float]):
-    """Best seconds by name; the medians of the same rounds beside them."""
+    """Best seconds by name, and the medians of the same rounds."""
 
     def __init__(self, rounds: Mapping[str, list[float]]) -> None:
         self.rounds = rounds
@@ -27,13 +27,13 @@ class Row:
 
     case: str
     ratio: float
-    """How many times faster than the reference, unless `detail` says otherwise."""
+    """The ratio to the reference, unless `detail` says otherwise."""
     target: str
     detail: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     medians: dict[str, float] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
-    """Peers that do not run here, or give other pixels, and how."""
+    """Peers that do not run here or read other pixels, with the reason."""
 
     def __post_init__(self) -> None:
         if isinstance(self.seconds, Times):
@@ -43,19 +43,19 @@ class Row:
         return {name: s for name, s in self.seconds.items() if name not in (OURS, BARE)}
 
     def against(self, name: str) -> float:
-        """How many times as fast as `name`; NaN where it was not measured."""
+        """Return how many times as fast as `name` we are; NaN if it was not measured."""
         return self.seconds.get(name, math.nan) / self.seconds.get(OURS, math.nan)
 
 
 def best_of(calls: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> Times:
-    """Time each call, interleaved, after one warm-up, each round beginning with another one.
+    """Time calls, interleaved, after one warm-up; every round begins with another call.
 
     What one leaves behind, in caches and free memory, is so not always the same one's to find.
-    A call that runs in a process of its own gives `Elsewhere`, the seconds that it took there.
+    A call that runs in a separate process returns `Elsewhere`, the seconds that it took there.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     if hasattr(os, "sync"):
-        os.sync()  # files that were just made are not written back while others are read
+        os.sync()  # so that new files are not written back while others are read
     for call in calls.values():
         call()
     order = list(calls.items())
@@ -66,13 +66,13 @@ def best_of(calls: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> Ti
             found = call()
             spent = time.perf_counter() - start
             times[name].append(found.seconds if isinstance(found, Elsewhere) else spent)
-            del found  # now, and not in the time of who comes next
+            del found  # freed now, not during the next call
     return Times(times)
 
 
 @dataclass
 class Elsewhere:
-    """What a call in another process took."""
+    """Return the seconds that a call in another process took."""
 
     seconds: float
 
@@ -85,7 +85,7 @@ def compare(
     rounds: int,
     wrong: dict[str, str] | None = None,
 ) -> Row:
-    """Hold our time against the best peer's."""
+    """Return a row that compares our time with the best peer's."""
     seconds = best_of(calls, rounds=rounds)
     row = Row(case, math.nan, f">= {target}", seconds=seconds, wrong=wrong or {})
     peers = row.peers()

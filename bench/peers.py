@@ -1,4 +1,4 @@
-"""Peers in environments of their own: `make peers` makes those, a process of each answers here."""
+"""Peers in separate environments, created by `make peers`; one process of each runs here."""
 
 import atexit
 import json
@@ -48,7 +48,7 @@ def ask(peer: str, path: str, window: Any = None, *, checks: bool = False) -> di
 def calls(
     names: tuple[str, ...], path: str, truth: np.ndarray, wrong: dict[str, str], window: Any = None
 ) -> dict[str, Callable[[], Elsewhere]]:
-    """Give a call for each peer that reads this file right; note in `wrong` those that do not."""
+    """Return a call for each peer that reads this file correctly; record the others in `wrong`."""
     found = {}
     expected = checksum(truth)
     for name in names:

@@ -1,4 +1,4 @@
-"""No case of `bench/guard.py` falls below 0.8 of its recorded ratio to a peer of the same run."""
+"""Check that no case of `bench/guard.py` falls below 0.8 of its recorded ratio to a peer."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import pytest
 from bench import guard
 
 ATTEMPTS = 20
-"""A busy machine spoils a measurement, and never makes one better than the code is."""
+"""Measurements before it fails: a busy machine makes a measurement worse, never better."""
 
 
 @pytest.mark.parametrize("case", list(guard.CASES))

@@ -1,7 +1,7 @@
-"""Readers that cannot live beside us, run by an interpreter that has them: requests in, times out.
+"""Readers with conflicting dependencies, run by another interpreter: requests in, times out.
 
-A request is a line of JSON: {"peer", "path", "window"}; the answer gives the seconds that opening
-and reading took, and a checksum of the pixels. Nothing of anychunk is imported here.
+A request is a line of JSON: {"peer", "path", "window"}; the response has the seconds that
+opening and reading took, and a checksum of the pixels. This module must not import anychunk.
 """
 
 import json
@@ -48,7 +48,7 @@ def zarr_n5(path):
 
 
 OPENED = {}
-"""Remote files stay open: what is measured of them is a window."""
+"""Remote files stay open: only the window is measured."""
 
 
 def async_geotiff(path):
@@ -93,7 +93,7 @@ PEERS = {
 
 
 def checksum(array):
-    """Sum up all elements and their squares: the order of axes differs between readers."""
+    """Return the sums of all elements and of their squares: readers differ in the order of axes."""
     import numpy as np
 
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))

@@ -1,4 +1,4 @@
-"""A Zarr array whose every chunk file `numpy.load` reads."""
+"""A Zarr array whose chunk files `numpy.load` can read."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""A Zarr array whose every chunk file is a TIFF that other tools open.
+"""A Zarr array whose chunk files are TIFFs that other tools open.
 
 Once uncompressed with the static header of the offset document, once compressed with a header that
 is made for each chunk. Edge chunks are whole TIFFs too, padded with the fill value.

@@ -1,4 +1,4 @@
-"""What offset and pad say when something is wrong: one line, naming the codec; nothing written."""
+"""The error messages of offset and pad: one line that names the codec, and nothing written."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def wrong_length() -> None:
         array[...] = 1
     finally:
         if set(store) != {"zarr.json"}:
-            sys.exit("a chunk was written all the same")
+            sys.exit("a chunk was written despite the error")
 
 
 def unknown_key() -> None:

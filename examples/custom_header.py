@@ -1,4 +1,4 @@
-"""Example 2 of the offset and pad documents: a custom header before compressed chunks.
+"""Example 2 of the offset and pad documents: a custom header in front of compressed chunks.
 
 The documents forget the array -> bytes codec and gzip's level; this is the JSON that works.
 """

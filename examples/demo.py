@@ -1,4 +1,4 @@
-"""`make demo`: a file in each format, opened as Zarr, read, checked, shown, converted."""
+"""`make demo`: open a file of each format as Zarr; read, check, show and convert it."""
 
 import shutil
 import sys
@@ -17,17 +17,17 @@ from anychunk.thumbnail import thumbnail
 from demo_files import FILES
 
 SIDE, GAP, CAPTION = 256, 16, 24
-"""Of one picture in the sheet, of what lies between them, and of the line below."""
+"""Pixels: the side of a picture in the sheet, the gap between pictures, the line of text."""
 
 
 def window_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """A window across chunk borders, somewhere in the middle."""
+    """Return a window in the middle that crosses chunk borders."""
     return tuple(slice(n // 3, n // 3 + max(1, n // 4)) for n in shape)
 
 
 def check(array: object, data: np.ndarray) -> bool:
     """Read a window through zarr and compare it with what was written."""
-    values = array  # a zarr.Array; N5 keeps its own order of axes, and stacks theirs
+    values = array  # a zarr.Array; N5 reverses the order of axes
     shape = values.shape  # type: ignore[attr-defined]
     window = np.asarray(values[window_of(shape)])  # type: ignore[index]
     expected = data.T if shape == data.shape[::-1] != data.shape else data
@@ -35,7 +35,7 @@ def check(array: object, data: np.ndarray) -> bool:
 
 
 def sheet(pictures: dict[str, np.ndarray]) -> Image.Image:
-    """Put pictures side by side, four in a row, each above its name."""
+    """Arrange pictures in rows of four, each above its name."""
     width, height = SIDE + GAP, SIDE + GAP + CAPTION
     rows = -(-len(pictures) // 4)
     out = Image.new("RGB", (4 * width + GAP, rows * height + GAP), (250, 250, 248))
@@ -82,8 +82,8 @@ def main(folder: Path) -> None:
     )
     chunks_that_are_tiffs.main(folder)
     if not is_good:
-        sys.exit("a window is not what was written")
-    print(f"\nAll windows are what was written ({time.perf_counter() - start:.0f} s). Try next:")
+        sys.exit("a window differs from what was written")
+    print(f"\nAll windows equal what was written ({time.perf_counter() - start:.0f} s). Try next:")
     for command in (
         f"info {folder}/scene.tif --deep",
         f"thumb {folder}/tissue.n5 --at z=40 -o slice.png",

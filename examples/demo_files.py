@@ -1,4 +1,4 @@
-"""One small, real-looking file in each format, made by that format's usual writer."""
+"""One small, realistic file of each format, written by that format's usual writer."""
 
 import warnings
 from collections.abc import Callable
@@ -17,14 +17,14 @@ type Maker = Callable[[Path], np.ndarray]
 
 
 def npy(path: Path) -> np.ndarray:
-    """The temperature of a day, by numpy."""
+    """Write the temperature of a day with numpy."""
     data = demo_scenes.day(24, 200, 300)
     np.save(path, data)
     return data
 
 
 def cog(path: Path) -> np.ndarray:
-    """A cloud-optimised GeoTIFF with overviews, by GDAL."""
+    """Write a cloud-optimised GeoTIFF with overviews with GDAL."""
     data = demo_scenes.coast(900, 1200)
     transform = rasterio.transform.from_origin(440720, 3751320, 10, 10)
     options = {"crs": "EPSG:32611", "transform": transform, "compress": "deflate"}
@@ -35,7 +35,7 @@ def cog(path: Path) -> np.ndarray:
 
 
 def ome_tiff(path: Path) -> np.ndarray:
-    """A microscope's stack of two channels, by tifffile."""
+    """Write a microscope's stack of two channels with tifffile."""
     data = demo_scenes.cells(8, 256)
     size = {"PhysicalSizeX": 0.2, "PhysicalSizeY": 0.2, "PhysicalSizeZ": 1.0}
     channels = {"Channel": {"Name": ["DAPI", "GFP"]}}
@@ -46,7 +46,7 @@ def ome_tiff(path: Path) -> np.ndarray:
 
 
 def nitf(path: Path) -> np.ndarray:
-    """A blocked image, by GDAL."""
+    """Write a blocked image with GDAL."""
     data = (demo_scenes.town(700, 800)[None] * 2000).astype("uint16")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
@@ -57,7 +57,7 @@ def nitf(path: Path) -> np.ndarray:
 
 
 def jp2(path: Path) -> np.ndarray:
-    """A lossless JPEG 2000 with resolutions, by OpenJPEG."""
+    """Write a lossless JPEG 2000 with several resolutions with OpenJPEG."""
     data = demo_scenes.planet(640).transpose(1, 2, 0)
     path.write_bytes(
         imagecodecs.jpeg2k_encode(np.ascontiguousarray(data), reversible=True, level=0)
@@ -66,7 +66,7 @@ def jp2(path: Path) -> np.ndarray:
 
 
 def n5(path: Path) -> np.ndarray:
-    """A volume with three levels, in blocks of 64."""
+    """Write a volume with three levels in blocks of 64."""
     data = demo_scenes.tissue(96, 128, 160)
     options = {"axes": "reversed", "block": (64, 64, 64), "levels": 3}
     anychunk.write(data, str(path), **options, resolution=(2.0, 0.5, 0.5), unit="um")
@@ -74,7 +74,7 @@ def n5(path: Path) -> np.ndarray:
 
 
 def jnrrd(path: Path) -> np.ndarray:
-    """A scan with a pyramid, in tiles."""
+    """Write a tiled scan with several levels."""
     data = demo_scenes.head(64, 192)
     anychunk.write(data, str(path), tile=(32, 64, 64), compression="zstd", levels=3)
     return data

@@ -1,4 +1,4 @@
-"""Pictures of things that such files hold, made by a few lines of numpy each; always the same."""
+"""Scenes of the kind such files hold, computed by a few lines of numpy; always the same."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ type Array = np.ndarray
 
 
 def fractal(*shape: int, seed: int, roughness: float = 2.2) -> Array:
-    """Noise that looks like clouds or land: less of it the finer it is. Between 0 and 1."""
+    """Return noise between 0 and 1 that looks like clouds or land: weaker at finer scales."""
     noise = np.fft.rfftn(np.random.default_rng(seed).normal(size=shape))
     axes = [np.fft.fftfreq(n) for n in shape[:-1]] + [np.fft.rfftfreq(shape[-1])]
     square = sum(a**2 for a in np.meshgrid(*axes, indexing="ij", sparse=True))
@@ -17,13 +17,13 @@ def fractal(*shape: int, seed: int, roughness: float = 2.2) -> Array:
 
 
 def coloured(values: Array, stops: list[tuple[float, int, int, int]]) -> Array:
-    """Give (band, y, x) by a table of value, red, green, blue."""
+    """Return (band, y, x), interpolated in a table of value, red, green, blue."""
     table = np.array(stops, float).T
     return np.stack([np.interp(values, table[0], table[i]) for i in (1, 2, 3)])
 
 
 def nearest_two(points: Array, *grids: Array) -> tuple[Array, Array, Array]:
-    """Give each place's distance to the two nearest points, and which is the nearest."""
+    """Return the distances of every position to the two nearest points, and the nearest point."""
     first = np.full(grids[0].shape, np.inf, np.float32)
     second, which = first.copy(), np.zeros(first.shape, np.int32)
     for number, point in enumerate(points.astype(np.float32)):
@@ -36,7 +36,7 @@ def nearest_two(points: Array, *grids: Array) -> tuple[Array, Array, Array]:
 
 
 def coast(height: int, width: int) -> Array:
-    """A coast from space: (3, y, x) bytes."""
+    """Return a coast seen from space: (3, y, x) bytes."""
     land = fractal(height, width, seed=11)
     light = np.gradient(land, axis=1) - np.gradient(land, axis=0)
     wet = fractal(height, width, seed=5)
@@ -50,7 +50,7 @@ def coast(height: int, width: int) -> Array:
 
 
 def town(height: int, width: int) -> Array:
-    """Fields, roads and roofs from above, in one band: (y, x) between 0 and 1."""
+    """Return fields, roads and roofs from above: (y, x) between 0 and 1."""
     random = np.random.default_rng(3)
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     wind = (fractal(height, width, seed=6) - 0.5) * 90
@@ -69,7 +69,7 @@ def town(height: int, width: int) -> Array:
 
 
 def planet(side: int) -> Array:
-    """A banded planet before stars: (3, y, x) bytes."""
+    """Return a banded planet in front of stars: (3, y, x) bytes."""
     y, x = np.mgrid[-1 : 1 : side * 1j, -1 : 1 : side * 1j] / 0.82
     inside = np.clip(1 - x**2 - y**2, 0, 1)
     z = np.sqrt(inside)
@@ -86,7 +86,7 @@ def planet(side: int) -> Array:
 
 
 def cells(depth: int, side: int) -> Array:
-    """Nuclei, and the cells around them, under a microscope: (channel, z, y, x) counts."""
+    """Return cells and their nuclei under a microscope: (channel, z, y, x) counts."""
     random = np.random.default_rng(9)
     z, y, x = np.mgrid[0:depth, 0:side, 0:side].astype(np.float32)
     nuclei, bodies = np.zeros_like(z), np.zeros_like(z)
@@ -103,7 +103,7 @@ def cells(depth: int, side: int) -> Array:
 
 
 def tissue(*shape: int) -> Array:
-    """Cells with dark membranes, as an electron microscope shows them: bytes."""
+    """Return cells with dark membranes, as in an electron microscope: bytes."""
     random = np.random.default_rng(12)
     grids = np.mgrid[tuple(slice(0, n) for n in shape)].astype(np.float32)
     grids += (fractal(*shape, seed=13, roughness=2.6).astype(np.float32) - 0.5) * 46
@@ -116,7 +116,7 @@ def tissue(*shape: int) -> Array:
 
 
 def head(depth: int, side: int) -> Array:
-    """Slices through a head, as a magnetic scanner shows them."""
+    """Return slices through a head, as in an MRI scan."""
     z, y, x = np.mgrid[-0.6 : 0.6 : depth * 1j, -1 : 1 : side * 1j, -1 : 1 : side * 1j]
     far = np.sqrt((x / 0.72) ** 2 + (y / 0.9) ** 2 + z**2)
     folds = np.abs(fractal(depth, side, side, seed=21, roughness=2.0) - 0.5)
@@ -135,7 +135,7 @@ def head(depth: int, side: int) -> Array:
 
 
 def day(hours: int, height: int, width: int) -> Array:
-    """Temperature of a world through a day, in hundredths of a kelvin."""
+    """Return the temperature of a world during a day, in hundredths of a kelvin."""
     land = fractal(height, width, seed=31)
     latitude = np.linspace(-1, 1, height)[:, None]
     longitude = np.linspace(0, 2 * np.pi, width)[None, :]

@@ -1,7 +1,7 @@
 """Example 3 of the offset and pad documents: N5 blocks read by standard codecs and `offset`.
 
-As printed it reads every block transposed, because N5's first axis is the fastest. With a
-`transpose` it is right, wherever all blocks are full.
+As printed, the example reads every block transposed, because N5's first axis varies fastest. With a
+`transpose` codec it is right, as long as all blocks are full.
 """
 
 import json

@@ -18,7 +18,7 @@ def file(tmp_path):
 
 
 def run(capsys, *arguments):
-    """Run the command line; give (exit code, stdout, stderr)."""
+    """Run the command line; return (exit code, stdout, stderr)."""
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     code = caught.value.code or 0
@@ -92,17 +92,17 @@ def test_module_runs(file):
 
 @pytest.mark.parametrize("command", ["info", "convert", "verify", "thumb", "index"])
 @pytest.mark.parametrize(
-    ("target", "words", "what_to_do"),
+    ("target", "values"),
     [
-        ("{tmp}/none.tif", "no such file", "check the path"),
-        ("{tmp}", "a folder of none of the formats", "give a file in it"),
-        ("{tmp}/empty", "empty", "fetch it again"),
-        ("{tmp}/text", "begins with", "`anychunk formats` says"),
-        ("http://127.0.0.1:9/a.tif", "127.0.0.1", "check the url and the network"),
-        ("gopher://host/a.tif", "gopher", "opened: s3 gs az http https"),
+        ("{tmp}/none.tif", ["{tmp}/none.tif"]),
+        ("{tmp}", ["{tmp}"]),
+        ("{tmp}/empty", ["{tmp}/empty"]),
+        ("{tmp}/text", ["{tmp}/text", "hello", "anychunk formats"]),
+        ("http://127.0.0.1:9/a.tif", ["http://127.0.0.1:9/a.tif"]),
+        ("gopher://host/a.tif", ["gopher", "s3 gs az http https"]),
     ],
 )
-def test_every_command_fails_on_one_line(capsys, tmp_path, command, target, words, what_to_do):
+def test_every_command_fails_on_one_line(capsys, tmp_path, command, target, values):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "text").write_text("hello\nworld")
     made = {"convert": [str(tmp_path / "out.zarr")], "index": ["-o", str(tmp_path / "out.json")]}
@@ -111,8 +111,8 @@ def test_every_command_fails_on_one_line(capsys, tmp_path, command, target, word
         code, printed, err = run(capsys, command, target.format(tmp=tmp_path), *out)
     assert (code, printed) == (2, "")
     assert err.count("\n") == 1
-    assert words in err
-    assert what_to_do in err
+    assert all(value.format(tmp=tmp_path) in err for value in values), err
+    assert ";" in err, "it says what to do"
     assert not list(tmp_path.glob("*out.*"))
 
 
@@ -131,31 +131,37 @@ def test_a_file_without_permission(tmp_path, command):
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "anychunk: locked.tif: Permission denied; ask its owner for the right\n"
+    assert done.stderr.startswith("anychunk: locked.tif: Permission denied; ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "values"),
     [
-        (["nonsense"], "no such command 'nonsense'; see anychunk --help"),
-        (["info"], "see anychunk info --help"),
-        (["info", "a", "--nope"], "no such option: --nope; see anychunk info --help"),
-        (["convert", "a.tif"], "give a source and a target; see anychunk convert --help"),
-        (["index", "a.tif"], "'--output'; see anychunk index --help"),
-        (["index", "a.tif", "-o", "x.json", "--append"], "only an Icechunk repository grows"),
-        (["index", "a.tif", "-o", "x.parquet", "--layout", "osml"], "kerchunk JSON has --layout"),
-        (["thumb", "{file}", "--at", "q=1"], "no axis 'q' to choose along; there are"),
-        (["thumb", "{file}", "--image", "7"], "no image 7; there are 1"),
-        (["convert", "{file}", "x.xyz"], "end it with .zarr .n5 .jnrrd"),
-        (["convert", "{file}", "x.n5", "--shard", "8x8"], "shard is for Zarr"),
+        (["nonsense"], ["'nonsense'", "see anychunk --help"]),
+        (["info"], ["see anychunk info --help"]),
+        (["info", "a", "--nope"], ["--nope", "see anychunk info --help"]),
+        (["convert", "a.tif"], ["target", "see anychunk convert --help"]),
+        (["convert", "{file}", "x.zarr", "--chunk", "8by8"], ["'8by8'", "512x512"]),
+        (["convert", "{file}", "x.n5", "--option", "block"], ["'block'", "NAME=VALUE"]),
+        (["index", "a.tif"], ["'--output'", "see anychunk index --help"]),
+        (["index", "a.tif", "-o", "x.json", "--append"], ["--append", "kerchunk", ".icechunk"]),
+        (["index", "a.tif", "-o", "x.json", "--combine", "pile"], ["'pile'", "stack concat"]),
+        (["index", "a.tif", "-o", "x.json", "--copy", "all"], ["'all'", "never or needed"]),
+        (["index", "a.tif", "-o", "x.parquet", "--layout", "osml"], ["--layout", "kerchunk"]),
+        (["thumb", "{file}", "--at", "q=1"], ["'q'"]),
+        (["thumb", "{file}", "--at", "z:1"], ["'z:1'", "AXIS=INDEX"]),
+        (["thumb", "{file}", "--image", "7"], ["image 7", "1"]),
+        (["convert", "{file}", "x.xyz"], ["x.xyz", ".zarr .n5 .jnrrd"]),
+        (["convert", "{file}", "x.n5", "--shard", "8x8"], ["x.n5", "shard", ".zarr"]),
     ],
 )
-def test_wrong_use_is_one_line(capsys, file, arguments, words):
+def test_wrong_usage_is_one_line(capsys, file, arguments, values):
     code, out, err = run(capsys, *(a.format(file=file) for a in arguments))
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert err.startswith("anychunk: ")
-    assert words in err
+    assert all(value in err for value in values), err
 
 
 def test_without_arguments_the_help_is_shown(capsys):

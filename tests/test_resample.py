@@ -196,9 +196,9 @@ def test_a_piece_is_a_piece_of_the_whole(array, ratios, method, data):
 
 
 def test_unknown_method_is_refused():
-    with pytest.raises(UnsupportedError, match="known: average"):
+    with pytest.raises(UnsupportedError, match="'median'.* average gaussian lanczos"):
         ds.downsample(np.zeros(4), (2,), "median")
-    with pytest.raises(UnsupportedError, match="no order"):
+    with pytest.raises(UnsupportedError, match="V3"):
         ds.downsample(np.zeros(4, "V3"), (2,), "average")
 
 

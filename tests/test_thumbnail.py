@@ -30,7 +30,7 @@ def test_place_along_other_axes(tmp_path):
     index = anychunk.index(tmp_path / "a.npy")
     assert thumbnail(index).max() == 0
     assert thumbnail(index, at={"dim_0": 3})[0, -1] == 255
-    with pytest.raises(UnsupportedError, match="dim_0 7, the image has 5"):
+    with pytest.raises(UnsupportedError, match=r"dim_0 7 .*\b4$"):
         thumbnail(index, at={"dim_0": 7})
 
 
@@ -44,7 +44,7 @@ def test_colours_and_one_band(tmp_path):
     assert pixels[0, 0].tolist() == [255, 0, 0]
     assert pixels[-1, -1].tolist() == [0, 0, 128]
     assert thumbnail(index, band=2)[0, 0] == 0
-    with pytest.raises(UnsupportedError, match="band 3, the image has 3"):
+    with pytest.raises(UnsupportedError, match=r"band 3 .*\b2$"):
         thumbnail(index, band=3)
 
 
@@ -69,16 +69,16 @@ def test_the_fitting_level_is_read(tmp_path):
     assert len(set(thumbnail(index, size=300).reshape(-1).tolist())) == 1
 
 
-def test_what_is_not_there_is_black():
+def test_missing_values_are_black():
     data = np.array([[[np.nan, 5.0, 10.0, -9999.0]]])
     whole = np.arange(2), np.arange(5)
     assert picture(means(data, *whole, -9999), (0, 100)).tolist() == [[0, 0, 255, 0]]
     assert picture(np.full((1, 2, 2), np.nan), (2, 98)).tolist() == [[0, 0], [0, 0]]
 
 
-def test_a_line_is_no_plane(tmp_path):
+def test_a_line_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(10))
-    with pytest.raises(UnsupportedError, match="no plane"):
+    with pytest.raises(UnsupportedError, match="dim_0"):
         thumbnail(anychunk.index(tmp_path / "a.npy"))
 
 
@@ -137,7 +137,7 @@ def test_a_small_picture_mixes_the_colours_of_a_palette_not_their_numbers(tmp_pa
     assert (pixels == 128).all()
 
 
-def test_nodata_has_no_say_in_a_small_picture(tmp_path):
+def test_nodata_is_excluded_from_a_small_picture(tmp_path):
     rasterio = pytest.importorskip("rasterio")
     data = np.repeat(np.array([10, 20], "int16"), 200)[None].repeat(400, 0)
     data[::2] = -9999
@@ -159,9 +159,9 @@ def test_a_mean_that_equals_nodata_is_there():
     np.testing.assert_array_equal(found, [[[0, np.nan]]])
 
 
-def test_what_is_no_number_is_refused():
+def test_records_are_refused():
     data = np.zeros((1, 2, 2), [("a", "u1"), ("b", "f4")])
-    with pytest.raises(UnsupportedError, match="no grey"):
+    with pytest.raises(UnsupportedError, match="'u1'"):
         means(data, np.arange(3), np.arange(3), None)
 
 

@@ -1,4 +1,4 @@
-"""The xarray engine, held against rioxarray, tifffile and numpy."""
+"""The xarray engine, checked against rioxarray, tifffile and numpy."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_levels_and_the_tree(scene):
     assert float(half.y[0]) == pytest.approx(float(full.y[:2].mean()))
     level = xr.open_dataset(file, engine="anychunk", level=1)["image"]
     np.testing.assert_array_equal(level.values, half.values)
-    with pytest.raises(KeyError, match="no level 2"):
+    with pytest.raises(KeyError, match=r"level 2\b.*\b2 levels"):
         xr.open_dataset(file, engine="anychunk", level=2)
 
 
@@ -158,13 +158,13 @@ def test_as_rioxarray_opens_every_kind(tmp_path, dtype, options):
 
 
 @pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
-def test_a_turned_grid_has_a_transform_and_no_coordinates(tmp_path):
+def test_a_rotated_grid_has_a_transform_and_no_coordinates(tmp_path):
     pytest.importorskip("rioxarray")
-    turned = rasterio.Affine(10, 2, 440720, 3, -10, 3751320)
-    file = write_tiff(tmp_path / "a.tif", VALUES.astype("uint8"), transform=turned)
+    rotated = rasterio.Affine(10, 2, 440720, 3, -10, 3751320)
+    file = write_tiff(tmp_path / "a.tif", VALUES.astype("uint8"), transform=rotated)
     image = xr.open_dataset(file, engine="anychunk")["image"]
     assert set(image.coords) == {"band", "spatial_ref"}
-    np.testing.assert_allclose(image.rio.transform(), turned)
+    np.testing.assert_allclose(image.rio.transform(), rotated)
 
 
 @pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")

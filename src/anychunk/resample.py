@@ -1,11 +1,11 @@
-"""Smaller versions of an array: six methods, any number of axes, integer ratios.
+"""Downsampling of arrays by integer ratios: six methods, any number of axes. Pure.
 
-An output element stands for the `ratio` elements of its window along each axis; a rest at the end
-that fills no window is dropped, and an axis shorter than its ratio is one window. `average`, `max`,
-`min` and `mode` look at the window alone. `gaussian` (sigma = ratio / 2, cut at 3 sigma) and
-`lanczos` (a = 3) weigh its neighbourhood too, centred on the window and normalised to what lies
-inside the array; an axis of ratio 1 is left as it is. Integers are exact in `average`, and every
-method rounds half to even and keeps to the range of the type.
+Along each axis an output element covers a window of `ratio` input elements. An incomplete window
+at the end is dropped, except that an axis shorter than its ratio is one window. `average`, `max`,
+`min` and `mode` use only the window. `gaussian` (sigma = ratio / 2, cut off at 3 sigma) and
+`lanczos` (a = 3) also weigh elements around it; weights are normalised over those inside the array,
+and an axis of ratio 1 is left unchanged. `average` is exact for integers. All methods round half to
+even and clamp to the range of the data type.
 """
 
 import math
@@ -23,34 +23,38 @@ type Method = Literal["average", "gaussian", "lanczos", "max", "min", "mode"]
 
 METHODS: tuple[str, ...] = get_args(Method.__value__)
 BY_WINDOW = ("average", "max", "min", "mode")
-"""Methods that need nothing beyond the window."""
+"""Methods that use only the elements of the window."""
 
 
 def check_method(method: str) -> None:
+    """Raise `UnsupportedError` unless `method` exists."""
     if method not in METHODS:
-        raise UnsupportedError(f"downsample: method {method!r}, known: {' '.join(METHODS)}")
+        raise UnsupportedError(
+            f"downsample: unknown method {method!r}; expected one of: {' '.join(METHODS)}"
+        )
 
 
 def check_ratio(shape: Shape, ratio: Sequence[int]) -> None:
+    """Raise `UnsupportedError` unless `ratio` has one positive integer per axis."""
     if len(ratio) != len(shape) or any(r < 1 for r in ratio):
         raise UnsupportedError(
             f"downsample: ratio {tuple(ratio)} for an array of {len(shape)} axes; "
-            "expected a number from 1 on for each"
+            "expected one positive integer per axis"
         )
 
 
 def output_shape(shape: Shape, ratio: Shape) -> Shape:
-    """Give how many windows there are along each axis: none along one without elements."""
+    """Return the number of windows along each axis; an empty axis stays empty."""
     return tuple(max(min(n, 1), n // r) for n, r in zip(shape, ratio, strict=True))
 
 
 def clip_ratio(shape: Shape, ratio: Shape) -> Shape:
-    """Shorten windows that are longer than their axis."""
+    """Limit the ratio along each axis to the length of the axis."""
     return tuple(max(1, min(n, r)) for n, r in zip(shape, ratio, strict=True))
 
 
 def taps(ratio: int, method: str) -> tuple[int, Array]:
-    """Give the first offset, relative to the window's start, and the weights of a kernel."""
+    """Return the offset of a kernel's first weight from the window's start, and its weights."""
     centre = (ratio - 1) / 2
     reach = 1.5 * ratio if method == "gaussian" else 3.0 * ratio
     if ratio == 1 or method in BY_WINDOW:
@@ -58,18 +62,18 @@ def taps(ratio: int, method: str) -> tuple[int, Array]:
     first, last = math.ceil(centre - reach), math.floor(centre + reach)
     at = (np.arange(first, last + 1) - centre) / ratio
     if method == "gaussian":
-        return first, np.exp(-2.0 * at * at)  # sigma is half a window: at / 0.5, squared, halved
+        return first, np.exp(-2.0 * at * at)  # exp(-(at / sigma)**2 / 2) with sigma = 0.5
     return first, np.sinc(at) * np.sinc(at / 3)
 
 
 def source_range(start: int, stop: int, *, ratio: int, size: int, method: str) -> tuple[int, int]:
-    """Give the range along an axis of `size` that outputs `start` to `stop` are computed from."""
+    """Return the input range, along an axis of `size`, that outputs `start` to `stop` depend on."""
     first, weights = taps(ratio, method)
     return max(0, start * ratio + first), min(size, (stop - 1) * ratio + first + len(weights))
 
 
 def downsample(array: Array, ratio: Sequence[int], method: str = "average") -> Array:
-    """Make the whole smaller array."""
+    """Return a whole array, `ratio` times smaller along each axis."""
     check_method(method)
     check_ratio(array.shape, ratio)
     clipped = clip_ratio(array.shape, tuple(ratio))
@@ -90,13 +94,20 @@ def downsample_region(
     shape: Shape,
     method: str,
 ) -> Array:
-    """Make outputs `start` to `stop` from `source`, the piece `at` of an array of `shape`.
+    """Return outputs `start` to `stop`, computed from a piece of the input.
 
-    The piece must cover `source_range` along each axis, and `ratio` be no longer than the shape.
+    Parameters:
+        source: The piece; it must cover `source_range` along each axis.
+        at: Where the piece begins in the whole input.
+        start: The first output element along each axis.
+        stop: The end of the outputs along each axis.
+        ratio: Input elements per output element; no longer than `shape`, see `clip_ratio`.
+        shape: Of the whole input.
+        method: One of `METHODS`.
     """
     check_method(method)
     if source.dtype.kind == "V" and source.dtype.name != "bfloat16":
-        raise UnsupportedError(f"downsample: {source.dtype} has no order and no mean")
+        raise UnsupportedError(f"downsample: {source.dtype} can neither be ordered nor averaged")
     if method in BY_WINDOW:
         begin = [s * r - a for s, r, a in zip(start, ratio, at, strict=True)]
         end = [e * r - a for e, r, a in zip(stop, ratio, at, strict=True)]
@@ -106,9 +117,10 @@ def downsample_region(
 
 
 def by_window(array: Array, ratio: Shape, method: str, nodata: float | None = None) -> Array:
-    """Reduce windows that lie side by side; the shape is a multiple of the ratio.
+    """Reduce adjacent windows; the shape must be a multiple of the ratio.
 
-    Elements that equal `nodata` have no say in `average`, `max` and `min`.
+    Elements equal to `nodata` are excluded from `average`, `max` and `min`; a window with no others
+    becomes `nodata`. `mode` counts them like any other value.
     """
     if nodata is not None and method != "mode":
         value = np.asarray(nodata).astype(array.dtype)
@@ -130,11 +142,11 @@ def by_window(array: Array, ratio: Shape, method: str, nodata: float | None = No
 
 
 def _of_valid(array: Array, is_valid: Array, value: Array, ratio: Shape, method: str) -> Array:
-    """Reduce the valid elements of each window; `value` where there are none."""
+    """Reduce the valid elements of each window; use `value` where a window has none."""
     counts = add_up(is_valid, ratio, np.dtype(np.int64))
     if method == "average":
         sums = window_sums(np.where(is_valid, array, array.dtype.type(0)), ratio)
-        # of the same type: numpy has no integers that hold both signed and unsigned ones
+        # same type as the sums: numpy would promote int64 and uint64 to float64
         divisors = np.maximum(counts, 1).astype(sums.dtype)
         reduced = mean(sums, divisors, array.dtype)
     else:
@@ -144,31 +156,36 @@ def _of_valid(array: Array, is_valid: Array, value: Array, ratio: Shape, method:
 
 
 def _extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Give values of a type that are no larger, and no smaller, than any other."""
+    """Return the smallest and the largest value of a type."""
     if dtype.kind in "iu":
         return dtype.type(np.iinfo(dtype).min), dtype.type(np.iinfo(dtype).max)
     return dtype.type(-np.inf), dtype.type(np.inf)
 
 
 def strided(array: Array, axis: int, ratio: int) -> list[Array]:
-    """Give every `ratio`-th element, from each of the first `ratio` on."""
+    """Return `ratio` views along an axis: the first element of every window, the second, ..."""
     before = (slice(None),) * axis
     return [array[(*before, slice(i, None, ratio))] for i in range(ratio)]
 
 
 def sum_dtype(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
-    """Give a type in which `count` values add up exactly, or as exactly as floats can."""
+    """Return a type that holds the sum of `count` values: exactly for integers up to 32 bits."""
     if dtype.kind == "c":
         return np.dtype(np.complex128 if dtype.itemsize == 8 else np.clongdouble)
     if dtype.kind not in "iu":
         return np.dtype(np.longdouble if dtype.itemsize == 8 else np.float64)
+    # 2**k values of b bits need b + k bits, and one for the sign
     if dtype.itemsize <= 2 and count <= 1 << (31 - 8 * dtype.itemsize):
         return np.dtype(f"{dtype.kind}4")
     return np.dtype(f"{dtype.kind}8")
 
 
 def window_sums(array: Array, ratio: Shape) -> Array:
-    """Add up windows. Sums of 64-bit integers come as two halves in a new first axis."""
+    """Return the sums of windows.
+
+    Sums of 64-bit integers may overflow: they are returned as two sums, of the upper and of the
+    lower 32 bits, in a new first axis.
+    """
     kind = sum_dtype(array.dtype, math.prod(ratio))
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
         low = (array & np.array(0xFFFFFFFF, array.dtype)).astype(kind)
@@ -178,7 +195,7 @@ def window_sums(array: Array, ratio: Shape) -> Array:
 
 
 def add_up(array: Array, ratio: Shape, dtype: np.dtype[Any]) -> Array:
-    """Add windows axis by axis, the slowest first: there the pieces are contiguous."""
+    """Add up windows axis by axis, the slowest first: its pieces are contiguous in memory."""
     for axis, r in enumerate(ratio):
         if r == 1:
             continue
@@ -192,7 +209,7 @@ def add_up(array: Array, ratio: Shape, dtype: np.dtype[Any]) -> Array:
 
 
 def mean(sums: Array, count: int | Array, dtype: np.dtype[Any]) -> Array:
-    """Divide sums of `count` values, one number for all or one each; half goes to even."""
+    """Divide sums by `count`, a number or one per window; integers are rounded half to even."""
     if dtype.kind == "b":
         return np.rint(sums / count).astype(dtype)
     if dtype.kind not in "iu":
@@ -210,7 +227,7 @@ def mean(sums: Array, count: int | Array, dtype: np.dtype[Any]) -> Array:
 def _shift_half_even(sums: Array, shift: int, dtype: np.dtype[Any]) -> Array:
     if shift == 0:
         return sums.astype(dtype)
-    # adding just under a half, and one more where the quotient is odd, makes a tie go to even
+    # add just under one half, plus 1 if the quotient is odd: only then does a tie carry
     rounded = sums >> shift
     rounded &= 1
     rounded += sums
@@ -220,13 +237,14 @@ def _shift_half_even(sums: Array, shift: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _round_up(quotient: Array, rest: Array, count: int | Array) -> Array:
+    """Add 1 where the rest is more than half of `count`, or half and the quotient is odd."""
     twice = rest * 2
     rounded: Array = quotient + ((twice > count) | ((twice == count) & (quotient % 2 == 1)))
     return rounded
 
 
 def _mean_of_halves(high: Array, low: Array, count: int | Array, dtype: np.dtype[Any]) -> Array:
-    """Divide (high * 2**32 + low) without a number that needs more than 64 bits."""
+    """Divide (high * 2**32 + low) by `count`; no intermediate value needs more than 64 bits."""
     quotient: Array = high // count
     left: Array = high - quotient * count
     rest = (left << 32) + low
@@ -235,13 +253,14 @@ def _mean_of_halves(high: Array, low: Array, count: int | Array, dtype: np.dtype
 
 
 def most_common(array: Array, ratio: Shape) -> Array:
-    """Give the most frequent value of each window, the smallest of several."""
+    """Return the most frequent value of each window; on a tie, the smallest."""
     counts = tuple(n // r for n, r in zip(array.shape, ratio, strict=True))
     if array.size == 0:
         return np.empty(counts, array.dtype)
     split = [k for pair in zip(counts, ratio, strict=True) for k in pair]
     order = [*range(0, 2 * array.ndim, 2), *range(1, 2 * array.ndim, 2)]
     windows = array.reshape(split).transpose(order).reshape(*counts, -1)
+    # equal values are adjacent once sorted: the longest run is the mode
     ordered = np.sort(windows, axis=-1)
     best = ordered[..., 0].copy()
     run = np.ones(counts, np.int64)
@@ -257,7 +276,7 @@ def most_common(array: Array, ratio: Shape) -> Array:
 def by_kernel(
     source: Array, *, at: Shape, start: Shape, stop: Shape, ratio: Shape, shape: Shape, method: str
 ) -> Array:
-    """Weigh with a kernel, one axis after the other."""
+    """Convolve with a separable kernel, one axis after the other."""
     wide = np.dtype(np.complex128 if source.dtype.kind == "c" else np.float64)
     array = source.astype(wide)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -271,6 +290,7 @@ def by_kernel(
 def _kernel_axis(  # noqa: PLR0917
     array: Array, axis: int, at: int, outputs: tuple[int, int], ratio: int, size: int, method: str
 ) -> Array:
+    # one pass per weight over all outputs, rather than one per output over all weights
     start, stop = outputs
     first, weights = taps(ratio, method)
     array = np.moveaxis(array, axis, 0)
@@ -291,7 +311,7 @@ def _kernel_axis(  # noqa: PLR0917
 
 
 def to_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Round half to even and keep to the range of an integer type."""
+    """Convert floats to a type; integers are rounded half to even and clamped to their range."""
     if dtype.kind == "b":
         return np.rint(array) > 0
     if dtype.kind not in "iu":
@@ -299,7 +319,7 @@ def to_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
             return np.ascontiguousarray(array.astype(dtype))
     bounds = np.iinfo(dtype)
     rounded = np.rint(array)
-    # a float may lie just above the largest 64-bit integer, and would wrap
+    # float64 cannot hold the largest 64-bit integers: rounded up to 2**63, they would wrap
     too_high, too_low = rounded >= float(bounds.max), rounded <= float(bounds.min)
     safe = np.where(too_high | too_low, 0.0, rounded).astype(dtype)
     safe[too_high], safe[too_low] = bounds.max, bounds.min

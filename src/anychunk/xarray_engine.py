@@ -1,8 +1,8 @@
 """`xarray.open_dataset(url, engine="anychunk")`: one level of one image, lazily.
 
-The variable has the file's chunks as preferred dask chunks. Coordinates come from the georeference
-(pixel centres) or from physical sizes; the reference system stands in `spatial_ref`, where
-rioxarray looks for it. `open_datatree` gives every image and level.
+The file's chunks are the preferred dask chunks. Coordinates come from the georeference (pixel
+centres) or from physical sizes; the coordinate reference system is in `spatial_ref`, where
+rioxarray looks for it. `open_datatree` opens every image and level.
 """
 
 import json
@@ -19,7 +19,7 @@ from xarray.conventions import decode_cf_variable
 from xarray.core import indexing
 
 from anychunk import api, formats
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, NoSuchImageError
 from anychunk.io import Folder, Storage, is_remote, local_path
 from anychunk.metadata import samples
 from anychunk.model import images as im
@@ -44,12 +44,13 @@ SUFFIXES = [
     ".nrrd",
     ".npy",
 ]
-"""By which remote urls are guessed: a guess should cost no request."""
+"""Extensions by which remote urls are recognised: guessing an engine must not cost a request."""
 GRID_MAPPING = "spatial_ref"
+"""The name of the variable with the coordinate reference system, as rioxarray expects it."""
 
 
 class AnychunkEntrypoint(BackendEntrypoint):
-    """Opens what anychunk opens."""
+    """The engine `anychunk`, registered with xarray by an entry point."""
 
     description = "TIFF, NITF, JPEG 2000, N5, JNRRD, NPY and other tiled files, in place"
     supports_groups: ClassVar[bool] = True
@@ -64,6 +65,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether to open a file if no engine is named: by content, or by extension if remote."""
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
         url = str(filename_or_obj)
@@ -82,11 +84,23 @@ class AnychunkEntrypoint(BackendEntrypoint):
         storage: Storage | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Dataset:
-        """Open one level of one image; `mask_and_scale` turns nodata into NaN, and unpacks."""
+        """Open one level of one image.
+
+        Parameters:
+            filename_or_obj: A path or url.
+            drop_variables: Names of variables to leave out.
+            image: Number or path of the image.
+            level: 0 is the full resolution.
+            mask_and_scale: Replace nodata by NaN, and apply scale and offset.
+            storage: Options of the object store, passed to obstore.
+            options: Further options of `anychunk.index`.
+        """
         node = api.index(str(filename_or_obj), storage=storage, **(options or {}))
         chosen = im.chosen(list(im.images(node)), image)
         if not 0 <= level < len(chosen.levels):
-            raise KeyError(f"no level {level}; image {image} has {len(chosen.levels)}")
+            raise NoSuchImageError(
+                f"level {level} of image {image} does not exist; it has {len(chosen.levels)} levels"
+            )
         found = dataset(node, chosen, level, mask_and_scale=mask_and_scale, storage=storage)
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or ()
         return found.drop_vars(dropped, errors="ignore")
@@ -100,7 +114,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
         storage: Storage | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> dict[str, Dataset]:
-        """Give every level of every image by its path."""
+        """Open every level of every image, by path."""
         node = api.index(str(filename_or_obj), storage=storage, **(options or {}))
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or ()
         found = {"/": Dataset(attrs=plain(node.attributes.get("anychunk", {})))}
@@ -111,11 +125,12 @@ class AnychunkEntrypoint(BackendEntrypoint):
         return found
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
+        """Open every level of every image as one tree."""
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
 def is_opened(path: str) -> bool:
-    """Look at the first bytes, or at what lies in a folder."""
+    """Whether a format recognises the first bytes of a file, or the content of a folder."""
     try:
         if Path(path).is_dir():
             formats.sniff_folder(Folder(path))
@@ -128,7 +143,7 @@ def is_opened(path: str) -> bool:
 
 
 class LazyArray(BackendArray):
-    """Reads what is asked for, when it is."""
+    """An array that is read when it is indexed."""
 
     def __init__(self, array: zarr.Array[Any]) -> None:
         self.array = array
@@ -149,7 +164,7 @@ class LazyArray(BackendArray):
 def dataset(
     node: Node, image: Image, level: int, *, mask_and_scale: bool, storage: Storage | None
 ) -> Dataset:
-    """Give one level as a dataset of one variable with its coordinates."""
+    """Return one level as a dataset of one variable with its coordinates."""
     path = image.levels[level]
     array = api.open_path(node, path, storage=storage)
     index = find(node, path)
@@ -173,7 +188,7 @@ def dataset(
         encoding["grid_mapping"] = GRID_MAPPING
     variable = Variable(names, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
     name = image.path.rsplit("/", 1)[-1] or "image"
-    # an array may be called as one of its axes is; xarray keeps that name for the coordinate
+    # xarray reserves the names of dimensions for coordinates
     name = "image" if name.isdigit() or name in {*names, GRID_MAPPING} else name
     if mask_and_scale:
         variable = decode_cf_variable(name, variable, decode_times=False)
@@ -182,15 +197,17 @@ def dataset(
 
 
 def axis_name(name: str) -> str:
+    """Return the name of a dimension; CF calls t `time`."""
     return "time" if name == "t" else name
 
 
 def source_of(node: Node) -> str:
+    """Return the url of the file that an index was made from."""
     return str(node.attributes.get("anychunk", {}).get("source", ""))
 
 
 def plain(attributes: Mapping[str, Json]) -> dict[str, Any]:
-    """Keep what every file format can hold as an attribute."""
+    """Keep text and numbers, which every file format can store as attributes."""
     return {k: v for k, v in attributes.items() if isinstance(v, str | int | float)}
 
 
@@ -201,9 +218,10 @@ def coordinate_variables(
     geo: Mapping[str, Json],
     units: Mapping[str, str | None],
 ) -> dict[str, Variable]:
-    """Give coordinates of every axis of which something is known."""
-    placed = ground(geo)
-    turned = ("x", "y") if "spatial:transform" in geo and not placed else ()
+    """Return coordinates for every axis whose positions or labels are known."""
+    placed = edges_and_steps(geo)
+    # a rotated grid has no coordinates per axis; its transform is in the grid mapping
+    rotated = ("x", "y") if "spatial:transform" in geo and not placed else ()
     described = im.multiscale(image.attributes)
     name = image.levels[level].removeprefix(image.path).strip("/")
     scale, origin = im.transformation(described, name, array.ndim)
@@ -214,7 +232,7 @@ def coordinate_variables(
         if axis in placed:
             first, step = placed[axis]
             values = first + step * (np.arange(size) + 0.5)
-        elif axis in turned:
+        elif axis in rotated:
             continue
         elif axis == "band":
             values = np.arange(1, size + 1)
@@ -232,7 +250,7 @@ def coordinate_variables(
 
 
 def channel_labels(image: Image) -> list[str]:
-    """Give the names of channels, where each has one of its own."""
+    """Return the names of channels, or nothing unless each has a unique one."""
     ome = image.attributes.get("ome")
     omero = ome.get("omero") if isinstance(ome, Mapping) else None
     channels = omero.get("channels") if isinstance(omero, Mapping) else None
@@ -241,8 +259,8 @@ def channel_labels(image: Image) -> list[str]:
     return labels if all(labels) and len(set(labels)) == len(labels) else []
 
 
-def ground(geo: Mapping[str, Json]) -> dict[str, tuple[float, float]]:
-    """Give {axis: (outer edge of the first pixel, step)}; nothing where the grid is turned."""
+def edges_and_steps(geo: Mapping[str, Json]) -> dict[str, tuple[float, float]]:
+    """Return {axis: (outer edge of the first pixel, step)}; empty if the grid is rotated."""
     transform = geo.get("spatial:transform")
     if not isinstance(transform, list) or len(transform) != 6:
         return {}
@@ -251,7 +269,7 @@ def ground(geo: Mapping[str, Json]) -> dict[str, tuple[float, float]]:
 
 
 def reference_system(geo: Mapping[str, Json]) -> Variable | None:
-    """Give the scalar that holds CRS and transform as CF and rioxarray want them."""
+    """Return the grid mapping: CRS and transform as attributes, as CF and rioxarray expect."""
     attributes: dict[str, Any] = {}
     text = well_known_text(geo)
     if text is not None:
@@ -264,7 +282,7 @@ def reference_system(geo: Mapping[str, Json]) -> Variable | None:
 
 
 def well_known_text(geo: Mapping[str, Json]) -> str | None:
-    """Give WKT where a library is here to write it; else the code, which rioxarray reads too."""
+    """Return the CRS as WKT if pyproj or rasterio is installed, else as a code or PROJJSON."""
     if isinstance(geo.get("proj:wkt2"), str):
         return str(geo["proj:wkt2"])
     code, described = geo.get("proj:code"), geo.get("proj:projjson")
@@ -277,7 +295,7 @@ def well_known_text(geo: Mapping[str, Json]) -> str | None:
         except ImportError:
             continue
         except (ValueError, RuntimeError):
-            continue  # the library does not know it; the code itself still says it
+            continue  # unknown to this library; the code is still valid
     return given
 
 

@@ -1,4 +1,4 @@
-"""Conversion to Zarr, held against numpy, zarr and an independent mean."""
+"""Conversion to Zarr, checked against numpy, zarr and an independent mean."""
 
 import json
 import os
@@ -11,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 import zarr
 
 import anychunk
-from anychunk.conversion.work import Workshop
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.conversion.tasks import Conversion
+from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.io import object_store
 from anychunk.metadata.ome import Axis, Level, ome
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
+from tests.corpus import needs_corpus, samples
 from tests.test_cli import run
 
 
@@ -38,7 +40,7 @@ def npy(tmp_path):
 
 
 def halved(array):
-    """The mean of windows of two along every axis, by another way than ours."""
+    """Return the mean of windows of two along every axis, computed another way than ours."""
     windows = [n // 2 * 2 for n in array.shape]
     cut = array[tuple(slice(n) for n in windows)].astype(np.float64)
     for axis in range(array.ndim):
@@ -48,7 +50,7 @@ def halved(array):
 
 
 def image_index(file, shape, dtype, *, axes, scale=None, fill=0, offset=128):
-    """An index of one image whose only chunk is a NPY file's data."""
+    """Return an index of one image whose only chunk is a NPY file's data."""
     array = ArrayIndex(
         shape=shape,
         chunk_shape=shape,
@@ -109,7 +111,7 @@ def test_levels_and_metadata(npy, tmp_path):
     ids=str,
 )
 @pytest.mark.parametrize("shape", [(9, 130, 170), (1, 65, 257), (3, 64, 64)])
-def test_every_way_of_cutting(tmp_path, options, shape, monkeypatch):
+def test_chunk_and_shard_shapes(tmp_path, options, shape, monkeypatch):
     # small regions, so that levels are assembled from many of them
     monkeypatch.setattr("anychunk.conversion.levels.REGION_BYTES", 4096)
     data = volume(shape)
@@ -162,7 +164,7 @@ def test_axes_come_in_the_order_of_ome(tmp_path):
     assert scales == [[2.0, 0.5, 0.5], [2.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
 
 
-def test_nodata_has_no_say_in_means(tmp_path):
+def test_nodata_is_excluded_from_means(tmp_path):
     data = np.array([[10, 20, -9999, -9999], [30, -9999, -9999, -9999]], "int16")
     np.save(tmp_path / "a.npy", data)
     index = image_index(tmp_path / "a.npy", (2, 4), "int16", axes="yx", fill=-9999)
@@ -170,7 +172,7 @@ def test_nodata_has_no_say_in_means(tmp_path):
     assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[20, -9999]]
 
 
-def test_missing_floats_have_no_say_in_means(tmp_path):
+def test_nan_nodata_is_excluded_from_means(tmp_path):
     data = np.array([[1, 2, np.nan, np.nan], [3, np.nan, np.nan, np.nan]], "float32")
     np.save(tmp_path / "a.npy", data)
     index = image_index(tmp_path / "a.npy", (2, 4), "float32", axes="yx", fill="NaN")
@@ -180,9 +182,7 @@ def test_missing_floats_have_no_say_in_means(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
-def test_zero_has_no_say_where_the_file_says_that_it_is_nothing(tmp_path):
-    import rasterio
-
+def test_zero_is_excluded_only_if_the_file_declares_it_nodata(tmp_path):
     data = np.array([[[4, 8, 0, 0], [0, 0, 0, 0]]], "uint8")
     for nodata, expected in ((0, 6), (None, 3)):
         profile = {"driver": "GTiff", "width": 4, "height": 2, "count": 1, "dtype": "uint8"}
@@ -212,7 +212,7 @@ def test_methods(tmp_path, method, expected):
     assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[expected]]
 
 
-def test_several_files_stand_side_by_side(tmp_path):
+def test_several_files_become_images_of_one_group(tmp_path):
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.full((3, 4), ord(name), "uint8"))
     anychunk.convert([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "c.zarr", axes="yx")
@@ -252,15 +252,15 @@ def test_remote_target(npy):
     np.testing.assert_array_equal(group["0"][:], npy[1])
     keys = [str(o["path"]) for batch in memory_store("convert-target").list() for o in batch]
     assert not [key for key in keys if "journal" in key]
-    with pytest.raises(FormatError, match="there already"):
+    with pytest.raises(FormatError, match="deep/b.zarr"):
         anychunk.convert(npy[0], target, axes="zyx", levels=3)
 
 
-def test_a_failure_is_taken_up_again(npy, tmp_path, monkeypatch):
+def test_a_failed_conversion_is_resumed(npy, tmp_path, monkeypatch):
     file, data = npy
     monkeypatch.setattr("anychunk.conversion.levels.REGION_BYTES", 4096)
     options = {"axes": "zyx", "levels": 3, "chunk": (32, 32), "shard": False, "workers": 2}
-    real, calls = Workshop.write, []
+    real, calls = Conversion.write, []
 
     def failing(self, task):
         calls.append(task)
@@ -268,12 +268,12 @@ def test_a_failure_is_taken_up_again(npy, tmp_path, monkeypatch):
             raise AnychunkError("the disk is full")
         return real(self, task)
 
-    monkeypatch.setattr(Workshop, "write", failing)
+    monkeypatch.setattr(Conversion, "write", failing)
     with pytest.raises(AnychunkError, match="disk is full"):
         anychunk.convert(file, tmp_path / "b.zarr", **options)
     assert not (tmp_path / "b.zarr").exists()
-    monkeypatch.setattr(Workshop, "write", real)
-    # what was written and is wrong now is written again
+    monkeypatch.setattr(Conversion, "write", real)
+    # an object that was damaged after it was written is written again
     written = next(p for p in (tmp_path / ".b.zarr.part/0").rglob("*") if p.is_file())
     written.write_bytes(b"broken")
     done = anychunk.convert(file, tmp_path / "b.zarr", verify=True, **options)
@@ -286,14 +286,14 @@ def test_a_failure_is_taken_up_again(npy, tmp_path, monkeypatch):
 
 def test_another_source_is_not_mixed_in(npy, tmp_path, monkeypatch):
     file, _ = npy
-    monkeypatch.setattr(Workshop, "write", lambda self, task: 1 / 0)
+    monkeypatch.setattr(Conversion, "write", lambda self, task: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         anychunk.convert(file, tmp_path / "b.zarr", axes="zyx")
     monkeypatch.undo()
-    with pytest.raises(FormatError, match="unfinished"):
+    with pytest.raises(FormatError, match=r"\.b\.zarr\.part"):
         anychunk.convert(file, tmp_path / "b.zarr", axes="tyx")
     anychunk.convert(file, tmp_path / "b.zarr", axes="tyx", overwrite=True)
-    with pytest.raises(FormatError, match="there already"):
+    with pytest.raises(FormatError, match=r"/b\.zarr"):
         anychunk.convert(file, tmp_path / "b.zarr", axes="zyx")
     anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", overwrite=True)
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
@@ -304,35 +304,37 @@ def test_another_source_is_not_mixed_in(npy, tmp_path, monkeypatch):
 def test_verify_finds_a_wrong_pixel(npy, tmp_path):
     file, data = npy
     anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=2, shard=False)
-    zarr.open_group(tmp_path / "b.zarr", mode="r+")["0"][4, 5, 6] = data[4, 5, 6] + 1
-    with pytest.raises(FormatError, match=r"0 \(4, 5, 6\): \d+ was written, \d+ expected"):
+    right = int(data[4, 5, 6])
+    zarr.open_group(tmp_path / "b.zarr", mode="r+")["0"][4, 5, 6] = right + 1
+    with pytest.raises(FormatError, match=rf"0 \(4, 5, 6\): \D*{right + 1}\D*{right}\D*1 "):
         anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=2, shard=False, verify=True)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "values"),
     [
-        ({"like": "fast"}, "no preset 'fast'; there are: ome-zarr"),
-        ({"compression": "zip"}, "compression 'zip'"),
-        ({"compression": "[{"}, "no JSON"),
-        ({"chunk": (1, 1, 1, 1)}, "for an array of 3 axes"),
-        ({"chunk": (64, 64), "shard": (100, 100)}, "no multiple"),
-        ({"axes": "yx"}, "3 axes"),
-        ({"levels": 2, "method": "sharpest"}, "method 'sharpest'"),
+        ({"like": "fast"}, ["'fast'", "ome-zarr cloud archive"]),
+        ({"compression": "zip"}, ["'zip'", "zstd gzip blosc crc32c"]),
+        ({"compression": "[{"}, ["'[{'"]),
+        ({"chunk": (1, 1, 1, 1)}, ["(1, 1, 1, 1)", "3 axes"]),
+        ({"chunk": (64, 64), "shard": (100, 100)}, ["(1, 100, 100)", "(1, 64, 64)"]),
+        ({"axes": "yx"}, ["y x", "3 axes"]),
+        ({"levels": 2, "method": "sharpest"}, ["'sharpest'", "average max min mode"]),
     ],
 )
-def test_wishes_that_cannot_be_met(npy, tmp_path, options, message):
-    with pytest.raises(UnsupportedError, match=message.replace("(", r"\(")):
+def test_unsupported_options_write_nothing(npy, tmp_path, options, values):
+    with pytest.raises(UnsupportedError) as caught:
         anychunk.convert(npy[0], tmp_path / "b.zarr", **options)
+    assert all(value in str(caught.value) for value in values), str(caught.value)
     assert [p.name for p in tmp_path.iterdir()] == ["a.npy"]
 
 
 def test_no_such_image(npy, tmp_path):
-    with pytest.raises(KeyError, match="no image 3; there are 1"):
+    with pytest.raises(KeyError, match=r"image 3\b.* 1\b"):
         anychunk.convert(npy[0], tmp_path / "b.zarr", image=3)
 
 
-def test_interrupt_leaves_what_the_same_command_finishes(tmp_path):
+def test_an_interrupted_command_is_resumed(tmp_path):
     """Ctrl-C in the middle, then the same command again."""
     data = volume((32, 1024, 1024)) // 64
     np.save(tmp_path / "a.npy", data)
@@ -355,7 +357,8 @@ def test_interrupt_leaves_what_the_same_command_finishes(tmp_path):
     os.kill(running.pid, signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
-    assert errors.strip() == "anychunk: interrupted; the same command goes on from here"
+    assert errors.startswith("anychunk: ")
+    assert errors.count("\n") == 1
     assert not (tmp_path / "b.zarr").exists()
     done = subprocess.run(
         [*command, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True
@@ -423,7 +426,7 @@ def test_stays_in_memory_bounds(tmp_path):
     assert Path(tmp_path / "b.zarr/2/zarr.json").exists()
 
 
-def test_levels_of_other_axes_are_left_out(tmp_path):
+def test_levels_with_other_axes_are_left_out(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(24, dtype="uint8"))
     index = image_index(tmp_path / "a.npy", (1, 4, 6), "uint8", axes="zyx")
     image = index.members["0"]
@@ -455,13 +458,13 @@ def test_nothing_of_an_overwritten_remote_target_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["{}/c.zarr", "memory://other-journal/c.zarr"])
-def test_what_another_conversion_had_done_does_not_count(tmp_path, monkeypatch, target):
+def test_the_journal_of_another_conversion_is_ignored(tmp_path, monkeypatch, target):
     target = target.format(tmp_path)
     np.save(tmp_path / "a.npy", np.zeros((40, 40), "uint8"))
     np.save(tmp_path / "b.npy", np.ones((40, 40), "uint8"))
     monkeypatch.setattr("anychunk.conversion.levels.REGION_BYTES", 64)
     options = {"axes": "yx", "levels": 1, "chunk": (8, 8), "shard": False, "workers": 1}
-    real, calls = Workshop.write, []
+    real, calls = Conversion.write, []
 
     def write(self, task):
         calls.append(task)
@@ -470,14 +473,14 @@ def test_what_another_conversion_had_done_does_not_count(tmp_path, monkeypatch, 
         return real(self, task)
 
     with monkeypatch.context() as broken:
-        broken.setattr(Workshop, "write", write)
+        broken.setattr(Conversion, "write", write)
         with pytest.raises(FormatError, match="power cut"):
             anychunk.convert(tmp_path / "a.npy", target, **options)
     done = anychunk.convert(tmp_path / "b.npy", target, overwrite=True, verify=True, **options)
     assert done.skipped_bytes == 0
 
 
-def test_an_array_beside_that_is_called_as_a_level(tmp_path):
+def test_an_array_beside_the_levels_with_the_name_of_one(tmp_path):
     data = np.random.default_rng(2).integers(0, 200, (4, 6), "uint8")
     np.save(tmp_path / "a.npy", data)
     index = image_index(tmp_path / "a.npy", (4, 6), "uint8", axes="yx")
@@ -499,7 +502,91 @@ def test_levels_of_an_array_without_elements(tmp_path):
 
 
 @pytest.mark.parametrize("compression", ["zstd:999", "zstd:--3", '[{"name": "nope"}]', "[7]"])
-def test_compression_that_is_none(npy, tmp_path, compression):
+def test_unknown_compression(npy, tmp_path, compression):
     with pytest.raises(UnsupportedError, match=r"convert: "):
         anychunk.convert(npy[0], tmp_path / "b.zarr", compression=compression)
     assert not (tmp_path / "b.zarr").exists()
+
+
+def test_levels_of_the_source_are_copied(cog, tmp_path):
+    file, data = cog
+    anychunk.convert(file, tmp_path / "b.zarr", verify=True)
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    np.testing.assert_array_equal(group["0"][:], data)
+    with rasterio.open(file, overview_level=0) as overview:
+        np.testing.assert_array_equal(group["1"][:], overview.read())
+    assert group.attrs["proj:code"] == "EPSG:32611"
+    assert group.attrs["tiff"]["compression"]
+
+
+def test_levels_that_are_made_have_their_own_georeference(cog, tmp_path):
+    file, _ = cog
+    anychunk.convert(file, tmp_path / "b.zarr", levels=3, verify=True)
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    for number, size in enumerate((10, 20, 40)):
+        attributes = group[str(number)].attrs
+        assert attributes["spatial:transform"] == [size, 0, 440720, 0, -size, 3751320]
+        assert tuple(attributes["spatial:shape"]) == group[str(number)].shape[1:]
+        assert attributes["proj:code"] == "EPSG:32611"
+    scale = group.attrs["ome"]["multiscales"][0]["datasets"][2]["coordinateTransformations"][0]
+    assert scale["scale"] == [1.0, 40.0, 40.0]
+
+
+def test_an_axis_of_one_band_is_left_out_beside_channels(tmp_path):
+    data = np.arange(2 * 3 * 40 * 50, dtype="uint16").reshape(2, 3, 40, 50)
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif", data, tile=(16, 16), metadata={"axes": "CZYX", "PhysicalSizeX": 0.5}
+    )
+    anychunk.convert(tmp_path / "a.ome.tif", tmp_path / "b.zarr", verify=True)
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    np.testing.assert_array_equal(group["0"][:], data)
+    assert group["0"].metadata.dimension_names == ("c", "z", "y", "x")
+
+
+def test_a_mask_goes_along(tmp_path):
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(
+            tmp_path / "a.tif",
+            "w",
+            driver="GTiff",
+            width=64,
+            height=64,
+            count=1,
+            dtype="uint8",
+            transform=rasterio.transform.from_origin(0, 64, 1, 1),
+        ) as out,
+    ):
+        out.write(np.ones((1, 64, 64), "uint8"))
+        out.write_mask(np.eye(64, dtype="uint8") * 255)
+    anychunk.convert(tmp_path / "a.tif", tmp_path / "b.zarr", verify=True)
+    mask = np.squeeze(zarr.open_group(tmp_path / "b.zarr", mode="r")["mask"][:])
+    np.testing.assert_array_equal(mask != 0, np.eye(64, dtype=bool))
+
+
+REFUSED = {
+    # one file of a set whose others are not in the corpus
+    "ome-tiff/tlnagy+exampletiffs/multiples_master/multifile-Z1.ome.tiff": TruncatedError,
+    # its only image uses a compression that is not supported
+    "nitf/OSGeo+gdal/ns3114a.nsf": FormatError,
+    # crafted: one breaks its own rules, the other uses a feature that is not supported
+    "jpeg2000/osamu620+OpenHTJ2K/security_marker_com_underflow.j2k": FormatError,
+    "jpeg2000/osamu620+OpenHTJ2K/security_line_decode_dfs_vert.j2k": UnsupportedError,
+}
+"""Files that cannot be converted, and the error that each raises; all others must convert."""
+GOOD = [s for s in samples() if "/" in s.path and not s.path.startswith("malformed")]
+SAMPLED = [s for i, s in enumerate(GOOD) if i % 17 == 0 or s.path in REFUSED]
+
+
+@needs_corpus
+@pytest.mark.parametrize("sample", SAMPLED, ids=lambda sample: sample.path)
+def test_real_files_convert_and_verify(sample, tmp_path):
+    if sample.path in REFUSED:
+        with pytest.raises(anychunk.AnychunkError) as caught:
+            anychunk.convert(sample.file, tmp_path / "b.zarr")
+        assert type(caught.value) is REFUSED[sample.path]
+        assert not (tmp_path / "b.zarr").exists()
+        return
+    report = anychunk.convert(sample.file, tmp_path / "b.zarr", verify=True)
+    assert report.is_verified
+    assert report.arrays > 0

@@ -1,4 +1,4 @@
-"""Verification: good files are good, every kind of damage is found, other readers are asked."""
+"""Verification: good files pass, every kind of damage is found, other readers are compared."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import pytest
 import tifffile
 
 import anychunk
+from anychunk.errors import UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex, Parts
 from anychunk.verification.checks import difference
 from tests.test_cli import run
@@ -33,7 +34,7 @@ def test_good_files(tiff, tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["tifffile", "rasterio"])
-def test_bands_apart_are_compared(tmp_path, reader):
+def test_separate_bands_are_compared(tmp_path, reader):
     data = np.random.default_rng(0).integers(0, 255, (3, 40, 30), dtype="uint8")
     file = tmp_path / "a.tif"
     tifffile.imwrite(file, data, photometric="rgb", planarconfig="separate", compression="zlib")
@@ -67,7 +68,7 @@ def test_ranges_beyond_the_object(tiff):
     offsets = index["0/0"].chunks.offsets.copy()
     offsets[0, 3, 2] = tiff.stat().st_size - 1
     found = anychunk.verify(changed(index, offsets=offsets)).findings
-    assert any("the object ends after" in f.what and "(0, 3, 2)" in f.where for f in found)
+    assert any(f"{tiff.stat().st_size} bytes" in f.what and "(0, 3, 2)" in f.where for f in found)
 
 
 def test_ranges_that_overlap(tiff):
@@ -75,10 +76,12 @@ def test_ranges_that_overlap(tiff):
     lengths = index["0/0"].chunks.lengths.copy()
     lengths[0, 0, 0] += 1
     found = anychunk.verify(changed(index, lengths=lengths)).findings
-    assert ("warning", True) in [(f.severity, "overlap" in f.what) for f in found]
+    assert ("warning", True) in [
+        (f.severity, "(0, 0, 0)" in f.what and "(0, 0, 1)" in f.what) for f in found
+    ]
 
 
-def test_parts_are_looked_at_too(tmp_path):
+def test_parts_are_checked_too(tmp_path):
     file = tmp_path / "a.npy"
     np.save(file, np.arange(8, dtype="uint8"))
     array = anychunk.index(file)["0/0"]
@@ -92,7 +95,7 @@ def test_parts_are_looked_at_too(tmp_path):
     assert any("bytes 1000000..1000004" in f.what for f in found)
 
 
-def test_same_bytes_twice_are_no_fault(tiff):
+def test_shared_bytes_are_only_noted(tiff):
     index = anychunk.index(tiff)
     chunks = index["0/0"].chunks
     offsets, lengths = chunks.offsets.copy(), chunks.lengths.copy()
@@ -106,17 +109,18 @@ def test_changed_source(tiff):
     index = anychunk.index(tiff)
     os.utime(tiff, ns=(1, 1))
     report = anychunk.verify(index)
-    assert any("index it again" in f.what for f in report.findings)
+    assert ("error", str(tiff)) in [(f.severity, f.where) for f in report.findings]
     assert not report.is_good
 
 
 def test_missing_source(tiff):
     index = anychunk.index(tiff)
     tiff.unlink()
-    assert any("no such file" in f.what for f in anychunk.verify(index).findings)
+    found = anychunk.verify(index).findings
+    assert ("error", str(tiff)) in [(f.severity, f.where) for f in found]
 
 
-def test_another_reader_sees_other_pixels(tmp_path):
+def test_pixels_that_differ_from_another_reader(tmp_path):
     file, other = tmp_path / "a.npy", tmp_path / "b.npy"
     data = np.arange(600, dtype="int16").reshape(20, 30)
     np.save(file, data)
@@ -125,12 +129,13 @@ def test_another_reader_sees_other_pixels(tmp_path):
     array = replace(index["0/0"], chunks=replace(index["0/0"].chunks, urls=(str(other),)))
     wrong = GroupIndex(members={"0": GroupIndex(members={"0": array})}, attributes=index.attributes)
     report = anychunk.verify(wrong, against="numpy")
-    assert "1 values differ from numpy, first at (3, 5), most by 3" in report.findings[0].what
+    assert report.findings[0].severity == "error"
+    assert all(text in report.findings[0].what for text in ("1 ", "numpy", "(3, 5)", " 3"))
     assert anychunk.verify(wrong, against="numpy", tolerance=3).is_good
 
 
 def test_no_such_reader(tiff):
-    with pytest.raises(anychunk.AnychunkError, match="there are: numpy rasterio"):
+    with pytest.raises(UnsupportedError, match="'photoshop'.* numpy rasterio tensorstore tifffile"):
         anychunk.verify(tiff, against="photoshop")
 
 
@@ -149,7 +154,8 @@ def test_difference(dtype):
 def test_command(capsys, tiff):
     code, out, err = run(capsys, "verify", str(tiff), "--against", "tifffile")
     assert (code, err) == (0, "")
-    assert "good; 1 arrays, 12 chunks (0 absent)" in out
+    assert "1 arrays" in out
+    assert "12 chunks" in out
     tiff.write_bytes(tiff.read_bytes()[:-2000])
     code, out, _ = run(capsys, "verify", str(tiff), "--json")
     assert code == 1
@@ -158,14 +164,13 @@ def test_command(capsys, tiff):
     assert {f["severity"] for f in found["findings"]} == {"error"}
 
 
-def test_one_that_does_not_open_stops_none_of_the_others(capsys, tiff, tmp_path):
+def test_a_file_that_does_not_open_does_not_stop_the_others(capsys, tiff, tmp_path):
     (tmp_path / "text").write_text("hello")
     files = [str(tmp_path / "text"), str(tmp_path / "none.tif"), str(tiff)]
     code, out, err = run(capsys, "verify", *files)
     assert (code, err) == (1, "")
-    assert "begins with" in out
-    assert "no such file" in out
-    assert "good; 1 arrays, 12 chunks" in out
+    assert all(file in out for file in files)
+    assert "12 chunks" in out
     code, out, _ = run(capsys, "verify", *files, "--json")
     assert code == 1
     assert [report["is_good"] for report in json.loads(out)] == [False, False, True]

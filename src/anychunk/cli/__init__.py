@@ -1,4 +1,4 @@
-"""The command line: one sub-command a file, errors on one line."""
+"""The command line: one module per subcommand, errors on one line."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from anychunk.errors import AnychunkError
 
 app = typer.Typer(
     name="anychunk",
-    help="Open any tiled array file as Zarr v3, in place.",
+    help="Open tiled array files as Zarr v3, in place.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -28,9 +28,9 @@ for _command in (
     app.command()(_command)
 
 INTERRUPTED = 130
-"""What a shell expects of a command that Ctrl-C ended."""
-# typer carries a click of its own, or not, by its version
-WrongUse: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+"""The exit code that shells expect after Ctrl-C: 128 + SIGINT."""
+# found by name: depending on its version, typer uses click or a vendored copy of it
+UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 def _version(value: bool) -> None:
@@ -43,8 +43,10 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+    debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error."),
 ) -> None: ...
 
 
@@ -52,11 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors go to stderr on one line, with exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in given
-    wanted = [a for a in given if a != "--debug"]
+    # accepted anywhere on the line, not only before the subcommand
+    rest = [a for a in given if a != "--debug"]
     try:
-        code = app(wanted, prog_name="anychunk", standalone_mode=False)
-    except WrongUse as e:
-        say_wrong_use(e)
+        code = app(rest, prog_name="anychunk", standalone_mode=False)
+    except UsageError as e:
+        print_usage_error(e)
         sys.exit(2)
     except typer.Abort:
         print("anychunk: interrupted", file=sys.stderr)  # noqa: T201
@@ -66,14 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         text = e.args[0] if isinstance(e, KeyError) and e.args else e
         if not isinstance(e, AnychunkError | OSError | KeyError):
-            text = f"{type(e).__name__}: {text}; --debug shows where"
+            text = f"{type(e).__name__}: {text}; use --debug for the traceback"
         print(f"anychunk: {' '.join(str(text).split())}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def say_wrong_use(error: Any) -> None:
-    """Say on one line what is wrong with the arguments; without any, show the help."""
+def print_usage_error(error: Any) -> None:
+    """Print what is wrong with the arguments on one line; without arguments, print the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return

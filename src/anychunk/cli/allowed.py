@@ -1,4 +1,4 @@
-"""What a saved index may refer to, beside its own folder."""
+"""The option --allow: what a saved index may refer to outside its own folder."""
 
 from typing import Annotated, Any
 
@@ -6,10 +6,12 @@ import typer
 
 Allow = Annotated[
     list[str] | None,
-    typer.Option(help="Prefix that a saved index may refer to, as s3://bucket/; * for all."),
+    typer.Option(
+        help="URL prefix that a saved index may refer to, e.g. s3://bucket/; * for any. Repeatable."
+    ),
 ]
 
 
 def allowed(prefixes: list[str] | None) -> dict[str, Any]:
-    """Give the option of `anychunk.index`; files that are no index do not know it."""
+    """Return the option for `anychunk.index`, which only saved indexes accept."""
     return {"allow": prefixes} if prefixes else {}

@@ -1,4 +1,4 @@
-"""`anychunk codecs`: what decodes."""
+"""`anychunk codecs`: list the codecs."""
 
 import json
 import sys
@@ -11,8 +11,8 @@ from anychunk import codecs as registry
 from anychunk.cli.formats import summary
 
 
-def codecs(as_json: bool = typer.Option(False, "--json", help="Print plain JSON.")) -> None:
-    """List the codecs that anychunk brings, by their names in JSON.
+def codecs(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """List the codecs that anychunk provides, by their names in Zarr metadata.
 
     Example: anychunk codecs --json
     """
@@ -24,6 +24,6 @@ def codecs(as_json: bool = typer.Option(False, "--json", help="Print plain JSON.
         return
     table = Table("codec", "about")
     for row in rows:
-        # names that are urls would leave no room for the text; --json has them whole
+        # only the last part of a name that is a url, so that it fits; --json prints all of it
         table.add_row(row["name"].rsplit("/", 1)[-1], row["about"])
     Console().print(table)

@@ -1,4 +1,4 @@
-"""`anychunk convert`: to Zarr v3, N5 or JNRRD."""
+"""`anychunk convert`: write Zarr v3, N5 or JNRRD."""
 
 import json
 from dataclasses import asdict
@@ -8,7 +8,7 @@ import typer
 
 from anychunk.cli.allowed import Allow
 from anychunk.cli.info import size
-from anychunk.cli.progress import shown
+from anychunk.cli.progress import progress_bar
 from anychunk.conversion import convert as run
 from anychunk.conversion.presets import PRESETS
 from anychunk.errors import UnsupportedError
@@ -19,29 +19,44 @@ def convert(  # noqa: PLR0917 - typer calls it by name
         list[str], typer.Argument(metavar="SRC… DST", help="One or more sources, then the target.")
     ],
     like: Annotated[str, typer.Option(help=f"Preset for Zarr: {', '.join(PRESETS)}.")] = "ome-zarr",
-    chunk: Annotated[str, typer.Option(help="Chunk of the last axes, as 512x512.")] = "",
-    shard: Annotated[str, typer.Option(help="Shard, as 4096x4096; none for no shards.")] = "",
-    compression: Annotated[
-        str, typer.Option(help="zstd:LEVEL, blosc, gzip, none, joined by +; or JSON.")
+    chunk: Annotated[str, typer.Option(help="Chunk shape of the last axes, e.g. 512x512.")] = "",
+    shard: Annotated[
+        str, typer.Option(help="Shard shape of the last axes, e.g. 4096x4096; or none.")
     ] = "",
-    levels: Annotated[int | None, typer.Option(help="How many levels in all.", min=1)] = None,
-    method: Annotated[str, typer.Option(help="How levels are made: average, mode, max, min.")] = "",
-    axes: Annotated[str, typer.Option(help="Names of the axes, as zyx.")] = "",
-    image: Annotated[str, typer.Option(help="Only this image: its number or path.")] = "",
-    format: Annotated[str, typer.Option(help="Format, if the target's name does not tell.")] = "",
-    option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for the writer of N5 or JNRRD.")
+    compression: Annotated[
+        str, typer.Option(help="zstd:LEVEL, blosc, gzip or none, joined by +; or codecs as JSON.")
+    ] = "",
+    levels: Annotated[
+        int | None, typer.Option(help="Number of levels, including full resolution.", min=1)
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Read all back and compare.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the target.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Threads; one a core by default.")] = None,
-    scheduler: Annotated[str, typer.Option(help="Address of a Dask scheduler.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    method: Annotated[
+        str, typer.Option(help="How levels are computed: average, mode, max or min.")
+    ] = "",
+    axes: Annotated[str, typer.Option(help="Axis names, e.g. zyx.")] = "",
+    image: Annotated[str, typer.Option(help="Number or path of the only image to convert.")] = "",
+    format: Annotated[
+        str, typer.Option(help="zarr, n5 or jnrrd; default: by the target's extension.")
+    ] = "",
+    option: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for the N5 or JNRRD writer. Repeatable.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read everything back and compare it with the source.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing target.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of threads; default: one per core.")
+    ] = None,
+    scheduler: Annotated[str, typer.Option(help="Address of a Dask scheduler to run on.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     allow: Allow = None,
 ) -> None:
-    """Convert to what the target's name tells: .zarr, .n5 or .jnrrd.
+    """Convert files to Zarr (.zarr), N5 (.n5) or JNRRD (.jnrrd).
 
-    Interrupted, the same command goes on where it stopped. The target appears when it is complete.
+    The target appears when it is complete. To resume an interrupted conversion to Zarr, run the
+    same command again.
 
     Example: anychunk convert scene.tif scene.zarr --like cloud --verify
 
@@ -50,9 +65,9 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     Example: anychunk convert cells.n5 cells.jnrrd --image 0 --option compression=zstd
     """
     if len(paths) < 2:
-        raise typer.BadParameter("give a source and a target")
+        raise typer.BadParameter("expected a source and a target")
     try:
-        with shown("converting", in_bytes=True) as progress:
+        with progress_bar("converting", in_bytes=True) as progress:
             done = run(
                 paths[:-1],
                 paths[-1],
@@ -74,31 +89,31 @@ def convert(  # noqa: PLR0917 - typer calls it by name
                 options=dict(pair(text) for text in option or ()),
             )
     except KeyboardInterrupt:
-        typer.echo("anychunk: interrupted; the same command goes on from here", err=True)
-        raise typer.Exit(130) from None  # as shells expect of Ctrl-C
+        typer.echo("anychunk: interrupted; run the same command again to resume", err=True)
+        raise typer.Exit(130) from None  # 128 + SIGINT
     if as_json:
         typer.echo(json.dumps(asdict(done)))
         return
     for note in done.notes:
         typer.echo(f"note: {note}", err=True)
-    there = f", {size(done.skipped_bytes)} of it there before" if done.skipped_bytes else ""
+    resumed = f", {size(done.skipped_bytes)} of it written before" if done.skipped_bytes else ""
     checked = ", verified" if done.is_verified else ""
-    typer.echo(f"{done.target}: {done.arrays} arrays, {size(done.nbytes)}{there}{checked}")
+    typer.echo(f"{done.target}: {done.arrays} arrays, {size(done.nbytes)}{resumed}{checked}")
 
 
 def sizes(text: str) -> tuple[int, ...] | None:
-    """Read 512x512 or 512,512."""
+    """Parse 512x512 or 512,512."""
     parts = text.replace("x", ",").split(",") if text else []
     if not all(part.strip().isdigit() for part in parts):
-        raise typer.BadParameter(f"{text!r} are no sizes; write them as 512x512")
+        raise typer.BadParameter(f"{text!r} is not a shape; expected for example 512x512")
     return tuple(int(part) for part in parts) or None
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """Read NAME=VALUE; the value as JSON where it is some, else as text."""
+    """Parse NAME=VALUE; the value is JSON if it parses as such, else text."""
     name, found, value = text.partition("=")
     if not found:
-        raise UnsupportedError(f"{text!r} is no option; write it as NAME=VALUE")
+        raise UnsupportedError(f"--option {text!r}: expected NAME=VALUE")
     try:
         return name, json.loads(value)
     except ValueError:

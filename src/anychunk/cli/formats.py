@@ -1,4 +1,4 @@
-"""`anychunk formats`: what opens."""
+"""`anychunk formats`: list the formats."""
 
 import json
 
@@ -9,8 +9,8 @@ from rich.table import Table
 from anychunk import formats as registry
 
 
-def formats(as_json: bool = typer.Option(False, "--json", help="Print plain JSON.")) -> None:
-    """List the formats that open, and those that are written.
+def formats(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """List the formats that anychunk opens, and which of them it writes.
 
     Example: anychunk formats
     """
@@ -26,12 +26,12 @@ def formats(as_json: bool = typer.Option(False, "--json", help="Print plain JSON
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = Table("format", "kind", "written too", "about")
+    table = Table("format", "kind", "written", "about")
     for row in rows:
         table.add_row(row["name"], row["kind"], row["written"], row["about"])
     Console().print(table)
 
 
 def summary(text: str | None) -> str:
-    """Give the first paragraph of a docstring on one line."""
+    """Return the first paragraph of a docstring as one line."""
     return " ".join((text or "").split("\n\n", 1)[0].split())

@@ -1,4 +1,4 @@
-"""`anychunk index`: keep an index, of one file or of very many."""
+"""`anychunk index`: save an index of one file or of many."""
 
 import itertools
 import json
@@ -12,37 +12,49 @@ import typer
 from anychunk import api, references
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
-from anychunk.cli.progress import shown
+from anychunk.cli.progress import progress_bar
 from anychunk.combine import combine as combine_files
 from anychunk.combine.parallel import Failures
 from anychunk.combine.patterns import expand
 from anychunk.model.index import Node
 
-HOWS = ("stack", "concat", "mosaic", "group")
+COMBINATIONS = ("stack", "concat", "mosaic", "group")
 
 
 def index(  # noqa: PLR0917 - typer reads options from the signature
     files: list[str] = typer.Argument(  # noqa: B008 - how typer declares an argument
-        help="Paths, urls, or patterns of them."
+        help="Paths, URLs, or glob patterns."
     ),
-    output: str = typer.Option(..., "-o", "--output", help="Where to keep the index."),
-    format: str | None = typer.Option(None, "--format", help="kerchunk, parquet or icechunk."),
-    combine: str | None = typer.Option(None, "--combine", help=" ".join(HOWS)),
-    along: str | None = typer.Option(None, "--along", help="The axis to stack on or go on along."),
-    overlap: str = typer.Option("error", "--overlap", help="Of a mosaic: error, first or last."),
-    scheduler: str | None = typer.Option(None, "--scheduler", help="A Dask scheduler to parse on."),
-    keep_going: bool = typer.Option(False, "--keep-going", help="Leave out files that fail."),
-    copy: str = typer.Option("never", "--copy", help="needed: copy in what has no reference."),
-    append: bool = typer.Option(False, "--append", help="Add to an Icechunk repository."),
-    batch: int = typer.Option(100, "--batch", min=1, help="Files a commit, with --append."),
-    layout: str = typer.Option("anychunk", "--layout", help="Of kerchunk JSON: anychunk or osml."),
-    zarr_format: int = typer.Option(3, "--zarr-format", help="Of kerchunk JSON: 3 or 2."),
-    as_json: bool = typer.Option(False, "--json", help="Print the summary as plain JSON."),
+    output: str = typer.Option(
+        ..., "-o", "--output", help="Where to save it: .json, .parquet or .icechunk."
+    ),
+    format: str | None = typer.Option(
+        None, "--format", help="kerchunk, parquet or icechunk; default: by the output's extension."
+    ),
+    combine: str | None = typer.Option(
+        None, "--combine", help="For several files: stack, concat, mosaic or group (default)."
+    ),
+    along: str | None = typer.Option(None, "--along", help="Axis to stack or concatenate along."),
+    overlap: str = typer.Option(
+        "error", "--overlap", help="Where files of a mosaic overlap: error, first or last."
+    ),
+    scheduler: str | None = typer.Option(
+        None, "--scheduler", help="Address of a Dask scheduler to parse files on."
+    ),
+    keep_going: bool = typer.Option(False, "--keep-going", help="Skip files that fail."),
+    copy: str = typer.Option(
+        "never", "--copy", help="never, or needed: copy chunks that cannot be referenced."
+    ),
+    append: bool = typer.Option(False, "--append", help="Append to an Icechunk repository."),
+    batch: int = typer.Option(100, "--batch", min=1, help="With --append: files per commit."),
+    layout: str = typer.Option("anychunk", "--layout", help="For kerchunk: anychunk or osml."),
+    zarr_format: int = typer.Option(3, "--zarr-format", help="For kerchunk: 3 or 2."),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
     allow: Allow = None,
 ) -> None:
-    """Index files, and keep the index.
+    """Index files and save the index.
 
-    Exit code 1: some files failed, and were left out by --keep-going.
+    Exit code 1: some files failed and were skipped because of --keep-going.
 
     Example: anychunk index scene.tif -o scene.json
 
@@ -54,10 +66,13 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     urls = expand(files, None)
     if combine is None and len(urls) > 1:
         combine = "group"
-    if combine is not None and combine not in HOWS:
-        raise typer.BadParameter(f"{combine!r}; expected {' '.join(HOWS)}", param_hint="--combine")
+    if combine is not None and combine not in COMBINATIONS:
+        expected = " ".join(COMBINATIONS)
+        raise typer.BadParameter(f"{combine!r}; expected {expected}", param_hint="--combine")
     if append and kind != "icechunk":
-        raise typer.BadParameter("only an Icechunk repository grows", param_hint="--append")
+        raise typer.BadParameter(
+            f"{kind} cannot be appended to; use an .icechunk output", param_hint="--append"
+        )
     if copy not in ("never", "needed"):
         raise typer.BadParameter(f"{copy!r}; expected never or needed", param_hint="--copy")
     failures: Failures = {}
@@ -66,7 +81,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         "failures": failures if keep_going else None,
         **allowed(allow),
     }
-    shape = _shape(kind, layout, zarr_format)
+    kerchunk = _kerchunk_options(kind, layout, zarr_format)
     with progress(len(urls)) as advance:
         settings["progress"] = advance
         if append:
@@ -77,19 +92,19 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         else:
             found = api.index_files(urls, **settings)
             node = _combined(found, combine, along, overlap)
-            references.save(node, output, format=kind, copy=copy, **shape)
+            references.save(node, output, format=kind, copy=copy, **kerchunk)
     _summary(node, output, len(urls) - len(failures), failures, as_json=as_json)
     if failures:
         raise typer.Exit(1)
 
 
-def _shape(kind: str, layout: str, zarr_format: int) -> dict[str, Any]:
-    """Give the options that only kerchunk JSON has, where they are not the usual ones."""
+def _kerchunk_options(kind: str, layout: str, zarr_format: int) -> dict[str, Any]:
+    """Return the options that only kerchunk JSON has, unless they are the defaults."""
     if (layout, zarr_format) == ("anychunk", 3):
         return {}
     if kind != "kerchunk" or layout not in ("anychunk", "osml") or zarr_format not in (2, 3):
         raise typer.BadParameter(
-            "kerchunk JSON has --layout anychunk or osml, --zarr-format 3 or 2"
+            "--layout (anychunk or osml) and --zarr-format (3 or 2) apply only to kerchunk JSON"
         )
     return {"layout": layout, "zarr_format": zarr_format}
 
@@ -102,8 +117,8 @@ def _combined(found: dict[str, Node], how: Any, along: str | None, overlap: Any)
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None] | None]:
-    """Show a bar where there are several files; give what to call when one is done."""
-    with shown("indexing") if total > 1 else nullcontext() as bar:
+    """Show a progress bar for several files; yield a function to call when one is done."""
+    with progress_bar("indexing") if total > 1 else nullcontext() as bar:
         done = itertools.count(1)
         yield None if bar is None else lambda: bar(next(done), total)
 
@@ -117,7 +132,7 @@ def _summary(node: Node, output: str, files: int, failures: Failures, *, as_json
         typer.echo(json.dumps({**found, "stored_bytes": stored, "failures": failures}))
         return
     for message in failures.values():
-        typer.echo(f"left out: {' '.join(message.split())}", err=True)
+        typer.echo(f"skipped: {' '.join(message.split())}", err=True)
     typer.echo(
         f"{files} files, {len(arrays)} arrays, {chunks} chunks, {size(stored)}, "
         f"{len(failures)} failures"

@@ -1,4 +1,4 @@
-"""`anychunk info`: what a file holds."""
+"""`anychunk info`: print what a file contains."""
 
 import json
 import math
@@ -18,15 +18,16 @@ from anychunk.model.images import Image, images
 from anychunk.model.index import walk
 
 WIDE = 200
+"""Columns of output that does not go to a terminal."""
 
 
 def info(
-    file: Annotated[str, typer.Argument(help="A path or url.")],
-    deep: Annotated[bool, typer.Option("--deep", help="Show the metadata too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    file: Annotated[str, typer.Argument(help="Path or URL of a file, folder or saved index.")],
+    deep: Annotated[bool, typer.Option("--deep", help="Also print all attributes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     allow: Allow = None,
 ) -> None:
-    """Show the images, levels and chunks of a file.
+    """Print the images, levels and chunks of a file.
 
     Example: anychunk info scene.tif --deep
 
@@ -39,7 +40,7 @@ def info(
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    # a table that goes to a file or a pipe is as wide as it needs to be
+    # in a file or a pipe, a table should not be folded at 80 columns
     console = Console() if sys.stdout.isatty() else Console(width=WIDE)
     about = [str(found.get("format", "index"))]
     if found.get("size") is not None:
@@ -71,11 +72,12 @@ def info(
 
 
 def say(console: Console, text: str) -> None:
+    """Print text as it is: not wrapped, not highlighted."""
     console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def codec_names(codecs: list[Any]) -> list[str]:
-    """Give the last part of each name; what is wrapped stands in brackets."""
+    """Return the last part of each codec's name, inner codecs in brackets."""
     found = []
     for codec in codecs:
         inner = codec.get("configuration", {}).get("codecs") if isinstance(codec, dict) else None
@@ -85,7 +87,7 @@ def codec_names(codecs: list[Any]) -> list[str]:
 
 
 def ratio(array: dict[str, Any]) -> str:
-    """Say how many times smaller an array is stored than it is."""
+    """Return the compression ratio as text."""
     stored, name = array["stored_bytes"], array["data_type"]
     if not stored or not isinstance(name, str):
         return "-"
@@ -97,7 +99,7 @@ def ratio(array: dict[str, Any]) -> str:
 
 
 def geometry(image: Image) -> Iterator[str]:
-    """Say where an image lies, and how large its elements are."""
+    """Yield lines about the georeference of an image, or the size of its elements."""
     attributes = image.attributes
     code = attributes.get("proj:code") or ("described" if "proj:projjson" in attributes else None)
     if code or "spatial:transform" in attributes:
@@ -114,15 +116,17 @@ def geometry(image: Image) -> Iterator[str]:
 
 
 def times(shape: list[int]) -> str:
+    """Format a shape, such as 3 x 4."""
     return " x ".join(str(n) for n in shape) or "scalar"
 
 
 def name_of(data: str | dict[str, str]) -> str:
+    """Return the name of a data type or codec, which Zarr writes as text or as an object."""
     return data if isinstance(data, str) else data["name"]
 
 
 def size(nbytes: int | None) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes with a binary unit."""
     if nbytes is None:
         return "-"
     amount, units = float(nbytes), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]

@@ -1,4 +1,4 @@
-"""A progress bar with rate and time left, where a person looks on."""
+"""A progress bar on stderr, if that is a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +16,10 @@ from rich.progress import (
 
 
 @contextmanager
-def shown(verb: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int], None] | None]:
-    """Give what to call with (done, total); None where nobody looks on."""
+def progress_bar(
+    verb: str, *, in_bytes: bool = False
+) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar; yield a function to call with (done, total), or None without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None

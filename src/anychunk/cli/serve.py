@@ -1,4 +1,4 @@
-"""`anychunk serve`: any file as Zarr over HTTP."""
+"""`anychunk serve`: serve files as Zarr over HTTP."""
 
 import os
 import sys
@@ -15,38 +15,41 @@ AUTO = "auto"
 
 
 def serve(  # noqa: PLR0917 - typer calls it by name
-    files: Annotated[list[str], typer.Argument(help="Files, urls, saved indexes, or folders.")],
-    host: Annotated[str, typer.Option(help="Where to listen; others reach 0.0.0.0.")] = "127.0.0.1",
+    files: Annotated[list[str], typer.Argument(help="Files, URLs, saved indexes or folders.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(help="8000 by default, or the next free one.", min=0, max=65535)
+        int | None, typer.Option(help="Default: 8000, or the next free port.", min=0, max=65535)
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(help="What clients must know; `auto` makes one.", envvar="ANYCHUNK_TOKEN"),
+        typer.Option(
+            help="Token that clients must send; `auto` generates one.", envvar="ANYCHUNK_TOKEN"
+        ),
     ] = None,
     memory: Annotated[
-        int, typer.Option(help="MiB for decoded chunks, and the largest chunk.", min=64)
+        int, typer.Option(help="MiB to cache decoded chunks in; no chunk may be larger.", min=64)
     ] = 512,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name that clients may call this host.")
+        list[str] | None,
+        typer.Option(help="Additional host name that clients may use. Repeatable."),
     ] = None,
     allow_redirects: Annotated[
         bool,
-        typer.Option(
-            "--allow-redirects", help="Follow redirects of web servers to other hosts and ports."
-        ),
+        typer.Option("--allow-redirects", help="Follow HTTP redirects to other hosts and ports."),
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", help="A line for each request.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", help="Log every request.")] = False,
 ) -> None:
-    """Serve files as Zarr over HTTP, with a page that shows them.
+    """Serve files as Zarr over HTTP, with a web page to view them.
 
     Example: anychunk serve scene.tif --open
 
     Example: anychunk serve scans/ --port 8080 -v
     """
     try:
-        # a web server is no part of reading a file: it comes with its own extra
+        # an optional extra: reading files needs no web server
         from anychunk.server import run
     except ImportError as e:
         raise MissingDependencyError(
@@ -66,12 +69,12 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     )
 
     def ready(url: str) -> None:
-        typer.echo(f"{url}  (Ctrl-C stops)")
+        typer.echo(f"{url}  (press Ctrl-C to stop)")
         if open_page:
             webbrowser.open(url)
 
     is_done = run.serve(files, settings, ready=ready, verbose=verbose)
     if not is_done:
-        # a decoder cannot be told to stop, and Python would wait for it
+        # a running decoder cannot be cancelled, and a normal exit would wait for its thread
         sys.stdout.flush()
         os._exit(0)

@@ -1,4 +1,4 @@
-"""`anychunk thumb`: a PNG of an image."""
+"""`anychunk thumb`: write a PNG thumbnail."""
 
 from pathlib import PurePosixPath
 from typing import Annotated
@@ -13,21 +13,22 @@ from anychunk.thumbnail import png, thumbnail
 
 
 def thumb(  # noqa: PLR0917 - typer calls it by name
-    file: Annotated[str, typer.Argument(help="A path or url.")],
+    file: Annotated[str, typer.Argument(help="Path or URL of a file, folder or saved index.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", help="Where to write; FILE.png here by default.")
+        str, typer.Option("-o", "--output", help="Default: FILE.png in the current folder.")
     ] = "",
-    image: Annotated[str, typer.Option(help="Which image: its number or path.")] = "0",
-    size: Annotated[int, typer.Option(help="The longest side.", min=1, max=8192)] = 512,
-    band: Annotated[int | None, typer.Option(help="One band, in grey.")] = None,
+    image: Annotated[str, typer.Option(help="Number or path of the image.")] = "0",
+    size: Annotated[int, typer.Option(help="Longer side in pixels.", min=1, max=8192)] = 512,
+    band: Annotated[int | None, typer.Option(help="Show only this band, in grey.")] = None,
     at: Annotated[
-        list[str] | None, typer.Option(help="AXIS=NUMBER, as z=10; the middle by default.")
+        list[str] | None,
+        typer.Option(help="AXIS=INDEX, e.g. z=10; default: the middle. Repeatable."),
     ] = None,
-    low: Annotated[float, typer.Option(help="Percentile that is black.")] = 2.0,
-    high: Annotated[float, typer.Option(help="Percentile that is white.")] = 98.0,
+    low: Annotated[float, typer.Option(help="Percentile shown as black.")] = 2.0,
+    high: Annotated[float, typer.Option(help="Percentile shown as white.")] = 98.0,
     allow: Allow = None,
 ) -> None:
-    """Write a PNG of an image at the level that fits, stretched between percentiles.
+    """Write a PNG thumbnail of an image, stretched between two percentiles.
 
     Example: anychunk thumb scene.tif
 
@@ -39,16 +40,16 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
         image=int(image) if image.isdigit() else image,
         size=size,
         band=band,
-        at=dict(place(text) for text in at or ()),
+        at=dict(axis_index(text) for text in at or ()),
         percentiles=(low, high),
     )
     sink.put(target, png(pixels))
     typer.echo(f"{target}: {pixels.shape[1]} x {pixels.shape[0]}")
 
 
-def place(text: str) -> tuple[str, int]:
-    """Read AXIS=NUMBER."""
+def axis_index(text: str) -> tuple[str, int]:
+    """Parse AXIS=INDEX."""
     name, _, value = text.partition("=")
     if not value.isdigit():
-        raise UnsupportedError(f"{text!r} is no place; write it as z=10")
+        raise UnsupportedError(f"--at {text!r}: expected AXIS=INDEX, such as z=10")
     return name, int(value)

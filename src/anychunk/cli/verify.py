@@ -1,4 +1,4 @@
-"""`anychunk verify`: is all of it there and readable, and right."""
+"""`anychunk verify`: check that files are complete and decode."""
 
 import json
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
-from anychunk.cli.progress import shown
+from anychunk.cli.progress import progress_bar
 from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.verification.checks import Report
 from anychunk.verification.checks import verify as run
@@ -20,17 +20,19 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
 def verify(
-    files: Annotated[list[str], typer.Argument(help="Paths or urls of files or indexes.")],
+    files: Annotated[list[str], typer.Argument(help="Paths or URLs of files or saved indexes.")],
     against: Annotated[
         str, typer.Option(help=f"Compare with another reader: {', '.join(READERS)}.")
     ] = "",
-    tolerance: Annotated[float, typer.Option(help="How far values may differ from it.")] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain JSON.")] = False,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest difference from it that is allowed.")
+    ] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     allow: Allow = None,
 ) -> None:
-    """Check structure, decode every chunk, and compare with an independent reader if asked.
+    """Check that files are complete and that every chunk decodes.
 
-    Exit code 1: something was found, or one of several files does not open.
+    Exit code 1: there are errors or warnings, or one of several files does not open.
 
     Example: anychunk verify scene.tif --against rasterio
 
@@ -38,7 +40,7 @@ def verify(
     """
     reports = []
     for file in files:
-        with shown("verifying") as progress:
+        with progress_bar("verifying") as progress:
             try:
                 report = run(
                     file,
@@ -48,7 +50,7 @@ def verify(
                     **allowed(allow),
                 )
             except (AnychunkError, OSError) as e:
-                # one of many that does not open stops none of the others
+                # one of several files that does not open must not stop the others
                 if len(files) == 1 or isinstance(e, MissingDependencyError):
                     raise
                 report = Report(source=file)
@@ -64,6 +66,7 @@ def verify(
 
 
 def show(report: Report) -> None:
+    """Print the findings and a summary."""
     console = Console()
     for finding in report.findings:
         colour = COLOURS[finding.severity]
@@ -72,7 +75,7 @@ def show(report: Report) -> None:
             soft_wrap=True,
             highlight=False,
         )
-    verdict = "good" if report.is_good else "not good"
+    verdict = "good" if report.is_good else "problems found"
     other = f", compared with {report.compared}" if report.compared else ""
     console.print(
         f"{report.source}: {verdict}; {report.arrays} arrays, {report.chunks} chunks "

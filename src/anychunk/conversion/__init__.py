@@ -1,19 +1,19 @@
-"""Convert any opened file to Zarr v3, N5 or JNRRD: larger than memory, in parallel, resumable."""
+"""Convert files to Zarr v3, N5 or JNRRD: larger than memory, in parallel, resumable."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from anychunk import api
-from anychunk.conversion.crew import Progress, compare_all, executor, write_all
-from anychunk.conversion.others import refuse_zarr_wishes, write_other
-from anychunk.conversion.place import Place
-from anychunk.conversion.plan import Wishes
-from anychunk.conversion.planning import make_plan
-from anychunk.conversion.work import Workshop
+from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
+from anychunk.conversion.levels import ZarrOptions
+from anychunk.conversion.plan import make_plan
+from anychunk.conversion.single_files import refuse_zarr_options, write_images
+from anychunk.conversion.target import Target
+from anychunk.conversion.tasks import Conversion
 from anychunk.io import Storage
+from anychunk.io.threads import cores
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find
 
@@ -31,9 +31,10 @@ class Report:
     nbytes: int
     """Decoded bytes of all arrays."""
     skipped_bytes: int = 0
-    """Of these, how many were there and right already."""
+    """How many of them an earlier, interrupted conversion had written."""
     is_verified: bool = False
     notes: tuple[str, ...] = ()
+    """What the caller should know about the result, such as metadata that could not be written."""
 
 
 def convert(
@@ -59,25 +60,46 @@ def convert(
     allow: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Convert a file, several files or an index to what the target's name tells.
+    """Convert a file, several files, or an index; the target's extension chooses the format.
 
-    `*.zarr`: Zarr v3 with OME-Zarr 0.5 metadata. `like` is a preset (ome-zarr, cloud, archive) that
-    `chunk`, `shard` (False: none), `compression` (`zstd:5`, `blosc`, `gzip`, `none`, or JSON) and
-    `levels` change one by one. `levels` counts all levels, made by `method` (average, mode, max,
-    min); without it a preset decides, and a source that has levels keeps its own. `axes` names the
-    axes of a source that does not. `*.n5`, `*.jnrrd`: the first level of each image, in blocks or
-    tiles of `chunk`, with `compression` and `levels` as that format knows them, and further
-    `options` of its writer.
+    An interrupted conversion to Zarr is resumed by the same call. The target appears under its name
+    only when it is complete.
 
-    Work that broke off is taken up again by the same call; nothing stands under the target's
-    name before all of it is there. `verify` reads every chunk back and compares. `scheduler` is the
-    address of a Dask scheduler to work on. `allow` lists what a saved index may refer to.
+    Parameters:
+        source: A path or url, several of them (their images become the groups 0, 1, ...), or an
+            index.
+        target: A path or url that ends in `.zarr` (Zarr v3 with OME-Zarr 0.5 metadata), `.n5` or
+            `.jnrrd` (the first level of each image).
+        format: The format to write, if the extension does not tell: `zarr`, `n5` or `jnrrd`.
+        like: For Zarr, the preset: `ome-zarr`, `cloud` or `archive`. `chunk`, `shard`,
+            `compression` and `levels` override its settings one by one.
+        chunk: Chunk shape of the last axes; blocks of N5, tiles of JNRRD.
+        shard: For Zarr, shard shape of the last axes; False for no shards.
+        compression: For Zarr `zstd:LEVEL`, `blosc`, `gzip` or `none`, joined by `+`, or codecs as
+            JSON; for N5 and JNRRD the name of one of their compressions.
+        levels: The number of levels, including the full resolution. By default the preset decides,
+            and a source with several levels keeps its own.
+        method: For Zarr, how levels are computed: `average`, `mode`, `max` or `min`.
+        axes: For Zarr, the names of the axes, such as `zyx`, if the source does not name them.
+        image: Number or path of the only image to convert.
+        verify: Read everything back and compare it with the source.
+        overwrite: Replace an existing target.
+        workers: For Zarr, the number of threads; by default one per core.
+        scheduler: For Zarr, the address of a Dask scheduler to run on instead of threads.
+        progress: For Zarr, called with (bytes done, bytes in total) as the work proceeds.
+        storage: Options of the source's object store, passed to obstore.
+        target_storage: Options of the target's object store.
+        allow: Prefixes of the urls that a saved index may refer to.
+        options: Further options of the writer of N5 or JNRRD.
+
+    Returns a `Report`. Raises `FormatError` if the target already exists or, with `verify`, differs
+    from the source; `UnsupportedError` if the options do not fit the source or the target.
     """
     url = str(target).rstrip("/")
     node = join_sources(source, storage, allow)
     name = format or ("zarr" if url.lower().endswith(".zarr") else None)
     if name == "zarr":
-        wishes = Wishes(
+        zarr_options = ZarrOptions(
             like=like,
             chunk=chunk,
             shard=shard,
@@ -90,17 +112,17 @@ def convert(
         return to_zarr(
             node,
             url,
-            wishes,
+            zarr_options,
             verify=verify,
             overwrite=overwrite,
-            count=workers or os.cpu_count() or 1,
+            count=workers or cores(),
             scheduler=scheduler,
             progress=progress,
             storage=storage,
             target_storage=target_storage,
         )
     given = {"chunk": chunk, "compression": compression, "levels": levels}
-    refuse_zarr_wishes(
+    refuse_zarr_options(
         url,
         like=like != DEFAULT_LIKE,
         shard=shard,
@@ -108,25 +130,25 @@ def convert(
         axes=axes,
         scheduler=scheduler,
     )
-    nbytes, count = write_other(
+    nbytes, arrays = write_images(
         node,
         url,
         format,
         image=image,
-        wishes={key: value for key, value in given.items() if value is not None},
-        options=options or {},
+        options={key: value for key, value in given.items() if value is not None},
+        writer_options=options or {},
         storage=storage,
         target_storage=target_storage,
         verify=verify,
         overwrite=overwrite,
     )
-    return Report(target=url, arrays=count, nbytes=nbytes, is_verified=verify)
+    return Report(target=url, arrays=arrays, nbytes=nbytes, is_verified=verify)
 
 
 def to_zarr(
     node: Node,
     url: str,
-    wishes: Wishes,
+    options: ZarrOptions,
     *,
     verify: bool,
     overwrite: bool,
@@ -136,25 +158,25 @@ def to_zarr(
     storage: Storage | None,
     target_storage: Storage | None,
 ) -> Report:
-    """Write a hierarchy of Zarr v3, by `count` threads or by the workers of a Dask cluster."""
-    plan = make_plan(node, wishes, count)
-    place = Place(url, target_storage)
-    is_finished = place.is_finished(plan.fingerprint)
-    journal = None if is_finished else place.prepare(plan.fingerprint, overwrite=overwrite)
-    shop = Workshop(
+    """Write a Zarr v3 hierarchy, on `count` threads or on the workers of a Dask cluster."""
+    plan = make_plan(node, options, count)
+    target = Target(url, target_storage)
+    is_finished = target.is_finished(plan.fingerprint)
+    journal = None if is_finished else target.prepare(plan.fingerprint, overwrite=overwrite)
+    conversion = Conversion(
         plan,
-        url if is_finished else place.aside,
+        url if is_finished else target.part,
         source_storage=storage,
         target_storage=target_storage,
     )
     skipped = plan.nbytes
-    with executor(count, scheduler, shop) as crew:
+    with start_workers(count, scheduler, conversion) as workers:
         if journal is not None:
-            skipped = write_all(shop, journal, crew, progress)
+            skipped = write_all(conversion, journal, workers, progress)
         if verify:
-            compare_all(shop, crew, progress)
+            compare_all(conversion, workers, progress)
     if journal is not None:
-        place.finish(plan, journal, overwrite=overwrite)
+        target.finish(plan, journal, overwrite=overwrite)
     return Report(
         target=url,
         arrays=len(plan.arrays),
@@ -166,10 +188,10 @@ def to_zarr(
 
 
 def join_sources(source: Any, storage: Storage | None, allow: Sequence[str] = ()) -> Node:
-    """Index the source; the images of several files stand side by side, numbered through."""
+    """Index the source; the images of several files become the members 0, 1, ... of one group."""
     if isinstance(source, GroupIndex | ArrayIndex):
         return source
-    # only a saved index knows what it may refer to
+    # other formats than a saved index do not accept `allow`
     given: dict[str, Any] = {"storage": storage, **({"allow": allow} if allow else {})}
     if isinstance(source, str | Path):
         return api.index(source, **given)

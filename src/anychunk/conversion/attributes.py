@@ -1,8 +1,8 @@
-"""Attributes of the groups of a target: those of the source, and the levels that are written."""
+"""Attributes of the target's groups: those of the source, and the levels that are written."""
 
 from collections.abc import Sequence
 
-from anychunk.conversion.plan import Level, Wishes
+from anychunk.conversion.levels import Level, ZarrOptions
 from anychunk.metadata import ome
 from anychunk.model import images as im
 from anychunk.model.images import Image
@@ -10,34 +10,38 @@ from anychunk.model.index import GroupIndex, Json, Node, find
 
 
 def root_attributes(source: Node, found: list[Image], *, is_one: bool) -> dict[str, Json]:
-    """Keep the source's own attributes; say where the data is from."""
+    """Return the source's attributes, with the provenance under `anychunk`."""
     kept = {k: v for k, v in source.attributes.items() if k != "anychunk"}
     about = source.attributes.get("anychunk", {})
     kept["anychunk"] = {"converted_from": about}
     numbers = [image.path for image in found]
     if not is_one and all(n.isdigit() for n in numbers):
+        # OME-Zarr 0.5, "bioformats2raw.layout": images are the groups 0, 1, ...
         kept["ome"] = {"version": "0.5", "bioformats2raw.layout": 3}
     return kept
 
 
 def group_attributes(source: Node, path: str) -> dict[str, Json]:
+    """Return the attributes of a group of the source, or none where it has no such group."""
     group = find(source, path)
     return dict(group.attributes) if isinstance(group, GroupIndex) else {}
 
 
-def image_attributes(image: Image, levels: Sequence[Level], wishes: Wishes) -> dict[str, Json]:
-    """Keep the attributes of an image group; describe the levels that are written."""
+def image_attributes(
+    image: Image, levels: Sequence[Level], options: ZarrOptions
+) -> dict[str, Json]:
+    """Return the attributes of an image group, with `ome` describing the levels written."""
     kept = {k: v for k, v in image.attributes.items() if k != "anychunk"}
     names = levels[0].metadata["dimension_names"]
     if not {"x", "y"} <= set(names) or not 2 <= len(names) <= 5:
-        wishes.notes.append(
-            f"{image.path or '/'}: axes {' '.join(names)} are none of OME-Zarr, so no ome "
-            "attribute is written; name them with axes, such as zyx"
+        options.notes.append(
+            f"{image.path or '/'}: OME-Zarr cannot describe axes {' '.join(names)}, so no ome "
+            "attribute is written; name the axes, for example zyx"
         )
         kept.pop("ome", None)
         return kept
     order = levels[0].order
-    units = {a["name"]: a.get("unit") for a in image.axes} if wishes.axes is None else {}
+    units = {a["name"]: a.get("unit") for a in image.axes} if options.axes is None else {}
     axes = [ome.Axis(name=n, unit=units.get(n)) for n in names]
     made = ome.ome(axes, level_scales(image, levels, order))
     before = kept.get("ome", {})
@@ -51,7 +55,11 @@ def image_attributes(image: Image, levels: Sequence[Level], wishes: Wishes) -> d
 
 
 def level_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) -> list[ome.Level]:
-    """Give scale and translation of every level, by the windows that its elements stand for."""
+    """Return scale and translation of every level.
+
+    An element of a computed level covers a window of the full resolution; its centre is the
+    window's, hence the translation by half of what the window adds.
+    """
     scale = tuple(image.scale[i] for i in order)
     origin = tuple(image.translation[i] for i in order)
     if len(levels) > 1 and levels[1].source is not None:
@@ -73,7 +81,7 @@ def level_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) 
 
 
 def copied_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) -> list[ome.Level]:
-    """Keep what the source says of levels that are copied."""
+    """Return scale and translation of copied levels as the source declares them."""
     described = im.multiscale(image.attributes)
     if not described:
         shapes = [level.shape for level in levels]

@@ -1,6 +1,7 @@
-"""What of a conversion is done: one line a task, with the checksum of what it wrote.
+"""The journal of a conversion: one line per finished task, with the checksum of what it wrote.
 
-A local journal grows line by line; a remote one, which cannot, is written anew from time to time.
+The first line is the fingerprint of the plan. A local journal is appended to; a remote object
+cannot be, so it is rewritten from time to time.
 """
 
 import contextlib
@@ -10,11 +11,15 @@ from pathlib import Path
 from anychunk.io import Storage, is_remote, local_path, read_object, sink
 
 NAME = ".anychunk/journal"
-PAUSE_S = 5.0
+REWRITE_S = 5.0
+"""Seconds between two writes of a remote journal."""
 
 
 class Journal:
+    """Records which tasks are done."""
+
     def __init__(self, target: str, fingerprint: str, *, storage: Storage | None = None) -> None:
+        """Read the journal below `target`, if there is one."""
         self.url = f"{target}/{NAME}"
         self._root = target
         self._storage = storage
@@ -24,10 +29,11 @@ class Journal:
         self.lines = [] if found is None else found.tobytes().decode("utf-8", "replace").split("\n")
         self.is_there = bool(self.lines)
         self.is_ours = self.lines[:1] == [fingerprint]
+        """Whether it belongs to this plan."""
         self.fingerprint = fingerprint
 
     def done(self) -> dict[str, int]:
-        """Give the checksums of tasks by name. A line that broke off is none."""
+        """Return the checksums of finished tasks by name; incomplete lines are ignored."""
         found: dict[str, int] = {}
         if not self.is_ours:
             return found
@@ -38,20 +44,23 @@ class Journal:
         return found
 
     def start(self) -> None:
+        """Write the journal with what is known to be done, without an incomplete last line."""
         self._lines = self.lines[:-1] if self.is_ours else [self.fingerprint]
         self._put()
 
     def add(self, name: str, checksum: int) -> None:
+        """Record a finished task."""
         line = f"{name} {checksum:08x}"
         if not is_remote(self.url):
             with Path(local_path(self.url)).open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
             return
         self._lines.append(line)
-        if time.monotonic() - self._written_s > PAUSE_S:
+        if time.monotonic() - self._written_s > REWRITE_S:
             self._put()
 
     def flush(self) -> None:
+        """Write what is still in memory."""
         if is_remote(self.url):
             self._put()
 
@@ -61,6 +70,7 @@ class Journal:
         self._written_s = time.monotonic()
 
     def remove(self) -> None:
+        """Delete the journal and its folder."""
         sink.remove(self.url, storage=self._storage)
         if not is_remote(self.url):
             Path(local_path(self.url)).parent.rmdir()

@@ -1,4 +1,4 @@
-"""The levels of an image: which there are, how each is cut and encoded."""
+"""The levels of an image: which are written, how each is chunked and encoded. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,60 +6,119 @@ from dataclasses import dataclass, field
 
 from anychunk.codecs.zarr_core import parse_dtype
 from anychunk.conversion import presets
-from anychunk.conversion.plan import Level, Wishes
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.limits import MIB
 from anychunk.metadata import drawing, geo, ome, samples
 from anychunk.model import images as im
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Shape, Slices, chunk_box, grid_shape
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Json, Node, find
 from anychunk.resample import BY_WINDOW, output_shape
 
 REGION_BYTES = 16 * MIB
-"""About how much is read, encoded and written at a time by one worker, where shards are smaller."""
+"""About how much a worker reads, encodes and writes at a time, unless a shard is larger."""
 ROOT_TWO = math.sqrt(2) * (1 + 1e-9)
+"""z is halved while its elements are at most this many times longer than the shortest side."""
+VARIABLE_ITEMSIZE = 16
+"""Bytes assumed for types of variable length; it only affects how the work is split."""
 
 
-def image_levels(source: Node, image: Image, path: str, wishes: Wishes) -> list[Level]:
-    """Plan the levels of one image."""
-    preset = presets.preset(wishes.like)
+@dataclass(frozen=True, kw_only=True)
+class ZarrOptions:
+    """What the caller asks for in a Zarr target; None leaves the choice to the preset."""
+
+    like: str = "ome-zarr"
+    chunk: Sequence[int] | None = None
+    shard: Sequence[int] | bool | None = None
+    compression: str | Sequence[Json] | None = None
+    levels: int | None = None
+    method: str | None = None
+    axes: Sequence[str] | None = None
+    image: int | str | None = None
+    notes: list[str] = field(default_factory=list)
+    """Filled while planning: what the caller should know about the result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """One array to write."""
+
+    path: str
+    """In the target."""
+    source: str | None
+    """Path of the array that it is a copy of; None: computed from the level before it."""
+    order: tuple[int, ...]
+    """Axes of the source in the target's order; axes that are left out have length 1."""
+    ratio: Shape
+    """How many elements of the level before it become one, along each axis."""
+    shape: Shape
+    outer: Shape
+    """Shape of one object in the store: a shard, or a chunk where there are no shards."""
+    region: Shape
+    """Shape that is computed at a time: whole objects."""
+    nodata: float | None
+    method: str
+    itemsize: int
+    metadata: dict[str, Json]
+    """The content of its `zarr.json`."""
+
+    @property
+    def grid(self) -> Shape:
+        """The number of regions along each axis."""
+        return grid_shape(self.shape, self.region)
+
+    def box(self, coords: Shape) -> Slices:
+        """Return the part of the array that the region at `coords` covers."""
+        return chunk_box(coords, self.region, self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The decoded size."""
+        return math.prod(self.shape) * self.itemsize
+
+
+def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) -> list[Level]:
+    """Plan the levels of one image: copies of the source's, or computed from the finest."""
+    preset = presets.preset(options.like)
     first = _array(source, image.levels[0])
-    names, order = target_axes(image, first.shape, wishes)
-    wanted = preset.levels if wishes.levels is None else wishes.levels
-    if data_kind(first) == "other" and wanted is not None:
-        wishes.notes.append(f"{image.path or '/'}: {first.data_type} has no means; no levels made")
-        wanted = None
-    recipe = Recipe(order=order, names=names, path=path, wishes=wishes, attributes=image.attributes)
-    if wanted is None or (wishes.levels is None and len(image.levels) > 1):
-        # the source's own levels are copied as they are
-        stored = [(_array(source, place), place) for place in image.levels]
+    names, order = target_axes(image, first.shape, options)
+    count = preset.levels if options.levels is None else options.levels
+    if data_kind(first) == "other" and count is not None:
+        options.notes.append(
+            f"{image.path or '/'}: {first.data_type} cannot be averaged; no levels were computed"
+        )
+        count = None
+    recipe = Recipe(
+        order=order, names=names, path=path, options=options, attributes=image.attributes
+    )
+    if count is None or (options.levels is None and len(image.levels) > 1):
+        stored = [(_array(source, name), name) for name in image.levels]
         return [
-            recipe.level(array, f"{i}", source=place)
-            for i, (array, place) in enumerate(stored)
+            recipe.level(array, f"{i}", source=name)
+            for i, (array, name) in enumerate(stored)
             if len(array.shape) == len(first.shape)
         ]
     levels = [recipe.level(first, "0", source=image.levels[0])]
     scale = tuple(image.scale[i] for i in order)
-    for number, ratio in enumerate(pyramid(levels[0].shape, names, scale, wanted), 1):
+    for number, ratio in enumerate(level_ratios(levels[0].shape, names, scale, count), 1):
         shape = output_shape(levels[-1].shape, ratio)
         levels.append(recipe.level(first, f"{number}", ratio=ratio, shape=shape))
     return levels
 
 
 def beside_level(
-    source: Node, name: str, path: str, wishes: Wishes, levels: Sequence[Level]
+    source: Node, name: str, path: str, options: ZarrOptions, levels: Sequence[Level]
 ) -> Level:
-    """Plan an array that stands beside `levels`, such as a mask, as it is."""
+    """Plan a copy of an array that lies beside `levels`, such as a mask."""
     array = _array(source, name)
     own, taken = name.rsplit("/", 1)[-1], {level.path for level in levels}
     while im.join(path, own) in taken:
-        own += "_"  # levels are numbered through, whatever the source calls them
+        own += "_"  # levels are renumbered, so the source's name may be taken
     recipe = Recipe(
         order=tuple(range(len(array.shape))),
         names=[axis["name"] for axis in im.named_axes(array)],
         path=path,
-        wishes=Wishes(like=wishes.like, compression=wishes.compression),
+        options=ZarrOptions(like=options.like, compression=options.compression),
     )
     return recipe.level(array, own, source=name)
 
@@ -67,44 +126,51 @@ def beside_level(
 def _array(source: Node, path: str) -> ArrayIndex:
     found = find(source, path)
     if not isinstance(found, ArrayIndex):
-        raise FormatError(f"convert: {path} is no array of the source")
+        raise FormatError(f"convert: {path} of the source is not an array")
     return found
 
 
 def target_axes(
-    image: Image, shape: Shape, wishes: Wishes
+    image: Image, shape: Shape, options: ZarrOptions
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Give the names of the target's axes, and the source's axes in that order."""
-    if wishes.axes is not None:
-        names = tuple(wishes.axes)
+    """Return the names of the target's axes, and the source's axes in that order."""
+    if options.axes is not None:
+        names = tuple(options.axes)
         if len(names) != len(image.axes) or len(set(names)) != len(names):
             raise UnsupportedError(
                 f"convert: axes {' '.join(names)} for an image of {len(image.axes)} axes; "
-                "name each once"
+                "name each axis once"
             )
     else:
         names = image.names
     order = ome.ome_order(names)
     others = set(names) - {*presets.SPACE, "t", "time", "band"}
     if "band" in names and others and shape[names.index("band")] == 1:
-        # OME-Zarr has one axis besides time and space; that of the only band says nothing
+        # OME-Zarr 0.5 allows one axis besides time and space: drop the band axis of length 1
         order = tuple(i for i in order if names[i] != "band")
     return tuple(names[i] for i in order), order
 
 
-def pyramid(
-    shape: Shape, names: Sequence[str], scale: tuple[float, ...], wanted: int
+def level_ratios(
+    shape: Shape, names: Sequence[str], scale: tuple[float, ...], count: int
 ) -> list[Shape]:
-    """Give the ratio of each further level to the one before it.
+    """Return the ratio of each computed level to the one before it.
 
-    Axes in space are halved; z only while its elements are not clearly longer than the others:
-    so that elements come nearer to cubes, and thin stacks keep their slices.
+    The axes of space are halved. z is halved only while its elements are not clearly longer than
+    those of x and y, so that elements become more isotropic and thin stacks keep their slices.
+
+    Parameters:
+        shape: Of the full resolution.
+        names: Of the axes.
+        scale: The size of an element along each axis.
+        count: The number of levels, including the full resolution; 0: halve until no axis of space
+            is longer than `presets.SMALL`.
     """
     axes = presets.growing_axes(names)
     ratios: list[Shape] = []
     size = list(scale)
-    while len(ratios) + 1 < wanted or (
-        wanted == 0 and max((shape[i] for i in axes), default=0) > presets.SMALL
+    while len(ratios) + 1 < count or (
+        count == 0 and max((shape[i] for i in axes), default=0) > presets.SMALL
     ):
         long = [i for i in axes if shape[i] > 1]
         if not long:
@@ -121,7 +187,7 @@ def pyramid(
 
 
 def data_kind(array: ArrayIndex) -> str:
-    """Say whether values of a type have means."""
+    """Return `number`, `bool`, or `other` for types that cannot be averaged."""
     name = array.data_type
     if not isinstance(name, str):
         return "other"
@@ -131,20 +197,21 @@ def data_kind(array: ArrayIndex) -> str:
 
 
 def itemsize_of(array: ArrayIndex) -> int:
-    # a string has none of its own: any small number plans as well as another
-    return int(getattr(parse_dtype(array.data_type, zarr_format=3), "item_size", 16))
+    """Return the bytes per element; an assumed size for types of variable length."""
+    dtype = parse_dtype(array.data_type, zarr_format=3)
+    return int(getattr(dtype, "item_size", VARIABLE_ITEMSIZE))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How the arrays of one image are cut and encoded."""
+    """How the arrays of one image are chunked and encoded."""
 
     order: tuple[int, ...]
     names: Sequence[str]
     path: str
-    wishes: Wishes
+    options: ZarrOptions
     attributes: Mapping[str, Json] = field(default_factory=dict)
-    """Of the image, which may say what stands for nothing."""
+    """Of the image: they may declare nodata or a palette."""
 
     def level(
         self,
@@ -160,7 +227,8 @@ class Recipe:
         here = full if shape is None else shape
         itemsize = itemsize_of(array)
         stored = tuple(array.chunk_shape[i] for i in self.order)
-        chunk, shard = self.cut(full, itemsize, stored)
+        # chunk and shard are chosen by the full resolution, so that all levels share them
+        chunk, shard = self.chunk_and_shard(full, itemsize, stored)
         inner = presets.clipped(chunk, here)
         outer = tuple(
             min(s, -(-max(n, 1) // c) * c) for s, c, n in zip(shard, inner, here, strict=True)
@@ -173,7 +241,7 @@ class Recipe:
             "dimension_names": list(self.names),
             "attributes": dict(array.attributes)
             if source is not None
-            else smaller_ground(array.attributes, self.names, full, here),
+            else coarser_georeference(array.attributes, self.names, full, here),
         }
         return Level(
             path=im.join(self.path, name),
@@ -189,48 +257,54 @@ class Recipe:
             metadata=metadata,
         )
 
-    def cut(self, shape: Shape, itemsize: int, stored: Shape) -> tuple[Shape, Shape]:
-        """Give chunk and shard, neither shortened to the array yet."""
-        preset, wishes = presets.preset(self.wishes.like), self.wishes
-        if wishes.chunk is None:
+    def chunk_and_shard(self, shape: Shape, itemsize: int, stored: Shape) -> tuple[Shape, Shape]:
+        """Return the shapes of chunk and shard; either may still be larger than the array."""
+        preset, options = presets.preset(self.options.like), self.options
+        if options.chunk is None:
             most = preset.chunk_bytes // itemsize
             chunk = presets.chunk_shape(shape, self.names, most, stored)
         else:
-            chunk = presets.trailing(wishes.chunk, len(shape), "chunk")
-        if wishes.shard is False:
+            chunk = presets.trailing(options.chunk, len(shape), "chunk")
+        if options.shard is False:
             return chunk, chunk
-        if wishes.shard is None or wishes.shard is True:
+        if options.shard is None or options.shard is True:
             most = preset.shard_bytes // itemsize
             return chunk, presets.shard_shape(chunk, shape, self.names, most, stored)
-        shard = presets.trailing(wishes.shard, len(shape), "shard")
+        shard = presets.trailing(options.shard, len(shape), "shard")
         if any(s % c for s, c in zip(shard, chunk, strict=True)):
-            raise UnsupportedError(f"convert: shard {shard} is no multiple of the chunk {chunk}")
+            raise UnsupportedError(
+                f"convert: shard {shard} is not a multiple of chunk {chunk} along every axis"
+            )
         return chunk, shard
 
     def codecs(
         self, data_type: Json, inner: Shape, outer: Shape, itemsize: int
     ) -> tuple[Json, ...]:
-        preset, wish = presets.preset(self.wishes.like), self.wishes.compression
-        compressed = presets.compressors(preset.compression if wish is None else wish, itemsize)
-        return presets.chain(data_type, inner, outer, compressed)
+        """Return the codec chain as JSON."""
+        preset, given = presets.preset(self.options.like), self.options.compression
+        compressed = presets.compressors(preset.compression if given is None else given, itemsize)
+        return presets.codec_chain(data_type, inner, outer, compressed)
 
     def method(self, array: ArrayIndex) -> str:
-        # what counts colours or classes has no mean
+        """Return how coarser levels are computed."""
+        # the mean of two palette entries, or of two classes, is a third one
         is_counted = data_kind(array) == "bool" or drawing.palette(self.attributes) is not None
-        found = self.wishes.method or ("mode" if is_counted else "average")
+        found = self.options.method or ("mode" if is_counted else "average")
         if found not in BY_WINDOW:
-            raise UnsupportedError(f"convert: method {found!r}; known: {' '.join(BY_WINDOW)}")
+            raise UnsupportedError(
+                f"convert: unknown method {found!r}; expected one of: {' '.join(BY_WINDOW)}"
+            )
         return found
 
 
-def smaller_ground(
+def coarser_georeference(
     attributes: dict[str, Json], names: Sequence[str], full: Shape, here: Shape
 ) -> dict[str, Json]:
-    """Give the georeference of a level by that of the first: windows of whole pixels each."""
+    """Return the georeference of a computed level, derived from that of the full resolution."""
     transform = attributes.get("spatial:transform")
     if not isinstance(transform, list) or len(transform) != 6 or not {"y", "x"} <= set(names):
         return {}
-    down, across = (_power(full[i], here[i]) for i in (names.index("y"), names.index("x")))
+    down, across = (_halvings(full[i], here[i]) for i in (names.index("y"), names.index("x")))
     a, b, c, d, e, f = transform
     shape = (here[names.index("y")], here[names.index("x")])
     return geo.attributes(
@@ -241,8 +315,11 @@ def smaller_ground(
     )
 
 
-def _power(full: int, here: int) -> int:
-    """Give by how much an axis was halved again and again, each time without its rest."""
+def _halvings(full: int, here: int) -> int:
+    """Return the power of two by which an axis was reduced.
+
+    `full / here` would be too large wherever an odd last element was dropped on the way.
+    """
     ratio = 1
     while full > here:
         full, ratio = max(1, full // 2), ratio * 2
@@ -252,11 +329,11 @@ def _power(full: int, here: int) -> int:
 def region_shape(
     shard: Shape, shape: Shape, names: Sequence[str], itemsize: int, stored: Shape
 ) -> Shape:
-    """Give how much is made at a time: whole shards, even along the axes that are halved."""
+    """Return the shape that is computed at a time: whole shards, even along halved axes."""
     most = REGION_BYTES // itemsize
     covered = tuple(min(n, s) for n, s in zip(shape, stored, strict=True))
     axes = presets.growing_axes(names)
-    # twice as much is worth it where it saves reading stored chunks twice
+    # exceed the bound up to twice if that keeps stored chunks from being read by two regions
     wide = presets.grow(list(shard), covered, axes, 2 * most)
     grown = list(presets.shard_shape(wide, shape, names, most, stored))
     for axis in axes:

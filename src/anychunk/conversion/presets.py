@@ -1,4 +1,4 @@
-"""How a converted array is cut and compressed: presets, chunk shapes, codecs. Pure."""
+"""Presets for chunks, shards, compression and levels of a Zarr target. Pure."""
 
 import json
 import math
@@ -14,38 +14,42 @@ from anychunk.model.index import Json
 
 SPACE = ("z", "y", "x")
 FEW_BANDS = 4
-"""Up to so many bands stay together in a chunk: colour is looked at as a whole."""
+"""Up to this many bands share a chunk: the bands of a colour image are read together."""
 PLANE = 512
+"""Chunks grow to this side length within stored planes before they grow across them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
+    """A named set of defaults."""
+
     about: str
+    """One line for the docs and the command line."""
     chunk_bytes: int
     shard_bytes: int
     """0: no shards."""
     compression: str
     levels: int | None
-    """0: as many as make the coarsest fit `SMALL`; None: those that the source has."""
+    """0: halve until the coarsest level fits `SMALL`; None: keep the source's levels."""
 
 
 PRESETS = {
     "ome-zarr": Preset(
-        about="for viewers: a pyramid, chunks of 512 KiB, shards of 16 MiB",
+        about="for viewers: levels down to 512 pixels, chunks of 512 KiB, shards of 16 MiB",
         chunk_bytes=512 * KIB,
         shard_bytes=16 * MIB,
         compression="zstd:3",
         levels=0,
     ),
     "cloud": Preset(
-        about="for object stores: a pyramid, chunks of 1 MiB, shards of 32 MiB",
+        about="for object stores: levels down to 512 pixels, chunks of 1 MiB, shards of 32 MiB",
         chunk_bytes=MIB,
         shard_bytes=32 * MIB,
         compression="zstd:5",
         levels=0,
     ),
     "archive": Preset(
-        about="the levels of the source, chunks of 2 MiB with checksums, shards of 32 MiB, small",
+        about="smallest: the source's levels, chunks of 2 MiB with checksums, shards of 32 MiB",
         chunk_bytes=2 * MIB,
         shard_bytes=32 * MIB,
         compression="zstd:15+crc32c",
@@ -53,17 +57,20 @@ PRESETS = {
     ),
 }
 SMALL = 512
-"""Pyramids end where no axis in space is longer than this."""
+"""Levels are added until no axis of space is longer than this."""
 
 
 def preset(name: str) -> Preset:
+    """Return the preset called `name`, or raise `UnsupportedError`."""
     if name not in PRESETS:
-        raise UnsupportedError(f"convert: no preset {name!r}; there are: {' '.join(PRESETS)}")
+        raise UnsupportedError(
+            f"convert: unknown preset {name!r}; expected one of: {' '.join(PRESETS)}"
+        )
     return PRESETS[name]
 
 
 def growing_axes(names: Sequence[str | None]) -> list[int]:
-    """Give the axes along which a chunk is long: those in space, or the last two."""
+    """Return the axes along which chunks extend: those of space, or else the last two."""
     space = [i for i, name in enumerate(names) if name in SPACE]
     return space or list(range(len(names)))[-2:]
 
@@ -71,10 +78,11 @@ def growing_axes(names: Sequence[str | None]) -> list[int]:
 def chunk_shape(
     shape: Shape, names: Sequence[str | None], most: int, stored: Shape | None = None
 ) -> Shape:
-    """Give a chunk of up to `most` elements, even along the axes in space.
+    """Return a chunk shape of up to `most` elements, about as long along every axis of space.
 
-    Where `stored` chunks are flat along an axis, so is it, until it is `PLANE` long otherwise: a
-    cube would be put together from as many planes, each read again for every cube in it.
+    Where the source's `stored` chunks are planes, the chunk grows to `PLANE` within the plane
+    before it grows across planes: a cube would be assembled from many planes, and each of them
+    read again for every cube that it passes through.
     """
     axes = growing_axes(names)
     chunk = [
@@ -94,7 +102,7 @@ def shard_shape(
     most: int,
     stored: Shape | None = None,
 ) -> Shape:
-    """Give a shard of up to `most` elements: whole chunks, over whole `stored` ones if it can."""
+    """Return a shard of up to `most` elements: whole chunks, and whole `stored` ones if it can."""
     axes = growing_axes(names)
     start = list(chunk)
     if stored is not None:
@@ -104,7 +112,7 @@ def shard_shape(
 
 
 def grow(start: list[int], shape: Shape, axes: list[int], most: int) -> Shape:
-    """Double the shortest axis, the later of several, while the product stays within `most`."""
+    """Double the shortest axis (on a tie, the last) while the product stays within `most`."""
     found = list(start)
     while math.prod(found) * 2 <= most:
         open_axes = [i for i in axes if found[i] < shape[i]]
@@ -116,20 +124,28 @@ def grow(start: list[int], shape: Shape, axes: list[int], most: int) -> Shape:
 
 
 def clipped(chunk: Shape, shape: Shape) -> Shape:
-    """Shorten a chunk that is longer than its array."""
+    """Shorten a chunk to its array."""
     return tuple(min(c, max(n, 1)) for c, n in zip(chunk, shape, strict=True))
 
 
 def trailing(given: Sequence[int], ndim: int, what: str) -> Shape:
-    """Read sizes that a user gives for the last axes; axes before them get one."""
+    """Return sizes for all axes, given those of the last ones; axes before them get 1."""
     sizes = tuple(int(n) for n in given)
     if len(sizes) > ndim or min(sizes, default=1) < 1:
-        raise UnsupportedError(f"convert: {what} {sizes} for an array of {ndim} axes")
+        raise UnsupportedError(
+            f"convert: {what} {sizes} for an array of {ndim} axes; expected up to {ndim} positive "
+            "integers"
+        )
     return (1,) * (ndim - len(sizes)) + sizes
 
 
 def compressors(text: str | Sequence[Json], itemsize: int) -> list[Json]:
-    """Read `zstd:5`, `blosc:9+crc32c` … as bytes -> bytes codecs; a list is JSON already."""
+    """Parse `zstd:5`, `blosc:9+crc32c` or JSON into bytes-to-bytes codecs as JSON.
+
+    Parameters:
+        text: NAME or NAME:LEVEL, joined by `+`; a JSON list of codecs; or the list itself.
+        itemsize: Bytes per element, which blosc's shuffle needs.
+    """
     if not isinstance(text, str):
         return list(text)
     if text.startswith(("[", "{")):
@@ -141,8 +157,8 @@ def compressors(text: str | Sequence[Json], itemsize: int) -> list[Json]:
             continue
         if name not in CODECS or (level and not re.fullmatch(r"-?[0-9]+", level)):
             raise UnsupportedError(
-                f"convert: compression {part!r}; known: {' '.join(CODECS)} none, with :LEVEL, "
-                "joined by +, or a JSON list of codecs"
+                f"convert: unknown compression {part!r}; expected {' '.join(CODECS)} or none, each "
+                "with an optional :LEVEL, joined by +, or a JSON list of codecs"
             )
         found.append(CODECS[name](int(level) if level else None, itemsize))
     return found
@@ -152,7 +168,7 @@ def _json_codecs(text: str) -> list[Json]:
     try:
         found = json.loads(text)
     except ValueError as e:
-        raise UnsupportedError(f"convert: compression {text!r} is no JSON ({e})") from e
+        raise UnsupportedError(f"convert: compression {text!r} is not valid JSON: {e}") from e
     return found if isinstance(found, list) else [found]
 
 
@@ -184,12 +200,13 @@ CODECS: dict[str, Any] = {
     "blosc": _blosc,
     "crc32c": lambda level, itemsize: {"name": "crc32c"},
 }
+"""Builders of codec JSON from (level, itemsize), by name."""
 
 
-def chain(
+def codec_chain(
     data_type: Json, inner: Shape, outer: Shape, compressed: Sequence[Json]
 ) -> tuple[Json, ...]:
-    """Give the codecs of an array, in shards where a chunk of the store holds several chunks."""
+    """Return the codecs of an array as JSON; sharded if `outer` holds several chunks."""
     serializer: Json = {"name": "bytes", "configuration": {"endian": "little"}}
     if data_type == "string":
         serializer = {"name": "vlen-utf8"}

@@ -53,13 +53,12 @@ def chunk_key(path: str, coords: Sequence[int]) -> str:
 
 def split_key(key: str) -> tuple[str, str] | None:
     """Split a chunk key into the array's path and the text of the coordinates, or return None."""
-    path, found, rest = f"/{key}".rpartition("/c/")
-    if not found:
-        # an array without axes has one chunk, `c`
-        path, found, rest = f"/{key}".rpartition("/c")
-        if not found or rest:
-            return None
-    return path[1:], rest
+    text = f"/{key}"
+    if text.endswith("/c"):
+        # an array without axes has one chunk, `c`; it may lie below a group called `c`
+        return text[1:-2], ""
+    path, found, rest = text.rpartition("/c/")
+    return (path[1:], rest) if found else None
 
 
 def parse_coords(text: str, grid: Shape) -> Shape | None:

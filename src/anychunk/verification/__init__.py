@@ -1,4 +1,4 @@
-"""Verify files and indexes: structure, every chunk, pinned sources, and other readers."""
+"""Verify files and indexes: pinned sources, structure, every chunk, and other readers."""
 
 from anychunk.verification.checks import Finding, Report, verify
 

@@ -1,11 +1,10 @@
-"""Verify a file or an index: structure, every chunk, the pinned sources, and another reader.
+"""Verify a file or an index: pinned sources, structure, every chunk, and another reader.
 
-Nothing stops at the first finding, and no finding is guessed: each names its place.
+All problems are collected, each with its location; none stops the verification.
 """
 
 import itertools
 import math
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import zarr
 from anychunk import api
 from anychunk.errors import AnychunkError, MissingDependencyError
 from anychunk.io import Storage, open_source
+from anychunk.io.threads import cores, in_order
 from anychunk.limits import MIB
 from anychunk.model.grid import chunk_box, chunk_coords, touched_chunks
 from anychunk.model.images import images
@@ -28,16 +28,18 @@ from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]
 type Progress = Callable[[int, int], None]
-"""Called with (chunks done, chunks to do)."""
+"""Called with (chunks done, chunks in total)."""
 
 BATCH_BYTES = 16 * MIB
-"""About how much is decoded at a time by one thread."""
+"""About how much one thread decodes at a time."""
 MOST = 1000
-"""Findings of one array that are told one by one."""
+"""Findings of one kind per array that are listed one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
+    """One problem, or one fact worth knowing."""
+
     severity: Severity
     where: str
     what: str
@@ -45,20 +47,26 @@ class Finding:
 
 @dataclass(kw_only=True)
 class Report:
+    """What a verification found."""
+
     source: str
     arrays: int = 0
     chunks: int = 0
+    """Chunks that were read, absent ones included."""
     absent: int = 0
+    """Chunks that the file declares absent."""
     decoded_bytes: int = 0
     compared: str | None = None
-    """The other reader, where one was asked for."""
+    """The independent reader that pixels were compared with, if any."""
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
+        """Whether there are no errors and no warnings."""
         return all(finding.severity == "info" for finding in self.findings)
 
     def add(self, severity: Severity, where: str, what: str) -> None:
+        """Add a finding."""
         self.findings.append(Finding(severity=severity, where=where, what=what))
 
 
@@ -72,10 +80,20 @@ def verify(
     storage: Storage | None = None,
     **options: Any,
 ) -> Report:
-    """Check a file or an index, all of it.
+    """Check every byte range and decode every chunk of a file or an index.
 
-    `against` names an independent reader (tifffile, rasterio, numpy, tensorstore) whose pixels
-    must be equal, or differ by no more than `tolerance`. Options are those of `index`.
+    Parameters:
+        url: A path or url of a file or a saved index, or an index.
+        against: An independent reader to compare pixels with: `tifffile`, `rasterio`, `numpy` or
+            `tensorstore`.
+        tolerance: By how much its values may differ; useful for lossy compressions.
+        workers: The number of threads; by default one per core.
+        progress: Called with (chunks done, chunks in total) as the work proceeds.
+        storage: Options of the object store, passed to obstore.
+        options: As for `anychunk.index`.
+
+    Returns a `Report` with everything found. Raises only if the file does not open, or if `against`
+    is unknown or not installed.
     """
     node = (
         url
@@ -92,16 +110,18 @@ def verify(
         check_structure(array, path, report, sizes)
     total = sum(math.prod(array.grid) for _, array in found)
 
-    def tell() -> None:
+    def advance() -> None:
         if progress is not None:
             progress(report.chunks, total)
 
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+    count = workers or cores()
+    with ThreadPoolExecutor(count, thread_name_prefix="anychunk-verify") as executor:
+        decode = partial(in_order, executor=executor, ahead=2 * count)
         for path, array in found:
             if isinstance(array.chunks, ByteRanges):
                 report.absent += int((array.chunks.lengths == 0).sum())
             opened = partial(api.open_path, node, path, storage=storage)
-            check_chunks(opened, path, report, pool, tell)
+            check_chunks(opened, path, report, decode, advance)
     if against is not None:
         report.compared = against
         compare(node, against, report, tolerance, storage)
@@ -109,7 +129,7 @@ def verify(
 
 
 class Sizes:
-    """How long objects are, each asked for once."""
+    """Sizes of objects, each requested once; None if an object cannot be opened."""
 
     def __init__(self, storage: Storage | None) -> None:
         self._storage = storage
@@ -125,7 +145,7 @@ class Sizes:
 
 
 def check_pins(node: Node, report: Report, storage: Storage | None) -> None:
-    """Look whether every source is the one that was indexed."""
+    """Check that every source is unchanged since it was indexed."""
     for url, pin in node.pins.items():
         try:
             change = pin.differs(open_source(url, storage=storage).pin())
@@ -137,7 +157,7 @@ def check_pins(node: Node, report: Report, storage: Storage | None) -> None:
 
 
 def check_structure(array: ArrayIndex, path: str, report: Report, sizes: Sizes) -> None:
-    """Hold every byte range against its object, and against the other ranges."""
+    """Check every byte range against the size of its object and against the other ranges."""
     chunks = array.chunks
     if not isinstance(chunks, ByteRanges):
         return
@@ -164,27 +184,31 @@ def check_structure(array: ArrayIndex, path: str, report: Report, sizes: Sizes) 
 
 @dataclass(frozen=True)
 class Ranges:
+    """Byte ranges of one object, one entry per range."""
+
     offsets: npt.NDArray[np.uint64]
     lengths: npt.NDArray[np.uint64]
     numbers: npt.NDArray[np.int64]
-    """Of the chunks that they belong to."""
+    """The chunk that each range belongs to."""
 
 
 def check_ranges(
     ranges: Ranges, size: int | None, where: str, array: ArrayIndex, report: Report
 ) -> None:
+    """Report ranges that reach beyond an object of `size` bytes, and ranges that overlap."""
     if size is None:
-        report.add("error", where, "its object cannot be opened")
+        report.add("error", where, "the object cannot be opened")
         return
-    # what would overflow ends beyond any object
+    # a sum that wraps around uint64 is smaller than its offset, and beyond any object too
     ends = ranges.offsets + ranges.lengths
     beyond = np.flatnonzero((ends > size) | (ends < ranges.offsets))
     for i in beyond[:MOST]:
         report.add(
             "error",
             f"{where} chunk {chunk_coords(int(ranges.numbers[i]), array.grid)}",
-            f"bytes {ranges.offsets[i]}..{ends[i]}, the object ends after {size}",
+            f"bytes {ranges.offsets[i]}..{ends[i]} are beyond the object's {size} bytes",
         )
+    # sorted by start, a range overlaps an earlier one if it begins before the latest end so far
     order = np.lexsort((ends, ranges.offsets))
     starts, stops = ranges.offsets[order], ends[order]
     latest = np.maximum.accumulate(stops)
@@ -192,7 +216,7 @@ def check_ranges(
     same = (starts[1:] == starts[:-1]) & (stops[1:] == stops[:-1])
     again = int(same[shared].sum())
     if again:
-        report.add("info", where, f"{again} chunks have the same bytes as another")
+        report.add("info", where, f"{again} chunks share their bytes with another chunk")
     for i in [i for i in shared if not same[i]][:MOST]:
         first, second = (
             chunk_coords(int(ranges.numbers[order[k]]), array.grid) for k in (i, i + 1)
@@ -204,30 +228,40 @@ def check_chunks(
     open_array: Callable[[], zarr.Array[Any]],
     path: str,
     report: Report,
-    pool: ThreadPoolExecutor,
-    tell: Callable[[], None],
+    decode: Callable[..., Iterator[tuple[int, int, list[str]]]],
+    advance: Callable[[], None],
 ) -> None:
-    """Decode every chunk to its shape."""
+    """Decode every chunk and check its shape.
+
+    Parameters:
+        open_array: Opens the array.
+        path: Of the array.
+        report: Where findings are added.
+        decode: Called with a function and batches; yields the function's result for each batch.
+        advance: Called after each batch.
+    """
     where = f"{report.source} {path}"
     try:
         array = open_array()
     except (AnychunkError, ValueError, TypeError) as e:
-        report.add("error", where, f"its metadata does not open: {e}")
+        report.add("error", where, f"the array does not open: {e}")
         return
     failures = 0
-    for count, nbytes, problems in pool.map(lambda batch: read_batch(array, batch), batches(array)):
+    for count, nbytes, problems in decode(partial(read_batch, array), batches(array)):
         report.chunks += count
         report.decoded_bytes += nbytes
         for problem in problems[: max(0, MOST - failures)]:
             report.add("error", where, problem)
         failures += len(problems)
-        tell()
+        advance()
     if failures > MOST:
-        report.add("error", where, f"{failures} chunks do not decode in all")
+        report.add(
+            "error", where, f"{failures} chunks do not decode, of which the first {MOST} are listed"
+        )
 
 
 def batches(array: zarr.Array[Any]) -> Iterator[list[tuple[slice, ...]]]:
-    """Yield batches of chunks, as boxes of the array."""
+    """Yield batches of about `BATCH_BYTES`: the boxes that chunks cover."""
     chunk_bytes = max(1, math.prod(array.chunks) * array.dtype.itemsize)
     most = max(1, BATCH_BYTES // chunk_bytes)
     shape, chunks = tuple(array.shape), tuple(array.chunks)
@@ -241,7 +275,7 @@ def batches(array: zarr.Array[Any]) -> Iterator[list[tuple[slice, ...]]]:
 def read_batch(
     array: zarr.Array[Any], batch: list[tuple[slice, ...]]
 ) -> tuple[int, int, list[str]]:
-    """Read the chunks of a batch; give how many, how many bytes, and what went wrong."""
+    """Read the chunks of a batch; return (chunks, decoded bytes, problems)."""
     nbytes, problems = 0, []
     for box in batch:
         expected = tuple(s.stop - s.start for s in box)
@@ -252,14 +286,16 @@ def read_batch(
             continue
         nbytes += data.nbytes
         if data.shape != expected:
-            problems.append(f"chunk at {box}: shape {data.shape}, expected {expected}")
+            problems.append(
+                f"chunk at {tuple(s.start for s in box)}: shape {data.shape}, expected {expected}"
+            )
     return len(batch), nbytes, problems
 
 
 def compare(
     node: Node, against: str, report: Report, tolerance: float, storage: Storage | None
 ) -> None:
-    """Hold the first level of every image that the other reader knows against it."""
+    """Compare the first level of every image with another reader, as far as it reads them."""
     source = node.attributes.get("anychunk", {}).get("source")
     reader = peers.reader(against)
     known = 0
@@ -269,30 +305,32 @@ def compare(
         try:
             pieces = reader(str(source), number, image, tuple(array.shape))
             if pieces is None:
-                report.add("info", where, f"{against} does not show this image")
+                report.add("info", where, f"{against} does not read this image; not compared")
                 continue
             problem = compare_pieces(array, pieces, against, tolerance)
         except MissingDependencyError:
             raise
-        except Exception as e:  # noqa: BLE001 - another's reader fails in its own ways: it is told
-            report.add("warning", where, f"{against} does not read it: {type(e).__name__}: {e}")
+        except Exception as e:  # noqa: BLE001 - a foreign reader may raise anything; it is reported
+            report.add("warning", where, f"{against} failed: {type(e).__name__}: {e}")
             continue
         known += 1
         if problem is not None:
             report.add("error", where, problem)
     if not known:
-        report.add("warning", report.source, f"{against} could compare nothing of it")
+        report.add(
+            "warning", report.source, f"nothing was compared: {against} reads none of the images"
+        )
 
 
 def compare_pieces(
     array: zarr.Array[Any], pieces: peers.Pieces, against: str, tolerance: float
 ) -> str | None:
-    """Say how an array differs from another reader's pieces; None where it does not."""
+    """Describe how an array differs from another reader's pieces; None if it does not."""
     differ, largest, first = 0, 0.0, None
     for box, theirs in pieces:
         ours = np.asarray(array[box])
         if theirs.shape != ours.shape:
-            return f"shape {ours.shape}, {against} has {theirs.shape}"
+            return f"shape {ours.shape}, {against} reads {theirs.shape}"
         wrong, gap = difference(ours, theirs, tolerance)
         largest = max(largest, gap)
         if wrong.any() and first is None:
@@ -301,20 +339,21 @@ def compare_pieces(
         differ += int(wrong.sum())
     if not differ:
         return None
-    return f"{differ} values differ from {against}, first at {first}, most by {largest:g}"
+    return f"{differ} values differ from {against}, the first at {first}, by at most {largest:g}"
 
 
 def difference(
     ours: npt.NDArray[Any], theirs: npt.NDArray[Any], tolerance: float
 ) -> tuple[npt.NDArray[np.bool_], float]:
-    """Say where two arrays differ, and by how much at the most; NaN equals NaN."""
+    """Return where two arrays differ, and the largest difference; NaN equals NaN."""
     wrong = np.asarray(ours != theirs)
     if ours.dtype.kind in "fc":
-        wrong &= ~((ours != ours) & (theirs != theirs))  # noqa: PLR0124 - only NaN does
+        wrong &= ~((ours != ours) & (theirs != theirs))  # noqa: PLR0124 - only NaN differs from itself
     if not wrong.any():
         return wrong, 0.0
     if ours.dtype.kind not in "iufc":
         return wrong, 1.0
+    # wide enough for the difference of two 64-bit integers, whatever their signs
     wide = np.complex128 if ours.dtype.kind == "c" else np.longdouble
     gap = np.abs(ours.astype(wide) - theirs.astype(wide))
     if tolerance:

@@ -1,4 +1,4 @@
-"""Readers that are not ours, to hold ours against: boxes of an image with what they read there."""
+"""Independent readers to compare with: each yields boxes of an image and the pixels it reads."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,23 +13,29 @@ from anychunk.model.images import Image
 type Array = npt.NDArray[Any]
 type Pieces = Iterator[tuple[tuple[slice, ...], Array]]
 type Reader = Callable[[str, int, Image, Shape], Pieces | None]
+"""Called with (path, image number, image, shape); None: it does not read this image."""
 
 STEP = 4 << 20
 """About how many elements are compared at a time."""
 
 
 def reader(name: str) -> Reader:
+    """Return the reader called `name`, or raise `UnsupportedError`."""
     if name not in READERS:
-        raise UnsupportedError(f"verify: no reader {name!r}; there are: {' '.join(READERS)}")
+        raise UnsupportedError(
+            f"verify: unknown reader {name!r}; expected one of: {' '.join(READERS)}"
+        )
     return READERS[name]
 
 
 def _missing(name: str) -> MissingDependencyError:
-    return MissingDependencyError(f"verify against {name} needs it; install it: pip install {name}")
+    return MissingDependencyError(
+        f"verify: {name} is not installed; install it with: pip install {name}"
+    )
 
 
 def slabs(array: Any, shape: Shape) -> Pieces:
-    """Cut what slices like an array into pieces along its first long axis."""
+    """Yield slabs of anything that slices like an array, along its first axis longer than 1."""
     if not shape:
         yield (), np.asarray(array[()])
         return
@@ -43,11 +49,12 @@ def slabs(array: Any, shape: Shape) -> Pieces:
 
 
 def by_numpy(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+    """Read a NPY file with numpy."""
     return slabs(np.load(url, mmap_mode="r"), shape) if number == 0 else None
 
 
 def by_rasterio(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
-    """Read by GDAL: the first image of a file, bands first."""
+    """Read the first image of a file with GDAL; only (band, y, x) is compared."""
     try:
         import rasterio
     except ImportError as e:
@@ -76,7 +83,7 @@ def _windows(rasterio: Any, url: str, shape: Shape) -> Pieces:
 
 
 def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
-    """Read by tifffile's series; samples go in front of y, as ours stand."""
+    """Read a series with tifffile; its samples axis is moved in front of y, where ours is."""
     import tifffile
 
     with tifffile.TiffFile(url) as file:
@@ -84,34 +91,35 @@ def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | N
             return None
         series = file.series[number]
         axes = series.axes
-        # in a temporary file where it is large
+        # a large series is decoded into a temporary file rather than into memory
         data = series.asarray(out="memmap" if series.nbytes > 1 << 28 else None)
     if "S" in axes and "Y" in axes:
         data = np.moveaxis(data, axes.index("S"), axes.replace("S", "").index("Y"))
     if data.size == int(np.prod(shape)):
-        # axes of length one stand elsewhere, or nowhere
+        # tifffile places axes of length 1 elsewhere, or drops them
         long = tuple(n for n in data.shape if n != 1)
         data = data.reshape(shape) if long == tuple(n for n in shape if n != 1) else data
     return slabs(data, shape)
 
 
 def by_tensorstore(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
-    """Read an N5 dataset by tensorstore."""
+    """Read an N5 dataset with tensorstore."""
     try:
         import tensorstore
     except ImportError as e:
         raise _missing("tensorstore") from e
     spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{url}/{image.levels[0]}"}}
-    opened = tensorstore.open(spec).result()
-    return _read_now(opened, shape)
+    return slabs(_Eager(tensorstore.open(spec).result()), shape)
 
 
-def _read_now(opened: Any, shape: Shape) -> Pieces:
-    class Now:
-        def __getitem__(self, box: Any) -> Array:
-            return np.asarray(opened[box].read().result())
+class _Eager:
+    """A tensorstore array that reads when it is sliced."""
 
-    return slabs(Now(), shape)
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, box: Any) -> Array:
+        return np.asarray(self.array[box].read().result())
 
 
 READERS: dict[str, Reader] = {

@@ -1,4 +1,10 @@
-"""Make regions of a plan: read, shrink, encode, write. Runs on threads, or on Dask workers."""
+"""The tasks of a plan: read a region, reduce it, encode it, write it.
+
+A task is one region of the coarsest level of a run together with every region below it. It is
+computed depth first: a region of a coarser level is assembled from the reduced regions of the finer
+one, each of which is written as soon as it is there. So the finest level is read once, and a worker
+holds only one region per level. Tasks run on threads, or on Dask workers.
+"""
 
 import itertools
 import math
@@ -16,40 +22,46 @@ from zarr.storage import StorePath
 
 from anychunk import api
 from anychunk.codecs.zarr_core import ArrayConfig, ArraySpec, default_buffer_prototype
-from anychunk.conversion.decoded import Decoded
-from anychunk.conversion.plan import Level, Plan, Run
-from anychunk.conversion.shrink import shrink
+from anychunk.conversion.levels import Level
+from anychunk.conversion.plan import Plan, Run
+from anychunk.conversion.source_boxes import SourceBoxes
 from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.io import Storage, is_remote, local_path, object_store, read_object, sink
 from anychunk.limits import MIB
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Shape, Slices, chunk_key, cut_box, touched_chunks
 from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, ChunkTransform, evolve_codecs
 from anychunk.read.zarr_store import IndexStore
+from anychunk.resample import by_window
 
 type Array = npt.NDArray[Any]
-type Keep = Callable[[Level, Shape, Array], None]
+type Use = Callable[[Level, Shape, Array], None]
+"""Called with a level, the coordinates of a region, and its samples."""
 
 RELEASE_BYTES = 16 * MIB
-"""After so many bytes made, pages of mapped sources are handed back."""
+"""After this many bytes, the pages of memory-mapped sources are released."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A region of the last level of a run, and all finer ones below it."""
+    """One region of the coarsest level of a run, and all regions below it."""
 
     run: int
     coords: Shape
 
     def name(self) -> str:
+        """Return its name in the journal."""
         return "/".join(map(str, (self.run, *self.coords)))
 
 
-class Stopped(Exception):  # noqa: N818 - no error: the caller asked for it
+class Stopped(Exception):  # noqa: N818 - not an error: the caller asked for it
     """A worker was told to stop between two regions."""
 
 
-class Workshop:
-    """Makes the tasks of a plan at a target. Pickles without what it has open."""
+class Conversion:
+    """Runs the tasks of a plan against one target.
+
+    Safe for threads. A pickled copy arrives without open arrays.
+    """
 
     def __init__(
         self,
@@ -64,10 +76,10 @@ class Workshop:
         self._start()
 
     def _start(self) -> None:
-        self._sources: dict[str, Decoded] = {}
+        self._sources: dict[str, SourceBoxes] = {}
         self._targets: dict[str, zarr.Array[Any]] = {}
         self._encoders: dict[str, Encoder] = {}
-        self._made = 0
+        self._unreleased = 0
         self.stop = threading.Event()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -79,14 +91,16 @@ class Workshop:
         self._start()
 
     def tasks(self, run: int) -> Iterator[Task]:
-        for coords in itertools.product(*map(range, self.plan.runs[run].top.grid)):
+        """Yield the tasks of a run."""
+        top = self.plan.runs[run].top
+        for coords in touched_chunks((0,) * len(top.shape), top.shape, top.region):
             yield Task(run, coords)
 
     def write(self, task: Task) -> int:
-        """Make a task and write it; give the checksum of what was written."""
+        """Compute a task and write it; return the checksum of the objects written."""
         checksum = 0
 
-        def keep(level: Level, coords: Shape, data: Array) -> None:
+        def put(level: Level, coords: Shape, data: Array) -> None:
             nonlocal checksum
             for key, stored in self.encoder(level).objects(coords, data):
                 if stored is not None:
@@ -98,14 +112,14 @@ class Workshop:
                     )
                     checksum = zlib.crc32(stored, zlib.crc32(key.encode(), checksum))
 
-        self.make(task, keep)
+        self.compute(task, put)
         return checksum
 
     def stored_checksum(self, task: Task) -> int:
-        """Give the checksum of what is there of a task."""
+        """Return the checksum of a task's objects as they are stored now."""
         checksum = 0
         for level, coords in self.regions(task):
-            for key in self.encoder(level).keys(coords):
+            for key, _ in self.encoder(level).boxes(coords):
                 stored = read_object(
                     f"{self.target}/{key}",
                     storage=self.target_storage,
@@ -116,111 +130,116 @@ class Workshop:
         return checksum
 
     def compare(self, task: Task) -> list[str]:
-        """Make a task again and hold what was written against it; say what differs."""
+        """Compute a task again and compare it with what was written; return the differences."""
         found: list[str] = []
 
-        def keep(level: Level, coords: Shape, data: Array) -> None:
-            written = self.read_target(level, *level.bounds(coords))
+        def check(level: Level, coords: Shape, data: Array) -> None:
+            box = level.box(coords)
+            written = self.read_target(level, box)
             wrong = np.argwhere(~same(written, data))
             if len(wrong):
-                start, _ = level.bounds(coords)
-                at = tuple(int(a + b) for a, b in zip(start, wrong[0], strict=True))
+                at = tuple(int(s.start + i) for s, i in zip(box, wrong[0], strict=True))
                 found.append(
-                    f"{level.path} {at}: {written[tuple(wrong[0])]} was written, "
-                    f"{data[tuple(wrong[0])]} expected; {len(wrong)} differ in this region"
+                    f"{level.path} {at}: read back {written[tuple(wrong[0])]}, expected "
+                    f"{data[tuple(wrong[0])]}; {len(wrong)} values differ in this region"
                 )
 
-        self.make(task, keep)
+        self.compute(task, check)
         return found
 
     def nbytes(self, task: Task) -> int:
-        """How many bytes of decoded data a task makes."""
-        total = 0
-        for level, coords in self.regions(task):
-            start, stop = level.bounds(coords)
-            total += math.prod(b - a for a, b in zip(start, stop, strict=True)) * level.itemsize
-        return total
+        """Return the decoded size of a task's regions."""
+        return sum(
+            math.prod(s.stop - s.start for s in level.box(coords)) * level.itemsize
+            for level, coords in self.regions(task)
+        )
 
     def regions(self, task: Task) -> Iterator[tuple[Level, Shape]]:
-        """Yield every region of a task in the order in which it is made."""
+        """Yield every region of a task, in the order in which they are computed."""
         run = self.plan.runs[task.run]
-        yield from _below(run, len(run.levels) - 1, task.coords)
+        yield from _regions_below(run, len(run.levels) - 1, task.coords)
 
-    def make(self, task: Task, keep: Keep) -> None:
+    def compute(self, task: Task, use: Use) -> None:
+        """Compute every region of a task and call `use` with each."""
         run = self.plan.runs[task.run]
-        self._make(run, len(run.levels) - 1, task.coords, keep)
+        self._region(run, len(run.levels) - 1, task.coords, use)
 
-    def _make(self, run: Run, number: int, coords: Shape, keep: Keep) -> Array:
+    def _region(self, run: Run, number: int, coords: Shape, use: Use) -> Array:
         level = run.levels[number]
-        start, stop = level.bounds(coords)
+        box = level.box(coords)
         if number < run.first:
-            return self.read_target(level, start, stop)
+            # an earlier run has written this level
+            return self.read_target(level, box)
         if self.stop.is_set():
             raise Stopped
         data = (
-            self.read_source(level, start, stop)
+            self.read_source(level, box)
             if level.source is not None
-            else self._assemble(run, number, coords, keep)
+            else self._assemble(run, number, coords, use)
         )
-        keep(level, coords, data)
+        use(level, coords, data)
         self._release(data.nbytes)
         return data
 
-    def _assemble(self, run: Run, number: int, coords: Shape, keep: Keep) -> Array:
-        """Make a region from the smaller versions of those below it."""
+    def _assemble(self, run: Run, number: int, coords: Shape, use: Use) -> Array:
+        """Compute a region from the regions of the finer level below it."""
         level, finer = run.levels[number], run.levels[number - 1]
-        start, stop = level.bounds(coords)
+        box = level.box(coords)
         data: Array | None = None
         for child in children(level, finer, coords):
-            piece = self._make(run, number - 1, child, keep)
-            small = shrink(piece, level.ratio, level.method, level.nodata)
+            piece = self._region(run, number - 1, child, use)
+            small = reduced(piece, level.ratio, level.method, level.nodata)
             if data is None:
-                data = np.empty([b - a for a, b in zip(start, stop, strict=True)], piece.dtype)
-            at, _ = finer.bounds(child)
-            begin = [a // r - s for a, r, s in zip(at, level.ratio, start, strict=True)]
-            place = tuple(slice(b, b + n) for b, n in zip(begin, small.shape, strict=True))
+                data = np.empty([s.stop - s.start for s in box], piece.dtype)
+            begin = [
+                s.start // r - b.start
+                for s, r, b in zip(finer.box(child), level.ratio, box, strict=True)
+            ]
+            into = tuple(slice(b, b + n) for b, n in zip(begin, small.shape, strict=True))
+            # the last child along an axis may reach beyond the coarser level's odd end
             fitting = tuple(
                 slice(max(0, min(n, size - b)))
                 for b, n, size in zip(begin, small.shape, data.shape, strict=True)
             )
-            data[place] = small[fitting]
+            data[into] = small[fitting]
         if data is None:
-            raise ChunkEncodeError(f"convert: {level.path} {coords} has nothing below it")
+            raise ChunkEncodeError(f"convert: {level.path} {coords} has no finer regions below it")
         return data
 
-    def read_source(self, level: Level, start: Shape, stop: Shape) -> Array:
-        """Read a box in the target's order of axes."""
+    def read_source(self, level: Level, box: Slices) -> Array:
+        """Read a box of the source, with the axes in the target's order."""
         source = self.source(level)
-        box = [slice(0, 1)] * source.array.ndim
-        for place, axis in enumerate(level.order):
-            box[axis] = slice(start[place], stop[place])
-        left_out = [i for i in range(source.array.ndim) if i not in level.order]
-        data = source.read(tuple(box)).transpose(*level.order, *left_out)
+        ndim = source.array.ndim
+        full = [slice(0, 1)] * ndim
+        for part, axis in zip(box, level.order, strict=True):
+            full[axis] = part
+        left_out = [i for i in range(ndim) if i not in level.order]
+        data = source.read(tuple(full)).transpose(*level.order, *left_out)
         return data.reshape(data.shape[: len(level.order)])
 
-    def read_target(self, level: Level, start: Shape, stop: Shape) -> Array:
-        box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
+    def read_target(self, level: Level, box: Slices) -> Array:
+        """Read a box back from the target."""
         return np.asarray(self.array(level)[box])
 
-    def source(self, level: Level) -> Decoded:
+    def source(self, level: Level) -> SourceBoxes:
+        """Return the array that a level is copied from, opened once."""
         path = level.source or ""
         if path not in self._sources:
             array = api.open_path(self.plan.source, path, storage=self.source_storage)
             region = [1] * array.ndim
-            for place, axis in enumerate(level.order):
-                region[axis] = level.region[place]
-            self._sources[path] = Decoded(array, tuple(region))
+            for size, axis in zip(level.region, level.order, strict=True):
+                region[axis] = size
+            self._sources[path] = SourceBoxes(array, tuple(region))
         return self._sources[path]
 
     def array(self, level: Level) -> zarr.Array[Any]:
-        """Open an array of the target, whose metadata may not be written yet."""
+        """Return an array of the target, opened once; its metadata need not be written yet."""
         if level.path not in self._targets:
-            metadata = parsed(level)
-            place = self._place(level.path)
-            self._targets[level.path] = zarr.Array(AsyncArray(metadata, place))
+            metadata = parsed_metadata(level)
+            self._targets[level.path] = zarr.Array(AsyncArray(metadata, self._store(level.path)))
         return self._targets[level.path]
 
-    def _place(self, path: str) -> StorePath:
+    def _store(self, path: str) -> StorePath:
         if not is_remote(self.target):
             store = zarr.storage.LocalStore(local_path(self.target), read_only=True)
             return StorePath(store, path)
@@ -230,33 +249,35 @@ class Workshop:
         )
 
     def encoder(self, level: Level) -> "Encoder":
+        """Return the encoder of a level, built once."""
         if level.path not in self._encoders:
             self._encoders[level.path] = Encoder(level)
         return self._encoders[level.path]
 
     def _release(self, nbytes: int) -> None:
-        """Hand pages of mapped sources back from time to time: they would count as our memory."""
-        self._made += nbytes
-        if self._made < RELEASE_BYTES:
+        """Release the pages of mapped sources from time to time: they count as our memory."""
+        self._unreleased += nbytes
+        if self._unreleased < RELEASE_BYTES:
             return
-        self._made = 0
+        self._unreleased = 0
         for source in self._sources.values():
             if isinstance(source.array.store, IndexStore):
                 source.array.store.sources.release()
 
 
-def _below(run: Run, number: int, coords: Shape) -> Iterator[tuple[Level, Shape]]:
+def _regions_below(run: Run, number: int, coords: Shape) -> Iterator[tuple[Level, Shape]]:
     level = run.levels[number]
     if number > run.first and level.source is None:
         for child in children(level, run.levels[number - 1], coords):
-            yield from _below(run, number - 1, child)
+            yield from _regions_below(run, number - 1, child)
     yield level, coords
 
 
 def children(level: Level, finer: Level, coords: Shape) -> Iterator[Shape]:
-    """Yield the regions of the finer level that a region is made from.
+    """Yield the regions of the finer level that a region is computed from.
 
-    The last region along an axis takes what is left: elements dropped by halving still need a home.
+    The last region along an axis takes all that are left. Where halving drops an odd element, the
+    finer level may have one region more than its share; it must still be written by some task.
     """
     ranges = []
     for c, ratio, count, below in zip(coords, level.ratio, level.grid, finer.grid, strict=True):
@@ -265,8 +286,17 @@ def children(level: Level, finer: Level, coords: Shape) -> Iterator[Shape]:
     yield from itertools.product(*ranges)
 
 
-def parsed(level: Level) -> ArrayV3Metadata:
-    """Give zarr's view of an array; its codecs may be the caller's own."""
+def reduced(piece: Array, ratio: Shape, method: str, nodata: float | None) -> Array:
+    """Reduce the complete windows of a piece; elements equal to `nodata` are excluded."""
+    count = tuple(n // r for n, r in zip(piece.shape, ratio, strict=True))
+    if 0 in count:
+        return np.empty(count, piece.dtype)
+    whole = piece[tuple(slice(n * r) for n, r in zip(count, ratio, strict=True))]
+    return by_window(whole, ratio, method, nodata)
+
+
+def parsed_metadata(level: Level) -> ArrayV3Metadata:
+    """Return zarr's metadata object; raise `UnsupportedError` for codecs that zarr rejects."""
     try:
         return ArrayV3Metadata.from_dict(level.metadata)
     except AnychunkError:
@@ -276,11 +306,11 @@ def parsed(level: Level) -> ArrayV3Metadata:
 
 
 class Encoder:
-    """Encodes the objects of one array."""
+    """Encodes the objects (shards, or chunks) of one array."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
-        metadata = parsed(level)
+        metadata = parsed_metadata(level)
         self.fill = metadata.fill_value
         self.spec = ArraySpec(
             shape=level.outer,
@@ -289,7 +319,8 @@ class Encoder:
             config=ArrayConfig.from_dict({"order": "C", "write_empty_chunks": False}),
             prototype=default_buffer_prototype(),
         )
-        self.full = replace(
+        # zarr looks at every element to find out whether a chunk is empty; this one does not
+        self.unchecked = replace(
             self.spec, config=ArrayConfig.from_dict({"order": "C", "write_empty_chunks": True})
         )
         shard = level.metadata["codecs"][0].get("configuration", {})
@@ -297,43 +328,33 @@ class Encoder:
         try:
             self.transform = ChunkTransform(codecs=evolve_codecs(metadata.codecs, self.spec))
         except TypeError as e:
-            raise ChunkEncodeError(f"convert: {e}") from e
+            raise ChunkEncodeError(f"convert: {level.path}: {e}") from e
 
-    def may_hold_fill(self, part: Array) -> bool:
-        """Whether a chunk in there may be fill alone: only then is all of it looked at."""
+    def may_hold_empty_chunks(self, part: Array) -> bool:
+        """Whether the first element of any chunk in `part` is the fill value."""
         first = part[tuple(slice(None, None, n) for n in self.inner)]
         return bool(same(first, np.asarray(self.fill, part.dtype)).any())
 
-    def boxes(self, coords: Shape) -> Iterator[tuple[str, tuple[slice, ...]]]:
-        """Yield key and place in the region of every object of a region."""
-        level = self.level
-        start, stop = level.bounds(coords)
-        ranges = [
-            range(a // n, -(-b // n)) for a, b, n in zip(start, stop, level.outer, strict=True)
-        ]
-        for at in itertools.product(*ranges):
-            box = tuple(
-                slice(c * n - a, min((c + 1) * n, b) - a)
-                for c, n, a, b in zip(at, level.outer, start, stop, strict=True)
-            )
-            yield "/".join([level.path, "c", *map(str, at)]), box
-
-    def keys(self, coords: Shape) -> Iterator[str]:
-        for key, _ in self.boxes(coords):
-            yield key
+    def boxes(self, coords: Shape) -> Iterator[tuple[str, Slices]]:
+        """Yield the key of every object of a region, and the part of the region it holds."""
+        level, box = self.level, self.level.box(coords)
+        start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
+        for at, piece in cut_box(start, stop, chunk_shape=level.outer, shape=level.shape):
+            yield chunk_key(level.path, at), piece.target
 
     def objects(self, coords: Shape, data: Array) -> Iterator[tuple[str, Any]]:
-        """Yield every object of a region, encoded; None where it is fill alone."""
+        """Yield (key, bytes) of every object of a region; None: only fill values, not stored."""
         for key, box in self.boxes(coords):
             yield key, self.encode(data[box])
 
     def encode(self, part: Array) -> Any:
+        """Encode one object, padded with the fill value at the edges of the array."""
         if part.shape != self.level.outer:
             whole = np.full(self.level.outer, self.fill, part.dtype)
             whole[tuple(slice(n) for n in part.shape)] = part
             part = whole
         buffer = self.spec.prototype.nd_buffer.from_numpy_array(np.ascontiguousarray(part))
-        spec = self.spec if self.may_hold_fill(part) else self.full
+        spec = self.spec if self.may_hold_empty_chunks(part) else self.unchecked
         if spec is self.spec and buffer.all_equal(self.fill):
             return None
         try:

@@ -1,4 +1,4 @@
-"""Where a conversion goes."""
+"""Where a conversion to Zarr is written, and when it becomes visible."""
 
 import json
 import shutil
@@ -11,17 +11,22 @@ from anychunk.io import Storage, is_remote, local_path, read_object, sink
 from anychunk.model.index import Json
 
 
-class Place:
-    """Where a conversion goes: aside first where it is local, under its name at the end."""
+class Target:
+    """A Zarr hierarchy that appears only when it is complete.
+
+    A local one is written to a folder beside it and renamed at the end. A remote one is written in
+    place, metadata last: without the root's `zarr.json` nothing opens.
+    """
 
     def __init__(self, url: str, storage: Storage | None) -> None:
         self.url, self.storage = url, storage
         self.is_local = not is_remote(url)
         path = Path(local_path(url))
-        self.aside = str(path.with_name(f".{path.name}.part")) if self.is_local else url
+        self.part = str(path.with_name(f".{path.name}.part")) if self.is_local else url
+        """Where it is written."""
 
     def is_finished(self, fingerprint: str) -> bool:
-        """Whether this very conversion was brought to its end before."""
+        """Whether the target already holds the result of the plan with this fingerprint."""
         data = read_object(f"{self.url}/zarr.json", storage=self.storage)
         if data is None:
             return False
@@ -31,34 +36,38 @@ class Place:
             return False
         return bool(found == fingerprint)
 
-    def is_taken(self) -> bool:
+    def exists(self) -> bool:
+        """Whether anything is under the target's name."""
         if self.is_local:
             return Path(local_path(self.url)).exists()
         return read_object(f"{self.url}/zarr.json", storage=self.storage) is not None
 
     def prepare(self, fingerprint: str, *, overwrite: bool) -> Journal:
-        """Make the place ready, or take up what was begun."""
-        if self.is_local and Path(self.aside).is_symlink():
-            raise FormatError(f"{self.aside}: a link; remove it")
-        if self.is_taken() and not overwrite:
-            raise FormatError(f"{self.url}: is there already; remove it, or allow to overwrite it")
-        journal = Journal(self.aside, fingerprint, storage=self.storage)
+        """Start a conversion, or resume an unfinished one; return its journal.
+
+        Raises `FormatError` if something else is in the way and may not be overwritten.
+        """
+        if self.is_local and Path(self.part).is_symlink():
+            raise FormatError(f"{self.part}: is a symbolic link, expected a folder; remove it")
+        if self.exists() and not overwrite:
+            raise FormatError(f"{self.url}: already exists; remove it, or pass overwrite")
+        journal = Journal(self.part, fingerprint, storage=self.storage)
         if journal.is_there and not journal.is_ours:
             if not overwrite:
                 raise FormatError(
-                    f"{self.aside}: an unfinished conversion of another source or with other "
-                    "options; remove it, or allow to overwrite it"
+                    f"{self.part}: an unfinished conversion of another source or with other "
+                    "options; remove it, or pass overwrite"
                 )
             if self.is_local:
-                shutil.rmtree(self.aside)
+                shutil.rmtree(self.part)
         if overwrite and not self.is_local and not journal.is_ours:
-            # a chunk of fill alone is not written: an old one would show in its place
+            # chunks of fill values are not written: an old chunk would show in their place
             sink.remove_all(self.url, storage=self.storage)
         journal.start()
         return journal
 
     def finish(self, plan: Plan, journal: Journal, *, overwrite: bool) -> None:
-        """Write all metadata, the root last, and let the target appear."""
+        """Write all metadata, the root's last, and make the target visible."""
         for level in plan.arrays:
             self._put(level.path, level.metadata)
         for path, attributes in sorted(plan.groups.items(), reverse=True):
@@ -73,14 +82,14 @@ class Place:
     def _put(self, path: str, metadata: Json) -> None:
         key = f"{path}/zarr.json" if path else "zarr.json"
         data = json.dumps(metadata, indent=2).encode()
-        sink.put(f"{self.aside}/{key}", data, storage=self.storage, root=self.aside)
+        sink.put(f"{self.part}/{key}", data, storage=self.storage, root=self.part)
 
     def _rename(self, *, overwrite: bool) -> None:
-        path, old = Path(local_path(self.url)), Path(f"{self.aside}.old")
+        path, old = Path(local_path(self.url)), Path(f"{self.part}.old")
         try:
             if overwrite and path.exists():
                 path.rename(old)
-            Path(self.aside).rename(path)
+            Path(self.part).rename(path)
         except OSError as e:
             raise SourceError(f"{path}: {e.strerror or e}") from e
         if old.exists():

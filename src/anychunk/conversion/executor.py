@@ -1,0 +1,117 @@
+"""Run the tasks of a conversion, on threads of this process or on a Dask cluster."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from anychunk.conversion.journal import Journal
+from anychunk.conversion.tasks import Conversion, Task
+from anychunk.errors import FormatError, MissingDependencyError, SourceError
+from anychunk.io.threads import as_completed
+
+type Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in total), both decoded."""
+
+
+class Workers(Executor):
+    """Calls functions with the conversion and one item, on threads or on Dask workers."""
+
+    def __init__(self, executor: Executor, conversion: Any, count: int) -> None:
+        """Wrap an executor.
+
+        Parameters:
+            executor: Where the calls run.
+            conversion: The first argument of every call. On a cluster it is a Dask future, so that
+                the conversion is sent to each worker once and not with every task.
+            count: How many calls run at a time.
+        """
+        self.executor, self.conversion, self.count = executor, conversion, count
+
+    def submit(self, function: Callable[..., Any], /, *items: Any, **_: Any) -> Future[Any]:
+        """Schedule `function(conversion, *items)`."""
+        return self.executor.submit(function, self.conversion, *items)
+
+    def run[T](self, function: Callable[..., Any], items: Iterator[T]) -> Iterator[tuple[T, Any]]:
+        """Yield (item, result) as each call completes; see `io.threads.as_completed`."""
+        return as_completed(function, items, executor=self, ahead=2 * self.count)
+
+
+@contextmanager
+def start_workers(count: int, scheduler: str | None, conversion: Conversion) -> Iterator[Workers]:
+    """Start `count` threads, or connect to the Dask scheduler at an address."""
+    if scheduler is not None:
+        with dask_workers(scheduler, conversion) as found:
+            yield found
+        return
+    with ThreadPoolExecutor(count, thread_name_prefix="anychunk-convert") as executor:
+        try:
+            yield Workers(executor, conversion, count)
+        except BaseException:
+            # a running task ends after its current region and is not recorded as done
+            conversion.stop.set()
+            executor.shutdown(cancel_futures=True)
+            raise
+
+
+@contextmanager
+def dask_workers(scheduler: str, conversion: Conversion) -> Iterator[Workers]:
+    """Connect to a Dask scheduler and send it the conversion."""
+    try:
+        from distributed import Client
+    except ImportError as e:
+        raise MissingDependencyError(
+            'convert: a scheduler needs dask; install it with: pip install "anychunk[dask]"'
+        ) from e
+    connect: Any = Client  # untyped
+    try:
+        client = connect(scheduler, timeout="10s")
+    except (OSError, ValueError) as e:
+        raise SourceError(f"{scheduler}: cannot connect to a Dask scheduler: {e}") from e
+    with client, client.get_executor() as executor:
+        count = sum(client.nthreads().values()) or 1
+        yield Workers(executor, client.scatter(conversion, broadcast=True), count)
+
+
+def write_all(
+    conversion: Conversion, journal: Journal, workers: Workers, progress: Progress | None
+) -> int:
+    """Run every task that is not done yet; return the bytes of those that were."""
+    before = journal.done()
+    done = skipped = 0
+    try:
+        for run in range(len(conversion.plan.runs)):
+            # a run reads back what earlier runs wrote, so they must not overlap
+            calls = ((task, before.get(task.name())) for task in conversion.tasks(run))
+            for (task, _), (checksum, was_done) in workers.run(write_task, calls):
+                nbytes = conversion.nbytes(task)
+                done += nbytes
+                if was_done:
+                    skipped += nbytes
+                else:
+                    journal.add(task.name(), checksum)
+                if progress is not None:
+                    progress(done, conversion.plan.nbytes)
+    finally:
+        journal.flush()
+    return skipped
+
+
+def write_task(conversion: Conversion, call: tuple[Task, int | None]) -> tuple[int, bool]:
+    """Write a task unless its objects have the expected checksum; return (checksum, was done)."""
+    task, expected = call
+    if expected is not None and conversion.stored_checksum(task) == expected:
+        return expected, True
+    return conversion.write(task), False
+
+
+def compare_all(conversion: Conversion, workers: Workers, progress: Progress | None) -> None:
+    """Compare everything written with the source; raise `FormatError` at the first difference."""
+    done = 0
+    for run in range(len(conversion.plan.runs)):
+        for task, findings in workers.run(Conversion.compare, conversion.tasks(run)):
+            if findings:
+                raise FormatError(f"{conversion.target}: {findings[0]}")
+            done += conversion.nbytes(task)
+            if progress is not None:
+                progress(done, conversion.plan.nbytes)
