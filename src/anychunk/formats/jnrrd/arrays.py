@@ -13,7 +13,8 @@ import numpy.typing as npt
 from anychunk.codecs import crc32
 from anychunk.codecs.window import front as window_front
 from anychunk.errors import FormatError, LimitError
-from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, window_codec
+from anychunk.formats import _raw
+from anychunk.formats.jnrrd.codecs import compressor, fill_json
 from anychunk.formats.jnrrd.files import (
     References,
     dimension_counts,
@@ -141,7 +142,7 @@ def fronts_and_codecs(tiled: Tiled, layout: Layout) -> tuple[dict[str, Any], tup
     tiling, volume = tiled.tiling, tiled.volume
     is_exact = tiling.size_table is not None or tiling.storage == "external"
     codecs: tuple[Json, ...] = (
-        bytes_codec(volume),
+        _raw.bytes_codec(volume.dtype.itemsize, volume.endian),
         *compressor(tiling.compression, is_exact=is_exact or tiling.compression == "raw"),
     )
     before = tiled.before(layout)
@@ -152,7 +153,7 @@ def fronts_and_codecs(tiled: Tiled, layout: Layout) -> tuple[dict[str, Any], tup
         codecs = (*codecs, {"name": "anychunk.crc32"})
     windows, ids = window_fronts(layout, volume.trailing, tiled.url)
     if windows:
-        codecs = (window_codec(codecs),)
+        codecs = (_raw.window_codec(codecs),)
     if has_checksums:
         numbers = tile_numbers(layout, tiling.dimensions)
         of_window = np.zeros(numbers.shape, np.int64) if ids is None else ids

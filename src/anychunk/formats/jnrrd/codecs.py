@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from anychunk.errors import FormatError
-from anychunk.formats.jnrrd.volume import Volume
 from anychunk.model.index import Json
 
 EXACT: dict[str, Json] = {
@@ -17,12 +16,6 @@ EXACT: dict[str, Json] = {
 }
 
 
-def bytes_codec(volume: Volume) -> Json:
-    if volume.dtype.itemsize == 1:
-        return {"name": "bytes"}
-    return {"name": "bytes", "configuration": {"endian": volume.endian}}
-
-
 def compressor(name: str, *, is_exact: bool, skip: int = 0) -> tuple[Json, ...]:
     """Give the codec of a compression; `is_exact`: the range ends where the stream does."""
     if name == "raw" and is_exact and not skip:
@@ -31,10 +24,6 @@ def compressor(name: str, *, is_exact: bool, skip: int = 0) -> tuple[Json, ...]:
         return (EXACT[name],)
     configuration = {"compression": name, "skip": skip} if skip else {"compression": name}
     return ({"name": "anychunk.leading_stream", "configuration": configuration},)
-
-
-def window_codec(inner: tuple[Json, ...]) -> Json:
-    return {"name": "anychunk.window", "configuration": {"codecs": list(inner)}}
 
 
 def fill_json(value: float | None, dtype: np.dtype[Any]) -> Json:

@@ -7,14 +7,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from anychunk import limits
-from anychunk.codecs.window import front
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
-from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, window_codec
+from anychunk.formats import _raw
+from anychunk.formats.jnrrd.codecs import compressor, fill_json
 from anychunk.formats.jnrrd.files import References
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io import Source, open_source
@@ -176,51 +175,22 @@ def skip_lines(opened: Source, start: int, lines: int) -> int:
     return start
 
 
-def chunk_of(shape: Shape, itemsize: int) -> Shape:
-    """Cut the slowest axes so that a chunk is contiguous and about `CHUNK_BYTES` long."""
-    chunk = list(shape)
-    for axis, size in enumerate(shape):
-        inner = math.prod(shape[axis + 1 :]) * itemsize
-        if inner * size <= CHUNK_BYTES:
-            break
-        most = max(1, CHUNK_BYTES // inner)
-        # preferably a divisor, so that every chunk is full
-        chunk[axis] = next((n for n in range(most, most // 4, -1) if size % n == 0), most)
-        if most > 1:
-            break
-    return tuple(chunk)
-
-
 def raw_file(
     volume: Volume, data: Data, shape: Shape, opened: Source
 ) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
     """Cut raw samples into chunks, without copying them."""
     start = data_start(data, opened, volume.nbytes)
-    if start + volume.nbytes > opened.size():
-        raise TruncatedError(
-            f"{opened.url}: sizes {list(volume.sizes)} of {volume.type} need {volume.nbytes} bytes "
-            f"from {start} on, the file has {opened.size()}"
-        )
-    chunk = chunk_of(shape, volume.dtype.itemsize)
-    grid = grid_shape(shape, chunk)
-    offsets = np.array(start, np.uint64)
-    lengths = np.array(volume.dtype.itemsize, np.uint64)
-    for axis, (size, step) in enumerate(zip(shape, chunk, strict=True)):
-        inner = math.prod(shape[axis + 1 :]) * volume.dtype.itemsize
-        at = np.arange(0, size, step, dtype=np.uint64)
-        offsets = np.add.outer(offsets, at * np.uint64(inner))
-        lengths = np.multiply.outer(lengths, np.minimum(np.uint64(step), np.uint64(size) - at))
-    codecs: tuple[Json, ...] = (bytes_codec(volume),)
-    short = [a for a, (size, step) in enumerate(zip(shape, chunk, strict=True)) if size % step]
-    fronts: dict[str, Any] = {}
-    if short:
-        axis = short[0]
-        rest = (*chunk[:axis], shape[axis] % chunk[axis], *chunk[axis + 1 :])
-        is_last = np.zeros(grid, np.uint8)
-        is_last[(slice(None),) * axis + (slice(-1, None),)] = 1
-        fronts = {"fronts": (front(chunk), front(rest)), "front_ids": is_last}
-        codecs = (window_codec(codecs),)
-    return chunk, codecs, ByteRanges(offsets=offsets, lengths=lengths, urls=(opened.url,), **fronts)
+    itemsize = volume.dtype.itemsize
+    _raw.check_extent(shape, itemsize, offset=start, size=opened.size(), where=opened.url)
+    raw = _raw.cut(
+        shape,
+        itemsize,
+        endian=volume.endian,
+        url=opened.url,
+        offset=start,
+        chunk_bytes=CHUNK_BYTES,
+    )
+    return raw.chunk_shape, raw.codecs, raw.chunks
 
 
 def whole_stream(
@@ -248,7 +218,10 @@ def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
             raise UnsupportedError(f"{url}: byte_skip {skip} with encoding {volume.encoding}")
         configuration = {"style": volume.encoding, "endian": volume.endian}
         return ({"name": "anychunk.text", "configuration": configuration},)
-    return (bytes_codec(volume), *compressor(volume.encoding, is_exact=not skip, skip=skip))
+    return (
+        _raw.bytes_codec(volume.dtype.itemsize, volume.endian),
+        *compressor(volume.encoding, is_exact=not skip, skip=skip),
+    )
 
 
 def several_files(
@@ -266,7 +239,7 @@ def several_files(
             stream_codecs(volume, 0, source.url)
             if volume.encoding in ("ascii", "hex")
             else (
-                bytes_codec(volume),
+                _raw.bytes_codec(volume.dtype.itemsize, volume.endian),
                 *compressor(volume.encoding, is_exact=False, skip=data.byte_skip),
             )
         )
@@ -291,7 +264,11 @@ def several_files(
     offsets = np.array(starts, np.uint64).reshape(grid)
     lengths = np.array(ends, np.uint64).reshape(grid) - offsets
     skip = 0 if is_raw else max(data.byte_skip, 0)
-    codecs = (bytes_codec(volume),) if is_raw else stream_codecs(volume, skip, source.url)
+    codecs = (
+        (_raw.bytes_codec(volume.dtype.itemsize, volume.endian),)
+        if is_raw
+        else stream_codecs(volume, skip, source.url)
+    )
     return chunk, codecs, ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids)
 
 

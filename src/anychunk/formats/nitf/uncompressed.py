@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.jbp_block import ALIGNED, ORDERS, JbpBlock, plane_bytes
-from anychunk.codecs.window import Window
-from anychunk.codecs.window import front as window_front
 from anychunk.errors import TruncatedError
+from anychunk.formats import _raw
 from anychunk.formats.nitf.image import Image, fill_json
 from anychunk.formats.nitf.mask import Mask, block_grid, read_mask
 from anychunk.io import Source
@@ -103,11 +102,10 @@ def plan(image: Image) -> Cut:
     height = image.block_height
     if rows >= height or (is_apart and bands != 1):
         return Cut(bands, height, 0)
-    fits = [n for n in range(rows, rows // 4, -1) if is_whole(image, n, bands)]
-    even = next((n for n in fits if height % n == 0), None)
-    if even is None and image.blocks_down == 1 and is_plain(image):
+    even = _raw.even_divisor(height, rows, lambda n: is_whole(image, n, bands))
+    if not even and image.blocks_down == 1 and is_plain(image):
         return Cut(bands, rows, height % rows)
-    if even is None:
+    if not even:
         even = next((n for n in range(rows // 4, 0, -1) if height % n == 0), height)
         even = even if even * row >= BAND_BYTES and is_whole(image, even, bands) else height
     return Cut(bands, even, 0)
@@ -165,8 +163,7 @@ def codecs(image: Image, cut: Cut) -> tuple[Json, ...]:
         plain = ({"name": "transpose", "configuration": {"order": list(order)}}, *plain)
     if cut.tail:
         # `transpose` stands before the codec that makes bytes, so it goes around the window
-        window = {"name": Window.name, "configuration": {"codecs": [plain[-1]]}}
-        return (*plain[:-1], window)
+        return (*plain[:-1], _raw.window_codec(plain[-1:]))
     return plain
 
 
@@ -214,8 +211,5 @@ def fronts(
     order = ORDERS[image.imode] if cut.bands > 1 else (0, 1, 2)
     full = (cut.bands, cut.rows, image.block_width)
     short = (cut.bands, cut.tail, image.block_width)
-    shapes = [tuple(shape[axis] for axis in order) for shape in (full, short)]
-    return {
-        "fronts": tuple(window_front(shape) for shape in shapes),
-        "front_ids": (lengths == tail_bytes).astype(np.uint8),
-    }
+    stored = [tuple(shape[axis] for axis in order) for shape in (full, short)]
+    return _raw.short_fronts(*stored, lengths == tail_bytes)
