@@ -211,5 +211,7 @@ def fronts(
     order = ORDERS[image.imode] if cut.bands > 1 else (0, 1, 2)
     full = (cut.bands, cut.rows, image.block_width)
     short = (cut.bands, cut.tail, image.block_width)
-    stored = [tuple(shape[axis] for axis in order) for shape in (full, short)]
-    return _raw.short_fronts(*stored, lengths == tail_bytes)
+    is_short = lengths == tail_bytes
+    return _raw.short_fronts(
+        tuple(full[axis] for axis in order), tuple(short[axis] for axis in order), is_short
+    )
