@@ -312,7 +312,7 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     """
     url = str(url)
     # what names no format is an option of the one that the url tells: JNRRD has one of that name
-    is_option = format is not None and format not in formats.table()
+    is_option = format is not None and format not in formats.names()
     if is_option:
         options = {**options, "format": format}
     named = format is not None and not is_option
