@@ -12,7 +12,7 @@ import zarr
 import anychunk
 from anychunk.errors import AnychunkError, CodecConfigError, FormatError, UnsupportedError
 from anychunk.formats.n5.regions import Regions
-from anychunk.formats.n5.samples import Given
+from anychunk.formats.n5.write_input import Given
 from tests.formats.n5_blocks import field
 
 ARRAY = field((20, 13, 9))

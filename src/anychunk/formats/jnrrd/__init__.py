@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from anychunk.formats.jnrrd import nrrd
 from anychunk.formats.jnrrd.header import MAGIC, Header, Line, read_header
 from anychunk.formats.jnrrd.parse import parse as parse_jnrrd
-from anychunk.formats.jnrrd.tiles import TileReader, read_tile, tile_of_voxel
-from anychunk.formats.jnrrd.tiling import Finding
+from anychunk.formats.jnrrd.tile_reader import TileReader, read_tile, tile_of_voxel
+from anychunk.formats.jnrrd.tiling_fields import Finding
 from anychunk.formats.jnrrd.validate import validate
 from anychunk.formats.jnrrd.write import claims, write
 from anychunk.io import Source

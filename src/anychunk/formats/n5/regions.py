@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anychunk.formats.n5.samples import Region, Samples
+from anychunk.formats.n5.write_input import Region, Samples
 from anychunk.model.grid import Shape, grid_shape
 
 REGION_BYTES = 64 << 20

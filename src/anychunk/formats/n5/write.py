@@ -22,8 +22,8 @@ from anychunk.formats.n5.compression import complete, to_codecs
 from anychunk.formats.n5.hierarchy import read_folder, samples_codec
 from anychunk.formats.n5.multiscale import multiscales
 from anychunk.formats.n5.regions import Regions, in_threads
-from anychunk.formats.n5.samples import Given, Halved, Samples, Stored, factors_of
-from anychunk.formats.n5.twin import array_metadata, group_metadata
+from anychunk.formats.n5.write_input import Given, Halved, Samples, Stored, factors_of
+from anychunk.formats.n5.zarr_metadata import array_metadata, group_metadata
 from anychunk.io import Folder, Storage, read_object, sink
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
