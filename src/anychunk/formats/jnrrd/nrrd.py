@@ -98,7 +98,7 @@ def unescape(text: str) -> str:
 
 
 def read_value(name: str, text: str, where: str) -> Json:
-    """Give a value as JSON has it; unknown fields stay text."""
+    """Return a value as JSON; the values of unknown fields stay text."""
     reader = READERS.get(name)
     if reader is None:
         return text

@@ -1,8 +1,12 @@
-"""Where the samples to write come from: a region at a time, always in N5 axis order."""
+"""The samples that a dataset is written from, read one region at a time, in N5 axis order.
 
-from collections.abc import Callable, Collection
+`Given` is the caller's array, `Stored` a level that has been written, `Halved` the next level made
+of it. `Regions` cuts any of them into pieces of whole blocks.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,15 +14,25 @@ import numpy.typing as npt
 
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default
-from anychunk.model.grid import Shape
+from anychunk.model.grid import (
+    Shape,
+    Slices,
+    chunk_box,
+    chunk_coords,
+    cut_box,
+    grid_shape,
+    touched_chunks,
+)
 from anychunk.resample import by_window
 
 type Array = npt.NDArray[Any]
-type Region = tuple[slice, ...]
+
+REGION_BYTES = 64 << 20
+"""How much one thread reads at a time, at most."""
 
 
 class Samples(Protocol):
-    """What a dataset is written from."""
+    """An array to write."""
 
     @property
     def shape(self) -> Shape: ...
@@ -26,18 +40,21 @@ class Samples(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
     @property
     def step(self) -> Shape:
-        """A region that is read about as cheaply as any part of it."""
+        """The shape of its chunks: reading a part of one costs as much as reading all of it."""
         ...
 
-    def read(self, region: Region) -> Array: ...
+    def read(self, region: Slices) -> Array:
+        """Return the samples of a region."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A numpy, zarr or dask array of the caller."""
+    """The caller's numpy, zarr or dask array."""
 
     array: Any
     is_reversed: bool
+    """Whether its axes are in reverse N5 order, slowest first."""
 
     @property
     def shape(self) -> Shape:
@@ -50,11 +67,11 @@ class Given:
 
     @property
     def step(self) -> Shape:
-        # zarr's chunks are (64, 64), dask's ((64, 64, 2), (64,))
+        # zarr has chunks of (64, 64), dask of ((64, 64, 2), (64,)), numpy none
         chunks = getattr(self.array, "chunks", None) or (1,) * len(self.array.shape)
         return self._order(tuple(max(c) if isinstance(c, tuple) else int(c) for c in chunks))
 
-    def read(self, region: Region) -> Array:
+    def read(self, region: Slices) -> Array:
         piece = np.asarray(self.array[self._order(region)])
         return piece.T if self.is_reversed else piece
 
@@ -64,40 +81,37 @@ class Given:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A dataset that was just written, every block of it."""
+    """A dataset that has just been written, with no block missing."""
 
     shape: Shape
     dtype: np.dtype[Any]
     step: Shape
-    """Its block size."""
+    """The block size."""
     codec: N5Default
     fetch: Callable[[Shape], npt.NDArray[np.uint8]]
-    """Gives the bytes of a block by its grid coordinates."""
+    """Returns the stored bytes of the block at some grid coordinates."""
 
-    def read(self, region: Region) -> Array:
+    def read(self, region: Slices) -> Array:
         out = np.empty([s.stop - s.start for s in region], self.dtype)
         spec = ChunkSpec(self.step, self.dtype)
-        for coords in product(
-            *[range(s.start // n, -(-s.stop // n)) for s, n in zip(region, self.step, strict=True)]
-        ):
+        start, stop = tuple(s.start for s in region), tuple(s.stop for s in region)
+        for coords, piece in cut_box(start, stop, chunk_shape=self.step, shape=self.shape):
             block = self.codec.decode_chunk(self.fetch(coords), spec)
-            source, target = [], []
-            for c, n, s in zip(coords, self.step, region, strict=True):
-                start, stop = max(c * n, s.start), min((c + 1) * n, s.stop)
-                source.append(slice(start - c * n, stop - c * n))
-                target.append(slice(start - s.start, stop - s.start))
-            out[tuple(target)] = block[tuple(source)]
+            out[piece.target] = block[piece.source]
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class Halved:
-    """One of each window of `factors` elements; a rest at the end that fills none is dropped."""
+    """Samples reduced by `factors`; trailing elements that fill no window are dropped."""
 
     full: Samples
+    """What is reduced."""
     factors: Shape
+    """Elements of a window along each axis."""
     method: str = "average"
     nodata: float | None = None
+    """A value that is excluded from windows."""
 
     @property
     def shape(self) -> Shape:
@@ -111,12 +125,58 @@ class Halved:
     def step(self) -> Shape:
         return (1,) * len(self.factors)
 
-    def read(self, region: Region) -> Array:
+    def read(self, region: Slices) -> Array:
         pairs = zip(region, self.factors, strict=True)
         full = self.full.read(tuple(slice(s.start * f, s.stop * f) for s, f in pairs))
         return by_window(full, self.factors, self.method, self.nodata)
 
 
 def factors_of(shape: Shape, still: Collection[int] = ()) -> Shape:
-    """Halve every axis that can be halved, and is not to stay as it is."""
+    """Return 2 for every axis that is halved, 1 for those in `still` or of length 1."""
     return tuple(2 if n > 1 and i not in still else 1 for i, n in enumerate(shape))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regions:
+    """An array cut into regions of whole blocks, each read in one piece."""
+
+    shape: Shape
+    """The shape of the array."""
+    block: Shape
+    """The shape of a block."""
+    size: Shape
+    """The shape of a region."""
+    grid: Shape
+    """Regions along each axis."""
+
+    @classmethod
+    def of(cls, samples: Samples, block: Shape) -> "Regions":
+        """Cut an array so that a region covers whole chunks of it, up to `REGION_BYTES`.
+
+        A chunk of the caller's array that several regions share is read once for each of them.
+        """
+        size = list(block)
+        for axis, step in enumerate(samples.step):
+            wanted = -(-step // block[axis]) * block[axis]
+            others = math.prod(size) // size[axis] * samples.dtype.itemsize
+            most = max(1, REGION_BYTES // (others * block[axis])) * block[axis]
+            size[axis] = max(block[axis], min(wanted, most))
+        return cls(
+            shape=samples.shape,
+            block=block,
+            size=tuple(size),
+            grid=grid_shape(samples.shape, tuple(size)),
+        )
+
+    def __len__(self) -> int:
+        return math.prod(self.grid)
+
+    def __getitem__(self, number: int) -> Slices:
+        return chunk_box(chunk_coords(number, self.grid), self.size, self.shape)
+
+    def blocks(self, region: Slices) -> Iterator[tuple[Shape, Slices]]:
+        """Yield the grid coordinates of each block of a region, and its place in the region."""
+        start, stop = tuple(s.start for s in region), tuple(s.stop for s in region)
+        for coords in touched_chunks(start, stop, self.block):
+            sides = zip(chunk_box(coords, self.block, self.shape), start, strict=True)
+            yield coords, tuple(slice(s.start - first, s.stop - first) for s, first in sides)
