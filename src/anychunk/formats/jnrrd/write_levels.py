@@ -117,8 +117,8 @@ class Pyramid:
         """Yield the part of each coarser level that a tile of level 0 covers.
 
         A level is computed from a finer one where that gives the same result: sums of sums, maxima
-        of maxima. Means of means would be rounded twice, so sums are kept until the end. The most
-        frequent value of a window is not among those of its parts in general.
+        of maxima. Means of means would be rounded twice, so sums are kept until the end. The mode
+        of a window does not follow from the modes of its parts, so it is computed from the tile.
         """
         sums: dict[int, Array] = {}
         done: dict[int, Array] = {}

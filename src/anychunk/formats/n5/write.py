@@ -92,7 +92,7 @@ def write(
     Parameters:
         array: A numpy, zarr or dask array.
         url: The dataset or group, in a container whose name ends with `.n5`.
-        block: The block size; by default 64 along each of three axes.
+        block: The block size; by default 64 x 64 x 64, or 512 x 512, or 65536 elements.
         compression: A name, or N5's JSON with parameters.
         level: The compression level.
         levels: How many levels to write, each half as large as the one before.
