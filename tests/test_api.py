@@ -99,7 +99,7 @@ def test_group_has_a_typed_way_to_its_arrays(file, tmp_path):
         (lambda path: None, FileNotFoundError, "no such file"),
         (lambda path: path.write_bytes(b""), FormatError, "the file is empty"),
         (lambda path: path.write_text("hello world"), UnsupportedError, "begins with b'hello wo'"),
-        (lambda path: path.mkdir(), UnsupportedError, "a folder of none of the formats"),
+        (lambda path: path.mkdir(), UnsupportedError, "jnrrd jpeg2000 n5"),
     ],
 )
 def test_what_does_not_open(tmp_path, make, error, message):
@@ -133,7 +133,7 @@ def test_url_without_network():
 
 def test_named_format(file):
     assert anychunk.index(file, format="npy") == anychunk.index(file)
-    with pytest.raises(UnsupportedError, match="nonsense: no such format; opened: .*npy"):
+    with pytest.raises(UnsupportedError, match="'nonsense'.* npy"):
         anychunk.index(file, format="nonsense")
 
 
@@ -181,7 +181,7 @@ def test_unknown_option_is_the_callers_mistake(file):
 
 
 def test_write_refuses_an_unknown_name(tmp_path):
-    with pytest.raises(AnychunkError, match="its name tells no format"):
+    with pytest.raises(AnychunkError, match=r"a\.unknown.* jnrrd"):
         anychunk.write(VALUES, tmp_path / "a.unknown")
 
 

@@ -1,11 +1,17 @@
 """Every codec and format is listed where it must be: says which line is missing."""
 
 import importlib
+import json
+import os
 import pkgutil
+import subprocess
+import sys
+import textwrap
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zarr
 
@@ -81,3 +87,136 @@ def test_every_format_file_is_listed():
     folder = ROOT / "src/anychunk/formats"
     files = {path.stem for path in folder.iterdir() if not path.name.startswith(("_", "."))}
     assert files == set(POINTS["anychunk.formats"])
+
+
+GOOD = """
+import numpy as np
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
+
+def sniff(head):
+    return head.startswith(b"GOOD")
+
+def parse(source):
+    array = ArrayIndex(
+        shape=(4,), chunk_shape=(4,), data_type="uint8", codecs=({"name": "bytes"},),
+        chunks=ByteRanges(
+            offsets=np.array([4], "u8"), lengths=np.array([4], "u8"), urls=(source.url,)
+        ),
+        dimension_names=("x",),
+    )
+    return GroupIndex(members={"0": GroupIndex(members={"0": array})})
+"""
+BROKEN = {
+    "absent": (None, "ModuleNotFoundError"),
+    "needy": ("import a_package_that_nobody_has", "ModuleNotFoundError"),
+    "raising": ("raise RuntimeError('out of order')", "RuntimeError"),
+    "leaving": ("raise SystemExit(3)", "SystemExit"),
+    "unreadable": ("def sniff(:", "SyntaxError"),
+    "half": ("def sniff(head): return True", "TypeError"),
+}
+"""Modules of plug-ins that cannot be used, and what importing each gives."""
+
+
+def install(folder, **modules):
+    """Make one fake distribution per format: a dist-info folder, and the module if there is one."""
+    for name, text in modules.items():
+        info = folder / f"acme_{name}-1.2.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme-{name}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[anychunk.formats]\n{name} = acme_{name}\n")
+        if text is not None:
+            (folder / f"acme_{name}.py").write_text(text)
+
+
+def child(folder, *arguments):
+    """Run Python in a new process that sees the fake distributions."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"},
+    )
+
+
+def run(folder, code, *arguments):
+    done = child(folder, "-c", textwrap.dedent(code), *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture
+def file(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(6))
+    return tmp_path / "a.npy"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_format_is_skipped_with_one_warning(tmp_path, file, name):
+    text, cause = BROKEN[name]
+    install(tmp_path / "site", good=GOOD, **{name: text})
+    (tmp_path / "b.good").write_bytes(b"GOOD\1\2\3\4")
+    code = """
+        import json, sys, warnings
+        warnings.simplefilter("always")
+        import anychunk, numpy
+        from anychunk import errors
+        path, name = sys.argv[1:]
+        found = [anychunk.open(path)["0/0"][...].tolist() for _ in range(2)]
+        other = anychunk.open(path[:-5] + "b.good")["0/0"][...].tolist()
+        caught = []
+        for ask in (
+            lambda: anychunk.open(path, format=name),
+            lambda: anychunk.write(numpy.zeros(3), path + ".n5", format=name),
+        ):
+            try:
+                ask()
+            except errors.AnychunkError as e:
+                caught.append([type(e).__name__, type(e.__cause__).__name__, str(e)])
+        print(json.dumps([found, other, caught]))
+    """
+    (found, other, caught), err = run(tmp_path / "site", code, file, name)
+    assert found == [list(range(6))] * 2
+    assert other == [1, 2, 3, 4]
+    assert err.count("Warning:") == err.count(f"acme-{name} 1.2") == 1
+    assert [e[:2] for e in caught] == [["MissingDependencyError", cause]] * 2
+    assert all(name in e[2] and f"acme-{name} 1.2" in e[2] for e in caught)
+
+
+def test_broken_format_leaves_the_commands_and_the_listing(tmp_path, file):
+    install(tmp_path / "site", **{name: text for name, (text, _) in BROKEN.items()})
+    site = tmp_path / "site"
+    done = child(site, "-m", "anychunk", "formats", "--json")
+    assert done.returncode == 0, done.stderr
+    assert {row["name"] for row in json.loads(done.stdout)} == set(POINTS["anychunk.formats"])
+    assert all(done.stderr.count(f"acme-{name} 1.2") == 1 for name in BROKEN)
+    done = child(site, "-m", "anychunk", "info", file)
+    assert done.returncode == 0, done.stderr
+    code = """
+        import json, sys
+        from anychunk.server.catalog import listed
+        print(json.dumps([name for name, _ in listed(sys.argv[1])]))
+    """
+    found, _ = run(site, code, tmp_path)
+    assert "a.npy" in found
+
+
+def test_format_whose_sniff_fails_or_claims_everything(tmp_path, file):
+    failing = GOOD.replace('return head.startswith(b"GOOD")', "return head[5000] == 0")
+    greedy = GOOD.replace('return head.startswith(b"GOOD")', "return True")
+    install(tmp_path / "site", a_failing=failing, b_greedy=greedy, tiff=greedy)
+    (tmp_path / "c").write_bytes(b"none of ours")
+    code = """
+        import json, sys
+        import anychunk
+        found = anychunk.open(sys.argv[1])["0/0"][...].tolist()
+        other = anychunk.index(sys.argv[2]).attributes["anychunk"]["format"]
+        anychunk.open(sys.argv[2])
+        print(json.dumps([found, other, anychunk.formats.by_name("tiff").__name__]))
+    """
+    (found, other, tiff), err = run(tmp_path / "site", code, file, tmp_path / "c")
+    assert found == list(range(6))
+    assert other == "b_greedy"
+    assert tiff == "anychunk.formats.tiff"
+    assert err.count("a_failing") == 1

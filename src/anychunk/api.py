@@ -383,7 +383,7 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     """
     url = str(url)
     # JNRRD has an option of the same name: a value that names no format is meant for it
-    is_option = format is not None and format not in formats.table()
+    is_option = format is not None and format not in formats.names()
     if is_option:
         options = {**options, "format": format}
     named = format is not None and not is_option

@@ -35,11 +35,15 @@ def test_stack_of_cropped_chunks(tmp_path):
     import anychunk.formats.npy as npy
 
     whole = npy.array_index(
-        (23, 3), False, np.dtype("int32"), 128, url=str(tmp_path / "0.npy"), chunk_bytes=120
+        npy.Header((23, 3), False, np.dtype("int32"), 128),
+        url=str(tmp_path / "0.npy"),
+        chunk_bytes=120,
     )
     assert whole.chunks.fronts
     other = npy.array_index(
-        (23, 3), False, np.dtype("int32"), 128, url=str(tmp_path / "1.npy"), chunk_bytes=120
+        npy.Header((23, 3), False, np.dtype("int32"), 128),
+        url=str(tmp_path / "1.npy"),
+        chunk_bytes=120,
     )
     files = {u: GroupIndex(members={"a": a}) for u, a in (("0", whole), ("1", other))}
     found = anychunk.open(combine(files, "stack"))["a"][...]

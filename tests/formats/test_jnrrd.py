@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import re
 import warnings
 
 import imagecodecs
@@ -160,7 +161,7 @@ def test_missing_endian_is_little_with_a_warning(tmp_path):
     without = fields()
     del without["endian"]
     path = write(tmp_path / "a.jnrrd", without, VALUES.astype("<i2").tobytes())
-    with pytest.warns(FormatWarning, match="no endian for int16"):
+    with pytest.warns(FormatWarning, match="endian.*int16"):
         found = read(path)
     np.testing.assert_array_equal(found, VALUES)
     single = core([3])
@@ -199,7 +200,7 @@ def test_damaged_line_is_no_data(tmp_path):
     path.write_bytes(
         path.read_bytes().replace(b'{"encoding": "raw"}', b'{"encoding": raw}\n{"more": 1}')
     )
-    with pytest.raises(FormatError, match="line 6.*is no JSON object"):
+    with pytest.raises(FormatError, match='line 6.*{"encoding": raw}'):
         read(path)
 
 
@@ -217,18 +218,18 @@ def test_flattened_keys_are_rebuilt_the_more_specific_wins():
     assert rebuilt(("t:offset_table[1]", 8), ("t:offset_table[0]", 7)) == {"t:offset_table": [7, 8]}
     assert rebuilt(("v:a.b.c.d", 1)) == {"v:a": {"b": {"c": {"d": 1}}}}
     assert rebuilt(("plain.key", 1)) == {"plain.key": 1}
-    with pytest.raises(FormatError, match="gap"):
+    with pytest.raises(FormatError, match="999999999"):
         rebuilt(("v:i[999999999]", 1))
-    with pytest.raises(FormatError, match="does not lead"):
+    with pytest.raises(FormatError, match="v:i.*'a'.*int"):
         rebuilt(("v:i", 5), ("v:i.a", 1))
 
 
 def test_repeated_extensions_merge():
     lines = [("extensions", {"a": "A"}), ("extensions", {"b": "B"})]
     assert rebuilt(*lines) == {"extensions": {"a": "A", "b": "B"}}
-    with pytest.raises(FormatError, match="declared as A and as C"):
+    with pytest.raises(FormatError, match="'a'.*A.*C"):
         rebuilt(*lines, ("extensions", {"a": "C"}))
-    with pytest.raises(FormatError, match="twice"):
+    with pytest.raises(FormatError, match="sizes"):
         rebuilt(("sizes", [1]), ("sizes", [2]))
 
 
@@ -252,7 +253,7 @@ def test_unknown_lines_survive_a_rewrite_in_order(tmp_path):
     assert [line.text for line in new.lines if line.text in kept] == kept
     assert keys[:4] == ["jnrrd", "type", "dimension", "sizes"]
     assert new.fields["sizes"] == [4, 6]
-    assert new.fields["extensions"] == {"d": "https://d", "tile": jnrrd.tiling.URI}
+    assert new.fields["extensions"] == {"d": "https://d", "tile": jnrrd.tiling_fields.URI}
     assert keys[-1] == "tile:offset_table"
     assert read(tmp_path / "b.jnrrd").shape == (6, 4)
 
@@ -304,7 +305,7 @@ def test_several_data_files(tmp_path, encoding, count):
     for more in ({"data_files": names}, {"data_file_pattern": pattern}):
         path = write(tmp_path / "a.jnrrd", fields(encoding=encoding, **more))
         np.testing.assert_array_equal(read(path), VALUES)
-    with pytest.raises(FormatError, match="do not cut sizes"):
+    with pytest.raises(FormatError, match=rf"{count + 3} data files .*\[4, 3, 2\]"):
         read(write(tmp_path / "b.jnrrd", fields(data_files=[*names, "x", "y", "z"])))
     (tmp_path / names[0]).unlink()
     with pytest.raises(AnychunkError, match=names[0]):
@@ -322,12 +323,12 @@ def test_several_data_files_with_skips(tmp_path):
 @pytest.mark.parametrize("pattern", ["s%s.dat", "s%d%d.dat", "s.dat", "s%5f", "%n", "s%%d"])
 def test_patterns_of_data_files_know_d_only(tmp_path, pattern):
     value = {"format": pattern, "min": 0, "max": 1, "step": 1}
-    with pytest.raises(FormatError, match="needs one %d"):
+    with pytest.raises(FormatError, match=re.escape(repr(pattern))):
         read(write(tmp_path / "a.jnrrd", fields(data_file_pattern=value)))
 
 
 def test_large_raw_volume_is_many_chunks_without_a_copy(tmp_path, monkeypatch):
-    monkeypatch.setattr(jnrrd.untiled, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(jnrrd.untiled_volume, "CHUNK_BYTES", 1000)
     for shape in [(3, 31, 40), (7, 2, 3), (5000,), (2, 3, 5000), (23, 9)]:
         values = np.arange(np.prod(shape), dtype="<u4").reshape(shape)
         path = write(tmp_path / "a.jnrrd", core(list(shape[::-1]), "uint32"), values.tobytes())
@@ -385,9 +386,9 @@ def test_rotated_axes_keep_their_spacing_and_no_false_origin(tmp_path):
     ("change", "error", "match"),
     [
         ({"sizes": [4, 3]}, FormatError, "dimension is 3, but sizes has 2"),
-        ({"sizes": [4, 3, 0]}, FormatError, "at least 1"),
-        ({"sizes": [4, 3, True]}, FormatError, "at least 1"),
-        ({"sizes": [4, 3, 2**61]}, FormatError, "can be counted"),
+        ({"sizes": [4, 3, 0]}, FormatError, r"sizes.*\[4, 3, 0\].*1"),
+        ({"sizes": [4, 3, True]}, FormatError, r"sizes.*\[4, 3, True\].*1"),
+        ({"sizes": [4, 3, 2**61]}, FormatError, rf"sizes.*{2**61}.*2\*\*62"),
         ({"sizes": [4, 3, 2**40]}, TruncatedError, "need"),
         ({"type": "quaternion"}, UnsupportedError, "opened: int8"),
         ({"type": None}, FormatError, "'type' is missing"),
@@ -396,11 +397,11 @@ def test_rotated_axes_keep_their_spacing_and_no_false_origin(tmp_path):
         ({"endian": "middle"}, FormatError, "'little' or 'big'"),
         ({"jnrrd": "0099"}, UnsupportedError, "version '0099'"),
         ({"type": "block"}, FormatError, "block_size"),
-        ({"data_file": "a", "data_files": ["b"]}, FormatError, "exclude"),
+        ({"data_file": "a", "data_files": ["b"]}, FormatError, "data_file and data_files"),
         ({"byte_skip": -2}, FormatError, "byte_skip"),
         ({"byte_skip": 10}, TruncatedError, "need"),
-        ({"line_skip": 10}, TruncatedError, "lines before"),
-        ({"encoding": "gzip", "byte_skip": -1}, FormatError, "raw samples only"),
+        ({"line_skip": 10}, TruncatedError, "line_skip.* 9 lines"),
+        ({"encoding": "gzip", "byte_skip": -1}, FormatError, "byte_skip -1"),
         ({"sizes": [100_000, 100_000, 50], "encoding": "gzip"}, LimitError, "over the limit"),
         ({"data_file": "../secret"}, FormatError, "leads outside"),
         ({"data_file": "/etc/passwd"}, FormatError, "leads outside"),

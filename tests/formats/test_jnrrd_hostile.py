@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import anychunk
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError
 from anychunk.formats import jnrrd
-from anychunk.formats.jnrrd import tiling
+from anychunk.formats.jnrrd import tiling_fields
 from anychunk.io import MemorySource
 from tests.formats.jnrrd_tiles import GRID, cut, external, read
 from tests.formats.naive_jnrrd import URI, core, tiled, write
@@ -153,7 +153,7 @@ json_values = st.recursive(
     ),
     max_leaves=6,
 )
-FIELDS = list(tiling.schema()["properties"])
+FIELDS = list(tiling_fields.schema()["properties"])
 
 
 @given(

@@ -8,14 +8,14 @@ import pytest
 import anychunk
 from anychunk.errors import AnychunkError
 from anychunk.formats import jnrrd
-from anychunk.formats.jnrrd import tiling
+from anychunk.formats.jnrrd import tiling_fields
 from tests.formats.jnrrd_tiles import header, read
 from tests.formats.naive_jnrrd import core
 
 
 def test_levels(tmp_path):
     """max(1, dim // scale); scalar or per-axis scales; tile sizes a level."""
-    found = tiling.complete(
+    found = tiling_fields.complete(
         {
             "enabled": True,
             "dimensions": [0, 2],
@@ -27,9 +27,9 @@ def test_levels(tmp_path):
         }
     )
     volume = jnrrd.volume.read_volume(core([13, 9, 6]), "a")
-    made, findings = tiling.read_tiling(found, volume)
+    made, findings = tiling_fields.read_tiling(found, volume)
     assert findings == ()
-    levels = tiling.levels_of(made, volume)
+    levels = tiling_fields.levels_of(made, volume)
     assert [x.sizes for x in levels] == [(13, 9, 6), (6, 9, 6), (1, 9, 1)]
     assert [x.tile for x in levels] == [(4, 9, 4)] * 3
     assert [x.scale for x in levels] == [(1, 1, 1), (2, 1, 1), (16, 1, 16)]
@@ -83,7 +83,7 @@ def test_virtual_levels(tmp_path):
     )
     array = anychunk.open_array(path, level=1)
     assert array[3, 5] == half(values, (2, 2))[3, 5]
-    with pytest.raises(AnychunkError, match="level 0 is the data"):
+    with pytest.raises(AnychunkError, match="tile:levels_virtual: .*level 0"):
         anychunk.write(values, path, tile=(4, 8), levels=2, levels_virtual=[0])
 
 

@@ -56,7 +56,7 @@ def test_coordinates(tmp_path):
             jnrrd.read_tile(path, bad)
     with pytest.raises(FormatError, match="outside level 0"):
         jnrrd.tile_of_voxel(path, (7, 0))
-    with pytest.raises(FormatError, match="level 1, there are 1"):
+    with pytest.raises(FormatError, match="level 1, .* 1"):
         jnrrd.read_tile(path, (0, 0), level=1)
 
 
@@ -83,13 +83,13 @@ def test_offsets(tmp_path):
         level_offsets=[1, 2],
         **more,
     )
-    with pytest.warns(FormatWarning, match="level [01] at [12], but its tiles are at 4"):
+    with pytest.warns(FormatWarning, match="level [01] is at [12], .* 4"):
         np.testing.assert_array_equal(read(path, 1), coarse)
     for bad, match in (
-        (100, "expected inside the data"),
-        (4096 + 10**6, "expected inside the data"),
-        (2**70, "no file can have"),
-        (-5, "no file can have|minimum"),
+        (100, r"80 bytes at 100|20 bytes at 100"),
+        (4096 + 10**6, f"bytes at {4096 + 10**6}"),
+        (2**70, f"{2**70}"),
+        (-5, "-5"),
         (1.5, "expected an integer|not of type"),
     ):
         with pytest.raises(FormatError, match=f"offset_table.*{match}"):
@@ -228,7 +228,7 @@ def test_overlap(tmp_path, compression):
     wide = np.pad(GRID, ((1, 8), (1, 8)))
     border = [wide[y : y + 5, x : x + 5].tobytes() for y in (0, 3, 6) for x in (0, 3, 6)]
     np.testing.assert_array_equal(read(file(border, [5, 5], overlap=[1, 1])), GRID)
-    with pytest.raises(AnychunkError, match="no way to overlap fits|has 17 bytes|decodes to 17"):
+    with pytest.raises(AnychunkError, match=r"overlap: \[2, 1\]: 0 |has 17 bytes|decodes to 17"):
         read(file([b"x" * 17] * 6, [4, 4], overlap=[2, 1]))
 
 
@@ -241,7 +241,7 @@ def test_overlap_that_cannot_be_told(tmp_path):
     # tiles anywhere and no sizes: a halo of 1 and shared voxels both leave room
     gaps = [bytes(50), bytes(50)]
     path = tiled(tmp_path / "b.jnrrd", [10], [6], gaps, overlap=[1], format="chunked")
-    with pytest.raises(FormatError, match="several ways to overlap fit"):
+    with pytest.raises(FormatError, match=r"overlap: \[1\]: [23] "):
         read(path)
 
 
@@ -268,7 +268,7 @@ def test_compression(tmp_path, compression):
     assert header(tmp_path / "b.jnrrd")["tile:compression_levels"] == levels
     assert header(tmp_path / "b.jnrrd").get("tile:compression", "raw") == compression
     np.testing.assert_array_equal(naive.read(tmp_path / "b.jnrrd"), GRID)
-    with pytest.raises(AnychunkError, match="compression_levels for 9 tiles"):
+    with pytest.raises(AnychunkError, match="2 compression_levels, expected 9"):
         anychunk.write(
             GRID,
             tmp_path / "c.jnrrd",
@@ -295,7 +295,7 @@ def test_encoding(tmp_path):
     assert header(tmp_path / "a.jnrrd")["encoding"] == "raw"
     path = tiled(tmp_path / "b.jnrrd", [9, 7], [4, 3], cut(GRID, (3, 4)), **{":": None})
     path.write_bytes(path.read_bytes().replace(b'"encoding": "raw"', b'"encoding": "hex"'))
-    with pytest.raises(FormatError, match="internal tiles with encoding 'hex'"):
+    with pytest.raises(FormatError, match="tile:storage: .*'hex'"):
         read(path)
     # the document's own example of external tiles has no encoding at all
     for (y, x), tile in zip(
@@ -349,8 +349,8 @@ def test_metadata(tmp_path):
         else:
             np.testing.assert_array_equal(read(path), GRID)
     nonsense = [{"checksum": "e5f6g7h8", "checksum_algorithm": "crc32"}] * 9
-    with pytest.raises(FormatError, match="no crc32"):
+    with pytest.raises(FormatError, match=r"tile \[0, 0\] .*'e5f6g7h8'"):
         read(tiled(tmp_path / "c.jnrrd", [9, 7], [4, 3], cut(GRID, (3, 4)), metadata=nonsense))
     other = [{"checksum": "00", "checksum_algorithm": "md5"}] * 9
-    with pytest.warns(FormatWarning, match="'md5' are not verified"):
+    with pytest.warns(FormatWarning, match="'md5'"):
         read(tiled(tmp_path / "d.jnrrd", [9, 7], [4, 3], cut(GRID, (3, 4)), metadata=other))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import anychunk
 from anychunk.errors import AnychunkError, CodecConfigError, LimitError, UnsupportedError
 from anychunk.formats import jnrrd
-from anychunk.formats.jnrrd import pyramid
+from anychunk.formats.jnrrd import write_levels
 from anychunk.io import memory_store, open_source
 from tests.formats import naive_jnrrd as naive
 
@@ -149,7 +149,7 @@ def test_every_field_is_written_and_read(tmp_path):
             for k in header(tmp_path / f"{name}.jnrrd")
             if k.startswith("tile:")
         }
-    assert written == set(jnrrd.tiling.schema()["properties"])
+    assert written == set(jnrrd.tiling_fields.schema()["properties"])
     assert header(tmp_path / "ex.jnrrd")["tile:base_dir"] == "tiles"
     assert (tmp_path / "tiles/level_1/0_0_0.raw.gz").exists()
 
@@ -225,29 +225,29 @@ def test_remote_targets():
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"tile": (1, 2, 3)}, CodecConfigError, "tile has 3 entries for 2"),
+        ({"tile": (1, 2, 3)}, CodecConfigError, "tile has 3 entries, expected 2"),
         ({"tile": (0, 1)}, CodecConfigError, "minimum"),
-        ({"tile_dimensions": (0, 5)}, CodecConfigError, "array of 2 axes"),
-        ({"tile_dimensions": (0, 0)}, CodecConfigError, "not different axes"),
+        ({"tile_dimensions": (0, 5)}, CodecConfigError, r"tile_dimensions \[0, 5\].* 1"),
+        ({"tile_dimensions": (0, 0)}, CodecConfigError, r"tile:dimensions: \[1, 1\]"),
         ({"compression": "rar"}, CodecConfigError, "compression"),
         ({"storage": "cloud"}, CodecConfigError, "storage"),
         ({"edge_handling": "wrap"}, CodecConfigError, "edge_handling"),
-        ({"downsample": "median", "levels": 2}, CodecConfigError, "known: average"),
+        ({"downsample": "median", "levels": 2}, CodecConfigError, "'median'.*average gaussian"),
         ({"padding_value": 300}, AnychunkError, "padding_value"),
         ({"level_scales": [2, 4]}, CodecConfigError, "level 0"),
-        ({"levels": 3, "level_scales": [1, 2]}, CodecConfigError, "3 levels with 2"),
-        ({"pattern": "{x}"}, CodecConfigError, "external storage"),
-        ({"storage": "external", "pattern": "{x}"}, AnychunkError, "one name"),
+        ({"levels": 3, "level_scales": [1, 2]}, CodecConfigError, "2 level_scales, expected 3"),
+        ({"pattern": "{x}"}, CodecConfigError, "pattern.*external"),
+        ({"storage": "external", "pattern": "{x}"}, AnychunkError, "'{x}'.*{d1}"),
         ({"storage": "external", "pattern": "../{x}_{y}"}, AnychunkError, "leads outside"),
         (
             {"storage": "external", "files": ["a", "a", "b", "c"]},
             CodecConfigError,
-            "3 different files for 4",
+            "3 distinct files, expected 4",
         ),
         (
             {"storage": "external", "pattern": "{x}_{y}", "files": ["a"] * 4},
             CodecConfigError,
-            "exclude",
+            "pattern and .*files",
         ),
         ({"endian": "middle"}, CodecConfigError, "endian"),
     ],
@@ -382,7 +382,7 @@ def test_memory_is_bounded(tmp_path):
 def test_parts_of_a_pyramid_are_what_the_whole_gives():
     array = values("u2", (24, 40), seed=3)
     targets = [
-        pyramid.Target(n, tuple(max(1, size // 2**n) for size in array.shape), (2**n, 2**n))
+        write_levels.Target(n, tuple(max(1, size // 2**n) for size in array.shape), (2**n, 2**n))
         for n in (1, 2, 3)
     ]
 
@@ -390,7 +390,7 @@ def test_parts_of_a_pyramid_are_what_the_whole_gives():
         return array[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))]
 
     for method in ("average", "max", "min", "mode"):
-        with pyramid.Pyramid(
+        with write_levels.Pyramid(
             read, array.shape, (8, 16), array.dtype, targets, method=method, folder=None
         ) as made:
             for y, x in np.ndindex(3, 3):

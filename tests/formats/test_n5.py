@@ -225,8 +225,8 @@ def test_a_missing_block_size_is_one_block(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"dimensions": [7, 5, 4]}, FormatError, "two lists of one length"),
-        ({"dimensions": []}, FormatError, "two lists of one length"),
+        ({"dimensions": [7, 5, 4]}, FormatError, r"\[7, 5, 4\] and blockSize \[3, 2\]"),
+        ({"dimensions": []}, FormatError, r"\[\] and blockSize \[3, 2\]"),
         ({"dimensions": [7, -5]}, FormatError, "dimensions is"),
         ({"dimensions": [7, True]}, FormatError, "dimensions is"),
         ({"dimensions": [7, 0.5]}, FormatError, "dimensions is"),
@@ -305,7 +305,7 @@ def test_names_do_not_lead_out(container):
 
 def test_links_that_lead_back_end(container):
     (container / "group/loop").symlink_to("..")
-    with pytest.raises(FormatError, match="leads back"):
+    with pytest.raises(FormatError, match="group/loop"):
         anychunk.describe(container)
 
 

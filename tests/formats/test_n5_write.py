@@ -11,8 +11,7 @@ import zarr
 
 import anychunk
 from anychunk.errors import AnychunkError, CodecConfigError, FormatError, UnsupportedError
-from anychunk.formats.n5.regions import Regions
-from anychunk.formats.n5.samples import Given
+from anychunk.formats.n5.write_input import Given, Regions
 from tests.formats.n5_blocks import field
 
 ARRAY = field((20, 13, 9))
@@ -158,10 +157,10 @@ def test_a_remote_container():
 
 def test_nothing_is_written_over_or_into_a_dataset(tmp_path):
     anychunk.write(ARRAY, tmp_path / "a.n5/v")
-    with pytest.raises(FormatError, match="already"):
+    with pytest.raises(FormatError, match=r"a\.n5/v"):
         anychunk.write(ARRAY, tmp_path / "a.n5/v")
     anychunk.write(ARRAY, tmp_path / "b.n5")
-    with pytest.raises(FormatError, match="inside"):
+    with pytest.raises(FormatError, match=r"b\.n5: "):
         anychunk.write(ARRAY, tmp_path / "b.n5/v")
 
 
@@ -175,22 +174,22 @@ def test_attributes_of_a_group_are_kept(tmp_path):
 @pytest.mark.parametrize(
     ("array", "options", "error", "message"),
     [
-        (np.zeros(3, bool), {}, UnsupportedError, "no data type bool"),
-        (np.zeros(3, "float16"), {}, UnsupportedError, "no data type float16"),
-        (np.zeros(3, "complex64"), {}, UnsupportedError, "no data type complex64"),
-        (np.uint8(3), {}, UnsupportedError, "without axes"),
-        (ARRAY, {"block": (4, 4)}, ValueError, "one size an axis"),
-        (ARRAY, {"block": (4, 4, 0)}, ValueError, "one size an axis"),
+        (np.zeros(3, bool), {}, UnsupportedError, "data type bool.* uint8"),
+        (np.zeros(3, "float16"), {}, UnsupportedError, "data type float16.* uint8"),
+        (np.zeros(3, "complex64"), {}, UnsupportedError, "data type complex64.* uint8"),
+        (np.uint8(3), {}, UnsupportedError, r"shape \(\)"),
+        (ARRAY, {"block": (4, 4)}, ValueError, r"block \(4, 4\)"),
+        (ARRAY, {"block": (4, 4, 0)}, ValueError, r"block \(4, 4, 0\)"),
         (ARRAY, {"block": (4096, 4096, 4096)}, ValueError, "2 GiB"),
-        (ARRAY, {"compression": "jpeg"}, UnsupportedError, "'jpeg' is not written"),
+        (ARRAY, {"compression": "jpeg"}, UnsupportedError, "'jpeg'.* gzip"),
         (ARRAY, {"compression": "gzip", "level": 33}, AnychunkError, "level"),
-        (ARRAY, {"compression": "raw", "level": 3}, CodecConfigError, "no level"),
-        (ARRAY, {"compression": {"type": "gzip", "x": 1}}, CodecConfigError, "no parameter 'x'"),
+        (ARRAY, {"compression": "raw", "level": 3}, CodecConfigError, "'raw'.*level=3"),
+        (ARRAY, {"compression": {"type": "gzip", "x": 1}}, CodecConfigError, "'gzip'.* 'x'.*level"),
         (ARRAY, {"axes": "C"}, ValueError, "axes='C'"),
         (ARRAY, {"edges": "round"}, ValueError, "edges='round'"),
         (ARRAY, {"levels": 0}, ValueError, "levels=0"),
         (ARRAY, {"resolution": (1, 2)}, ValueError, "resolution"),
-        (ARRAY, {"attributes": {"dimensions": 3}}, ValueError, "N5's own"),
+        (ARRAY, {"attributes": {"dimensions": 3}}, ValueError, "'dimensions'"),
     ],
 )
 def test_refused_before_anything_is_written(tmp_path, array, options, error, message):

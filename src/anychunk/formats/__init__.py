@@ -1,40 +1,81 @@
-"""Formats: modules that turn bytes into an index, found by entry points and told by content.
+"""Formats: modules that turn bytes into an index, and the registry that finds them.
 
-A format is a module, listed under `anychunk.formats` in the packaging metadata, that has what
-`Format` (one object) or `FolderFormat` (a directory or prefix) asks for.
+A format is a module that has the functions of `Format` (one object per file) or `FolderFormat` (a
+directory or an object-store prefix), and those of `WritableFormat` if it also writes. It is found
+through the entry-point group `anychunk.formats`, ours and third-party ones alike, and recognised
+by content. docs/howto/own-format.md shows a whole one.
+
+A plug-in cannot break other formats: one that fails to import, or lacks the required functions, is
+skipped with a warning, and raises `MissingDependencyError` only when it is asked for by name.
 """
 
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Any, Protocol, cast, runtime_checkable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol, runtime_checkable
 
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
 from anychunk.io import Folder, Source
 from anychunk.model.index import Node
 
+GROUP = "anychunk.formats"
+OURS = "anychunk"
 HEAD = 4096
-"""How many bytes `sniff` is shown."""
+"""How many bytes of a file `sniff` is shown."""
 
 
 @runtime_checkable
 class Format(Protocol):
-    """A format whose files are one object."""
+    """A format whose files are single objects: functions of a module."""
 
     def sniff(self, head: bytes) -> bool:
-        """Whether a file that begins with `head` is of this format."""
+        """Return whether a file is of this format.
+
+        Called for every file that is opened without `format=`, so it must be fast and must not
+        raise. Check a signature that no other format shares.
+
+        Parameters:
+            head: The first `HEAD` bytes, fewer if the file is shorter, none if it is empty.
+        """
         ...
 
     def parse(self, source: Source, **options: Any) -> Node:
-        """Read structure, never samples."""
+        """Return the index of a file: Zarr metadata, and where the bytes of every chunk are.
+
+        Reads structure, never samples. The file is untrusted: check every offset, length and count
+        against `source.size()` and `anychunk.limits` before anything is allocated from it.
+
+        Parameters:
+            source: Read it with `source.read(offset, length)`, which returns uint8 and raises
+                `TruncatedError` beyond the end.
+            options: What the caller of `anychunk.open` passed besides; declare yours as
+                keyword-only parameters, unknown ones are refused before `parse` is called.
+
+        Returns:
+            A `GroupIndex` with a group per image, each with an array per level, full resolution
+            first: `0/0`, `0/1` …; or an `ArrayIndex` if the file is always one array. Pins, which
+            detect a changed file, are added for `source`; add those of other files yourself.
+
+        Raises:
+            FormatError: The file breaks the rules of its format; `TruncatedError` if it ends early.
+            UnsupportedError: The file is valid, but uses what this module does not open.
+        """
         ...
 
 
 @runtime_checkable
 class FolderFormat(Protocol):
-    """A format whose files are folders."""
+    """A format whose "files" are folders: directories, or prefixes of an object store."""
 
-    def sniff_folder(self, folder: Folder) -> bool: ...
-    def parse_folder(self, folder: Folder, **options: Any) -> Node: ...
+    def sniff_folder(self, folder: Folder) -> bool:
+        """Return whether a folder is of this format, by its name or by a file that it must hold."""
+        ...
+
+    def parse_folder(self, folder: Folder, **options: Any) -> Node:
+        """Return the index of a folder; rules and errors are those of `Format.parse`."""
+        ...
 
 
 @runtime_checkable
@@ -42,63 +83,193 @@ class WritableFormat(Protocol):
     """A format that arrays can be written to."""
 
     def claims(self, url: str) -> bool:
-        """Whether an array written to `url` is meant for this format, by its name."""
+        """Return whether `url`, by its extension, names a file of this format. Reads nothing."""
         ...
 
-    def write(self, array: Any, url: str, **options: Any) -> None: ...
+    def write(self, array: Any, url: str, **options: Any) -> None:
+        """Write an array to `url`.
+
+        Parameters:
+            array: A numpy, dask or zarr array, or anything with `shape`, `dtype` and slicing. It
+                may be larger than memory: read it in pieces.
+            url: Where to; a path or a remote url. Write through `anychunk.io.sink`.
+            options: What the caller of `anychunk.write` passed besides.
+        """
+        ...
+
+
+type Module = Format | FolderFormat
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A registered format that cannot be used."""
+
+    name: str
+    distribution: str
+    """The package that registers it, with its version."""
+    cause: BaseException
+
+    def __str__(self) -> str:
+        return (
+            f"format {self.name!r} of the package {self.distribution} cannot be loaded: "
+            f"{type(self.cause).__name__}: {self.cause}"
+        )
 
 
 @cache
-def table() -> dict[str, Format | FolderFormat]:
-    """Import every format, by name."""
-    found = sorted(entry_points(group="anychunk.formats"), key=lambda entry: entry.name)
-    return {entry.name: cast("Format | FolderFormat", entry.load()) for entry in found}
+def _registered() -> tuple[dict[str, Module], dict[str, Broken]]:
+    """Import every format; return those that work and those that do not, by name.
+
+    Ours come first, so no plug-in takes a file or a name from them.
+    """
+    working: dict[str, Module] = {}
+    broken: dict[str, Broken] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: (not _is_ours(e), e.name)):
+        if entry.name in working:
+            continue
+        try:
+            working[entry.name] = _load(entry)
+        except (Exception, SystemExit) as e:  # noqa: BLE001 - any code may run at import
+            found = Broken(entry.name, _distribution(entry), e)
+            broken[entry.name] = found
+            warnings.warn(f"{found}; it is skipped", UserWarning, stacklevel=2)
+    return working, {name: found for name, found in broken.items() if name not in working}
+
+
+def _load(entry: EntryPoint) -> Module:
+    module = entry.load()
+    if not isinstance(module, Format | FolderFormat):
+        raise TypeError(
+            f"{entry.value} has neither sniff and parse nor sniff_folder and parse_folder"
+        )
+    return module
+
+
+def _is_ours(entry: EntryPoint) -> bool:
+    return entry.value.partition(".")[0] == OURS
+
+
+def _distribution(entry: EntryPoint) -> str:
+    """Return the name and version of the package that an entry point belongs to."""
+    metadata = entry.dist.metadata if entry.dist is not None else None
+    # a damaged installation may lack its metadata; the module's name is always known
+    name = metadata["Name"] if metadata is not None and "Name" in metadata else entry.value
+    version = metadata["Version"] if metadata is not None and "Version" in metadata else ""
+    return f"{name} {version}".strip()
+
+
+def table() -> dict[str, Module]:
+    """Return every usable format by name, ours first. The first call imports them all."""
+    return _registered()[0]
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all registered formats, also of those that cannot be loaded."""
+    working, broken = _registered()
+    return (*working, *broken)
 
 
 @cache
 def of_kind[Kind](kind: type[Kind]) -> dict[str, Kind]:
-    """Give the formats of one kind; asking what a protocol has costs more than sniffing."""
+    """Return the formats of one kind.
+
+    Cached, because checking a module against a protocol costs more than sniffing.
+    """
     return {name: module for name, module in table().items() if isinstance(module, kind)}
 
 
 def sniff(head: bytes, url: str) -> tuple[str, Format]:
-    """Find the format of a file by its first bytes."""
+    """Return the name and the module of the format that a file is of, by its first bytes.
+
+    Parameters:
+        head: The first `HEAD` bytes of the file.
+        url: Names the file in messages.
+
+    Raises:
+        FormatError: The file is empty.
+        UnsupportedError: No format recognises it.
+    """
     for name, module in of_kind(Format).items():
-        if module.sniff(head):
+        if _asked(name, module.sniff, head):
             return name, module
     if not head:
         raise FormatError(f"{url}: the file is empty; write or fetch it again")
     raise UnsupportedError(
-        f"{url}: begins with {head[:8]!r}, which is none of the formats opened here: "
-        f"{' '.join(table())}; `anychunk formats` says what each is"
+        f"{url}: begins with {head[:8]!r}, which no format recognises; opened: {_listed()}"
     )
 
 
 def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
-    """Find the format of a folder by what lies in it."""
+    """Return the name and the module of the format that a folder is of, by what it holds.
+
+    Raises:
+        UnsupportedError: No format recognises it.
+    """
     for name, module in of_kind(FolderFormat).items():
-        if module.sniff_folder(folder):
+        if _asked(name, module.sniff_folder, folder):
             return name, module
     raise UnsupportedError(
-        f"{folder.path}: a folder of none of the formats opened here: {' '.join(table())}; "
-        "give a file in it, or several"
+        f"{folder.path}: no format recognises this folder; opened: {_listed()}; "
+        "name a file in it, or several"
     )
 
 
-def by_name(name: str) -> Format | FolderFormat:
-    """Give a format that the caller names."""
-    found = table().get(name)
-    if found is None:
-        raise UnsupportedError(f"{name}: no such format; opened: {' '.join(table())}")
-    return found
+def _asked[T](name: str, question: Callable[[T], bool], about: T) -> bool:
+    """Return a format's answer; a plug-in that fails to answer does not recognise anything."""
+    try:
+        return question(about)
+    except (AnychunkError, OSError):
+        raise  # the file or the network, as of a folder that cannot be listed
+    except Exception as e:
+        if _is_ours_by_name(name):
+            raise
+        _warn_once(f"format {name!r}: {question.__name__} failed: {type(e).__name__}: {e}")
+        return False
+
+
+@cache
+def _is_ours_by_name(name: str) -> bool:
+    return any(_is_ours(entry) for entry in entry_points(group=GROUP, name=name))
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _listed() -> str:
+    working, broken = _registered()
+    skipped = f" (not loaded: {' '.join(broken)})" if broken else ""
+    return f"{' '.join(working)}{skipped}; run `anychunk formats` for a description"
+
+
+def by_name(name: str) -> Module:
+    """Return the format that the caller names.
+
+    Raises:
+        MissingDependencyError: It is registered, but cannot be loaded.
+        UnsupportedError: No format has this name.
+    """
+    working, broken = _registered()
+    if name in broken:
+        found = broken[name]
+        raise MissingDependencyError(f"{found}; repair or uninstall the package") from found.cause
+    if name not in working:
+        raise UnsupportedError(f"format {name!r} is not known; opened: {_listed()}")
+    return working[name]
 
 
 def writer(url: str) -> WritableFormat:
-    """Find the format to write by the name of the target."""
-    writers = {n: m for n, m in table().items() if isinstance(m, WritableFormat)}
-    for module in writers.values():
-        if module.claims(url):
+    """Return the format that writes `url`, by its extension.
+
+    Raises:
+        UnsupportedError: No format that writes claims it.
+    """
+    writers: dict[str, WritableFormat] = of_kind(WritableFormat)
+    for name, module in writers.items():
+        if _asked(name, module.claims, url):
             return module
     raise UnsupportedError(
-        f"{url}: its name tells no format to write; written: {' '.join(writers)}"
+        f"{url}: no format is written to this extension; written: {' '.join(writers)}"
     )

@@ -1,4 +1,4 @@
-"""Axes of a volume as OME-Zarr names and transformations, from the fields that tell its geometry.
+"""The geometry of a volume as OME-Zarr axes and transformations.
 
 Spec: JNRRD 1.0.0 sections 4 and 5; OME-Zarr 0.5 section 2.4.
 """
@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from anychunk.formats.jnrrd.tiling import Level
+from anychunk.formats.jnrrd.tiling_fields import Level
 from anychunk.metadata.ome import Axis
 from anychunk.metadata.ome import Level as OmeLevel
 from anychunk.metadata.ome import ome as ome_json
@@ -30,17 +30,22 @@ UNITS = {
     "us": "microsecond",
 }
 SPACE = ("space", "domain")
+"""NRRD's kinds of a spatial axis."""
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_ -]{0,40}")
 
 
 def per_axis(fields: Mapping[str, Json], key: str, ndim: int) -> list[Json]:
-    """Give a field with one value an axis; nothing where it does not have that many."""
+    """Return a field with one value per axis; all None if its length is not `ndim`."""
     values = fields.get(key)
     return values if isinstance(values, list) and len(values) == ndim else [None] * ndim
 
 
 def kinds(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
-    """Say of each axis whether it is space, time or channel."""
+    """Return the OME type of each axis: space, time, channel, or None.
+
+    An explicit kind, direction or label decides. Of axes without any, the first three are spatial,
+    unless others have directions: then the volume says which axes are spatial.
+    """
     given = per_axis(fields, "kinds", ndim)
     directions = per_axis(fields, "space_directions", ndim)
     has_directions = any(vector(d) for d in directions)
@@ -61,7 +66,7 @@ def kinds(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
 
 
 def names(fields: Mapping[str, Json], ndim: int) -> list[str]:
-    """Name the axes, fastest first: by their labels where those serve, else by their kind."""
+    """Return the names of the axes, fastest first: distinct, usable labels, or else by type."""
     labels = per_axis(fields, "labels", ndim)
     usable = [label for label in labels if isinstance(label, str) and NAME.fullmatch(label)]
     if len(set(usable)) == ndim:
@@ -77,7 +82,7 @@ def names(fields: Mapping[str, Json], ndim: int) -> list[str]:
 
 
 def vector(value: Json) -> list[float] | None:
-    """Give a direction as numbers, None where the axis has none."""
+    """Return a direction as floats, or None if it is missing, zero or not finite."""
     if not isinstance(value, list) or not value:
         return None
     if not all(isinstance(v, int | float) and math.isfinite(v) for v in value):
@@ -86,7 +91,7 @@ def vector(value: Json) -> list[float] | None:
 
 
 def spacings(fields: Mapping[str, Json], ndim: int) -> list[float]:
-    """Give the distance between samples along each axis; 1 where it is not known."""
+    """Return the distance between samples along each axis; 1 where it is unknown."""
     directions = per_axis(fields, "space_directions", ndim)
     plain = per_axis(fields, "spacings", ndim)
     found = []
@@ -102,10 +107,10 @@ def spacings(fields: Mapping[str, Json], ndim: int) -> list[float]:
 
 
 def origins(fields: Mapping[str, Json], ndim: int) -> list[float]:
-    """Give where the first sample lies, as far as a translation along the axes can say it.
+    """Return the position of the first sample, as far as a translation along the axes expresses it.
 
-    OME-Zarr knows no rotation: an origin is told only where every direction points forwards along
-    an axis of the space of its own.
+    OME-Zarr 0.5 has no rotation or reflection, so the origin is zero unless every direction points
+    along a different positive axis of the space.
     """
     directions = [vector(d) for d in per_axis(fields, "space_directions", ndim)]
     origin = vector(fields.get("space_origin"))
@@ -125,6 +130,7 @@ def origins(fields: Mapping[str, Json], ndim: int) -> list[float]:
 
 
 def units(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
+    """Return the unit of each axis by its OME name, None where it has none."""
     plain = per_axis(fields, "units", ndim)
     directions = per_axis(fields, "space_directions", ndim)
     of_space = fields.get("space_units")
@@ -139,7 +145,14 @@ def units(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
 def ome(
     fields: Mapping[str, Json], ndim: int, levels: Sequence[Level], *, trailing: int
 ) -> dict[str, Json]:
-    """Make the `ome` attribute; axes of the Zarr view are slowest first."""
+    """Return the `ome` attribute of an image group.
+
+    Parameters:
+        fields: The header.
+        ndim: The number of axes of the file.
+        levels: All levels, full resolution first.
+        trailing: How many axes the Zarr view has behind those of the file (`Volume.trailing`).
+    """
     name, kind, unit = names(fields, ndim), kinds(fields, ndim), units(fields, ndim)
     axes = [Axis(name=name[a], type=kind[a], unit=unit[a]) for a in reversed(range(ndim))]
     axes += [Axis(name="byte")] * trailing
@@ -152,6 +165,7 @@ def ome(
                 *(1.0,) * trailing,
             ),
             translation=(
+                # the first coarse voxel covers `scale` voxels; its centre is theirs
                 *(origin[a] + step[a] * (level.scale[a] - 1) / 2 for a in reversed(range(ndim))),
                 *(0.0,) * trailing,
             ),

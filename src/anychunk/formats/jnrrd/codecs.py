@@ -1,4 +1,4 @@
-"""The Zarr codecs that describe stored samples: standard ones wherever they say it exactly."""
+"""Compressions and padding values as Zarr metadata: standard codecs wherever those are exact."""
 
 import math
 from typing import Any
@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from anychunk.errors import FormatError
+from anychunk.formats import _raw
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.model.index import Json
 
+# levels are irrelevant for reading, but the codecs' configurations require them
 EXACT: dict[str, Json] = {
     "gzip": {"name": "gzip", "configuration": {"level": 6}},
     "zstd": {"name": "zstd", "configuration": {"level": 3, "checksum": False}},
@@ -18,13 +20,19 @@ EXACT: dict[str, Json] = {
 
 
 def bytes_codec(volume: Volume) -> Json:
-    if volume.dtype.itemsize == 1:
-        return {"name": "bytes"}
-    return {"name": "bytes", "configuration": {"endian": volume.endian}}
+    """Return the codec of uncompressed samples, as JSON."""
+    return _raw.bytes_codec(volume.dtype.itemsize, volume.endian)
 
 
 def compressor(name: str, *, is_exact: bool, skip: int = 0) -> tuple[Json, ...]:
-    """Give the codec of a compression; `is_exact`: the range ends where the stream does."""
+    """Return the codecs of a compression, as JSON.
+
+    Parameters:
+        name: The compression as the header has it; `raw` is none.
+        is_exact: Whether the byte range ends with the stream. Otherwise something follows, and a
+            decoder is needed that stops at the end of the stream.
+        skip: How many decoded bytes precede the samples.
+    """
     if name == "raw" and is_exact and not skip:
         return ()
     if is_exact and not skip:
@@ -33,22 +41,20 @@ def compressor(name: str, *, is_exact: bool, skip: int = 0) -> tuple[Json, ...]:
     return ({"name": "anychunk.leading_stream", "configuration": configuration},)
 
 
-def window_codec(inner: tuple[Json, ...]) -> Json:
-    return {"name": "anychunk.window", "configuration": {"codecs": list(inner)}}
-
-
 def fill_json(value: float | None, dtype: np.dtype[Any]) -> Json:
-    """Give a padding value as Zarr metadata spells it; null is NaN."""
+    """Return a padding value as the `fill_value` of Zarr metadata; None (null) is NaN.
+
+    Raises:
+        FormatError: An integer type cannot hold the value.
+    """
     if value is None:
         value = math.nan
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         if not math.isfinite(value) or value != int(value):
-            raise FormatError(f"tile:padding_value: {value} is no {dtype}")
+            raise FormatError(f"tile:padding_value: {value} cannot be stored as {dtype}")
         if not bounds.min <= value <= bounds.max:
-            raise FormatError(
-                f"tile:padding_value: {value} is outside {bounds.min} to {bounds.max}"
-            )
+            raise FormatError(f"tile:padding_value: {value}, expected {bounds.min} to {bounds.max}")
         return int(value)
     shown: Json = float(value)
     if math.isnan(shown):

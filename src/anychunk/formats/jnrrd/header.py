@@ -1,6 +1,8 @@
-"""The JNRRD header: one JSON object with one key a line, then a blank line, then data.
+"""The JNRRD header: one JSON object with one key per line, then a blank line, then data.
 
 Spec: JNRRD 1.0.0 sections 2 and 3.3; docs/formats/jnrrd.md for what it leaves open.
+
+Lines keep their text, so that a header that is rewritten keeps what it does not know, in order.
 """
 
 import json
@@ -17,13 +19,15 @@ from anychunk.model.index import Json
 
 MAGIC = re.compile(rb'\s{0,64}\{\s{0,64}"jnrrd"\s{0,64}:')
 STEP = 64 * limits.KIB
+"""How much is read at a time while the end of a line is searched."""
+# a flattened key (section 7.5), as `tile:files[3].file`
 PATH = re.compile(r"([^:.\[\]]+:[^.\[\]]+)((?:\.[^.\[\]]+|\[\d{1,9}\])+)")
 PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One field, with the text that it was read from."""
+    """One field, with the text from which it was parsed."""
 
     key: str
     value: Json
@@ -32,53 +36,65 @@ class Line:
 
 @dataclass(frozen=True)
 class Header:
-    """All fields in order, and where the data begins."""
+    """All fields in the order of the file."""
 
     lines: tuple[Line, ...]
     end: int
+    """Where the data begins, if it follows the header."""
     url: str = "header"
 
     @cached_property
     def fields(self) -> dict[str, Json]:
-        """The fields by key: extensions merged, flattened keys rebuilt."""
+        """The fields by key, with extensions merged and flattened keys nested again."""
         return rebuild(self.lines, self.url)
 
     @cached_property
     def extensions(self) -> dict[str, str]:
-        """The extensions that are declared, by prefix."""
+        """The URIs of the declared extensions, by prefix."""
         declared = self.fields.get("extensions", {})
         if not isinstance(declared, dict) or not all(isinstance(u, str) for u in declared.values()):
-            raise FormatError(f"{self.url}: extensions is {declared!r}, expected prefixes and URIs")
+            raise FormatError(
+                f"{self.url}: extensions is {declared!r:.100}, expected an object of URIs"
+            )
         return declared
 
     def of_prefix(self, prefix: str) -> dict[str, Json]:
-        """Give the fields of an extension, without the prefix."""
+        """Return the fields of an extension, without its prefix."""
         start = f"{prefix}:"
         return {k.removeprefix(start): v for k, v in self.fields.items() if k.startswith(start)}
 
 
 def read_header(source: Source) -> Header:
-    """Read the lines up to the data."""
+    """Read the lines up to the data.
+
+    Raises:
+        FormatError: The first line is not the magic, or a line is not a field.
+        LimitError: The header is longer than `limits.header_bytes`.
+    """
     lines, end = [], 0
     for number, (text, after) in enumerate(read_lines(source), 1):
         line = parse_line(text, f"{source.url} line {number}")
         if line is None:
-            # a blank line belongs to the header, anything else to the data
+            # a blank line ends the header and belongs to it; any other line is already data
             end = after if not text.strip(b" \t\r") else end
             break
         lines.append(line)
         end = after
     if not lines or lines[0].key != "jnrrd":
-        raise FormatError(f'{source.url}: the first line is not {{"jnrrd": …}}')
+        raise FormatError(f'{source.url}: expected {{"jnrrd": …}} on the first line')
     return Header(tuple(lines), end, source.url)
 
 
 def read_lines(source: Source) -> Iterator[tuple[bytes, int]]:
-    """Yield (line, where the next one begins), as long as lines look like JSON or are blank."""
+    """Yield each line and where the next begins, while lines look like JSON or are blank.
+
+    What follows may be binary data without a single newline, so nothing is searched for the end of
+    a line that does not begin like one, and never beyond the limit.
+    """
     position, size, limit = 0, source.size(), limits.get().header_bytes
     buffer, start = b"", 0
     too_long = (
-        f"{source.url}: a header of more than {limit} bytes; "
+        f"{source.url}: the header is longer than {limit} bytes; "
         "raise anychunk.limits header_bytes to allow it"
     )
     while position < size:
@@ -104,7 +120,7 @@ def read_lines(source: Source) -> Iterator[tuple[bytes, int]]:
 
 
 def parse_line(text: bytes, where: str) -> Line | None:
-    """Parse one line; None where it is none of the header."""
+    """Parse one line; return None if it does not belong to the header."""
     stripped = text.strip(b" \t\r\n")
     if not stripped.startswith(b"{"):
         return None
@@ -113,28 +129,34 @@ def parse_line(text: bytes, where: str) -> Line | None:
         decoded = stripped.decode("utf-8")
         value = json.loads(decoded, parse_constant=_constant)
     except (ValueError, RecursionError) as e:
-        # text that begins like a field is one: taken for data, it would shift every sample
+        # text that begins like a field is a damaged field: taken for data, it would shift samples
         if stripped.startswith(b'{"') and stripped.isascii() and stripped.decode().isprintable():
-            raise FormatError(f"{where}: {shorten(stripped)!r} is no JSON object ({e})") from e
+            raise FormatError(f"{where}: {shorten(stripped)!r} is not a JSON object ({e})") from e
         return None
     if not isinstance(value, dict) or len(value) != 1:
-        raise FormatError(f"{where}: an object with {len(value)} keys, expected one key a line")
+        raise FormatError(f"{where}: an object with {len(value)} keys, expected one per line")
     ((key, content),) = value.items()
     return Line(key, content, decoded)
 
 
 def _constant(name: str) -> float | None:
-    """Take NaN for unknown, as null is, and infinities as they are."""
+    """Return the value of a non-standard JSON constant; NaN means unknown, as null does."""
     return {"NaN": None, "Infinity": math.inf, "-Infinity": -math.inf}[name]
 
 
 def shorten(text: bytes) -> str:
+    """Return the beginning of a line, for messages."""
     shown = text[:60].decode("utf-8", "replace")
     return shown if len(text) <= 60 else f"{shown}…"
 
 
 def rebuild(lines: Iterable[Line], url: str) -> dict[str, Json]:
-    """Merge the lines to one object: the more specific path wins, whatever the order."""
+    """Merge the lines into one object; a more specific path wins over a shorter one, in any order.
+
+    Parameters:
+        lines: The fields, some of them with flattened keys such as `tile:sizes[1]`.
+        url: Names the file in messages.
+    """
     fields: dict[str, Json] = {}
     flattened: list[tuple[tuple[str | int, ...], str, Json]] = []
     for line in lines:
@@ -145,13 +167,13 @@ def rebuild(lines: Iterable[Line], url: str) -> dict[str, Json]:
         elif line.key == "extensions" and isinstance(fields.get("extensions"), dict):
             fields["extensions"] = _merge(fields["extensions"], line.value, url)
         elif line.key in fields and fields[line.key] != line.value:
-            raise FormatError(f"{url}: {line.key} is given twice, with different values")
+            raise FormatError(f"{url}: {line.key} occurs twice, with different values")
         else:
             fields[line.key] = line.value
     touched: set[str] = set()
     for parts, root, value in sorted(flattened, key=lambda entry: len(entry[0])):
         if root not in touched:
-            # the parsed line itself must stay as it is
+            # a copy: the value also belongs to the parsed line, which must not change
             fields[root] = _copy(fields.get(root), is_list=isinstance(parts[0], int))
             touched.add(root)
         _put(fields[root], parts, value, room=len(flattened), where=f"{url}: {root}")
@@ -159,12 +181,13 @@ def rebuild(lines: Iterable[Line], url: str) -> dict[str, Json]:
 
 
 def _merge(old: dict[str, Json], new: Json, url: str) -> dict[str, Json]:
+    """Merge two `extensions` lines, which must not contradict each other."""
     if not isinstance(new, dict):
-        raise FormatError(f"{url}: extensions is {new!r}, expected prefixes and URIs")
+        raise FormatError(f"{url}: extensions is {new!r:.100}, expected an object of URIs")
     for prefix in old.keys() & new.keys():
         if old[prefix] != new[prefix]:
             raise FormatError(
-                f"{url}: the prefix {prefix!r} is declared as {old[prefix]} and as {new[prefix]}"
+                f"{url}: the prefix {prefix!r} is declared as {old[prefix]} and {new[prefix]}"
             )
     return {**old, **new}
 
@@ -176,7 +199,16 @@ def _copy(value: Json, *, is_list: bool) -> Json:
 
 
 def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, where: str) -> None:
-    """Set what the path leads to, making what is missing on the way."""
+    """Set the value at a path below `node`, creating missing lists and objects.
+
+    Parameters:
+        node: A list or an object.
+        parts: The keys and indices of the path.
+        value: What to set.
+        room: The number of flattened keys of the header. An index further beyond the end of a list
+            than that leaves a gap that no key fills, and could allocate without bounds.
+        where: Names the field in messages.
+    """
     for i, part in enumerate(parts):
         is_last = i == len(parts) - 1
         empty: Json = None if is_last else ([] if isinstance(parts[i + 1], int) else {})
@@ -184,7 +216,7 @@ def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, wh
             part = int(part)  # noqa: PLW2901 - JNRRD 7.5.4 writes a[0] also as a.0
         if isinstance(node, list) and isinstance(part, int):
             if part >= len(node) + room:
-                raise FormatError(f"{where}: index {part} leaves a gap after {len(node)} elements")
+                raise FormatError(f"{where}: index {part} leaves a gap behind {len(node)} entries")
             node.extend([None] * (part + 1 - len(node)))
             if node[part] is None and not is_last:
                 node[part] = empty
@@ -192,7 +224,8 @@ def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, wh
             if node.get(part) is None and not is_last:
                 node[part] = empty
         else:
-            raise FormatError(f"{where}: {part!r} does not lead into a {type(node).__name__}")
+            kind = type(node).__name__
+            raise FormatError(f"{where}: the key {part!r} does not apply to a value of type {kind}")
         if is_last:
             node[part] = value
         else:
@@ -200,34 +233,38 @@ def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, wh
 
 
 def dump(value: Json) -> str:
-    """Write JSON as the format wants it: NaN is null."""
+    """Return a value as JSON text; NaN becomes null, as the format prescribes."""
     return json.dumps(without_nan(value), ensure_ascii=False, separators=(", ", ": "))
 
 
 def without_nan(value: Json, *, infinities: bool = False) -> Json:
-    """Replace what JSON cannot hold by null; infinities too, if asked."""
+    """Replace NaN by null, and with `infinities` also infinite numbers."""
     if isinstance(value, float):
         return None if math.isnan(value) or (infinities and math.isinf(value)) else value
     if isinstance(value, Mapping):
         return {k: without_nan(v, infinities=infinities) for k, v in value.items()}
     if isinstance(value, list | tuple):
         if len(value) > 64 and all(type(v) is int for v in value):
-            return value
+            return value  # tables have millions of entries
         return [without_nan(v, infinities=infinities) for v in value]
     return value
 
 
 def make_line(key: str, value: Json) -> Line:
+    """Return a new line of a header."""
     return Line(key, value, dump({key: value}))
 
 
 def rewrite(
     lines: Iterable[Line], changes: Mapping[str, Json], *, drop: Iterable[str] = ()
 ) -> list[Line]:
-    """Give the lines with some fields changed in place; all others survive as they were, in order.
+    """Return the lines with some fields changed in place; other lines keep their text and order.
 
-    A changed field loses its flattened parts, for the new value holds them. New fields come last.
-    `drop` lists keys to leave out; one that ends with a colon drops the whole extension.
+    Parameters:
+        lines: The header to change.
+        changes: New values by key. The flattened parts of a changed field are dropped, since the
+            new value holds them; new fields come last.
+        drop: Keys to leave out; one that ends with a colon drops all fields of an extension.
     """
     dropped = tuple(drop)
     kept: list[Line] = []

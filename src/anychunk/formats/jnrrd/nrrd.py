@@ -1,4 +1,4 @@
-"""NRRD headers: text lines, turned into the fields that JNRRD has for them.
+"""NRRD files: `field: value` headers, converted to JNRRD's fields.
 
 Spec: NRRD format (Teem), versions NRRD00.01 and NRRD0001 to NRRD0005.
 """
@@ -34,18 +34,19 @@ SPELLINGS = {
 
 
 def sniff(head: bytes) -> bool:
+    """Return whether a file that begins with `head` is an NRRD file."""
     return MAGIC.match(head) is not None
 
 
 def parse(source: Source, *, allow: Iterable[str] = ()) -> GroupIndex:
-    """Index an NRRD file. `allow` lists folders outside its own where its data may lie."""
+    """Index an NRRD file; `allow` lists further folders that may hold its data files."""
     text, end = read_text(source)
     fields = read_fields(text, source.url)
     return untiled_index(fields, end, source, key="nrrd", allow=allow)
 
 
 def read_text(source: Source) -> tuple[str, int]:
-    """Read the header up to its blank line, or a detached header to its end."""
+    """Return the header and where it ends: at its blank line, or, if detached, with the file."""
     size, limit, length = source.size(), limits.get().header_bytes, 64 * limits.KIB
     while True:
         data = source.read(0, min(length, size, limit)).tobytes()
@@ -59,7 +60,7 @@ def read_text(source: Source) -> tuple[str, int]:
 
 
 def read_fields(text: str, url: str) -> dict[str, Json]:
-    """Turn the lines into the fields that JNRRD has for them."""
+    """Convert the lines of a header to JNRRD's fields; key/value pairs become `key_values`."""
     fields: dict[str, Json] = {}
     pairs: dict[str, str] = {}
     lines = text.splitlines()[1:]
@@ -69,7 +70,7 @@ def read_fields(text: str, url: str) -> dict[str, Json]:
         # a key may hold colons, as in `DICOM:0008:=value`
         found = re.search(r":=|: ", line) or re.search(":", line)
         if not found:
-            raise FormatError(f"{url} line {number}: {line[:60]!r} is no 'field: value'")
+            raise FormatError(f"{url} line {number}: {line[:60]!r}, expected 'field: value'")
         key, value = line[: found.start()], line[found.end() :]
         if found[0] == ":=":
             pairs[unescape(key)] = unescape(value)
@@ -77,13 +78,13 @@ def read_fields(text: str, url: str) -> dict[str, Json]:
         name = re.sub(r"[ -]", "_", key.strip().lower())
         name = SPELLINGS.get(name, name)
         if name in fields:
-            raise FormatError(f"{url} line {number}: the field {key!r} is given twice")
+            raise FormatError(f"{url} line {number}: the field {key!r} occurs twice")
         fields[name] = read_value(name, value.strip(), f"{url} line {number}")
         if name == "data_file" and value.split()[:1] == ["LIST"]:
             fields.pop(name)
             fields["data_files"] = [entry.strip() for entry in lines[number - 1 :] if entry.strip()]
             break
-    # a pattern has its first and last number behind it; a name may hold a percent sign
+    # `slice%03d.raw 1 100 1`: the numbers tell a pattern from a name with a percent sign in it
     if re.search(r"%\S*\s+-?\d+\s+-?\d+", str(fields.get("data_file", ""))):
         fields["data_file_pattern"] = fields.pop("data_file")
     if pairs:
@@ -92,11 +93,12 @@ def read_fields(text: str, url: str) -> dict[str, Json]:
 
 
 def unescape(text: str) -> str:
+    """Return a key or value with NRRD's escapes of backslash and newline resolved."""
     return re.sub(r"\\([\\n])", lambda m: "\n" if m[1] == "n" else "\\", text.strip())
 
 
 def read_value(name: str, text: str, where: str) -> Json:
-    """Give a value as JSON has it; unknown fields stay text."""
+    """Return a value as JSON; the values of unknown fields stay text."""
     reader = READERS.get(name)
     if reader is None:
         return text
@@ -107,17 +109,19 @@ def read_value(name: str, text: str, where: str) -> Json:
 
 
 def keyword(text: str) -> str:
-    """Teem does not look at the case of names that it knows."""
+    """Return a keyword; Teem compares them without regard to case."""
     return text.lower()
 
 
 def integer(text: str) -> int:
+    """Return an integer of at most 19 digits: Python takes very long for millions of them."""
     if not re.fullmatch(r"[+-]?\d{1,19}", text):
         raise ValueError("expected an integer")
     return int(text)
 
 
 def number(text: str) -> float | None:
+    """Return a number, None for NaN, which NRRD uses for unknown."""
     value = float(text)
     return None if math.isnan(value) else value
 
@@ -131,7 +135,7 @@ def numbers(text: str) -> list[float | None]:
 
 
 def vectors(text: str) -> list[list[float | None] | None]:
-    """Read `(1,0,0) none (0,0,2)`."""
+    """Return the vectors of a list such as `(1,0,0) none (0,0,2)`."""
     found: list[list[float | None] | None] = []
     for inside, word in VECTOR.findall(text):
         if word and word != "none":
@@ -148,7 +152,7 @@ def vector(text: str) -> list[float | None]:
 
 
 def strings(text: str) -> list[str]:
-    """Read quoted strings; some writers leave the quotes out."""
+    """Return quoted strings, or words if a writer left the quotes out."""
     quoted = [re.sub(r"\\(.)", r"\1", part) for part in QUOTED.findall(text)]
     return quoted or text.split()
 

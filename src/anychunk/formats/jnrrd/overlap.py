@@ -1,6 +1,11 @@
-"""How tiles overlap, which the text leaves open: in the one way that fits the file.
+"""What `tile:overlap` means in a file: the one reading that fits its tiles.
 
 Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
+
+Section 7.2 can be read in several ways (`tile_layout.py`), and a wrong choice shows wrong voxels
+without any error. So nothing is assumed: readings are eliminated by what the file itself says, the
+number of tiles first, because it costs nothing, then the size of stored tiles. Readings that place
+every tile alike count as one. If none or several are left, the file is refused.
 """
 
 import math
@@ -13,10 +18,17 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs import leading_stream
 from anychunk.errors import ChunkDecodeError, FormatError
-from anychunk.formats.jnrrd.files import References, dimension_counts
-from anychunk.formats.jnrrd.layout import READINGS, Layout, lay_out, stored_voxels, tile_counts
-from anychunk.formats.jnrrd.pattern import LEVEL, parse_pattern
-from anychunk.formats.jnrrd.tiling import Finding, Level, Table, Tiling, error
+from anychunk.formats.jnrrd.external_files import References
+from anychunk.formats.jnrrd.tile_layout import (
+    READINGS,
+    Layout,
+    dimension_counts,
+    lay_out,
+    stored_voxels,
+    tile_counts,
+)
+from anychunk.formats.jnrrd.tile_pattern import LEVEL, parse_pattern
+from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Table, Tiling, error
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io import Source, open_source, read_object
 
@@ -24,7 +36,15 @@ from anychunk.io import Source, open_source, read_object
 def choose_layouts(
     tiling: Tiling, levels: Sequence[Level], volume: Volume, source: Source, references: References
 ) -> tuple[Layout, ...] | Finding:
-    """Lay out the stored levels; where tiles overlap, in the one way that fits the file."""
+    """Return the layouts of the stored levels, or an error if the overlap is undecidable.
+
+    Parameters:
+        tiling: The fields of the extension.
+        levels: All levels.
+        volume: The samples.
+        source: The file of the header.
+        references: Resolves the names of external tiles.
+    """
     stored = [level for level in levels if level.is_stored]
     table = tiling.offset_table if tiling.storage == "internal" else tiling.files
     entries = None if table is None else len(table)
@@ -36,21 +56,26 @@ def choose_layouts(
         if None in counts or (entries is not None and total != entries):
             continue
         layouts = tuple(cast("Layout", lay_out(tiling, level, reading)) for level in stored)
+        # keyed by geometry: "shared" and "shared to the end" often place all tiles alike
         found.setdefault(tuple(x.geometry() for x in layouts), layouts)
     if not found:
         return error(field, _wrong_count(tiling, stored, entries))
     if len(found) > 1:
         fitting = [x for x in found.values() if fits(x, tiling, volume, source, references)]
         if len(fitting) > 1:
-            fitting = [x for x in fitting if _is_all(x, tiling, source, references)] or fitting
+            fitting = [x for x in fitting if _is_complete(x, tiling, source, references)] or fitting
         if len(fitting) != 1:
-            how = "several ways to overlap fit" if fitting else "no way to overlap fits"
-            return error("overlap", f"{list(tiling.overlap)}: {how} the number and size of tiles")
+            return error(
+                "overlap",
+                f"{list(tiling.overlap)}: {len(fitting)} meanings of overlap agree with the "
+                "number and size of tiles, expected exactly 1",
+            )
         return fitting[0]
     return next(iter(found.values()))
 
 
 def _wrong_count(tiling: Tiling, stored: Sequence[Level], entries: int | None) -> str:
+    """Return a message that compares a table with the number of tiles of the usual reading."""
     counts = [tile_counts(tiling, level, "halo") or () for level in stored]
     grids = " + ".join("x".join(str(c[axis]) for axis in tiling.dimensions) for c in counts)
     total = sum(math.prod(c) for c in counts)
@@ -64,7 +89,10 @@ def fits(
     source: Source,
     references: References,
 ) -> bool:
-    """Whether tiles of this layout have the sizes that the file has."""
+    """Return whether the stored tiles have the sizes that these layouts predict.
+
+    The size of compressed tiles is unknown, so only the first one is looked at, and decoded.
+    """
     size = np.uint64(volume.itemsize)
     voxels = [np.broadcast_to(stored_voxels(x, tiling.dimensions), x.tiles) for x in layouts]
     expected = np.concatenate(voxels).astype(np.uint64) * size
@@ -79,6 +107,8 @@ def fits(
         return len(first_tile(tiling, source, references)) == int(expected[0])
     if tiling.size_table is not None:
         return bool(np.array_equal(tiling.size_table, expected))
+    # neither compressed nor a size table: the room up to the next tile must do, and must be used
+    # up if the file claims that its tiles are contiguous
     offsets = cast("Table", tiling.offset_table)
     order = np.argsort(offsets, kind="stable")
     room = np.diff(np.append(offsets[order], np.uint64(source.size())))
@@ -87,12 +117,12 @@ def fits(
     return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
 
 
-def _is_all(
+def _is_complete(
     layouts: Sequence[Layout], tiling: Tiling, source: Source, references: References
 ) -> bool:
-    """Whether the last tile of each level is there, and none behind it.
+    """Return whether the last tile of each level exists, and none behind it.
 
-    A pattern counts no tiles, but the files that it names do.
+    A pattern does not say how many tiles there are, but the existing files do.
     """
     if tiling.pattern is None or tiling.files is not None:
         return True
@@ -128,7 +158,7 @@ def _is_all(
 
 
 def first_tile(tiling: Tiling, source: Source, references: References) -> npt.NDArray[np.uint8]:
-    """Read the stored bytes of the first tile."""
+    """Return the stored bytes of the first tile of level 0."""
     if tiling.storage == "internal":
         offsets = cast("Table", tiling.offset_table)
         start, stop = int(offsets[0]), source.size()

@@ -1,17 +1,16 @@
-"""From a header to an index: one image group, one array a level."""
+"""From a header to an index: one image group, with one array per level."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
 from anychunk.errors import FormatError, FormatWarning, UnsupportedError
-from anychunk.formats.jnrrd import axes, untiled
-from anychunk.formats.jnrrd.arrays import array_indexes
-from anychunk.formats.jnrrd.files import References, folder_of
+from anychunk.formats.jnrrd import axes, untiled_volume
+from anychunk.formats.jnrrd.external_files import References, folder_of
 from anychunk.formats.jnrrd.header import Header, read_header, without_nan
 from anychunk.formats.jnrrd.overlap import choose_layouts
-from anychunk.formats.jnrrd.tables import check_tables
-from anychunk.formats.jnrrd.tiled import Tiled, check_sizes
-from anychunk.formats.jnrrd.tiling import (
+from anychunk.formats.jnrrd.tile_chunks import array_indexes
+from anychunk.formats.jnrrd.tiled_volume import TiledVolume, check_sizes, check_tables
+from anychunk.formats.jnrrd.tiling_fields import (
     LONG,
     Finding,
     Level,
@@ -27,11 +26,11 @@ from anychunk.model.pin import Pin
 
 VERSIONS = ("0004",)
 MOST_SHOWN = 256
-"""How many entries of a table are shown as attributes."""
+"""Longer tables are left out of the attributes."""
 
 
 def parse(source: Source, *, allow: Iterable[str] = ()) -> GroupIndex:
-    """Index a JNRRD file. `allow` lists folders outside its own where its tiles may lie."""
+    """Index a JNRRD file; `allow` lists further folders that may hold its tiles or data files."""
     header = open_header(source)
     prefix = tiling_prefix(header)
     if prefix is None:
@@ -40,7 +39,7 @@ def parse(source: Source, *, allow: Iterable[str] = ()) -> GroupIndex:
 
 
 def open_header(source: Source) -> Header:
-    """Read a header of a version that is opened."""
+    """Read the header of a file; raise `UnsupportedError` if its version is not supported."""
     header = read_header(source)
     version = header.fields["jnrrd"]
     if version not in VERSIONS:
@@ -50,20 +49,21 @@ def open_header(source: Source) -> Header:
     return header
 
 
-def open_tiled(header: Header, source: Source, *, allow: Iterable[str] = ()) -> Tiled:
-    """Read what the header says of tiles; raise what is wrong with it."""
+def open_tiled(header: Header, source: Source, *, allow: Iterable[str] = ()) -> TiledVolume:
+    """Return the tiled volume that a header describes; raise its first error, warn of the rest."""
     prefix = tiling_prefix(header)
     if prefix is None:
-        raise FormatError(f"{source.url}: the volume is not tiled")
+        raise FormatError(f"{source.url}: the volume is not tiled; open it with anychunk.open")
     tiled, findings = read_tiled(header, prefix, source, allow=allow)
     report(findings, source.url)
-    if tiled is None:  # `report` raises where that is so
-        raise FormatError(f"{source.url}: no tiles")
+    if tiled is None:
+        # for the type checker: there is an error among the findings, so `report` has raised
+        raise FormatError(f"{source.url}: the tiling cannot be read")
     return tiled
 
 
 def tiled_index(
-    header: Header, tiled: Tiled, source: Source, *, allow: Iterable[str] = ()
+    header: Header, tiled: TiledVolume, source: Source, *, allow: Iterable[str] = ()
 ) -> GroupIndex:
     """Index a tiled volume."""
     names = dimension_names(header.fields, tiled.volume)
@@ -81,11 +81,12 @@ def tiled_index(
 
 
 def references(base_dir: str | None, source: Source, allow: Iterable[str]) -> References:
+    """Return what resolves the file names in a header."""
     return References(folder_of(source.url), base_dir or "", tuple(allow))
 
 
 def report(findings: Sequence[Finding], url: str) -> None:
-    """Raise the first error, and warn of what does not touch samples."""
+    """Raise the first error; warn of findings that do not affect samples."""
     worst = first_error(findings)
     if worst is not None:
         raise FormatError(f"{url}: {worst}")
@@ -95,8 +96,12 @@ def report(findings: Sequence[Finding], url: str) -> None:
 
 def read_tiled(
     header: Header, prefix: str, source: Source, *, allow: Iterable[str] = ()
-) -> tuple[Tiled | None, tuple[Finding, ...]]:
-    """Read and check everything that the header says of tiles."""
+) -> tuple[TiledVolume | None, tuple[Finding, ...]]:
+    """Read and check everything that a header says about tiles.
+
+    Returns:
+        The tiled volume, None if it cannot be laid out; and all findings.
+    """
     volume = read_volume(header.fields, source.url, is_tiled=True)
     tiling, findings = read_tiling(header.of_prefix(prefix), volume)
     if tiling is None:
@@ -108,7 +113,7 @@ def read_tiled(
     )
     if isinstance(layouts, Finding):
         return None, (*findings, layouts)
-    tiled = Tiled(
+    tiled = TiledVolume(
         url=source.url,
         end=header.end,
         volume=volume,
@@ -120,6 +125,7 @@ def read_tiled(
 
 
 def dimension_names(fields: Mapping[str, Json], volume: Volume) -> tuple[str, ...]:
+    """Return the dimension names of the Zarr view, slowest first."""
     names = axes.names(fields, len(volume.sizes))
     return (*names[::-1], *("byte" for _ in volume.trailing))
 
@@ -127,11 +133,19 @@ def dimension_names(fields: Mapping[str, Json], volume: Volume) -> tuple[str, ..
 def untiled_index(
     fields: Mapping[str, Json], end: int, source: Source, *, key: str, allow: Iterable[str] = ()
 ) -> GroupIndex:
-    """Index a volume without tiles; NRRD files come here too."""
+    """Index a volume without tiles, of a JNRRD or an NRRD file.
+
+    Parameters:
+        fields: The header.
+        end: Where the header ends.
+        source: The file.
+        key: The name of the attribute that keeps the header, "jnrrd" or "nrrd".
+        allow: Further folders that may hold data files.
+    """
     volume = read_volume(fields, source.url)
-    data = untiled.read_data(fields, source.url, end, references(None, source, allow))
+    data = untiled_volume.read_data(fields, source.url, end, references(None, source, allow))
     names = dimension_names(fields, volume)
-    array, pins = untiled.array_index(volume, data, source, names)
+    array, pins = untiled_volume.array_index(volume, data, source, names)
     level = Level(
         number=0,
         sizes=volume.sizes,
@@ -151,7 +165,7 @@ def image_group(
     key: str,
     pins: dict[str, Pin],
 ) -> GroupIndex:
-    """Put the levels of one image into a group with its metadata."""
+    """Return the hierarchy of a file: one image, its levels and its metadata."""
     ndim = len(volume.sizes)
     attributes = {
         "ome": axes.ome(fields, ndim, levels, trailing=len(volume.trailing)),

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a JNRRD file: fields, tables, and every tile's bytes."""
+"""All defects of a JNRRD file: in its fields, its tables, and the bytes of every tile."""
 
 import math
 import warnings
@@ -13,8 +13,8 @@ from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import AnychunkError, FormatWarning
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.parse import open_header, read_tiled, tiled_index, untiled_index
-from anychunk.formats.jnrrd.tiled import Tiled
-from anychunk.formats.jnrrd.tiling import Finding, first_error, tiling_prefix, warning
+from anychunk.formats.jnrrd.tiled_volume import TiledVolume
+from anychunk.formats.jnrrd.tiling_fields import Finding, first_error, tiling_prefix, warning
 from anychunk.io import Source, Sources, Storage, buffered, open_source
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex
 
@@ -22,9 +22,18 @@ from anychunk.model.index import ArrayIndex, Computed, GroupIndex
 def validate(
     url: str | Path, *, storage: Storage | None = None, allow: Iterable[str] = ()
 ) -> list[Finding]:
-    """Check a file as thoroughly as it can be: schema, semantics, every tile's extent and checksum.
+    """Return all defects of a file, errors first; an empty list means that it is valid.
 
-    An empty list means that nothing is wrong. A file that cannot be read at all raises OSError.
+    Fields are checked against the schema and each other, tables against the file, and every tile
+    is decoded and its checksum verified.
+
+    Parameters:
+        url: A JNRRD file.
+        storage: How remote objects are accessed, as in `anychunk.open`.
+        allow: Further folders that may hold external tiles or data files.
+
+    Raises:
+        OSError: The file cannot be read at all.
     """
     source = open_source(str(url), storage=storage)
     found: list[Finding] = []
@@ -42,6 +51,7 @@ def validate(
 
 
 def _of_message(severity: str, message: str, url: str) -> Finding:
+    """Turn the message of an exception, `url: field: what`, back into a finding."""
     text = message.removeprefix(url).removeprefix(": ").strip()
     field, _, rest = text.partition(": ")
     if rest and " " not in field:
@@ -67,8 +77,8 @@ def _findings(source: Source, storage: Storage | None, allow: tuple[str, ...]) -
     yield from check_chunks(root, source, storage)
 
 
-def check_format(tiled: Tiled) -> Iterator[Finding]:
-    """Compare `tile:format` with where the tiles are."""
+def check_format(tiled: TiledVolume) -> Iterator[Finding]:
+    """Compare `tile:format` with the offsets: contiguous means table order without gaps."""
     tiling = tiled.tiling
     if tiling.storage == "external" or tiling.format is None:
         return
@@ -81,11 +91,12 @@ def check_format(tiled: Tiled) -> Iterator[Finding]:
     else:
         is_tight = bool((offsets[:-1] + sizes[:-1] == offsets[1:]).all())
     if is_tight != (tiling.format == "contiguous"):
-        actual = "in index order without gaps" if is_tight else "in another order or with gaps"
+        actual = "contiguous" if is_tight else "in another order or have gaps"
         yield warning("format", f"is {tiling.format!r}, but the tiles are {actual}")
 
 
 def check_encoding(header: Header) -> Iterator[Finding]:
+    """Warn if `encoding` is missing: JNRRD requires it, although tiled files do not need it."""
     if "encoding" not in header.fields:
         yield Finding(
             severity="warning", field="encoding", message="is required by JNRRD and missing"
@@ -93,20 +104,20 @@ def check_encoding(header: Header) -> Iterator[Finding]:
 
 
 def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> Iterator[Finding]:
-    """Read and decode every stored chunk."""
+    """Read and decode every stored chunk; yield those that fail."""
     sources = Sources({source.url: source.pin(), **root.pins}, storage=storage)
     for path, array in root.arrays():
         if isinstance(array.chunks, Computed):
             continue
-        reader = ChunkReader(array, sources, where=path)
-        region = ArrayReader(reader)
-        yield from _bad_chunks(region, array)
+        reader = ArrayReader(ChunkReader(array, sources, where=path))
+        yield from _bad_chunks(reader, array)
 
 
-def _bad_chunks(region: ArrayReader, array: ArrayIndex) -> Iterator[Finding]:
+def _bad_chunks(reader: ArrayReader, array: ArrayIndex) -> Iterator[Finding]:
     for number in range(math.prod(array.grid)):
         try:
-            region.chunk(number)
+            reader.chunk(number)
+
         except (AnychunkError, FileNotFoundError) as e:
             field = "tile:metadata" if "checksum" in str(e) else "tile"
             yield Finding(severity="error", field=field, message=str(e))

@@ -1,4 +1,4 @@
-"""What both JNRRD and NRRD say about the samples: type, sizes, byte order, encoding.
+"""The fields that JNRRD and NRRD share about the samples: type, sizes, byte order, encoding.
 
 Spec: JNRRD 1.0.0 section 3; NRRD format, "Basic field specifications"; docs/formats/jnrrd.md.
 """
@@ -38,23 +38,23 @@ ALIASES = {alias: name for name, text in C_NAMES.items() for alias in text.split
 ENCODINGS = ("raw", "ascii", "hex", "gzip", "bzip2", "zstd", "lz4")
 ENCODING_ALIASES = {"txt": "ascii", "text": "ascii", "gz": "gzip", "bz2": "bzip2"}
 MOST_AXES = 16
-"""As many as NRRD has."""
+"""Teem's NRRD_DIM_MAX."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Volume:
-    """The samples, in the order of the file: axis 0 is the fastest."""
+    """The samples of a file, axes in the order of the file: axis 0 is the fastest."""
 
     type: str
     sizes: Shape
     endian: Endian
     encoding: str
     block_size: int = 1
-    """Bytes of an opaque sample."""
+    """Bytes per sample of type `block`, which has no numeric meaning."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of one sample; opaque ones are shown as bytes along a further axis."""
+        """The numpy type of the Zarr view; `block` samples are bytes along an additional axis."""
         if self.type == "bfloat16":
             import ml_dtypes
 
@@ -63,20 +63,22 @@ class Volume:
 
     @property
     def data_type(self) -> str:
+        """The Zarr data type."""
         return "uint8" if self.type == "block" else self.type
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a sample."""
+        """Bytes per sample."""
         return self.block_size if self.type == "block" else self.dtype.itemsize
 
     @property
     def trailing(self) -> Shape:
-        """The axis of bytes that opaque samples have in the Zarr view."""
+        """The additional axis of the Zarr view, if the samples are of type `block`."""
         return (self.block_size,) if self.type == "block" else ()
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all samples, uncompressed."""
         return math.prod(self.sizes) * self.itemsize
 
 
@@ -86,7 +88,9 @@ def read_volume(fields: Mapping[str, Json], url: str, *, is_tiled: bool = False)
     sizes = read_sizes(fields, url)
     block = fields.get("block_size", 1)
     if kind == "block" and not is_count(fields.get("block_size")):
-        raise FormatError(f"{url}: type block with block_size {fields.get('block_size')!r}")
+        raise FormatError(
+            f"{url}: type block with block_size {fields.get('block_size')!r}, expected at least 1"
+        )
     encoding = fields.get("encoding", "raw") if is_tiled else require(fields, "encoding", url)
     return Volume(
         type=kind,
@@ -98,16 +102,19 @@ def read_volume(fields: Mapping[str, Json], url: str, *, is_tiled: bool = False)
 
 
 def require(fields: Mapping[str, Json], key: str, url: str) -> Json:
+    """Return the value of a field; raise `FormatError` if it is missing or null."""
     if fields.get(key) is None:
         raise FormatError(f"{url}: the required field {key!r} is missing")
     return fields[key]
 
 
 def is_count(value: Json, *, least: int = 1) -> bool:
+    """Return whether a JSON value is an integer of at least `least`; `true` is not one."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def read_type(value: Json, url: str) -> str:
+    """Return the name of a sample type; NRRD's C names are aliases."""
     name = " ".join(value.replace("_", " ").split()) if isinstance(value, str) else ""
     found = ALIASES.get(name) or ALIASES.get(str(value))
     if found is None and value not in TYPES:
@@ -116,20 +123,23 @@ def read_type(value: Json, url: str) -> str:
 
 
 def read_sizes(fields: Mapping[str, Json], url: str) -> Shape:
+    """Return the sizes of the axes, which must agree with `dimension`."""
     sizes = require(fields, "sizes", url)
     dimension = require(fields, "dimension", url)
     if not isinstance(sizes, list) or not sizes or not all(is_count(n) for n in sizes):
-        raise FormatError(f"{url}: sizes is {str(sizes)[:80]}, expected counts of at least 1")
+        raise FormatError(f"{url}: sizes is {str(sizes)[:80]}, expected integers >= 1")
     if dimension != len(sizes) or isinstance(dimension, bool):
         raise FormatError(f"{url}: dimension is {dimension!r}, but sizes has {len(sizes)} entries")
     if len(sizes) > MOST_AXES:
         raise UnsupportedError(f"{url}: {len(sizes)} axes; opened: up to {MOST_AXES}")
+    # sizes are multiplied as 64-bit integers from here on
     if math.prod(sizes) >= 1 << 62:
-        raise FormatError(f"{url}: sizes {sizes} hold more samples than can be counted")
+        raise FormatError(f"{url}: sizes {sizes} are more than 2**62 samples")
     return tuple(sizes)
 
 
 def read_endian(fields: Mapping[str, Json], kind: str, encoding: Json, url: str) -> Endian:
+    """Return the byte order; warn if it is missing although it matters."""
     endian = fields.get("endian")
     if endian in ("little", "big"):
         return cast("Endian", endian)
@@ -138,7 +148,7 @@ def read_endian(fields: Mapping[str, Json], kind: str, encoding: Json, url: str)
     is_plain = kind in ("int8", "uint8", "block") or encoding in ("ascii", "txt", "text")
     if not is_plain:
         warnings.warn(
-            f"{url}: no endian for {kind} samples; they are read as little-endian",
+            f"{url}: endian is missing for {kind} samples; they are read as little-endian",
             FormatWarning,
             stacklevel=2,
         )
@@ -146,6 +156,7 @@ def read_endian(fields: Mapping[str, Json], kind: str, encoding: Json, url: str)
 
 
 def read_encoding(value: Json, url: str) -> str:
+    """Return the name of an encoding; NRRD's short names are aliases."""
     name = ENCODING_ALIASES.get(value, value) if isinstance(value, str) else None
     if name not in ENCODINGS:
         raise UnsupportedError(f"{url}: encoding {value!r}; opened: {' '.join(ENCODINGS)}")

@@ -1,17 +1,15 @@
-"""Write an array as tiled JNRRD, tile after tile: the volume may be larger than memory.
+"""Writing an array as tiled JNRRD, tile after tile: the volume may be larger than memory.
 
 Spec: JNRRD Tiling Extension 1.0.0; docs/formats/jnrrd.md.
 """
 
 import contextlib
 import math
-import os
 import sys
 import tempfile
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -21,15 +19,15 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import LimitError
-from anychunk.formats.jnrrd import heading
-from anychunk.formats.jnrrd.files import References, dimension_counts, folder_of, tile_indices
-from anychunk.formats.jnrrd.heading import Written
-from anychunk.formats.jnrrd.layout import Layout, spread
-from anychunk.formats.jnrrd.plan import Plan, make_plan
-from anychunk.formats.jnrrd.pyramid import Pyramid, Target
-from anychunk.formats.jnrrd.quality import Quality
-from anychunk.io import is_remote, local_path, sink
-from anychunk.model.grid import Shape
+from anychunk.formats.jnrrd import write_header
+from anychunk.formats.jnrrd.external_files import References, folder_of
+from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, spread, tile_indices
+from anychunk.formats.jnrrd.write_header import Written
+from anychunk.formats.jnrrd.write_levels import Pyramid, Target
+from anychunk.formats.jnrrd.write_plan import Plan, make_plan
+from anychunk.formats.jnrrd.write_quality import Quality
+from anychunk.io import is_remote, local_path, sink, threads
+from anychunk.model.grid import Shape, chunk_box
 
 type Array = npt.NDArray[Any]
 type Progress = Callable[[int, int], None]
@@ -37,6 +35,7 @@ type Progress = Callable[[int, int], None]
 
 
 def claims(url: str) -> bool:
+    """Return whether `url` names a JNRRD file."""
     return url.endswith(".jnrrd")
 
 
@@ -48,15 +47,26 @@ def write(
     progress: Progress | None = None,
     **options: Any,
 ) -> None:
-    """Write a numpy, dask or zarr array. Sizes and axes are in numpy's order, slowest first.
+    """Write an array as a tiled JNRRD file. Sizes and axes are in numpy's order, slowest first.
 
-    Options: `tile`, `tile_dimensions`, `storage`, `format`, `compression`, `compression_levels`,
-    `edge_handling`, `padding_value`, `overlap`, `levels` or `level_scales`, `level_tile_sizes`,
-    `levels_virtual`, `downsample`, `quality`, `tile_metadata`, `pattern` or `files`, `base_dir`,
-    `header` (fields to write besides, or a header whose lines to keep), `endian`.
+    Parameters:
+        array: A numpy, dask or zarr array, or anything with `shape`, `dtype` and slicing.
+        url: The file to write; a path or a remote url.
+        workers: How many threads compress tiles; by default one per core.
+        progress: Called with (tiles done, tiles in all); by default a bar on a terminal.
+        options: `tile`, `tile_dimensions`, `storage`, `format`, `compression`,
+            `compression_levels`, `edge_handling`, `padding_value`, `overlap`, `levels` or
+            `level_scales`, `level_tile_sizes`, `levels_virtual`, `downsample`, `quality`,
+            `tile_metadata`, `pattern` or `files`, `base_dir`, `header` (further fields, or a header
+            whose lines are kept), `endian`. docs/formats/jnrrd.md describes them.
+
+    Raises:
+        CodecConfigError: An option is wrong, or contradicts another.
+        UnsupportedError: The format cannot hold the array.
+        LimitError: The header would be longer than `limits.header_bytes`.
     """
     dtype = np.dtype(array.dtype)
-    # a type under another code, as tifffile gives uint64, is the same type
+    # numpy has several type codes of one type, as "L" and "Q" for uint64; use one
     dtype = np.dtype(dtype.name) if dtype.kind in "iufc" else dtype
     plan = make_plan(tuple(int(n) for n in array.shape), dtype, url, **options)
     read = reader_of(array, dtype)
@@ -64,7 +74,7 @@ def write(
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     with (
-        Writer(plan, read, workers or os.cpu_count() or 1, folder) as writer,
+        Writer(plan, read, workers or threads.cores(), folder) as writer,
         shown(progress, plan.tiles) as tell,
     ):
         if plan.names is not None:
@@ -77,7 +87,7 @@ def write(
 
 
 def reader_of(array: Any, dtype: np.dtype[Any]) -> Callable[[Shape, Shape], Array]:
-    """Read boxes of anything that slices; dask and zarr compute them then."""
+    """Return a function that reads a box of an array; dask and zarr compute it when called."""
 
     def read(start: Shape, stop: Shape) -> Array:
         box = np.asarray(array[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))])
@@ -88,7 +98,7 @@ def reader_of(array: Any, dtype: np.dtype[Any]) -> Callable[[Shape, Shape], Arra
 
 @contextlib.contextmanager
 def shown(progress: Progress | None, total: int) -> Iterator[Progress]:
-    """Show a bar on a terminal, unless the caller wants to hear of progress."""
+    """Yield what is called with progress: the caller's function, or a bar on a terminal."""
     if progress is not None:
         yield progress
         return
@@ -105,30 +115,40 @@ def shown(progress: Progress | None, total: int) -> Iterator[Progress]:
 
 @dataclass(frozen=True)
 class Job:
-    """One tile to make."""
+    """A tile to write."""
 
     layout: Layout
     number: int
-    """In the level's table."""
+    """Its number within the level."""
     place: int
-    """In all tables."""
+    """Its place in the tables of the file."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One tile, encoded."""
+    """A tile, encoded."""
 
     place: int
+    """Its place in the tables of the file."""
     data: Any
     metadata: dict[str, Any] | None
+    """Its entry in `tile:metadata`."""
 
 
 class Writer:
-    """Makes the tiles of a plan, on a few threads."""
+    """Encodes the tiles of a plan on several threads."""
 
     def __init__(
         self, plan: Plan, read: Callable[[Shape, Shape], Array], workers: int, folder: str | None
     ) -> None:
+        """Prepare to write.
+
+        Parameters:
+            plan: What is written.
+            read: Reads the box from a start to a stop of level 0.
+            workers: How many threads to use.
+            folder: Where the scratch file for coarser levels is created.
+        """
         self.plan, self.workers, self._read = plan, workers, read
         base = plan.levels[0]
         self.quality = Quality(plan, read)
@@ -153,7 +173,7 @@ class Writer:
         self._pyramid.__exit__(None, None, None)
 
     def jobs(self) -> Iterator[list[Job]]:
-        """Give the tiles level by level; a level begins when the one before it is complete."""
+        """Yield the tiles of each level, in the order in which they are written."""
         before = 0
         for layout in self.plan.layouts:
             grid = dimension_counts(layout, self.plan.tiling.dimensions)
@@ -163,54 +183,56 @@ class Writer:
             yield [Job(layout, number, before + number) for number in order]
             before += layout.tiles
 
-    def tiles(self, take: Callable[[Tile], None]) -> None:
-        """Make every tile and hand each over, in the order of the jobs."""
+    def tiles(self, make: Callable[[Job], Tile] | None = None) -> Iterator[Tile]:
+        """Yield every tile, encoded, in the order of the jobs.
+
+        Order matters, since tiles are written one after the other; so does the bound of one tile
+        more than there are threads, since tiles may be large. A level begins when the one before it
+        is complete: coarser levels are made of the tiles of level 0.
+
+        Parameters:
+            make: Makes one tile, on any thread; by default `make`.
+        """
         with ThreadPoolExecutor(self.workers, thread_name_prefix="anychunk-write") as pool:
             for jobs in self.jobs():
-                waiting: deque[Future[Tile]] = deque()
-                try:
-                    for job in jobs:
-                        waiting.append(pool.submit(self.make, job))
-                        if len(waiting) > self.workers:
-                            take(waiting.popleft().result())
-                    while waiting:
-                        take(waiting.popleft().result())
-                except BaseException:
-                    for future in waiting:
-                        future.cancel()
-                    raise
+                yield from threads.in_order(
+                    make or self.make, jobs, executor=pool, ahead=self.workers + 1
+                )
 
     def make(self, job: Job) -> Tile:
-        """Cut a tile from its level and encode it."""
+        """Cut a tile from its level, with its halo, and encode it."""
         plan, layout = self.plan, job.layout
         grid = dimension_counts(layout, plan.tiling.dimensions)
         dimensions, ndim = plan.tiling.dimensions, len(layout.counts)
         coords = spread(tuple(tile_indices(job.number, grid)), dimensions, ndim, 0)[::-1]
         overlap = spread(plan.tiling.overlap, dimensions, ndim, 0)[::-1]
         sizes, tile = layout.level.sizes[::-1], layout.level.tile[::-1]
-        core = [c * t for c, t in zip(coords, tile, strict=True)]
-        end = [min(a + t, n) for a, t, n in zip(core, tile, sizes, strict=True)]
-        low = [max(0, a - o) for a, o in zip(core, overlap, strict=True)]
-        high = [min(n, a + t + o) for a, t, o, n in zip(core, tile, overlap, sizes, strict=True)]
+        core = chunk_box(coords, tile, sizes)
+        start, stop = tuple(side.start for side in core), tuple(side.stop for side in core)
+        # the halo, as far as it lies inside the volume
+        low = [max(0, a - o) for a, o in zip(start, overlap, strict=True)]
+        high = [min(n, a + t + o) for a, t, o, n in zip(start, tile, overlap, sizes, strict=True)]
         box = self.read(layout.level.number, tuple(low), tuple(high))
-        own = box[tuple(slice(a - b, e - b) for a, e, b in zip(core, end, low, strict=True))]
+        own = box[tuple(slice(a - b, e - b) for a, e, b in zip(start, stop, low, strict=True))]
         if layout.level.number == 0:
             self._pyramid.put(coords, own)
-        self.quality.add(layout.level.number, own, tuple(core), tuple(end))
+        self.quality.add(layout.level.number, own, start, stop)
         stored = box
         if plan.tiling.edge_handling == "pad":
+            # a halo before the volume is padding too, so the box may begin inside the stored tile
             full = tuple(t + 2 * o for t, o in zip(tile, overlap, strict=True))
-            at = [b - (a - o) for a, o, b in zip(core, overlap, low, strict=True)]
+            at = [b - (a - o) for a, o, b in zip(start, overlap, low, strict=True)]
             stored = padded(box, full, at, plan.tiling.padding_value)
-        data = plan.encode(in_order(stored, plan.volume.endian), job.place)
+        data = plan.encode(in_byte_order(stored, plan.volume.endian), job.place)
         return Tile(job.place, data, describe(own, data) if plan.tile_metadata else None)
 
     def read(self, level: int, start: Shape, stop: Shape) -> Array:
+        """Return the box from `start` to `stop` of a level."""
         return self._read(start, stop) if level == 0 else self._pyramid.read(level, start, stop)
 
 
 def padded(box: Array, shape: Shape, at: Sequence[int], value: float | None) -> Array:
-    """Put a box into a larger one that is filled with the padding value."""
+    """Return an array of `shape` that has `box` at `at`, and the padding value elsewhere."""
     if box.shape == shape:
         return box
     out = np.full(shape, math.nan if value is None else value, box.dtype)
@@ -218,14 +240,15 @@ def padded(box: Array, shape: Shape, at: Sequence[int], value: float | None) -> 
     return out
 
 
-def in_order(array: Array, endian: str) -> Array:
+def in_byte_order(array: Array, endian: str) -> Array:
+    """Return an array in the given byte order."""
     if array.dtype.name == "bfloat16":
         return array if endian == "little" else array.view(np.uint16).byteswap()
     return array.astype(array.dtype.newbyteorder("<" if endian == "little" else ">"), copy=False)
 
 
 def describe(own: Array, data: Any) -> dict[str, Any]:
-    """Make a tile's entry in `tile:metadata`."""
+    """Return a tile's entry in `tile:metadata`: the range of its core, and its checksum."""
     entry: dict[str, Any] = {}
     if own.dtype.kind != "c":
         values = own.astype(np.float32) if own.dtype.name == "bfloat16" else own
@@ -240,7 +263,10 @@ def describe(own: Array, data: Any) -> dict[str, Any]:
 
 
 def morton_order(grid: Shape) -> list[int]:
-    """Order tiles so that near ones lie near each other; never as the index does, if possible."""
+    """Return the numbers of tiles in Morton order, in which tiles near each other stay near.
+
+    Reversed if that is the order of the table: the file would be contiguous, not chunked.
+    """
     bits = max(grid).bit_length()
     keys = []
     for number in range(math.prod(grid)):
@@ -257,34 +283,30 @@ def morton_order(grid: Shape) -> list[int]:
 
 
 def write_internal(writer: Writer, file: BinaryIO, tell: Progress) -> None:
-    """Write tiles one after the other behind the room that the header needs, then the header."""
+    """Write tiles one after the other behind the room reserved for the header, then the header."""
     plan = writer.plan
     written = Written(plan.tiles, has_metadata=plan.tile_metadata)
-    start = heading.room(plan)
+    start = write_header.room(plan)
     if start > limits.get().header_bytes:
         raise LimitError(
-            f"jnrrd: {plan.tiles} tiles make a header of {start} bytes, over the limit of "
+            f"jnrrd: {plan.tiles} tiles need a header of {start} bytes, over the limit of "
             f"{limits.get().header_bytes}; use larger tiles"
         )
-    position, done = start, 0
+    position = start
     file.seek(start)
-
-    def take(tile: Tile) -> None:
-        nonlocal position, done
+    for done, tile in enumerate(writer.tiles(), 1):
+        size = len(memoryview(tile.data).cast("B"))
         file.write(tile.data)
-        written.add(tile.place, position, len(memoryview(tile.data).cast("B")), tile.metadata)
-        position += written.size_of(tile.place)
-        done += 1
+        written.add(tile.place, position, size, tile.metadata)
+        position += size
         tell(done, plan.tiles)
-
-    writer.tiles(take)
-    text = heading.text(plan, written, quality=writer.quality.fields(), length=start)
+    text = write_header.text(plan, written, quality=writer.quality.fields(), length=start)
     file.seek(0)
     file.write(text)
 
 
 def write_remote(writer: Writer, url: str, tell: Progress) -> None:
-    """Write a local file first: an object is put in one piece."""
+    """Write a local file, then upload it: the header comes first, but is known last."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/data"
         with sink.create(path) as file:
@@ -293,30 +315,25 @@ def write_remote(writer: Writer, url: str, tell: Progress) -> None:
 
 
 def write_external(writer: Writer, url: str, tell: Progress) -> None:
-    """Write every tile as a file of its own, and the header that names them last."""
+    """Write every tile as a separate file, and the header that names them last."""
     plan = writer.plan
     references = References(folder_of(url), plan.fields.get("base_dir", ""))
     urls = [references.url(name) for name in plan.names or ()]
     if not is_remote(url):
-        # an old header would lead to a mixture of old and new tiles
+        # an old header would show a mixture of old and new tiles
         Path(local_path(url)).unlink(missing_ok=True)
     written = Written(plan.tiles, has_metadata=plan.tile_metadata)
-    make, done = writer.make, 0
 
     def make_and_put(job: Job) -> Tile:
-        tile = make(job)
+        # on the worker's thread: uploads take longer than encoding
+        tile = writer.make(job)
         sink.put(urls[tile.place], tile.data, root=references.folder)
         return Tile(tile.place, b"", tile.metadata)
 
-    def take(tile: Tile) -> None:
-        nonlocal done
+    for done, tile in enumerate(writer.tiles(make_and_put), 1):
         written.add(tile.place, 0, 0, tile.metadata)
-        done += 1
         tell(done, plan.tiles)
-
-    writer.make = make_and_put  # type: ignore[method-assign]
-    writer.tiles(take)
-    text = heading.text(plan, written, quality=writer.quality.fields(), length=None)
+    text = write_header.text(plan, written, quality=writer.quality.fields(), length=None)
     if is_remote(url):
         sink.put(url, text)
     else:

@@ -6,8 +6,7 @@ Axes:    as in `attributes.json`, dimension 0 first (x, y, z); `axes="reversed"`
 Opened:  a container, a group or a dataset; every data type; raw, gzip, zlib, bzip2, xz, zstd, blosc
          and the three dialects of lz4; blocks cropped, padded, absent or empty. Strings as Zarr
          strings; objects, and with `blocks="bytes"` every block, as bytes.
-Refused: varlength blocks of numbers and object blocks, where samples are wanted; compressions
-         other than these.
+Refused: varlength blocks of numbers, and object blocks, unless opened as bytes; other compressions.
 """
 
 import re
@@ -23,15 +22,17 @@ __all__ = ["claims", "parse_folder", "sniff_folder", "write"]
 
 
 def claims(url: str) -> bool:
-    """Whether a url names an N5 container, or something in one."""
+    """Return whether a url names an N5 container, or something in one."""
     return re.search(r"[^/\\]\.n5(?:[/\\]|$)", url, re.IGNORECASE) is not None
 
 
 def sniff_folder(folder: Folder) -> bool:
+    """Return whether a folder is N5: by its name, or by its attributes."""
     return claims(folder.path) or folder.read(NAME) is not None
 
 
 def parse_folder(folder: Folder, **options: Any) -> Node:
+    """Index a container, a group or a dataset; options are those of `Options`."""
     attributes = read_folder(folder)
     if attributes is None and not is_folder(folder):
         raise FileNotFoundError(f"{folder.path}: no such N5 container, group or dataset")

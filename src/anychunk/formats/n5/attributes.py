@@ -1,4 +1,4 @@
-"""`attributes.json` of an N5 group or dataset: text to plain data, every version of it."""
+"""`attributes.json` of an N5 group or dataset, in every version, as plain data."""
 
 import json
 import re
@@ -13,24 +13,34 @@ from anychunk.model.index import Json
 
 NAME = "attributes.json"
 MOST_BYTES = 8 * limits.MIB
-"""The longest `attributes.json` that is parsed: JSON takes many times its length in memory."""
+"""The longest `attributes.json` that is parsed: parsed JSON takes many times its length."""
 TYPES = (*DATA_TYPES, "string", "object")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What `attributes.json` says of a dataset, in N5 order: dimension 0 is fastest."""
+    """The attributes that describe a dataset, in N5 order: dimension 0 is the fastest."""
 
     dimensions: Shape
     block_size: Shape
     data_type: str
     compression: dict[str, Json]
+    """N5's JSON; has at least a `type`."""
 
 
 def read_attributes(data: bytes, where: str) -> dict[str, Json]:
-    """Parse the text, with comments in it if need be: Gson, which Java uses, takes them."""
+    """Parse `attributes.json`; comments are allowed, because Gson, the parser of Java, allows them.
+
+    Parameters:
+        data: The content of the file.
+        where: Names the file in messages.
+
+    Raises:
+        FormatError: It is not a JSON object in UTF-8.
+        LimitError: It is longer than `MOST_BYTES`.
+    """
     if len(data) > MOST_BYTES:
-        raise LimitError(f"{where}: {len(data)} bytes of attributes are over {MOST_BYTES}")
+        raise LimitError(f"{where}: {len(data)} bytes, expected at most {MOST_BYTES}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
@@ -41,7 +51,7 @@ def read_attributes(data: bytes, where: str) -> dict[str, Json]:
         try:
             found = _loads(without_comments(text))
         except ValueError as e:
-            raise FormatError(f"{where}: no JSON ({e})") from e
+            raise FormatError(f"{where}: not JSON ({e})") from e
     if found is None:  # Java writes nothing, or null, for a group without attributes
         return {}
     if not isinstance(found, dict):
@@ -58,29 +68,34 @@ def _loads(text: str) -> Json:
         raise ValueError("nested too deeply") from e
 
 
-# a string, or a comment: strings are matched so that what looks like a comment inside stays
+# strings are matched as well, so that "https://…" is not taken for a comment
 COMMENTS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
 
 
 def without_comments(text: str) -> str:
+    """Return JSON text with its comments replaced by spaces."""
     return COMMENTS.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)
 
 
 def is_dataset(attributes: dict[str, Json]) -> bool:
-    """As Java decides it: by `dimensions` and `dataType` (a group may well have one of them)."""
+    """Return whether attributes are those of a dataset, by Java's rule.
+
+    Both `dimensions` and `dataType` are needed; a group may have one of them.
+    """
     return "dimensions" in attributes and "dataType" in attributes
 
 
 def read_dataset(attributes: dict[str, Json], where: str) -> Dataset:
+    """Check the attributes of a dataset, and return them as data."""
     dimensions = _sizes(attributes["dimensions"], "dimensions", where, least=0)
     block = attributes.get("blockSize")
-    # Java takes the whole dataset as one block where the size is missing
+    # without blockSize Java takes the whole dataset as one block
     sizes = tuple(max(n, 1) for n in dimensions)
     block_size = sizes if block is None else _sizes(block, "blockSize", where, least=1)
     if not dimensions or len(dimensions) != len(block_size):
         raise FormatError(
             f"{where}: dimensions {list(dimensions)} and blockSize {list(block_size)}, "
-            "expected two lists of one length"
+            "expected lists of the same length, not empty"
         )
     data_type = attributes["dataType"]
     if data_type not in TYPES:
@@ -95,20 +110,22 @@ def read_dataset(attributes: dict[str, Json], where: str) -> Dataset:
 
 def _sizes(value: Any, key: str, where: str, *, least: int) -> Shape:
     if not isinstance(value, list) or not all(_is_size(n, least) for n in value):
-        raise FormatError(f"{where}: {key} is {value!r:.100}, expected a list of sizes")
+        raise FormatError(f"{where}: {key} is {value!r:.100}, expected integers >= {least}")
     if len(value) > 32:
         raise FormatError(f"{where}: {key} has {len(value)} entries, expected at most 32")
     return tuple(int(n) for n in value)
 
 
 def _is_size(value: Any, least: int) -> bool:
+    """Return whether a value is an integer; some writers have 64.0."""
     is_whole = type(value) is int or (type(value) is float and value.is_integer())
     return is_whole and least <= value < 1 << 63
 
 
 def _compression(attributes: dict[str, Json], where: str) -> dict[str, Json]:
     found = attributes.get("compression")
-    if found is None and "compressionType" in attributes:  # version 1 of N5 and before
+    # N5 version 1 and earlier
+    if found is None and "compressionType" in attributes:
         found = {"type": attributes["compressionType"]}
     if isinstance(found, str):
         found = {"type": found}

@@ -1,4 +1,4 @@
-"""N5's compressions, as Zarr codecs and as the complete JSON that N5 readers expect."""
+"""N5's compressions: as Zarr codecs, and as the complete JSON that N5 readers expect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def _raw(found: Compression, itemsize: int) -> Json:
 
 def _gzip(found: Compression, itemsize: int) -> Json:
     level = found.get("level", -1)
-    level = 6 if level == -1 else level  # zlib's way to say the usual level
+    level = 6 if level == -1 else level  # -1 is zlib's default
     if found.get("useZlib", False):
         return {"name": "anychunk.zlib", "configuration": {"level": level}}
     return {"name": "gzip", "configuration": {"level": level}}
@@ -42,7 +42,7 @@ def _zstd(found: Compression, itemsize: int) -> Json:
 
 
 def _lz4(found: Compression, itemsize: int) -> Json:
-    # z5 writes a level there, which means nothing for reading
+    # z5 writes the level into blockSize; blocks tell their size anyway
     size = found.get("blockSize", 65536)
     is_size = type(size) is int and 64 <= size <= 1 << 25
     return {
@@ -53,7 +53,7 @@ def _lz4(found: Compression, itemsize: int) -> Json:
 
 def _blosc(found: Compression, itemsize: int) -> Json:
     shuffle = found.get("shuffle", 0)
-    if shuffle == -1:  # c-blosc's way to say bits for single bytes, bytes for the others
+    if shuffle == -1:  # c-blosc's "auto": bits of single bytes, bytes of larger types
         shuffle = 2 if itemsize == 1 else 1
     return {
         "name": "blosc",
@@ -80,7 +80,17 @@ READ: dict[str, ToCodec] = {
 
 
 def to_codecs(found: Compression, itemsize: int, where: str) -> list[Json]:
-    """Give the compressor as the Zarr codecs that follow `bytes`: one, or none for raw."""
+    """Return the Zarr codecs that follow `bytes`: one, or none for raw.
+
+    Parameters:
+        found: N5's JSON.
+        itemsize: Bytes per element.
+        where: Names the file in messages.
+
+    Raises:
+        UnsupportedError: The compression is unknown.
+        FormatError: Its parameters are wrong.
+    """
     make = READ.get(found["type"])
     if make is None:
         raise UnsupportedError(
@@ -95,7 +105,7 @@ def to_codecs(found: Compression, itemsize: int, where: str) -> list[Json]:
 
 
 def _check(codec: Json) -> None:
-    """Refuse parameters that no writer of this compression has, before any block is read."""
+    """Refuse parameters out of range while indexing, not only when a block is read."""
     names = {"gzip": "gzip", "zstd": "zstd", "blosc": "blosc"}
     if codec is None or codec["name"] not in names:
         return
@@ -108,20 +118,27 @@ def _check(codec: Json) -> None:
 
 
 def complete(compression: str | Compression, level: int | None) -> Compression:
-    """Give the compression to write, every parameter said: some readers demand each of them."""
+    """Return the JSON of a compression with every parameter: some readers require all of them.
+
+    Parameters:
+        compression: A name, or N5's JSON with some parameters.
+        level: The compression level, if the caller gives one.
+    """
     wanted: dict[str, Any] = (
         {"type": compression} if isinstance(compression, str) else dict(compression)
     )
     kind = wanted.get("type")
     defaults = DEFAULTS.get(str(kind))
     if defaults is None:
-        raise UnsupportedError(f"N5: compression {kind!r} is not written; {' '.join(DEFAULTS)} are")
+        raise UnsupportedError(f"N5: compression {kind!r}; written: {' '.join(DEFAULTS)}")
     if extra := sorted(set(wanted) - set(defaults) - {"type"}):
-        raise CodecConfigError(f"N5: {kind} has no parameter {extra[0]!r}; it has {list(defaults)}")
+        raise CodecConfigError(
+            f"N5: compression {kind!r} has no parameter {extra[0]!r}, expected {list(defaults)}"
+        )
     key = LEVEL_KEYS.get(str(kind))
     if level is not None:
         if key is None:
-            raise CodecConfigError(f"N5: {kind} has no level")
+            raise CodecConfigError(f"N5: compression {kind!r} has no level, but level={level}")
         wanted[key] = level
     made = {"type": kind, **defaults, **{k: v for k, v in wanted.items() if k != "type"}}
     to_codecs(made, 1, "N5")

@@ -1,4 +1,4 @@
-"""N5 folders as an index: groups whose members are read when they are asked for."""
+"""N5 folders as an index: groups whose members are read on demand, and datasets."""
 
 import math
 import os
@@ -20,17 +20,17 @@ from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, Objects
 type Attributes = dict[str, Json]
 
 VARIABLE = {"string": 16, "object": 16}
-"""Bytes that an element of a type without a size of its own takes in memory."""
+"""Types of variable length, with an estimate of the memory that an element takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How the caller wants the hierarchy."""
+    """The options of `anychunk.open` for N5."""
 
     axes: Literal["n5", "reversed"] = "n5"
     """`n5`: dimension 0 first, as `attributes.json` lists them; `reversed`: (z, y, x)."""
     blocks: Literal["samples", "bytes"] = "samples"
-    """`bytes`: every dataset as an array of its blocks, each one element, the block's payload."""
+    """`bytes`: every dataset is an array of its blocks, whose elements are the blocks' payloads."""
 
     def __post_init__(self) -> None:
         for name, known in (("axes", ("n5", "reversed")), ("blocks", ("samples", "bytes"))):
@@ -39,18 +39,26 @@ class Options:
                 raise ValueError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
 
     def order(self, values: Shape | tuple[Any, ...]) -> tuple[Any, ...]:
-        """Put a list in N5 order into the order of the array's axes."""
+        """Return a list in N5 order in the order of the array's axes."""
         return tuple(values[::-1]) if self.axes == "reversed" else tuple(values)
 
 
 def read_folder(folder: Folder) -> Attributes | None:
-    """Give the attributes of a group or dataset, None where there are none."""
+    """Return the attributes of a group or dataset, None if it has no `attributes.json`."""
     data = folder.read(NAME)
     return None if data is None else read_attributes(data, f"{folder.path}/{NAME}")
 
 
 def node(folder: Folder, attributes: Attributes, options: Options, parent: Attributes) -> Node:
-    """Index a folder, whose attributes were read, and which may be a dataset or a group."""
+    """Index a folder: a dataset or a group.
+
+    Parameters:
+        folder: The folder.
+        attributes: Its attributes.
+        options: The caller's options.
+        parent: The attributes of the group that holds it; BigDataViewer keeps the factors of
+            levels there.
+    """
     if is_dataset(attributes):
         where = f"{folder.path}/{NAME}"
         return array_index(read_dataset(attributes, where), attributes, folder, options)
@@ -62,15 +70,16 @@ def node(folder: Folder, attributes: Attributes, options: Options, parent: Attri
 
 @dataclass(eq=False)
 class Members(Mapping[str, Node]):
-    """The folders below a group. Listed when iterated, each read when it is asked for."""
+    """The members of a group: listed when iterated, each read on demand."""
 
     folder: Folder
     options: Options
     parent: Attributes
+    """The attributes of the group."""
     _read: dict[str, Node] = field(default_factory=dict, repr=False)
 
     def attributes(self, name: str) -> Attributes | None:
-        """Give the attributes of a member without indexing it."""
+        """Return the attributes of a member without indexing it."""
         return read_folder(self.folder.child(name)) if is_name(name) else None
 
     def __getitem__(self, name: str) -> Node:
@@ -113,38 +122,38 @@ class Members(Mapping[str, Node]):
 
 
 MOST_KEPT = 4096
-"""How many members of one group are kept once they were read."""
+"""How many members of one group are kept in memory after they were read."""
 
 
 def is_name(name: str) -> bool:
-    """Whether a member may have this name: one step down, and nothing hidden."""
+    """Return whether a member may have this name: a single path component, not hidden."""
     return bool(name) and not name.startswith(".") and not any(c in name for c in "/\\\0")
 
 
 def is_folder(folder: Folder) -> bool:
-    """Whether there is anything at all: in N5 every folder is a group."""
+    """Return whether a folder exists: in N5 every existing folder is a group."""
     if folder.is_local:
-        return os.path.isdir(folder.path)  # noqa: PTH112 - once a member
+        return os.path.isdir(folder.path)  # noqa: PTH112 - once per member
     try:
         return any(folder.names())
     except UnsupportedError:
-        # a web server does not list: what it does not deny may be a group without attributes
+        # a web server cannot list, so this may be a group without attributes
         return True
 
 
 def check_link(folder: Folder) -> None:
-    """Refuse a link that leads back up: a walk through it would not end."""
-    if folder.is_local and os.path.islink(folder.path):  # noqa: PTH114 - once a member
+    """Refuse a symbolic link to a parent folder: walking the hierarchy would not end."""
+    if folder.is_local and os.path.islink(folder.path):  # noqa: PTH114 - once per member
         target = os.path.realpath(folder.path)
         above = os.path.realpath(os.path.dirname(folder.path))  # noqa: PTH120
         if os.path.commonpath([target, above]) == target:
-            raise FormatError(f"{folder.path}: a link that leads back to {target}")
+            raise FormatError(f"{folder.path}: a symbolic link to its parent folder {target}")
 
 
 def array_index(
     dataset: Dataset, attributes: Attributes, folder: Folder, options: Options
 ) -> ArrayIndex:
-    """Turn what `attributes.json` says into Zarr metadata."""
+    """Return the index of a dataset."""
     where = f"{folder.path}/{NAME}"
     if options.blocks == "bytes" or dataset.data_type == "object":
         return blocks_index(dataset, attributes, folder, options)
@@ -153,7 +162,7 @@ def array_index(
     block = dataset.block_size
     chunk = block
     if not is_string and math.prod(block) * itemsize > limits.get().free_bytes:
-        # one block may be far larger than the whole dataset; what lies beyond is never asked for
+        # a block may be far larger than the dataset, but nobody reads what lies beyond it
         pairs = zip(block, dataset.dimensions, strict=True)
         chunk = tuple(min(size, max(n, 1)) for size, n in pairs)
     limits.check_chunk(math.prod(chunk) * itemsize, where=f"{where} blockSize {list(block)}")
@@ -175,7 +184,13 @@ def array_index(
 
 
 def samples_codec(compressor: list[Json], ndim: int, block: Shape | None = None) -> Json:
-    """Give `n5_default` as zarr-n5 writes it; `block`: that of blocks larger than their chunk."""
+    """Return the codec of numeric blocks, `n5_default` as zarr-n5 writes it.
+
+    Parameters:
+        compressor: The codecs of the compression.
+        ndim: The number of dimensions.
+        block: The block size, if it is larger than the chunk.
+    """
     order = list(range(ndim))[::-1]
     inner = [
         {"name": "transpose", "configuration": {"order": order}},
@@ -189,6 +204,7 @@ def samples_codec(compressor: list[Json], ndim: int, block: Shape | None = None)
 
 
 def string_codecs(compressor: list[Json]) -> tuple[Json, ...]:
+    """Return the codecs of blocks of strings."""
     configuration = {"codecs": [{"name": "bytes"}, *compressor]}
     return (
         {"name": "vlen-utf8"},
@@ -197,7 +213,7 @@ def string_codecs(compressor: list[Json]) -> tuple[Json, ...]:
 
 
 def ordered(codecs: tuple[Json, ...], ndim: int, options: Options) -> tuple[Json, ...]:
-    """Put the axes of a chunk back into N5 order before an N5 codec sees it."""
+    """Return the codecs of an array whose axes may be reversed: N5 codecs expect N5 order."""
     if options.axes == "n5" or ndim == 1:
         return codecs
     order = list(range(ndim))[::-1]
@@ -205,7 +221,7 @@ def ordered(codecs: tuple[Json, ...], ndim: int, options: Options) -> tuple[Json
 
 
 def block_objects(folder: Folder, grid: Shape, options: Options) -> Objects:
-    """One object per block, below the dataset, by its N5 coordinates."""
+    """Return the chunk table of a dataset: one object per block, named by its N5 coordinates."""
     pattern = "/".join(options.order(tuple(f"{{{i}}}" for i in range(len(grid)))))
     roots = (folder.root,) if folder.is_local else ()
     return Objects(
@@ -216,7 +232,7 @@ def block_objects(folder: Folder, grid: Shape, options: Options) -> Objects:
 def blocks_index(
     dataset: Dataset, attributes: Attributes, folder: Folder, options: Options
 ) -> ArrayIndex:
-    """Index a dataset as an array of its blocks, each one element."""
+    """Return the index of a dataset as an array of its blocks, each one element."""
     ndim = len(dataset.block_size)
     itemsize = 1 if dataset.data_type in VARIABLE else np.dtype(dataset.data_type).itemsize
     compressor = to_codecs(dataset.compression, itemsize, f"{folder.path}/{NAME}")

@@ -1,10 +1,13 @@
-"""Multiscale conventions of N5 -> OME-Zarr `multiscales`.
+"""The multiscale conventions of N5 as OME-Zarr `multiscales`.
 
 Opened: n5-viewer (`downsamplingFactors`, `scales`, `pixelResolution`), BigDataViewer
         (`setup0/timepoint0/s0`, factors at the setup), COSEM (`transform` of each level, listed in
         C order unless `ordering` is "F"; `multiscales`), Paintera (`multiScale`, `resolution`,
-        `offset`). Factors are relative to s0 and in N5 order; a level's origin is shifted by
-        (f - 1) / 2 elements of s0, since its first element covers f of them.
+        `offset`).
+
+Factors are relative to s0 and in N5 order. The first element of a level covers f elements of s0, so
+its centre is shifted by (f - 1) / 2 of them. Attributes are free-form JSON that anyone may have
+written: whatever does not have the expected type and length is ignored.
 """
 
 import math
@@ -39,7 +42,7 @@ UNITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """Where one level lies, in N5 order."""
+    """The position and scale of one level, in N5 order."""
 
     scale: Vector
     translation: Vector
@@ -48,9 +51,13 @@ class Placed:
 
 
 def multiscales(group: Attributes, parent: Attributes, read: Read, order: Order) -> Json:
-    """Give the `ome` attribute of a group, or None where no convention says that it is an image.
+    """Return the `ome` attribute of a group, None if it follows no convention.
 
-    `read` gives a member's attributes, `order` turns N5 order into that of the arrays.
+    Parameters:
+        group: The attributes of the group.
+        parent: The attributes of the group that holds it.
+        read: Returns the attributes of a member, None if there is none.
+        order: Turns N5 order into that of the arrays.
     """
     names = level_names(group, read)
     first = names[0][1] if names else {}
@@ -72,7 +79,7 @@ def multiscales(group: Attributes, parent: Attributes, read: Read, order: Order)
 
 
 def level_names(group: Attributes, read: Read) -> list[tuple[str, Attributes]]:
-    """Name the levels with their attributes, full resolution first: s0, s1 … up to a gap."""
+    """Return the names and attributes of the levels, finest first: s0, s1 … up to a gap."""
     listed = [_text(d.get("path")) for d in _cosem_datasets(group)]
     names = listed or [f"s{i}" for i in range(MOST_LEVELS)]
     found = []
@@ -91,7 +98,7 @@ def place(
     number: int,
     ndim: int,
 ) -> Placed:
-    """Say where one level lies: by its own transform, else by its factors and the resolution."""
+    """Return the position of one level: its own transform, or else its factors and resolution."""
     attributes = levels[number][1]
     listed = _cosem_datasets(group)
     own = attributes.get("transform") or (
@@ -119,7 +126,11 @@ def level_factors(
     number: int,
     ndim: int,
 ) -> Vector:
-    """Give by how much a level is coarser than the first, along each axis."""
+    """Return by how much a level is coarser than the first, along each axis.
+
+    The level, the group and its parent may say so, under two names. Otherwise the ratio of the
+    dimensions decides.
+    """
     attributes = levels[number][1]
     candidates: list[Json] = [attributes.get("downsamplingFactors")]
     for holder in (group, parent):
@@ -139,7 +150,7 @@ def level_factors(
 def pixel_resolution(
     first: Attributes, group: Attributes, parent: Attributes, ndim: int
 ) -> tuple[Vector, tuple[str, ...] | None]:
-    """Give the element size of the first level and its units, as far as they are said."""
+    """Return the element size of the first level, 1 if unknown, and its units."""
     for holder in (first, group, parent):
         for key in ("pixelResolution", "resolution"):
             found = holder.get(key)
@@ -153,7 +164,7 @@ def pixel_resolution(
 
 
 def axis_names(attributes: Attributes, ndim: int) -> tuple[str, ...]:
-    """Name the axes in N5 order: as `transform` or `axes` do, else x, y, z, dim_3 …"""
+    """Return the names of the axes in N5 order: of `transform` or `axes`, or x, y, z, dim_3 …"""
     transform = attributes.get("transform")
     for holder in (transform if isinstance(transform, dict) else {}, attributes):
         names = _list(holder.get("axes"))
@@ -163,7 +174,7 @@ def axis_names(attributes: Attributes, ndim: int) -> tuple[str, ...]:
 
 
 def _transform(found: Json, ndim: int) -> Placed | None:
-    """Read COSEM's `transform`."""
+    """Return the position that COSEM's `transform` describes, None if it is not one."""
     if not isinstance(found, dict):
         return None
     scale, translate = _vector(found.get("scale"), ndim), _vector(found.get("translate"), ndim)
@@ -182,7 +193,7 @@ def _transform(found: Json, ndim: int) -> Placed | None:
 
 
 def _n5_order(values: Any, holder: Attributes) -> tuple[Any, ...]:
-    """COSEM lists in C order, slowest first, unless it says `ordering: "F"`."""
+    """Return values in N5 order; COSEM lists them slowest first, unless `ordering` is "F"."""
     return tuple(values) if holder.get("ordering") == "F" else tuple(values)[::-1]
 
 

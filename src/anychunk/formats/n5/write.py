@@ -1,7 +1,7 @@
-"""Write arrays as N5 datasets: blocks in parallel, attributes last.
+"""Writing arrays as N5 datasets: blocks in parallel, attributes last.
 
-A dataset whose writing broke off has no attributes, and is none. Every block that is there is
-whole, because each is written aside and renamed.
+A dataset whose writing was interrupted has no attributes, so no reader takes it for a dataset.
+Every block that exists is complete, because each is written under another name and renamed.
 """
 
 import json
@@ -21,17 +21,19 @@ from anychunk.formats.n5.attributes import NAME, is_dataset
 from anychunk.formats.n5.compression import complete, to_codecs
 from anychunk.formats.n5.hierarchy import read_folder, samples_codec
 from anychunk.formats.n5.multiscale import multiscales
-from anychunk.formats.n5.regions import Regions, in_threads
-from anychunk.formats.n5.samples import Given, Halved, Samples, Stored, factors_of
-from anychunk.formats.n5.twin import array_metadata, group_metadata
-from anychunk.io import Folder, Storage, read_object, sink
+from anychunk.formats.n5.write_input import Given, Halved, Regions, Samples, Stored, factors_of
+from anychunk.formats.n5.zarr_metadata import array_metadata, group_metadata
+from anychunk.io import Folder, Storage, read_object, sink, threads
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 from anychunk.resample import BY_WINDOW
 
 VERSION = "2.5.1"
-"""Of N5, said at the root of a container. Blocks are the same since; old readers refuse more."""
+"""The N5 version written to the root of a container. Blocks have not changed since, and older
+readers refuse later versions."""
 RESERVED = ("dimensions", "blockSize", "dataType", "compression")
+"""Attributes that the caller must not set."""
+MOST_THREADS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +43,28 @@ class Target:
     folder: Folder
     block: Shape
     compression: dict[str, Json]
+    """N5's JSON, with every parameter."""
     is_cropped: bool
-    has_twin: bool
+    """Whether blocks at the edge are cropped to the dataset; otherwise they are padded."""
+    has_zarr_metadata: bool
+    """Whether a `zarr.json` is written beside `attributes.json`."""
 
     def codec(self, dtype: np.dtype[Any]) -> N5Default:
+        """Return the codec of its blocks."""
         compressor = to_codecs(self.compression, dtype.itemsize, self.folder.path)
         return N5Default.from_dict(samples_codec(compressor, len(self.block)))
 
     def url(self, coords: Shape) -> str:
+        """Return the url of the block at some grid coordinates."""
         return "/".join([self.folder.path, *map(str, coords)])
 
     def put(self, name: str, content: Json) -> None:
+        """Write a JSON file of the dataset."""
         data = json.dumps(content, indent=2).encode()
         self.put_bytes(f"{self.folder.path}/{name}", data)
 
     def put_bytes(self, url: str, *pieces: Buffer) -> None:
-        """Write one object, through no link that leads out of what the caller named."""
+        """Write one object; links that leave the caller's target are refused."""
         sink.put(url, *pieces, storage=self.folder.storage, root=self.folder.root)
 
 
@@ -79,12 +87,31 @@ def write(
     also_zarr: bool = False,
     storage: Storage | None = None,
 ) -> None:
-    """Write a numpy, zarr or dask array as an N5 dataset, or with `levels` as a pyramid s0, s1 …
+    """Write an array as an N5 dataset, or with `levels` as a group of datasets s0, s1 …
 
-    Array and arguments are in N5 axis order, dimension 0 fastest; `axes="reversed"`: (z, y, x).
-    `edges`: "cropped" as Java writes, or "padded" to whole blocks. `also_zarr` puts a `zarr.json`
-    beside the attributes, by which zarr reads the very same blocks. Levels are made by `downsample`
-    (average, max, min, mode), where `nodata` has no say, along all axes but those in `still`.
+    Parameters:
+        array: A numpy, zarr or dask array.
+        url: The dataset or group, in a container whose name ends with `.n5`.
+        block: The block size; by default 64 x 64 x 64, or 512 x 512, or 65536 elements.
+        compression: A name, or N5's JSON with parameters.
+        level: The compression level.
+        levels: How many levels to write, each half as large as the one before.
+        downsample: How levels are made: average, max, min or mode.
+        nodata: A value that is excluded from downsampling.
+        still: Axes that are not downsampled.
+        axes: The order of `array` and of all arguments: "n5" is dimension 0, the fastest, first;
+            "reversed" is (z, y, x).
+        edges: "cropped" blocks at the edge, as Java writes them, or "padded" to whole blocks.
+        resolution: The size of an element along each axis.
+        unit: The unit of `resolution`.
+        attributes: Further attributes.
+        also_zarr: Write a `zarr.json` beside the attributes, so that zarr reads the same blocks.
+        storage: How remote objects are accessed, as in `anychunk.open`.
+
+    Raises:
+        ValueError: An argument is wrong.
+        UnsupportedError: N5 has no such data type.
+        FormatError: There already is a dataset at `url`, or above it.
     """
     if downsample not in BY_WINDOW:
         raise ValueError(f"N5: downsample={downsample!r}, expected one of {' '.join(BY_WINDOW)}")
@@ -103,7 +130,7 @@ def write(
         )
 
     folder = Folder(url, storage=storage)
-    before = free_place(folder, attributes)
+    before = check_free(folder, attributes)
     target = Target(
         folder=folder,
         block=check_block(ordered(block), samples, url),
@@ -111,7 +138,7 @@ def write(
             compression if isinstance(compression, str) else dict(compression), level
         ),
         is_cropped=edges == "cropped",
-        has_twin=also_zarr,
+        has_zarr_metadata=also_zarr,
     )
     extra = {**before, **(attributes or {}), **pixel_resolution(ordered(resolution), unit, samples)}
     start_container(folder, also_zarr)
@@ -129,15 +156,17 @@ def write(
 
 
 def check_samples(samples: Samples, url: str) -> None:
+    """Refuse an array that N5 cannot hold."""
     if samples.dtype.name not in DATA_TYPES:
         raise UnsupportedError(
-            f"{url}: N5 has no data type {samples.dtype.name}; it has {' '.join(DATA_TYPES)}"
+            f"{url}: data type {samples.dtype.name}, N5 has {' '.join(DATA_TYPES)}"
         )
     if not samples.shape:
-        raise UnsupportedError(f"{url}: an array without axes; N5 has at least one dimension")
+        raise UnsupportedError(f"{url}: shape (), N5 needs at least one dimension")
 
 
 def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
+    """Return the block size, or a default one; refuse one that does not fit the array."""
     shape = samples.shape
     if block is None:
         sides = {1: (65536,), 2: (512, 512)}.get(len(shape), (64, 64, 64))
@@ -146,56 +175,62 @@ def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
     if len(block) != len(shape) or not all(
         isinstance(n, int | np.integer) and n > 0 for n in block
     ):
-        raise ValueError(f"{url}: block {block!r} for the shape {shape}; give one size an axis")
+        raise ValueError(
+            f"{url}: block {block!r}, expected one positive size per axis of shape {shape}"
+        )
+    # a Java array has at most 2**31 - 1 elements
     if math.prod(int(n) for n in block) * samples.dtype.itemsize >= 1 << 31:
-        raise ValueError(f"{url}: block {block!r} has 2 GiB or more, which Java cannot hold")
+        raise ValueError(f"{url}: block {block!r} has 2 GiB or more, which Java cannot read")
     return tuple(int(n) for n in block)
 
 
-def free_place(folder: Folder, attributes: Mapping[str, Json] | None) -> dict[str, Json]:
-    """Give the attributes that a group there has already; a dataset is not written over."""
+def check_free(folder: Folder, attributes: Mapping[str, Json] | None) -> dict[str, Json]:
+    """Refuse to overwrite a dataset; return the attributes that a group there already has."""
     if taken := sorted(set(attributes or {}) & set(RESERVED)):
-        raise ValueError(f"{folder.path}: the attribute {taken[0]!r} is N5's own")
+        raise ValueError(f"{folder.path}: the attribute {taken[0]!r} is reserved by N5")
     found = read_folder(folder) or {}
     if is_dataset(found):
-        raise FormatError(f"{folder.path}: a dataset is there already; remove it first")
+        raise FormatError(f"{folder.path}: a dataset already exists; remove it first")
     return found
 
 
 def pixel_resolution(
     resolution: tuple[float, ...] | None, unit: str | None, samples: Samples
 ) -> dict[str, Json]:
-    """Say the element size as n5-viewer does."""
+    """Return the attribute in which n5-viewer keeps the element size."""
     if resolution is None:
         return {}
     if len(resolution) != len(samples.shape):
-        raise ValueError(f"N5: resolution {resolution} for the shape {samples.shape}")
+        raise ValueError(
+            f"N5: resolution {resolution}, expected one number per axis of shape {samples.shape}"
+        )
     size = [float(n) for n in resolution]
     return {"pixelResolution": {"dimensions": size, "unit": unit or "pixel"}}
 
 
 def container(folder: Folder) -> str | None:
-    """Give the url of the container that a folder is in, by the name that it must have."""
+    """Return the url of the container that a folder is in: the first part that ends with .n5."""
     match = re.match(r"(?i)(.*?[^/\\]\.n5)(?:[/\\]|$)", folder.path)
     return match[1] if match else None
 
 
 def version(folder: Folder) -> dict[str, Json]:
+    """Return the version attribute, if the folder is the root of its container."""
     return {"n5": VERSION} if container(folder) == folder.path else {}
 
 
-def start_container(folder: Folder, has_twin: bool) -> None:
-    """Say the version at the root of the container, and make the groups on the way Zarr's too."""
+def start_container(folder: Folder, has_zarr_metadata: bool) -> None:
+    """Write the version to the root of the container, and `zarr.json` to the groups in between."""
     root = container(folder)
     if root is None or root == folder.path:
         return
     top = Folder(root, storage=folder.storage)
     found = read_folder(top) or {}
     if is_dataset(found):
-        raise FormatError(f"{root}: a dataset; nothing is written inside one")
+        raise FormatError(f"{root}: is a dataset, nothing can be written inside it")
     if "n5" not in found:
         put_json(f"{root}/{NAME}", {"n5": VERSION, **found}, top)
-    if has_twin:
+    if has_zarr_metadata:
         steps = folder.path[len(root) :].strip("/").split("/")
         for count in range(len(steps)):
             place = "/".join([root, *steps[:count]])
@@ -204,11 +239,13 @@ def start_container(folder: Folder, has_twin: bool) -> None:
 
 
 def put_json(url: str, content: Json, top: Folder) -> None:
+    """Write a JSON file inside the container `top`."""
     data = json.dumps(content, indent=2).encode()
     sink.put(url, data, storage=top.storage, root=top.root)
 
 
 def write_dataset(samples: Samples, target: Target, extra: dict[str, Json]) -> None:
+    """Write the blocks of a dataset, then its attributes."""
     write_blocks(samples, target)
     found = {
         **extra,
@@ -217,12 +254,13 @@ def write_dataset(samples: Samples, target: Target, extra: dict[str, Json]) -> N
         "dataType": samples.dtype.name,
         "compression": target.compression,
     }
-    if target.has_twin:
+    if target.has_zarr_metadata:
         target.put("zarr.json", array_metadata(found, is_cropped=target.is_cropped))
     target.put(NAME, found)
 
 
 def half(samples: Samples, *, still: Collection[int], method: str, nodata: float | None) -> Halved:
+    """Return samples of half the size."""
     return Halved(samples, factors_of(samples.shape, still), method, nodata)
 
 
@@ -233,7 +271,10 @@ def write_pyramid(
     extra: dict[str, Json],
     smaller: Callable[[Samples], Halved],
 ) -> None:
-    """Write s0, then each level from the one before, read back block by block."""
+    """Write s0, then each level from the one before, which is read back block by block.
+
+    Reading back costs less than computing every level from the caller's array, which may be slow.
+    """
     if type(levels) is not int or not 1 <= levels <= 32:
         raise ValueError(f"N5: levels={levels!r}, expected 1 to 32")
     factors = (1,) * len(samples.shape)
@@ -254,26 +295,28 @@ def write_pyramid(
         samples = smaller(stored)
         factors = tuple(a * b for a, b in zip(factors, samples.factors, strict=True))
     group = {**extra, "scales": table, "downsamplingFactors": table}
-    if target.has_twin:
+    if target.has_zarr_metadata:
         ome = multiscales(group, {}, written.get, lambda values: values)
         target.put("zarr.json", group_metadata({"ome": ome}))
     target.put(NAME, group)
 
 
 def reader(target: Target) -> Callable[[Shape], Any]:
+    """Return a function that reads the stored bytes of a block that was written."""
+
     def fetch(coords: Shape) -> Any:
         data = read_object(
             target.url(coords), storage=target.folder.storage, roots=(target.folder.root,)
         )
         if data is None:
-            raise FormatError(f"{target.url(coords)}: the block just written is gone")
+            raise FormatError(f"{target.url(coords)}: the block was written, but no longer exists")
         return data
 
     return fetch
 
 
 def write_blocks(samples: Samples, target: Target) -> None:
-    """Encode and write every block, a few threads at once."""
+    """Encode and write every block, on several threads."""
     codec = target.codec(samples.dtype)
     regions = Regions.of(samples, target.block)
 
@@ -287,4 +330,6 @@ def write_blocks(samples: Samples, target: Target) -> None:
             block = codec.encode_block(part, ChunkSpec(part.shape, samples.dtype))
             target.put_bytes(target.url(coords), *block)
 
-    in_threads(write_region, len(regions))
+    count = len(regions)
+    workers = min(threads.cores(), MOST_THREADS, count)
+    threads.run_all(write_region, range(count), threads=workers, name="anychunk-n5")

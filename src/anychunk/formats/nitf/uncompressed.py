@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.jbp_block import ALIGNED, ORDERS, JbpBlock, plane_bytes
-from anychunk.codecs.window import Window
-from anychunk.codecs.window import front as window_front
 from anychunk.errors import TruncatedError
+from anychunk.formats import _raw
 from anychunk.formats.nitf.blocks import DIMENSIONS, Mask, Offsets, block_grid, read_mask
 from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
@@ -110,11 +109,10 @@ def plan(image: Image) -> Cut:
     # rows of several bands that are stored apart are not contiguous
     if rows >= height or (is_apart and bands != 1):
         return Cut(bands, height, 0)
-    fits = [n for n in range(rows, rows // 4, -1) if is_whole(image, n, bands)]
-    even = next((n for n in fits if height % n == 0), None)
-    if even is None and image.blocks_down == 1 and is_plain(image):
+    even = _raw.even_divisor(height, rows, lambda n: is_whole(image, n, bands))
+    if not even and image.blocks_down == 1 and is_plain(image):
         return Cut(bands, rows, height % rows)
-    if even is None:
+    if not even:
         even = next((n for n in range(rows // 4, 0, -1) if height % n == 0), height)
         even = even if even * row >= BAND_BYTES and is_whole(image, even, bands) else height
     return Cut(bands, even, 0)
@@ -171,8 +169,7 @@ def codecs(image: Image, cut: Cut) -> tuple[Json, ...]:
         plain = ({"name": "transpose", "configuration": {"order": list(order)}}, *plain)
     if cut.tail:
         # `transpose` applies to arrays, so it stays outside of the codec that makes bytes
-        window = {"name": Window.name, "configuration": {"codecs": [plain[-1]]}}
-        return (*plain[:-1], window)
+        return (*plain[:-1], _raw.window_codec(plain[-1:]))
     return plain
 
 
@@ -221,8 +218,7 @@ def fronts(
     order = ORDERS[image.imode] if cut.bands > 1 else (0, 1, 2)
     full = (cut.bands, cut.rows, image.block_width)
     short = (cut.bands, cut.tail, image.block_width)
-    shapes = [tuple(shape[axis] for axis in order) for shape in (full, short)]
-    return {
-        "fronts": tuple(window_front(shape) for shape in shapes),
-        "front_ids": (lengths == tail_bytes).astype(np.uint8),
-    }
+    is_short = lengths == tail_bytes
+    return _raw.short_fronts(
+        tuple(full[axis] for axis in order), tuple(short[axis] for axis in order), is_short
+    )

@@ -1,7 +1,11 @@
-"""What is to be written: options in numpy's axis order, fields in the file's."""
+"""The plan of a file to write: the caller's options, checked, as fields and layouts.
+
+Options are in numpy's axis order, slowest first; fields in the file's, fastest first. The plan
+holds everything that is known before the first sample is read.
+"""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal, cast
@@ -12,11 +16,15 @@ from anychunk.codecs.streams import ENCODE
 from anychunk.errors import CodecConfigError, UnsupportedError
 from anychunk.formats.jnrrd.axes import per_axis
 from anychunk.formats.jnrrd.codecs import fill_json
-from anychunk.formats.jnrrd.files import dimension_counts
 from anychunk.formats.jnrrd.header import Header, Line, make_line
-from anychunk.formats.jnrrd.layout import Layout, lay_out
-from anychunk.formats.jnrrd.pattern import Pattern, all_indices, check_tells_apart, parse_pattern
-from anychunk.formats.jnrrd.tiling import Level, Tiling, levels_of, read_tiling
+from anychunk.formats.jnrrd.tile_layout import Layout, all_indices, dimension_counts, lay_out
+from anychunk.formats.jnrrd.tile_pattern import (
+    Pattern,
+    check_unique_names,
+    parse_pattern,
+    pattern_names,
+)
+from anychunk.formats.jnrrd.tiling_fields import Level, Tiling, levels_of, read_tiling
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
@@ -28,34 +36,40 @@ ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """Everything that is known before the first sample is read."""
+    """What is written, and how."""
 
     volume: Volume
     tiling: Tiling
     levels: tuple[Level, ...]
+    """All levels, stored or virtual."""
     layouts: tuple[Layout, ...]
+    """The layouts of the stored levels, in order."""
     fields: Mapping[str, Json]
-    """Of the extension, in the order they are written, without the tables."""
+    """The fields of the extension in the order in which they are written, without the tables."""
     lines: tuple[Line, ...]
-    """Of another header, to be kept."""
+    """The lines of another header, which are kept."""
     names: tuple[str, ...] | None
-    """Of external tiles, in table order."""
+    """The names of external tiles in table order; None if tiles are internal."""
     encoder_levels: tuple[int | None, ...]
-    """One a tile."""
+    """The compression level of each tile, in table order; None: the encoder's default."""
     quality: bool
+    """Whether `tile:level_quality` is written."""
     tile_metadata: bool
+    """Whether `tile:metadata` is written."""
 
     @property
     def tiles(self) -> int:
+        """The number of stored tiles."""
         return sum(layout.tiles for layout in self.layouts)
 
     def encode(self, tile: np.ndarray[Any, Any], number: int) -> Any:
+        """Return the stored bytes of the tile at place `number` of the tables."""
         flat = np.ascontiguousarray(tile).reshape(-1).view(np.uint8)
         return ENCODE[ENCODERS[self.tiling.compression]](flat, self.encoder_levels[number])
 
 
 def default_tile(shape: Shape) -> Shape:
-    """Cut the two fast axes at 256, the next at 64, and slower ones at every element."""
+    """Return the tile shape used by default: 64 x 256 x 256 of the three fastest axes."""
     most = [256, 256, 64]
     return tuple(
         min(size, most[i]) if i < len(most) else 1 for i, size in enumerate(reversed(shape))
@@ -63,27 +77,28 @@ def default_tile(shape: Shape) -> Shape:
 
 
 def make_volume(shape: Shape, dtype: np.dtype[Any], endian: str) -> Volume:
+    """Return the description of the samples; raise if the format cannot hold them."""
     name = dtype.name
     if dtype.kind not in "iufc" and name != "bfloat16":
         raise UnsupportedError(
-            f"jnrrd: arrays of {dtype} are not written; convert to a number, as bool to uint8"
+            f"jnrrd: arrays of {dtype} are not written; convert to a numeric type, such as uint8"
         )
     if dtype.itemsize > 16 or name in ("longdouble", "clongdouble", "float128"):
         raise UnsupportedError(f"jnrrd: arrays of {dtype} are not written; convert to float64")
     if not shape or min(shape) < 1:
-        raise UnsupportedError(f"jnrrd: an array of shape {shape} has no samples to write")
+        raise UnsupportedError(f"jnrrd: shape {shape}, expected at least one axis and no size 0")
     if endian not in ("little", "big"):
-        raise CodecConfigError(f"jnrrd: endian {endian!r}, known: little big")
+        raise CodecConfigError(f"jnrrd: endian {endian!r}, expected little or big")
     return Volume(type=name, sizes=shape[::-1], endian=cast("Any", endian), encoding="raw")
 
 
 def reverse(values: int | Sequence[int] | None, count: int, name: str) -> list[int] | None:
-    """Turn numpy's order into the file's; one number stands for every axis."""
+    """Return values in the file's order; a single number applies to every tiled axis."""
     if values is None:
         return None
     listed = [values] * count if isinstance(values, int) else [int(v) for v in values]
     if len(listed) != count:
-        raise CodecConfigError(f"jnrrd: {name} has {len(listed)} entries for {count} tiled axes")
+        raise CodecConfigError(f"jnrrd: {name} has {len(listed)} entries, expected {count}")
     return listed[::-1]
 
 
@@ -96,13 +111,15 @@ def level_fields(
     levels_virtual: Sequence[int] | None,
     downsample: str,
 ) -> dict[str, Json]:
-    """Make the fields of a pyramid; nothing where there is one level."""
+    """Return the fields of the levels; none if there is only level 0."""
     if level_scales is None and levels is not None:
         level_scales = [2**n for n in range(levels)]
     if level_scales is None:
         return {}
     if levels is not None and levels != len(level_scales):
-        raise CodecConfigError(f"jnrrd: {levels} levels with {len(level_scales)} level_scales")
+        raise CodecConfigError(
+            f"jnrrd: {len(level_scales)} level_scales, expected {levels} as levels"
+        )
     fields: dict[str, Json] = {
         "levels": len(level_scales),
         "level_scales": [
@@ -111,7 +128,9 @@ def level_fields(
         "downsample_method": downsample,
     }
     if downsample not in METHODS:
-        raise CodecConfigError(f"jnrrd: downsample {downsample!r}, known: {' '.join(METHODS)}")
+        raise CodecConfigError(
+            f"jnrrd: downsample {downsample!r}, expected one of {' '.join(METHODS)}"
+        )
     if level_tile_sizes is not None:
         fields["level_tile_sizes"] = [
             reverse(tile, count, "level_tile_sizes") for tile in level_tile_sizes
@@ -150,12 +169,19 @@ def make_plan(
     header: Header | Mapping[str, Json] | None = None,
     endian: str = "little",
 ) -> Plan:
-    """Check the options and lay out every level."""
+    """Check the options of `write` and lay out every level.
+
+    Raises:
+        CodecConfigError: An option is wrong, or contradicts another.
+        UnsupportedError: The format cannot hold the array.
+    """
     ndim, kept = len(shape), kept_lines(header)
     volume = make_volume(shape, dtype, endian)
     chosen = range(ndim) if tile_dimensions is None else [int(a) for a in tile_dimensions]
     if any(not -ndim <= a < ndim for a in chosen):
-        raise CodecConfigError(f"jnrrd: tile_dimensions {list(chosen)} of an array of {ndim} axes")
+        raise CodecConfigError(
+            f"jnrrd: tile_dimensions {list(chosen)}, expected axes from {-ndim} to {ndim - 1}"
+        )
     axes = [a % ndim for a in chosen]
     if tile is None:
         tile = [default_tile(shape)[a] for a in axes]
@@ -183,7 +209,7 @@ def make_plan(
     )
     if storage == "internal":
         if pattern is not None or files is not None or base_dir is not None:
-            raise CodecConfigError("jnrrd: pattern, files and base_dir are for external storage")
+            raise CodecConfigError("jnrrd: pattern, files and base_dir require storage='external'")
         fields["format"] = format
     tiling, levels_found = checked(fields, volume)
     layouts = tuple(
@@ -218,6 +244,7 @@ def make_plan(
 
 
 def padding_json(value: float, dtype: np.dtype[Any]) -> Json:
+    """Return a padding value as JSON, NaN as null; raise if the type cannot hold it."""
     fill_json(value, dtype)
     if isinstance(value, np.generic):
         value = value.item()
@@ -225,11 +252,14 @@ def padding_json(value: float, dtype: np.dtype[Any]) -> Json:
 
 
 def checked(fields: Mapping[str, Json], volume: Volume) -> tuple[Tiling, tuple[Level, ...]]:
-    """Run the reader's own checks, as far as they need no table."""
-    stand_in: dict[str, Json] = (
+    """Apply the reader's checks to the fields: what is written must be read.
+
+    Tables do not exist yet, but the reader requires them, so empty ones are checked instead.
+    """
+    empty: dict[str, Json] = (
         {"offset_table": []} if fields["storage"] == "internal" else {"pattern": ""}
     )
-    tiling, findings = read_tiling({**fields, **stand_in}, volume)
+    tiling, findings = read_tiling({**fields, **empty}, volume)
     if tiling is None:
         raise CodecConfigError(f"jnrrd: {next(f for f in findings if f.severity == 'error')}")
     return replace(tiling, offset_table=None, pattern=None), levels_of(tiling, volume)
@@ -246,9 +276,20 @@ def external(
     files: Sequence[str] | bool | None,
     base_dir: str | None,
 ) -> tuple[str, ...]:
-    """Name the tiles, and add the fields that tell the names."""
+    """Return the names of external tiles, and add to `fields` those that list them.
+
+    Parameters:
+        fields: The fields of the extension.
+        tiling: The same as data.
+        layouts: The layouts of the stored levels.
+        url: The file that is written.
+        labels: The labels of the file's axes.
+        pattern: `tile:pattern`; None: one is made up.
+        files: The names to write to `tile:files`; True: those of the pattern.
+        base_dir: `tile:base_dir`.
+    """
     if pattern is not None and not isinstance(files, bool) and files is not None:
-        raise CodecConfigError("jnrrd: pattern and a list of files exclude each other")
+        raise CodecConfigError("jnrrd: pattern and a list of files are both given, expected one")
     if base_dir is not None:
         fields["base_dir"] = base_dir
     text = pattern or default_pattern(tiling, url, is_below=base_dir is None)
@@ -256,11 +297,11 @@ def external(
     counts = [(x.level.number, dimension_counts(x, tiling.dimensions)) for x in layouts]
     names = tuple(files) if files and not isinstance(files, bool) else ()
     if not names:
-        check_tells_apart(parsed, counts)
-        names = tuple(pattern_names(parsed, counts))
+        check_unique_names(parsed, counts)
+        names = tuple(all_names(parsed, counts))
     total = sum(math.prod(grid) for _, grid in counts)
     if len(names) != total or len(set(names)) != total:
-        raise CodecConfigError(f"jnrrd: {len(set(names))} different files for {total} tiles")
+        raise CodecConfigError(f"jnrrd: {len(set(names))} distinct files, expected {total}")
     if files:
         fields["files"] = listing(names, counts, has_levels=tiling.levels > 1)
     else:
@@ -269,6 +310,7 @@ def external(
 
 
 def default_pattern(tiling: Tiling, url: str, *, is_below: bool) -> str:
+    """Return a pattern for the tiles of `url`; `is_below`: in a folder named after it."""
     stem = PurePosixPath(url).name.removesuffix(".jnrrd")
     level = "level_{l}/" if tiling.levels > 1 else ""
     places = "_".join(f"{{d{p}}}" for p in reversed(range(len(tiling.dimensions))))
@@ -278,17 +320,18 @@ def default_pattern(tiling: Tiling, url: str, *, is_below: bool) -> str:
     return f"{start}{level}{places}.raw{SUFFIXES[tiling.compression]}"
 
 
-def pattern_names(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> Iterable[str]:
+def all_names(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> Iterator[str]:
+    """Yield the names of the tiles of all stored levels, in table order."""
     before = 0
     for level, grid in counts:
-        for number, indices in enumerate(all_indices(grid)):
-            yield pattern.name(indices, level=level, number=number, before=before)
+        yield from pattern_names(pattern, level, grid, before=before)
         before += math.prod(grid)
 
 
 def listing(
     names: Sequence[str], counts: Sequence[tuple[int, Shape]], *, has_levels: bool
 ) -> list[dict[str, Json]]:
+    """Return `tile:files`, from names in table order."""
     tiles = ((level, indices) for level, grid in counts for indices in all_indices(grid))
     return [
         {**({"level": level} if has_levels else {}), "indices": list(indices), "file": name}
@@ -299,16 +342,18 @@ def listing(
 def spread_levels(
     given: int | Sequence[int] | None, total: int, fields: dict[str, Json]
 ) -> tuple[int | None, ...]:
+    """Return the compression level of every tile, and add it to `fields`."""
     if given is None:
         return (None,) * total
     listed = [given] * total if isinstance(given, int) else [int(n) for n in given]
     if len(listed) != total:
-        raise CodecConfigError(f"jnrrd: {len(listed)} compression_levels for {total} tiles")
+        raise CodecConfigError(f"jnrrd: {len(listed)} compression_levels, expected {total}")
     fields["compression_levels"] = listed
     return tuple(listed)
 
 
 def kept_lines(header: Header | Mapping[str, Json] | None) -> tuple[Line, ...]:
+    """Return the lines that the caller wants to be written besides ours."""
     if header is None:
         return ()
     if isinstance(header, Header):
@@ -317,6 +362,6 @@ def kept_lines(header: Header | Mapping[str, Json] | None) -> tuple[Line, ...]:
 
 
 def labels_of(kept: Sequence[Line], ndim: int) -> list[str | None]:
-    """Give the labels that a reader will find: they may say what {c} and {t} mean."""
+    """Return the labels that a reader will find, which may say what {c} and {t} are."""
     found = [line.value for line in kept if line.key == "labels"]
     return per_axis({"labels": found[-1] if found else None}, "labels", ndim)

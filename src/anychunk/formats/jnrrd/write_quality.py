@@ -1,8 +1,11 @@
-"""How much coarser levels lose: PSNR and RMSE of each, brought back to full resolution.
+"""`tile:level_quality`: PSNR and RMSE of each level against full resolution.
 
-A coarse voxel stands for all of its window again; the rest at the end takes the last one. The peak
-is the range of the type for integers (2**bits - 1), of the samples for floats. Level 0, which loses
-nothing, has a PSNR of 100, as in the example of the extension.
+Spec: JNRRD Tiling Extension 1.0.0 section 7.4.5, which does not define the measures.
+
+A level is brought back to full resolution by repeating each voxel over its window; trailing voxels
+that belong to no window take the last one. The peak of PSNR is the range of the type for integers
+(2**bits - 1), and of the samples for floats. A level without error has a PSNR of 100, as level 0 in
+the example of the extension.
 """
 
 import math
@@ -13,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.formats.jnrrd.plan import Plan
+from anychunk.formats.jnrrd.write_plan import Plan
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 
@@ -21,10 +24,11 @@ type Array = npt.NDArray[Any]
 
 LOSSLESS_DB = 100.0
 ROWS_BYTES = 16 << 20
+"""About how much of the full resolution is compared at a time."""
 
 
 class Quality:
-    """Adds up squared errors, tile after tile."""
+    """Accumulates the squared errors of tiles; any thread may add to it."""
 
     def __init__(self, plan: Plan, read: Callable[[Shape, Shape], Array]) -> None:
         self._plan, self._read = plan, read
@@ -33,7 +37,7 @@ class Quality:
         self._low, self._high = math.inf, -math.inf
 
     def add(self, level: int, tile: Array, start: Shape, stop: Shape) -> None:
-        """Take the own voxels of a tile."""
+        """Add the core voxels of a tile, which cover `start` to `stop` of their level."""
         if not self._plan.quality or not tile.size:
             return
         if level == 0:
@@ -45,6 +49,7 @@ class Quality:
             self._errors[level] += squared
 
     def _add_range(self, tile: Array) -> None:
+        """Extend the range of samples, the peak of floats."""
         values = tile.astype(np.float64)
         values = values[np.isfinite(values)]
         if values.size:
@@ -53,11 +58,12 @@ class Quality:
                 self._high = max(self._high, float(values.max()))
 
     def _squared(self, level: int, tile: Array, start: Shape, stop: Shape) -> float:
+        """Return the summed squared error of a tile against full resolution, rows at a time."""
         shape = self._plan.levels[level].sizes[::-1]
         scale = self._plan.levels[level].scale[::-1]
         full = self._plan.volume.sizes[::-1]
         low = [a * s for a, s in zip(start, scale, strict=True)]
-        # the last coarse voxel stands for the rest too
+        # the last coarse voxel also covers the trailing voxels that fill no window
         high = [n if b == m else b * s for b, s, m, n in zip(stop, scale, shape, full, strict=True)]
         total = 0.0
         row = math.prod(b - a for a, b in zip(low[1:], high[1:], strict=True)) * 16
@@ -78,7 +84,7 @@ class Quality:
         return total
 
     def fields(self) -> list[Json] | None:
-        """Give `tile:level_quality`; a virtual level has no entry of its own yet."""
+        """Return `tile:level_quality`, or None if it is not wanted; virtual levels are empty."""
         if not self._plan.quality:
             return None
         return [self._entry(level.number) if level.is_stored else {} for level in self._plan.levels]
@@ -93,6 +99,7 @@ class Quality:
         return {"psnr": 20 * math.log10(peak / error) if peak > 0 else None, "rmse": error}
 
     def _peak(self) -> float:
+        """Return the largest possible difference of two samples."""
         dtype = self._plan.volume.dtype
         if dtype.kind in "iu":
             return float(2 ** (8 * dtype.itemsize) - 1)

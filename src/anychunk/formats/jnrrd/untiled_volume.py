@@ -1,4 +1,4 @@
-"""Volumes without tiles: raw samples as chunks along the slow axes, other encodings as one chunk.
+"""Volumes without tiles: raw samples cut along the slowest axes, other encodings as one chunk.
 
 Spec: JNRRD 1.0.0 sections 3.5, 3.6 and 6; NRRD format, "Data file" and "line skip".
 """
@@ -7,15 +7,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from anychunk import limits
-from anychunk.codecs.window import front
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
-from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, window_codec
-from anychunk.formats.jnrrd.files import References
+from anychunk.formats import _raw
+from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
+from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io import Source, open_source
 from anychunk.model.grid import Shape, grid_shape
@@ -23,27 +22,32 @@ from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
 from anychunk.model.pin import Pin
 
 CHUNK_BYTES = 4 * limits.MIB
-"""About how long a chunk of raw samples is made: the file has none of its own."""
+"""Desired length of a chunk of raw samples."""
 MOST_FILES = 1 << 20
+"""How many data files a pattern may name."""
 MOST_OPENED = 512
-"""How many data files are looked into while the index is made."""
+"""How many data files are opened at most while the file is indexed."""
 NUMBER = re.compile(r"%(0?)(\d{0,2})d")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Where the samples are, and what stands before them."""
+    """Where the samples are, and what precedes them."""
 
     urls: tuple[str, ...]
+    """The data files; the file itself if the header is attached."""
     is_attached: bool
+    """Whether the samples follow the header in the same file."""
     start: int
-    """Where the data of an attached header begins."""
+    """Where the header ends, if it is attached."""
     line_skip: int
+    """How many lines precede the samples."""
     byte_skip: int
+    """How many bytes precede the samples, after decompression; -1: they are at the end."""
 
 
 def read_data(fields: Mapping[str, Json], url: str, end: int, references: References) -> Data:
-    """Read the fields that say where the samples are."""
+    """Read the fields that locate the samples."""
     names = data_names(fields, url)
     return Data(
         urls=(url,) if names is None else tuple(references.url(name) for name in names),
@@ -59,15 +63,15 @@ def _skip(fields: Mapping[str, Json], key: str, least: int, url: str) -> int:
     if value is None:
         return 0
     if type(value) is not int or not least <= value < 1 << 62:
-        raise FormatError(f"{url}: {key} is {str(value)[:40]}, expected a count of bytes or lines")
+        raise FormatError(f"{url}: {key} is {str(value)[:40]}, expected an integer >= {least}")
     return value
 
 
 def data_names(fields: Mapping[str, Json], url: str) -> list[str] | None:
-    """List the data files; None where the data follows the header."""
+    """Return the names of the data files; None if the samples follow the header."""
     given = [k for k in ("data_file", "data_files", "data_file_pattern") if fields.get(k)]
     if len(given) > 1:
-        raise FormatError(f"{url}: {given[0]} and {given[1]} exclude each other")
+        raise FormatError(f"{url}: {given[0]} and {given[1]} are both given, expected one")
     if not given:
         return None
     value = fields[given[0]]
@@ -75,36 +79,46 @@ def data_names(fields: Mapping[str, Json], url: str) -> list[str] | None:
         return expand_pattern(value, url)
     names = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) for name in names):
-        raise FormatError(f"{url}: {given[0]} is {str(value)[:60]}, expected names")
+        raise FormatError(f"{url}: {given[0]} is {str(value)[:60]}, expected file names")
     return names
 
 
 def expand_pattern(value: Json, url: str) -> list[str]:
-    """Number the files of {"format": "slice%03d.raw", "min": 1, "max": 100, "step": 1}."""
+    """Return the names that {"format": "slice%03d.raw", "min": 1, "max": 100, "step": 1} lists."""
     if isinstance(value, str):
         value = _pattern_of_text(value)
     if not isinstance(value, dict) or not isinstance(value.get("format"), str):
-        raise FormatError(f"{url}: data_file_pattern is {str(value)[:60]}, expected an object")
+        raise FormatError(
+            f"{url}: data_file_pattern is {str(value)[:60]}, expected an object with a format"
+        )
     text = value["format"]
     low: Json = value.get("min")
     high: Json = value.get("max")
     step = value.get("step", 1)
     if not all(type(n) is int for n in (low, high, step)) or step == 0:
-        raise FormatError(f"{url}: data_file_pattern counts from {low} to {high} by {step}")
+        raise FormatError(
+            f"{url}: data_file_pattern has min {low}, max {high} and step {step}, "
+            "expected integers, step not 0"
+        )
     numbers = range(low, high + (1 if step > 0 else -1), step)
     found = NUMBER.findall(text)
     if len(found) != 1 or text.count("%") != 1:
-        # only %d: anything else would format what we did not mean to
-        raise FormatError(f"{url}: data_file_pattern {text!r} needs one %d, as in slice%03d.raw")
+        # other conversions of printf have no meaning for a number of a file
+        raise FormatError(
+            f"{url}: data_file_pattern {text!r}, expected exactly one %d, as in slice%03d.raw"
+        )
     if not 0 < len(numbers) <= MOST_FILES:
-        raise FormatError(f"{url}: data_file_pattern {text!r} names {len(numbers)} files")
+        raise FormatError(
+            f"{url}: data_file_pattern {text!r} lists {len(numbers)} files, "
+            f"expected 1 to {MOST_FILES}"
+        )
     zero, width = found[0]
     pad = "0" if zero else " "
     return [NUMBER.sub(str(n).rjust(int(width or 0), pad), text) for n in numbers]
 
 
 def _pattern_of_text(text: str) -> Json:
-    """Read NRRD's way of saying it: format, min, max, step and perhaps the dimension of a file."""
+    """Parse NRRD's notation, `format min max step [subdim]`; None if it is not one."""
     parts = text.split()
     if len(parts) not in (3, 4, 5) or not all(re.fullmatch(r"-?\d{1,9}", p) for p in parts[1:]):
         return None
@@ -120,7 +134,7 @@ def _pattern_of_text(text: str) -> Json:
 def array_index(
     volume: Volume, data: Data, source: Source, names: tuple[str, ...]
 ) -> tuple[ArrayIndex, dict[str, Pin]]:
-    """Index the samples; also give the pins of data files that were looked into."""
+    """Return the index of the samples, and the pins of data files that were opened for it."""
     shape = (*volume.sizes[::-1], *volume.trailing)
     pins: dict[str, Pin] = {}
     if len(data.urls) > 1:
@@ -150,11 +164,18 @@ def _open(data: Data, number: int, source: Source, pins: dict[str, Pin]) -> Sour
 
 
 def data_start(data: Data, opened: Source, nbytes: int | None) -> int:
-    """Find where the samples begin; `nbytes` of raw samples, None where they are encoded."""
+    """Return where the samples, or the stream that holds them, begin in a data file.
+
+    Parameters:
+        data: Where the samples are.
+        opened: The data file.
+        nbytes: The length of raw samples, None if they are encoded: then `byte_skip` counts decoded
+            bytes, which the codec skips.
+    """
     size = opened.size()
     if data.byte_skip < 0:
         if nbytes is None:
-            raise FormatError(f"{opened.url}: byte_skip -1 is for raw samples only")
+            raise FormatError(f"{opened.url}: byte_skip -1 with encoded samples, expected raw")
         if nbytes > size - data.start:
             raise TruncatedError(f"{opened.url}: {size} bytes, expected {nbytes} at its end")
         return size - nbytes
@@ -163,12 +184,12 @@ def data_start(data: Data, opened: Source, nbytes: int | None) -> int:
 
 
 def skip_lines(opened: Source, start: int, lines: int) -> int:
-    """Find where the line after `lines` others begins."""
+    """Return where the next line begins after `lines` lines from `start`."""
     size = opened.size()
     step = 64 * limits.KIB
     while lines:
         if start >= size:
-            raise TruncatedError(f"{opened.url}: ends {lines} lines before the samples")
+            raise TruncatedError(f"{opened.url}: line_skip is {lines} lines longer than the file")
         block = opened.read(start, min(step, size - start))
         ends = np.flatnonzero(block == 10)[:lines]
         lines -= len(ends)
@@ -176,61 +197,34 @@ def skip_lines(opened: Source, start: int, lines: int) -> int:
     return start
 
 
-def chunk_of(shape: Shape, itemsize: int) -> Shape:
-    """Cut the slowest axes so that a chunk is contiguous and about `CHUNK_BYTES` long."""
-    chunk = list(shape)
-    for axis, size in enumerate(shape):
-        inner = math.prod(shape[axis + 1 :]) * itemsize
-        if inner * size <= CHUNK_BYTES:
-            break
-        most = max(1, CHUNK_BYTES // inner)
-        # preferably a divisor, so that every chunk is full
-        chunk[axis] = next((n for n in range(most, most // 4, -1) if size % n == 0), most)
-        if most > 1:
-            break
-    return tuple(chunk)
-
-
 def raw_file(
     volume: Volume, data: Data, shape: Shape, opened: Source
 ) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
     """Cut raw samples into chunks, without copying them."""
     start = data_start(data, opened, volume.nbytes)
-    if start + volume.nbytes > opened.size():
-        raise TruncatedError(
-            f"{opened.url}: sizes {list(volume.sizes)} of {volume.type} need {volume.nbytes} bytes "
-            f"from {start} on, the file has {opened.size()}"
-        )
-    chunk = chunk_of(shape, volume.dtype.itemsize)
-    grid = grid_shape(shape, chunk)
-    offsets = np.array(start, np.uint64)
-    lengths = np.array(volume.dtype.itemsize, np.uint64)
-    for axis, (size, step) in enumerate(zip(shape, chunk, strict=True)):
-        inner = math.prod(shape[axis + 1 :]) * volume.dtype.itemsize
-        at = np.arange(0, size, step, dtype=np.uint64)
-        offsets = np.add.outer(offsets, at * np.uint64(inner))
-        lengths = np.multiply.outer(lengths, np.minimum(np.uint64(step), np.uint64(size) - at))
-    codecs: tuple[Json, ...] = (bytes_codec(volume),)
-    short = [a for a, (size, step) in enumerate(zip(shape, chunk, strict=True)) if size % step]
-    fronts: dict[str, Any] = {}
-    if short:
-        axis = short[0]
-        rest = (*chunk[:axis], shape[axis] % chunk[axis], *chunk[axis + 1 :])
-        is_last = np.zeros(grid, np.uint8)
-        is_last[(slice(None),) * axis + (slice(-1, None),)] = 1
-        fronts = {"fronts": (front(chunk), front(rest)), "front_ids": is_last}
-        codecs = (window_codec(codecs),)
-    return chunk, codecs, ByteRanges(offsets=offsets, lengths=lengths, urls=(opened.url,), **fronts)
+    itemsize = volume.dtype.itemsize
+    _raw.check_extent(shape, itemsize, offset=start, size=opened.size(), where=opened.url)
+    raw = _raw.cut(
+        shape,
+        itemsize,
+        endian=volume.endian,
+        url=opened.url,
+        offset=start,
+        chunk_bytes=CHUNK_BYTES,
+    )
+    return raw.chunk_shape, raw.codecs, raw.chunks
 
 
 def whole_stream(
     volume: Volume, data: Data, shape: Shape, opened: Source
 ) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
-    """Show an encoded volume as one chunk, decoded when it is first read."""
+    """Return an encoded volume as one chunk: a compressed stream can only be read as a whole."""
     start = data_start(data, opened, None)
     length = opened.size() - start
     if length <= 0:
-        raise TruncatedError(f"{opened.url}: {opened.size()} bytes, samples expected from {start}")
+        raise TruncatedError(
+            f"{opened.url}: {opened.size()} bytes, expected samples from byte {start} on"
+        )
     limits.check_chunk(volume.nbytes, where=opened.url, stored=length)
     one = (1,) * len(shape)
     chunks = ByteRanges(
@@ -242,19 +236,28 @@ def whole_stream(
 
 
 def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
-    """Give the codecs of a whole stream whose first `skip` decoded bytes are not samples."""
+    """Return the codecs of a stream whose first `skip` decoded bytes are not samples."""
     if volume.encoding in ("ascii", "hex"):
         if skip:
-            raise UnsupportedError(f"{url}: byte_skip {skip} with encoding {volume.encoding}")
+            raise UnsupportedError(
+                f"{url}: byte_skip {skip} with encoding {volume.encoding}; opened: 0"
+            )
         configuration = {"style": volume.encoding, "endian": volume.endian}
         return ({"name": "anychunk.text", "configuration": configuration},)
-    return (bytes_codec(volume), *compressor(volume.encoding, is_exact=not skip, skip=skip))
+    return (
+        bytes_codec(volume),
+        *compressor(volume.encoding, is_exact=not skip, skip=skip),
+    )
 
 
 def several_files(
     volume: Volume, data: Data, shape: Shape, source: Source, pins: dict[str, Pin]
 ) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
-    """Show each data file as one chunk: they cut the slowest axes evenly."""
+    """Return each data file as one chunk: files divide the slowest axes evenly.
+
+    Files are opened only if they must be, to find where their samples begin; there may be a
+    million of them.
+    """
     chunk = slab(shape, len(data.urls), len(volume.trailing), source.url)
     nbytes = math.prod(chunk) * volume.dtype.itemsize
     limits.check_chunk(nbytes, where=source.url)
@@ -277,7 +280,7 @@ def several_files(
         )
     if len(data.urls) > MOST_OPENED:
         raise UnsupportedError(
-            f"{source.url}: line_skip or byte_skip -1 in {len(data.urls)} data files; "
+            f"{source.url}: line_skip or byte_skip -1 with {len(data.urls)} data files; "
             f"opened: up to {MOST_OPENED}"
         )
     is_raw = volume.encoding == "raw"
@@ -296,7 +299,7 @@ def several_files(
 
 
 def slab(shape: Shape, files: int, trailing: int, url: str) -> Shape:
-    """Give the shape of what each of `files` holds."""
+    """Return the shape of the part of the volume that each of `files` data files holds."""
     chunk, left = list(shape), files
     for axis, size in enumerate(shape[: len(shape) - trailing]):
         if left == 1:
@@ -309,5 +312,6 @@ def slab(shape: Shape, files: int, trailing: int, url: str) -> Shape:
             break
     if left != 1:
         sizes = list(shape[: len(shape) - trailing][::-1])
-        raise FormatError(f"{url}: {files} data files do not cut sizes {sizes} evenly")
+        raise FormatError(f"{url}: {files} data files do not divide sizes {sizes} evenly")
+
     return tuple(chunk)

@@ -1,11 +1,12 @@
-"""Coarser levels of a volume while it streams by, tile after tile.
+"""Coarser levels of a volume, computed while its tiles are written.
 
-Where the tiles of level 0 are a whole number of windows, each gives its part of every coarser level
-as it passes, exactly as if computed from the whole volume; the parts wait in a scratch file. Other
-levels, and filters that look beyond the window, are computed from the volume itself, in pieces.
+The volume may be larger than memory, and slow to read twice. So each tile of level 0 is reduced to
+its part of every coarser level when it is written, and the parts are kept in a scratch file until
+their level is written. The result is exactly that of reducing the whole volume, which is possible
+only if no window (the voxels that become one coarser voxel) extends over two tiles. Other levels,
+and filters that reach beyond their window, are computed from the volume itself, in pieces.
 """
 
-import itertools
 import math
 import os
 import tempfile
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from anychunk import resample as ds
 from anychunk.decode.computed import shrink
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Shape, chunk_box, chunk_number, cut_box, grid_shape
 
 type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]
@@ -32,10 +33,11 @@ class Target:
     number: int
     shape: Shape
     scale: Shape
+    """Voxels of level 0 per voxel, along each axis."""
 
 
 class Pyramid:
-    """Makes and keeps the coarser levels of one volume."""
+    """Computes the coarser levels of one volume, and keeps them until they are written."""
 
     def __init__(
         self,
@@ -48,9 +50,20 @@ class Pyramid:
         method: str,
         folder: str | None,
     ) -> None:
+        """Prepare the levels.
+
+        Parameters:
+            read: Reads the box from a start to a stop of level 0.
+            shape: The shape of level 0.
+            tile: The shape of its tiles.
+            dtype: The type of samples.
+            targets: The coarser levels that are stored, finest first.
+            method: The downsampling method.
+            folder: Where the scratch file is created; None: the system's temporary directory.
+        """
         ds.check_method(method)
         self._read, self._shape, self._dtype, self._method = read, shape, dtype, method
-        self._grid = tuple(-(-n // t) for n, t in zip(shape, tile, strict=True))
+        self._grid = grid_shape(shape, tile)
         self._targets = {target.number: target for target in targets}
         self._ratios = {t.number: ds.clip_ratio(shape, t.scale) for t in targets}
         passing = [t.number for t in targets if self._passes(t.number, tile)]
@@ -62,7 +75,7 @@ class Pyramid:
             for n in passing
         }
         self._starts = self._layout()
-        # unlinked from the start: nothing is left behind, however the process ends
+        # has no name: nothing is left behind, however the process ends
         self._file = tempfile.TemporaryFile(dir=folder) if passing else None  # noqa: SIM115
 
     def __enter__(self) -> Self:
@@ -75,11 +88,12 @@ class Pyramid:
             self._file.close()
 
     def _passes(self, number: int, tile: Shape) -> bool:
-        """Whether no window of the level lies across two tiles."""
+        """Return whether no window of the level extends over two tiles."""
         axes = zip(tile, self._ratios[number], self._grid, strict=True)
         return self._method in ds.BY_WINDOW and all(n == 1 or t % r == 0 for t, r, n in axes)
 
     def _layout(self) -> dict[int, int]:
+        """Return where the parts of each level begin in the scratch file; all have one length."""
         starts, end = {}, 0
         for number, block in self._blocks.items():
             starts[number] = end
@@ -87,10 +101,10 @@ class Pyramid:
         return starts
 
     def put(self, coords: Shape, tile: Array) -> None:
-        """Take a tile of level 0 that passes by; any thread may call it."""
+        """Reduce a tile of level 0 and keep the parts; any thread may call it."""
         if self._file is None:
             return
-        number = int(np.ravel_multi_index(coords, self._grid))
+        number = chunk_number(coords, self._grid)
         for level, block in self.parts(tile):
             nbytes = math.prod(self._blocks[level]) * self._dtype.itemsize
             os.pwrite(
@@ -100,7 +114,12 @@ class Pyramid:
             )
 
     def parts(self, tile: Array) -> Iterator[tuple[int, Array]]:
-        """Compute what a tile of level 0 is at each coarser level that needs no other tile."""
+        """Yield the part of each coarser level that a tile of level 0 covers.
+
+        A level is computed from a finer one where that gives the same result: sums of sums, maxima
+        of maxima. Means of means would be rounded twice, so sums are kept until the end. The mode
+        of a window does not follow from the modes of its parts, so it is computed from the tile.
+        """
         sums: dict[int, Array] = {}
         done: dict[int, Array] = {}
         for level in self._blocks:
@@ -118,7 +137,7 @@ class Pyramid:
             yield level, done[level]
 
     def _finer(self, level: int) -> int | None:
-        """Find the nearest finer level whose windows make up those of this one."""
+        """Return the nearest finer level whose windows divide those of this one, or None."""
         ratio = self._ratios[level]
         fitting = [
             n
@@ -128,7 +147,11 @@ class Pyramid:
         return fitting[-1] if fitting else None
 
     def _sums(self, tile: Array, ratio: Shape, finer: int | None, sums: dict[int, Array]) -> Array:
-        """Add up windows, from the sums of a finer level where there are any."""
+        """Return the sum of each window, from the sums of a finer level if there is one.
+
+        The type is wide enough for the coarsest level. Sums of 64-bit integers are kept as two
+        halves along an additional first axis (`resample.window_sums`).
+        """
         most = math.prod(self._ratios[max(self._blocks)])
         kind = ds.sum_dtype(tile.dtype, max(most, math.prod(ratio)))
         is_wide = tile.dtype.kind in "iu" and tile.dtype.itemsize == 8
@@ -142,7 +165,7 @@ class Pyramid:
         return ds.add_up(trimmed(sums[finer], step), step, kind)
 
     def read(self, level: int, start: Shape, stop: Shape) -> Array:
-        """Give a box of a coarser level."""
+        """Return the box from `start` to `stop` of a coarser level."""
         if level in self._blocks:
             return self._read_blocks(level, start, stop)
         return shrink(
@@ -158,22 +181,14 @@ class Pyramid:
     def _read_blocks(self, level: int, start: Shape, stop: Shape) -> Array:
         block, shape = self._blocks[level], self._targets[level].shape
         out = np.empty([b - a for a, b in zip(start, stop, strict=True)], self._dtype)
-        ranges = [range(a // n, -(-b // n)) for a, b, n in zip(start, stop, block, strict=True)]
-        for coords in itertools.product(*ranges):
-            origin = [c * n for c, n in zip(coords, block, strict=True)]
-            end = [min(o + n, size) for o, n, size in zip(origin, block, shape, strict=True)]
-            part = self._read_block(
-                level, coords, [e - o for o, e in zip(origin, end, strict=True)]
-            )
-            low = [max(a, o) for a, o in zip(start, origin, strict=True)]
-            high = [min(b, e) for b, e in zip(stop, end, strict=True)]
-            target = tuple(slice(p - a, q - a) for p, q, a in zip(low, high, start, strict=True))
-            source = tuple(slice(p - o, q - o) for p, q, o in zip(low, high, origin, strict=True))
-            out[target] = part[source]
+        for coords, piece in cut_box(start, stop, chunk_shape=block, shape=shape):
+            box = chunk_box(coords, block, shape)
+            part = self._read_block(level, coords, [side.stop - side.start for side in box])
+            out[piece.target] = part[piece.source]
         return out
 
     def _read_block(self, level: int, coords: Shape, shape: Sequence[int]) -> Array:
-        number = int(np.ravel_multi_index(coords, self._grid))
+        number = chunk_number(coords, self._grid)
         slot = math.prod(self._blocks[level]) * self._dtype.itemsize
         nbytes = math.prod(shape) * self._dtype.itemsize
         if self._file is None:
@@ -183,9 +198,10 @@ class Pyramid:
 
 
 def trimmed(array: Array, ratio: Shape) -> Array:
-    """Drop the rest that fills no window."""
+    """Return an array without the trailing elements that fill no window."""
     return array[tuple(slice(n // r * r) for n, r in zip(array.shape, ratio, strict=True))]
 
 
 def divided(ratio: Shape, finer: Shape) -> Shape:
+    """Return the ratio of a level to a finer one, from the ratios of both to level 0."""
     return tuple(a // b for a, b in zip(ratio, finer, strict=True))

@@ -1,7 +1,8 @@
-"""`zarr.json` beside `attributes.json`: zarr reads the very same blocks.
+"""`zarr.json` beside `attributes.json`, so that zarr reads the same block files.
 
-Where every block is whole, by the standard codecs `transpose`, `bytes`, the compressor and `offset`
-that skips the header; else by `n5_default`, since only the header tells how large a block is.
+If every block is whole, the header of a block is constant, and standard codecs describe it:
+`transpose`, `bytes`, the compressor, and `offset`, which skips the header. Otherwise `n5_default`
+is needed, because only the header tells the size of a cropped block.
 """
 
 import base64
@@ -17,7 +18,12 @@ from anychunk.model.index import Json
 
 
 def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str, Json]:
-    """Give the Zarr v3 metadata of a dataset that we write."""
+    """Return the Zarr v3 metadata of a dataset that is written.
+
+    Parameters:
+        attributes: The attributes of the dataset, complete.
+        is_cropped: Whether blocks at the edge are cropped.
+    """
     shape, block = attributes["dimensions"], attributes["blockSize"]
     itemsize = np.dtype(attributes["dataType"]).itemsize
     compressor = to_codecs(attributes["compression"], itemsize, "N5")
@@ -39,6 +45,7 @@ def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str
 
 
 def whole_block_codecs(compressor: list[Json], block: list[int]) -> list[dict[str, Any]]:
+    """Return the codecs of blocks that all have the same header."""
     header = write_header(tuple(block))
     prefix = base64.b64encode(header).decode("ascii")
     return [
@@ -50,4 +57,5 @@ def whole_block_codecs(compressor: list[Json], block: list[int]) -> list[dict[st
 
 
 def group_metadata(attributes: dict[str, Json]) -> dict[str, Json]:
+    """Return the Zarr v3 metadata of a group."""
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}

@@ -1,8 +1,9 @@
-"""Tiles as chunks of the Zarr view: one array a level.
+"""Tiles as chunks of the Zarr view: one array per level.
 
 Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -13,33 +14,41 @@ import numpy.typing as npt
 from anychunk.codecs import crc32
 from anychunk.codecs.window import front as window_front
 from anychunk.errors import FormatError, LimitError
-from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json, window_codec
-from anychunk.formats.jnrrd.files import (
-    References,
-    dimension_counts,
+from anychunk.formats import _raw
+from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
+from anychunk.formats.jnrrd.external_files import References
+from anychunk.formats.jnrrd.external_tiles import (
     listed_urls,
     pattern_objects,
     pattern_urls,
     url_table,
 )
-from anychunk.formats.jnrrd.layout import Layout, tile_numbers
-from anychunk.formats.jnrrd.pattern import Pattern, check_tells_apart, parse_pattern
-from anychunk.formats.jnrrd.tables import checksum
-from anychunk.formats.jnrrd.tiled import Tiled
-from anychunk.formats.jnrrd.tiling import Level, Table
+from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, tile_numbers
+from anychunk.formats.jnrrd.tile_pattern import Pattern, check_unique_names, parse_pattern
+from anychunk.formats.jnrrd.tiled_volume import TiledVolume, checksum
+from anychunk.formats.jnrrd.tiling_fields import Level, Table
 from anychunk.io import Source
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects
 
 MOST_NAMED = 1 << 20
-"""How many tiles are named one by one, where a pattern of chunk coordinates cannot say it."""
+"""How many tiles may be listed by url, where no pattern of chunk coordinates expresses them."""
 MOST_FRONTS = 1 << 16
+"""How many different windows a level may have: `front_ids` are 16-bit numbers."""
 
 
 def array_indexes(
-    tiled: Tiled, source: Source, references: References, names: tuple[str, ...], labels: Any
+    tiled: TiledVolume, source: Source, references: References, names: tuple[str, ...], labels: Any
 ) -> dict[str, ArrayIndex]:
-    """Give one array a level."""
+    """Return the arrays of a tiled volume, by the name of their level.
+
+    Parameters:
+        tiled: The volume.
+        source: The file of the header, and of internal tiles.
+        references: Resolves the names of external tiles.
+        names: The dimension names of the Zarr view.
+        labels: The labels of the file's axes.
+    """
     tiling, volume = tiled.tiling, tiled.volume
     chunk_tables = external_tables(tiled, references, labels)
     by_level = {layout.level.number: layout for layout in tiled.layouts}
@@ -68,7 +77,7 @@ def array_indexes(
 
 
 def with_trailing(chunks: ByteRanges | Objects, trailing: int) -> ByteRanges | Objects:
-    """Give the table the axis of bytes that opaque samples have."""
+    """Append the grid axis of the bytes of a `block` sample, which is never cut."""
     if not trailing:
         return chunks
     if isinstance(chunks, Objects):
@@ -85,8 +94,8 @@ def with_trailing(chunks: ByteRanges | Objects, trailing: int) -> ByteRanges | O
     )
 
 
-def byte_ranges(tiled: Tiled, layout: Layout, source: Source) -> ByteRanges:
-    """Give the tiles of a level as ranges of the file."""
+def byte_ranges(tiled: TiledVolume, layout: Layout, source: Source) -> ByteRanges:
+    """Return the chunk table of a level whose tiles are in the file of the header."""
     tiling = tiled.tiling
     table = cast("Table", tiling.offset_table)
     numbers = tile_numbers(layout, tiling.dimensions) + tiled.before(layout)
@@ -96,16 +105,17 @@ def byte_ranges(tiled: Tiled, layout: Layout, source: Source) -> ByteRanges:
     elif tiling.size_table is not None:
         lengths = tiling.size_table[numbers]
     else:
-        # up to the next tile or the end: the decoder stops at the end of the stream
+        # the length is not known: take all up to the next tile or the end of the file, and leave
+        # it to the decoder to stop at the end of the stream (`anychunk.leading_stream`)
         starts = np.append(np.unique(table), np.uint64(source.size()))
         lengths = starts[np.searchsorted(starts, offsets, side="right")] - offsets
     return ByteRanges(offsets=offsets, lengths=lengths, urls=(tiled.url,))
 
 
 def external_tables(
-    tiled: Tiled, references: References, labels: Any
+    tiled: TiledVolume, references: References, labels: Any
 ) -> dict[int, ByteRanges | Objects]:
-    """Give the chunk tables of all stored levels whose tiles are files of their own."""
+    """Return the chunk tables of all stored levels, by number, if tiles are separate files."""
     tiling = tiled.tiling
     if tiling.storage == "internal":
         return {}
@@ -117,27 +127,34 @@ def external_tables(
         }
     pattern = parse_pattern(cast("str", tiling.pattern), tiling.dimensions, labels)
     counts = [(x.level.number, dimension_counts(x, tiling.dimensions)) for x in tiled.layouts]
-    check_tells_apart(pattern, counts)
+    check_unique_names(pattern, counts)
     return {x.level.number: _named(pattern, x, tiled, references) for x in tiled.layouts}
 
 
 def _named(
-    pattern: Pattern, layout: Layout, tiled: Tiled, references: References
+    pattern: Pattern, layout: Layout, tiled: TiledVolume, references: References
 ) -> ByteRanges | Objects:
+    """Return the chunk table of a level whose tiles are named by a pattern."""
     objects = pattern_objects(pattern, layout, tiled.tiling, references)
     if objects is not None:
         return objects
     if layout.tiles > MOST_NAMED:
         raise LimitError(
-            f"{tiled.url}: tile:pattern names {layout.tiles} tiles one by one, "
-            f"expected at most {MOST_NAMED}"
+            f"{tiled.url}: tile:pattern {pattern.text!r} needs a list of {layout.tiles} names, "
+            f"expected at most {MOST_NAMED}; a pattern of tile indices alone needs none"
         )
     urls = pattern_urls(pattern, layout, tiled.tiling, references, tiled.before(layout))
     return url_table(urls, layout, tiled.tiling.dimensions)
 
 
-def fronts_and_codecs(tiled: Tiled, layout: Layout) -> tuple[dict[str, Any], tuple[Json, ...]]:
-    """Give the inline bytes of a level's chunks, and the codecs that understand them."""
+def fronts_and_codecs(
+    tiled: TiledVolume, layout: Layout
+) -> tuple[dict[str, Any], tuple[Json, ...]]:
+    """Return the front fields of a level's chunk table, and the codecs that read the fronts.
+
+    A front is inline data that the index puts before the stored bytes of a chunk. The outermost
+    codec takes its part off first: the window header, then the checksum.
+    """
     tiling, volume = tiled.tiling, tiled.volume
     is_exact = tiling.size_table is not None or tiling.storage == "external"
     codecs: tuple[Json, ...] = (
@@ -152,7 +169,7 @@ def fronts_and_codecs(tiled: Tiled, layout: Layout) -> tuple[dict[str, Any], tup
         codecs = (*codecs, {"name": "anychunk.crc32"})
     windows, ids = window_fronts(layout, volume.trailing, tiled.url)
     if windows:
-        codecs = (window_codec(codecs),)
+        codecs = (_raw.window_codec(codecs),)
     if has_checksums:
         numbers = tile_numbers(layout, tiling.dimensions)
         of_window = np.zeros(numbers.shape, np.int64) if ids is None else ids
@@ -170,7 +187,12 @@ def fronts_and_codecs(tiled: Tiled, layout: Layout) -> tuple[dict[str, Any], tup
 def window_fronts(
     layout: Layout, trailing: Shape, url: str
 ) -> tuple[tuple[bytes, ...], npt.NDArray[Any] | None]:
-    """Say of each chunk which part of its stored tile it is; few differ."""
+    """Return the different windows of a level as fronts, and the front of every chunk.
+
+    The windows of an axis are few: its first and its last tile differ from those between. The
+    windows of chunks are all combinations of those, numbered like a grid with one cell per
+    combination; no chunk is looked at one by one.
+    """
     if layout.axes is None:
         return (), None
     kinds, ids, count = [], np.zeros((), np.int64), 1
@@ -181,42 +203,37 @@ def window_fronts(
         count *= len(unique)
         ids = np.add.outer(ids * len(unique), inverse.reshape(-1))
     if count > MOST_FRONTS:
-        raise LimitError(f"{url}: tile:overlap makes {count} kinds of tile, at most {MOST_FRONTS}")
+        raise LimitError(
+            f"{url}: tiles have {count} different windows, expected at most {MOST_FRONTS}"
+        )
     fronts = []
-    for number in range(count):
-        picked = []
-        for kind in reversed(kinds):
-            number, place = divmod(number, len(kind))  # noqa: PLW2901
-            picked.append(kind[place])
-        stored, start, length = zip(*reversed(picked), strict=True)
+    for picked in itertools.product(*kinds):
+        stored, start, length = zip(*picked, strict=True)
         zeros = (0,) * len(trailing)
         fronts.append(window_front((*stored, *trailing), (*start, *zeros), (*length, *trailing)))
     return tuple(fronts), ids.astype(np.uint16)
 
 
-def virtual_array(tiled: Tiled, level: Level, names: tuple[str, ...]) -> ArrayIndex:
-    """Give a level that the store computes from the nearest finer stored one."""
+def virtual_array(tiled: TiledVolume, level: Level, names: tuple[str, ...]) -> ArrayIndex:
+    """Return the array of a virtual level: the store computes it from a finer stored one."""
     source = virtual_source(tiled.levels, level)
     ratio = [a // b for a, b in zip(level.scale, source.scale, strict=True)]
     volume = tiled.volume
     chunk = tuple(min(t, n) for t, n in zip(level.tile, level.sizes, strict=True))
-    grid = tuple(-(-n // c) for n, c in zip(level.sizes, chunk, strict=True))
     if volume.type == "block":
-        raise FormatError(f"{tiled.url}: tile:levels_virtual: opaque samples cannot be averaged")
+        raise FormatError(
+            f"{tiled.url}: tile:levels_virtual: samples of type block cannot be downsampled"
+        )
     return ArrayIndex(
         shape=level.sizes[::-1],
         chunk_shape=chunk[::-1],
         data_type=volume.data_type,
-        codecs=(
-            {"name": "bytes", "configuration": {"endian": "little"}}
-            if volume.itemsize > 1
-            else {"name": "bytes"},
-        ),
+        codecs=(_raw.bytes_codec(volume.itemsize, "little"),),
         chunks=Computed(
             source=f"0/{source.number}",
             method="downsample",
             configuration={"ratio": ratio[::-1], "method": tiled.tiling.downsample_method},
-            grid=grid[::-1],
+            grid=grid_shape(level.sizes, chunk)[::-1],
         ),
         fill_value=fill_json(0, volume.dtype),
         dimension_names=names,
@@ -224,7 +241,7 @@ def virtual_array(tiled: Tiled, level: Level, names: tuple[str, ...]) -> ArrayIn
 
 
 def virtual_source(levels: Sequence[Level], level: Level) -> Level:
-    """Find the nearest finer stored level with an integer ratio; level 0 always has one."""
+    """Return the nearest finer stored level with an integer ratio; level 0 always qualifies."""
     finer = [
         x
         for x in levels[: level.number]

@@ -1,4 +1,4 @@
-"""One tile at a time, by its indices. Arguments are in numpy's axis order, slowest first."""
+"""Reading single tiles by their indices. Arguments are in numpy's axis order, slowest first."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,12 +12,12 @@ from anychunk.decode.computed import compute_chunk
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, tiled_index
 from anychunk.io import Sources, Storage, buffered, open_source
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Shape, chunk_box
 from anychunk.model.index import ArrayIndex, Computed
 
 
 class TileReader:
-    """Reads the tiles of one file, each on its own."""
+    """Reads single tiles of one file, whose header is parsed once."""
 
     def __init__(
         self, url: str | Path, *, storage: Storage | None = None, allow: Iterable[str] = ()
@@ -29,49 +29,54 @@ class TileReader:
         self.tiled = open_tiled(header, near, allow=allow)
         self.root = tiled_index(header, self.tiled, near, allow=allow)
         self.sources = Sources({source.url: source.pin()}, storage=storage)
-        self._regions: dict[str, ArrayReader] = {}
+        self._readers: dict[str, ArrayReader] = {}
 
     def array(self, level: int) -> ArrayIndex:
+        """Return the index of a level."""
         try:
             array = self.root[f"0/{level}"]
         except KeyError:
             raise FormatError(
-                f"{self.url}: level {level}, there are {len(self.tiled.levels)}"
+                f"{self.url}: level {level}, expected below {len(self.tiled.levels)}"
             ) from None
         if not isinstance(array, ArrayIndex):
-            raise FormatError(f"{self.url}: level {level} is no array")
+            raise FormatError(f"{self.url}: level {level} is not an array")
         return array
 
-    def region(self, path: str) -> ArrayReader:
-        if path not in self._regions:
+    def reader(self, path: str) -> ArrayReader:
+        """Return the reader of the array at a path of the index."""
+        if path not in self._readers:
             array = self.root[path]
             if not isinstance(array, ArrayIndex):
-                raise FormatError(f"{self.url}: {path} is no array")
-            reader = ChunkReader(array, self.sources, where=f"{self.url} {path}")
-            self._regions[path] = ArrayReader(reader)
-        return self._regions[path]
+                raise FormatError(f"{self.url}: {path} is not an array")
+            chunks = ChunkReader(array, self.sources, where=f"{self.url} {path}")
+            self._readers[path] = ArrayReader(chunks)
+        return self._readers[path]
 
     def read(self, indices: Iterable[int], level: int = 0) -> npt.NDArray[Any]:
+        """Read one tile, as `read_tile` does."""
         array = self.array(level)
         coords = self.coords(tuple(indices), array)
-        start = tuple(c * n for c, n in zip(coords, array.chunk_shape, strict=True))
-        stop = tuple(
-            min(a + n, size)
-            for a, n, size in zip(start, array.chunk_shape, array.shape, strict=True)
-        )
+        box = chunk_box(coords, array.chunk_shape, array.shape)
         if not isinstance(array.chunks, Computed):
-            return self.region(f"0/{level}").read(start, stop)
-        chunk = compute_chunk(array, coords, self.region(array.chunks.source))
-        return chunk[tuple(slice(b - a) for a, b in zip(start, stop, strict=True))]
+            start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
+            return self.reader(f"0/{level}").read(start, stop)
+        chunk = compute_chunk(array, coords, self.reader(array.chunks.source))
+        return chunk[tuple(slice(s.stop - s.start) for s in box)]
 
     def coords(self, indices: Shape, array: ArrayIndex) -> Shape:
-        """Give the chunk of a tile; axes that are not tiled may be left out."""
+        """Return the chunk coordinates of a tile; indices of axes that are not tiled are optional.
+
+        Indices count tiles and are never divided by the tile size. Section 8.2's `read_tile` calls
+        section 8.1 with them, which divides them as if they were voxels.
+        """
         ndim, trailing = len(self.tiled.volume.sizes), len(self.tiled.volume.trailing)
         tiled = sorted(ndim - 1 - axis for axis in self.tiled.tiling.dimensions)
         coords = [0] * (ndim + trailing)
         if len(indices) not in (ndim, len(tiled)):
             raise FormatError(
-                f"{self.url}: {len(indices)} tile indices, expected {len(tiled)}, one a tiled axis"
+                f"{self.url}: {len(indices)} tile indices, expected {len(tiled)}, "
+                "one per tiled axis"
             )
         for axis, index in zip(
             range(ndim) if len(indices) == ndim else tiled, indices, strict=True
@@ -79,7 +84,7 @@ class TileReader:
             coords[axis] = int(index)
         if any(not 0 <= c < n for c, n in zip(coords, array.grid, strict=True)):
             raise FormatError(
-                f"{self.url}: tile {indices} is outside the grid of {array.grid[:ndim]}"
+                f"{self.url}: tile {indices} is outside the tile grid {array.grid[:ndim]}"
             )
         return tuple(coords)
 
@@ -92,9 +97,20 @@ def read_tile(
     storage: Storage | None = None,
     allow: Iterable[str] = (),
 ) -> npt.NDArray[Any]:
-    """Read one tile: its own voxels, without padding and without what overlaps its neighbours.
+    """Read one tile: its core voxels, without padding and without the overlap.
 
-    `indices` count tiles, not voxels, slowest axis first; axes that are not tiled may be left out.
+    To read several tiles of one file use a `TileReader`, which parses the header once.
+
+    Parameters:
+        url: A tiled JNRRD file.
+        indices: Which tile, counting tiles, not voxels; slowest axis first. Axes that are not tiled
+            may be left out.
+        level: The level, 0 is full resolution.
+        storage: How remote objects are accessed, as in `anychunk.open`.
+        allow: Further folders that may hold external tiles.
+
+    Raises:
+        FormatError: The file is not tiled, or has no such level or tile.
     """
     return TileReader(url, storage=storage, allow=allow).read(indices, level)
 
@@ -102,7 +118,14 @@ def read_tile(
 def tile_of_voxel(
     url: str | Path, voxel: Iterable[int], level: int = 0, *, storage: Storage | None = None
 ) -> Shape:
-    """Give the indices of the tile that holds a voxel of a level, one an axis, slowest first."""
+    """Return the indices of the tile that holds a voxel of a level, one per axis, slowest first.
+
+    Parameters:
+        url: A tiled JNRRD file.
+        voxel: The coordinates of the voxel in the level, slowest axis first.
+        level: The level, 0 is full resolution.
+        storage: How remote objects are accessed, as in `anychunk.open`.
+    """
     reader = TileReader(url, storage=storage)
     array = reader.array(level)
     ndim = len(reader.tiled.volume.sizes)
@@ -111,6 +134,6 @@ def tile_of_voxel(
         not 0 <= v < n for v, n in zip(place, array.shape[:ndim], strict=True)
     ):
         raise FormatError(
-            f"{reader.url}: voxel {place} is outside level {level}, {array.shape[:ndim]}"
+            f"{reader.url}: voxel {place} is outside level {level} of shape {array.shape[:ndim]}"
         )
     return tuple(int(v) // n for v, n in zip(place, array.chunk_shape[:ndim], strict=True))

@@ -1,10 +1,11 @@
-"""Names of external tiles from a pattern.
+"""`tile:pattern`: the names of external tiles.
 
 Spec: JNRRD Tiling Extension 1.0.0 sections 6.1 and 7.4.6; docs/formats/jnrrd.md.
 
-`{x}` `{y}` `{z}` are tile indices by position in `tile:dimensions`, `{d0}` `{d1}` … for any number;
-`{c}` `{t}` the axes labelled so, else the fourth and fifth; `{l}` the level; `{i}` the place in the
-table, of the level where the pattern has `{l}`, else of all. `{z:03d}` has at least three digits.
+`{x}` `{y}` `{z}` are tile indices by position in `tile:dimensions`, `{d0}` `{d1}` … for any number
+of dimensions; `{c}` `{t}` are the axes labelled c and t, or else the fourth and fifth; `{l}` is the
+level; `{i}` is the number of the tile, within its level if the pattern has `{l}`, or else within
+all levels. `{z:03d}` has at least three digits.
 """
 
 import math
@@ -13,21 +14,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anychunk.errors import FormatError
+from anychunk.formats.jnrrd.tile_layout import all_indices
 from anychunk.model.grid import Shape
 
 FIELD = re.compile(r"\{([a-z]\d{0,2})(?::0?(\d{1,2})d?)?\}")
 BY_POSITION = {"x": 0, "y": 1, "z": 2, "c": 3, "t": 4}
 KNOWN = "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without"
 MOST_COMPARED = 1 << 18
-"""How many names are compared one by one."""
+"""How many names are compared at most, to find two tiles of the same name."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A placeholder: a position in `tile:dimensions`, or `LEVEL`, or `NUMBER`."""
+    """A placeholder."""
 
     position: int
+    """A position in `tile:dimensions`, or `LEVEL`, or `NUMBER`."""
     width: int
+    """The least number of digits."""
 
 
 LEVEL, NUMBER = -1, -2
@@ -35,17 +39,27 @@ LEVEL, NUMBER = -1, -2
 
 @dataclass(frozen=True)
 class Pattern:
-    """Text between placeholders, in turn: text, place, text, place, … text."""
+    """A parsed pattern."""
 
     text: str
+    """As in the header."""
     parts: tuple[str | Place, ...]
+    """Text and placeholders in turn; the first and the last are text, perhaps empty."""
 
     @property
     def positions(self) -> set[int]:
+        """The positions of all placeholders."""
         return {part.position for part in self.parts if isinstance(part, Place)}
 
     def name(self, indices: Sequence[int], *, level: int, number: int, before: int) -> str:
-        """Name a tile; `before` counts the tiles of the levels in front of its own."""
+        """Return the name of a tile.
+
+        Parameters:
+            indices: Its indices along `tile:dimensions`.
+            level: Its level.
+            number: Its number within the level.
+            before: How many tiles the levels before it have.
+        """
         place = number if LEVEL in self.positions else number + before
         values = {LEVEL: level, NUMBER: place, **dict(enumerate(indices))}
         return "".join(
@@ -55,7 +69,15 @@ class Pattern:
 
 
 def parse_pattern(text: str, dimensions: Shape, labels: Sequence[str | None] = ()) -> Pattern:
-    """Read a pattern with our own rules: str.format would let it reach into objects."""
+    """Parse a pattern.
+
+    `str.format` is not used: an untrusted pattern could reach the attributes of objects with it.
+
+    Parameters:
+        text: The pattern.
+        dimensions: `tile:dimensions`.
+        labels: The labels of the file's axes, which may say what `{c}` and `{t}` are.
+    """
     parts: list[str | Place] = []
     position = 0
     for match in FIELD.finditer(text):
@@ -64,7 +86,7 @@ def parse_pattern(text: str, dimensions: Shape, labels: Sequence[str | None] = (
     parts.append(text[position:])
     rest = "".join(part for part in parts if isinstance(part, str))
     if "{" in rest or "}" in rest:
-        raise FormatError(f"tile:pattern: {text!r} has a brace that is no placeholder; {KNOWN}")
+        raise FormatError(f"tile:pattern: {text!r} has a brace outside a placeholder; {KNOWN}")
     return Pattern(text, tuple(parts))
 
 
@@ -80,16 +102,21 @@ def _place(
     elif re.fullmatch(r"d\d+", name):
         position = int(name[1:])
     elif name not in BY_POSITION:
-        raise FormatError(f"tile:pattern: {text!r} has {match[0]}, no placeholder; {KNOWN}")
+        raise FormatError(f"tile:pattern: {text!r} has the unknown placeholder {match[0]}; {KNOWN}")
     if not 0 <= position < len(dimensions):
         raise FormatError(
-            f"tile:pattern: {text!r} has {match[0]}, but {len(dimensions)} dimensions are tiled"
+            f"tile:pattern: {text!r} has {match[0]}, but only {len(dimensions)} tiled dimensions"
         )
     return Place(position, width)
 
 
-def check_tells_apart(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> None:
-    """Refuse a pattern that gives two tiles one name; `counts` are (level, tiles a dimension)."""
+def check_unique_names(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> None:
+    """Refuse a pattern that gives two tiles the same name.
+
+    Parameters:
+        pattern: The pattern.
+        counts: For each stored level, its number and its tiles along each of `tile:dimensions`.
+    """
     positions = pattern.positions
     has_number = NUMBER in positions
     several = len(counts) > 1 and LEVEL not in positions and not has_number
@@ -101,19 +128,20 @@ def check_tells_apart(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> 
     }
     if several:
         raise FormatError(
-            f"tile:pattern: {pattern.text!r} gives tiles of several levels one name; add {{l}}"
+            f"tile:pattern: {pattern.text!r} gives tiles of several levels the same name; add {{l}}"
         )
     if missing:
         raise FormatError(
-            f"tile:pattern: {pattern.text!r} gives tiles along dimension "
-            f"{min(missing)} of tile:dimensions one name; add {{d{min(missing)}}}"
+            f"tile:pattern: {pattern.text!r} gives tiles along entry {min(missing)} of "
+            f"tile:dimensions the same name; add {{d{min(missing)}}}"
         )
+    # every varying index is in the name, so names can only coincide if digits run together
     if _runs_together(pattern):
         _compare_names(pattern, counts)
 
 
 def _runs_together(pattern: Pattern) -> bool:
-    """Whether digits of two placeholders may meet, so that 1, 11 and 11, 1 look the same."""
+    """Return whether digits of two placeholders may touch: (1, 11) and (11, 1) both give 111."""
     between = pattern.parts[2:-1:2]
     return any(isinstance(text, str) and (not text or text.isdigit()) for text in between)
 
@@ -121,27 +149,30 @@ def _runs_together(pattern: Pattern) -> bool:
 def _compare_names(pattern: Pattern, counts: Sequence[tuple[int, Shape]]) -> None:
     if sum(math.prod(grid) for _, grid in counts) > MOST_COMPARED:
         raise FormatError(
-            f"tile:pattern: {pattern.text!r} has placeholders side by side and too many "
-            "tiles to compare their names; put a character between them"
+            f"tile:pattern: {pattern.text!r} has adjacent placeholders and more than "
+            f"{MOST_COMPARED} tiles, too many to compare their names; "
+            "put a character between the placeholders"
         )
     names: set[str] = set()
     before = 0
     for level, grid in counts:
-        for number, indices in enumerate(all_indices(grid)):
-            name = pattern.name(indices, level=level, number=number, before=before)
+        for name in pattern_names(pattern, level, grid, before=before):
             if name in names:
                 raise FormatError(
-                    f"tile:pattern: {pattern.text!r} gives two tiles the name {name!r}"
+                    f"tile:pattern: {pattern.text!r} gives two tiles the same name, {name!r}"
                 )
             names.add(name)
         before += math.prod(grid)
 
 
-def all_indices(grid: Shape) -> Iterator[Shape]:
-    """Yield tile indices in table order: the first dimension is fastest."""
-    if not grid:
-        yield ()
-        return
-    for rest in all_indices(grid[1:]):
-        for first in range(grid[0]):
-            yield (first, *rest)
+def pattern_names(pattern: Pattern, level: int, grid: Shape, *, before: int) -> Iterator[str]:
+    """Yield the names of all tiles of a level, in table order.
+
+    Parameters:
+        pattern: The pattern.
+        level: The level.
+        grid: Its tiles along each of `tile:dimensions`.
+        before: How many tiles the levels before it have.
+    """
+    for number, indices in enumerate(all_indices(grid)):
+        yield pattern.name(indices, level=level, number=number, before=before)

@@ -1,7 +1,10 @@
-"""The header of a file that is written: which lines, in which order, of which length.
+"""The header of a file that is written: its lines, their order and their length.
 
-Spec: docs/formats/jnrrd.md: data starts at a multiple of 1024, and spaces
-at the end of the last line of the header fill what is left.
+Spec: JNRRD Tiling Extension 1.0.0 section 5; docs/formats/jnrrd.md.
+
+The header contains the offsets of tiles, which depend on its own length, and tiles are written
+before their sizes are known. So room is reserved first (`room`, a fixed point), tiles are written
+behind it, and the header is written last; spaces at the end of its last line fill the rest.
 """
 
 import math
@@ -11,48 +14,51 @@ import numpy.typing as npt
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Line, make_line, rewrite
-from anychunk.formats.jnrrd.layout import Layout
-from anychunk.formats.jnrrd.plan import Plan
-from anychunk.formats.jnrrd.tiling import KNOWN_URI, URI
+from anychunk.formats.jnrrd.tile_layout import Layout
+from anychunk.formats.jnrrd.tiling_fields import KNOWN_URI, URI
+from anychunk.formats.jnrrd.write_plan import Plan
 from anychunk.model.index import Json
 
 ALIGNMENT = 1024
+"""Data begins at a multiple of this."""
+# fields of a kept header that describe how its own data was stored
 REPLACED = (
     *("encoding", "endian", "block_size", "data_file", "data_files", "data_file_pattern"),
     *("line_skip", "byte_skip"),
 )
 LONGEST_FLOAT = -1.7976931348623157e308
+"""No float has a longer text."""
 
 
 class Written:
-    """Where every tile was written to."""
+    """Where every tile was written, in table order."""
 
     def __init__(self, tiles: int, *, has_metadata: bool) -> None:
+        """Prepare tables for a number of tiles."""
         self.offsets: npt.NDArray[np.uint64] = np.zeros(tiles, np.uint64)
         self.sizes = np.zeros(tiles, np.uint64)
         self.metadata: list[Json] | None = [None] * tiles if has_metadata else None
 
     def add(self, place: int, offset: int, size: int, metadata: Json) -> None:
+        """Record a tile."""
         self.offsets[place], self.sizes[place] = offset, size
         if self.metadata is not None:
             self.metadata[place] = metadata
 
-    def size_of(self, place: int) -> int:
-        return int(self.sizes[place])
-
     def is_contiguous(self) -> bool:
+        """Return whether tiles follow each other in table order, without gaps."""
         return bool((self.offsets[:-1] + self.sizes[:-1] == self.offsets[1:]).all())
 
 
 def needs_sizes(plan: Plan) -> bool:
-    """Whether the size of a tile does not follow from `tile:sizes` alone."""
+    """Return whether the stored size of a tile does not follow from `tile:sizes` alone."""
     tiling = plan.tiling
     has_one_size = len(set(tiling.level_tile_sizes)) == 1 and tiling.edge_handling == "pad"
     return tiling.compression != "raw" or not has_one_size or any(tiling.overlap)
 
 
 def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line]:
-    """Make the whole header; the longest table comes last."""
+    """Return the lines of the header; the longest table comes last."""
     prefix, extensions = declared(plan.lines)
     volume = plan.volume
     fields = dict(plan.fields)
@@ -77,7 +83,7 @@ def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line
         "encoding": "raw",
         "extensions": extensions,
     }
-    # the magic must be the first line, whatever is kept
+    # the magic must be the first line, whatever the kept header begins with
     kept = [make_line("jnrrd", "0004"), *(x for x in plan.lines if x.key != "jnrrd")]
     ordered = rewrite(
         merged_extensions(kept), changes, drop=(f"{prefix}:", *(set(REPLACED) - changes.keys()))
@@ -86,13 +92,16 @@ def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line
 
 
 def merged_extensions(kept: list[Line]) -> list[Line]:
-    """Keep the first line that declares extensions: the new one holds them all."""
+    """Return the lines with one `extensions` line, to be replaced by the merged declaration."""
     found = [x for x in kept if x.key == "extensions"]
     return [x for x in kept if x.key != "extensions" or x is found[0]]
 
 
 def declared(kept: tuple[Line, ...]) -> tuple[str, dict[str, str]]:
-    """Choose the prefix of the tiling extension; other extensions stay declared."""
+    """Return the prefix of the tiling extension, and all extensions to declare.
+
+    A kept header may already declare it under another prefix, or use `tile` for something else.
+    """
     found: dict[str, str] = {}
     for line in kept:
         if line.key == "extensions" and isinstance(line.value, dict):
@@ -103,7 +112,7 @@ def declared(kept: tuple[Line, ...]) -> tuple[str, dict[str, str]]:
 
 
 def level_offsets(plan: Plan, written: Written) -> list[int]:
-    """Tell where each level begins; virtual levels have 0."""
+    """Return where each level begins; 0 for virtual levels."""
     found, before = [0] * plan.tiling.levels, 0
     for layout in plan.layouts:
         found[layout.level.number] = int(written.offsets[before : before + layout.tiles].min())
@@ -112,26 +121,31 @@ def level_offsets(plan: Plan, written: Written) -> list[int]:
 
 
 def encoded(made: list[Line]) -> bytes:
+    """Return the lines as bytes."""
     return "".join(f"{line.text}\n" for line in made).encode()
 
 
 def room(plan: Plan) -> int:
-    """How many bytes the header takes, at the most; where the size of tiles is known, exactly."""
+    """Return how many bytes to reserve for the header: its length if known, or else a bound.
+
+    A longer header moves the tiles, and larger offsets may need more digits, so the length is
+    computed again until it no longer grows. It ends soon: a digit more is a factor of ten.
+    """
     tile_bytes = [_bound(plan, layout) for layout in plan.layouts]
     counts = [layout.tiles for layout in plan.layouts]
     is_known = plan.tiling.compression == "raw" and plan.tiling.edge_handling == "pad"
-    stand_in = Written(plan.tiles, has_metadata=plan.tile_metadata)
-    stand_in.sizes[:] = np.repeat(np.array(tile_bytes, np.uint64), counts)
-    if stand_in.metadata is not None:
-        stand_in.metadata = [longest_entry(plan)] * plan.tiles
+    longest = Written(plan.tiles, has_metadata=plan.tile_metadata)
+    longest.sizes[:] = np.repeat(np.array(tile_bytes, np.uint64), counts)
+    if longest.metadata is not None:
+        longest.metadata = [longest_entry(plan)] * plan.tiles
     quality = [{"psnr": LONGEST_FLOAT, "rmse": LONGEST_FLOAT}] * plan.tiling.levels
     start = 0
     while True:
-        ends = np.cumsum(stand_in.sizes, dtype=np.uint64) + np.uint64(start)
-        # tiles may come in any order: unless their sizes are known, any offset may be the last
-        stand_in.offsets = ends - stand_in.sizes if is_known else np.full_like(ends, ends[-1])
-        length = len(encoded(lines(plan, stand_in, quality if plan.quality else None))) + 1
-        length += len("contiguous")  # the word may turn out to be that one
+        ends = np.cumsum(longest.sizes, dtype=np.uint64) + np.uint64(start)
+        # unless sizes are known, assume that every offset has as many digits as the last
+        longest.offsets = ends - longest.sizes if is_known else np.full_like(ends, ends[-1])
+        length = len(encoded(lines(plan, longest, quality if plan.quality else None))) + 1
+        length += len("contiguous")  # tile:format is known only when all tiles are written
         needed = -(-length // ALIGNMENT) * ALIGNMENT
         if needed <= start:
             return start
@@ -139,14 +153,16 @@ def room(plan: Plan) -> int:
 
 
 def _bound(plan: Plan, layout: Layout) -> int:
+    """Return the most bytes that a stored tile can have."""
     overlap = dict(zip(plan.tiling.dimensions, plan.tiling.overlap, strict=True))
     tile = math.prod(t + 2 * overlap.get(a, 0) for a, t in enumerate(layout.level.tile))
     nbytes = tile * plan.volume.itemsize
-    # no compression makes data longer than this
+    # incompressible data grows by far less than an eighth with any of the compressions
     return nbytes if plan.tiling.compression == "raw" else nbytes + nbytes // 8 + 1024
 
 
 def longest_entry(plan: Plan) -> Json:
+    """Return the longest possible entry of `tile:metadata`."""
     entry: dict[str, Json] = {"checksum": "0" * 8, "checksum_algorithm": "crc32"}
     kind = plan.volume.dtype.kind
     if kind in "iu":
@@ -157,11 +173,12 @@ def longest_entry(plan: Plan) -> Json:
 
 
 def text(plan: Plan, written: Written, *, quality: list[Json] | None, length: int | None) -> bytes:
-    """Give the header and its blank line, of `length` bytes where data follows."""
+    """Return the header and its blank line, filled up to `length` bytes if data follows."""
     made = encoded(lines(plan, written, quality))
     if length is None:
         return made + b"\n"
     spaces = length - len(made) - 1
     if spaces < 0:
-        raise FormatError(f"jnrrd: a header of {len(made)} bytes in a room of {length}")
+        raise FormatError(f"jnrrd: a header of {len(made)} bytes, expected at most {length - 1}")
+
     return made[:-1] + b" " * spaces + b"\n\n"

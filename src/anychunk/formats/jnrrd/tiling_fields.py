@@ -1,6 +1,9 @@
-"""The fields of the tiling extension, checked and as plain data, in the order of the file.
+"""The `tile:` fields of a header, checked, as plain data. Axes are in the order of the file.
 
 Spec: JNRRD Tiling Extension 1.0.0 sections 4 to 7 and 12; docs/formats/jnrrd.md.
+
+A check yields findings instead of raising, so that `validate` can list all of them; `parse` raises
+the first error. Checks run from general to specific, and each may rely on those before it.
 """
 
 import itertools
@@ -33,15 +36,19 @@ PLAIN = (
     *("compression", "downsample_method"),
 )
 LONG = (*TABLES, "files", "metadata")
-"""Fields with an entry a tile."""
+"""Fields with one entry per tile."""
+SCHEMA_ENTRIES = 16
+"""How many entries of such a field are checked against the JSON schema."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something wrong with a file."""
+    """One defect of a file."""
 
     severity: Severity
+    """`error`: samples cannot be trusted; `warning`: they are not affected."""
     field: str
+    """The field of the header that is wrong, as `tile:sizes`."""
     message: str
 
     def __str__(self) -> str:
@@ -49,22 +56,27 @@ class Finding:
 
 
 def error(field: str, message: str) -> Finding:
+    """Return an error about a field of the extension."""
     return Finding(severity="error", field=f"tile:{field}", message=message)
 
 
 def warning(field: str, message: str) -> Finding:
+    """Return a warning about a field of the extension."""
     return Finding(severity="warning", field=f"tile:{field}", message=message)
 
 
 def first_error(findings: Sequence[Finding]) -> Finding | None:
+    """Return the first finding that is an error, or None."""
     return next((f for f in findings if f.severity == "error"), None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tiling:
-    """Every field of the extension. Sequences of sizes follow `dimensions`."""
+    """Every field of the extension. Sizes and scales are per entry of `dimensions`."""
 
     dimensions: Shape
+    """The axes that are tiled. Their order is the order of the tile grid, first fastest; it does
+    not change the order of samples inside a tile."""
     sizes: Shape
     storage: Literal["internal", "external"]
     format: Literal["contiguous", "chunked"] | None = None
@@ -91,24 +103,28 @@ class Tiling:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """One resolution: sizes of the file's axes."""
+    """One resolution of the volume, with one entry per axis of the file."""
 
     number: int
     sizes: Shape
+    """Voxels along each axis."""
     tile: Shape
-    """Of every axis; those that are not tiled are whole."""
+    """Voxels of a tile along each axis; an axis that is not tiled is whole in every tile."""
     scale: Shape
-    """Of every axis."""
+    """By how much the level is coarser than level 0."""
     is_stored: bool
+    """Whether its tiles are stored; otherwise it is computed when it is read."""
 
 
 def levels_of(tiling: Tiling, volume: Volume) -> tuple[Level, ...]:
-    """Give every level, stored or virtual."""
+    """Return every level, stored or virtual."""
     found = []
     for number in range(tiling.levels):
         scale, tile, sizes = [1] * len(volume.sizes), list(volume.sizes), list(volume.sizes)
         for position, axis in enumerate(tiling.dimensions):
             scale[axis] = tiling.level_scales[number][position]
+            # section 7.4.3 divides without rounding up: trailing voxels that fill no window are
+            # dropped, but an axis shorter than its scale keeps one voxel
             sizes[axis] = max(1, volume.sizes[axis] // scale[axis])
             tile[axis] = tiling.level_tile_sizes[number][position]
         found.append(
@@ -124,18 +140,25 @@ def levels_of(tiling: Tiling, volume: Volume) -> tuple[Level, ...]:
 
 
 def tiling_prefix(header: Header) -> str | None:
-    """Find the extension by its URI, whatever its prefix; None where the file is not tiled."""
+    """Return the prefix under which the tiling extension is declared, or None if not tiled.
+
+    JNRRD identifies an extension by its URI; `tile` is only the customary prefix.
+    """
     declared = header.extensions
     ours = [prefix for prefix, uri in declared.items() if KNOWN_URI.fullmatch(uri)]
     other = [uri for uri in declared.values() if ANY_URI.fullmatch(uri) and not ours]
     if other:
-        raise FormatError(f"{header.url}: the tiling extension is {other[0]}; opened: {URI}")
+        raise FormatError(f"{header.url}: tiling extension {other[0]}; opened: {URI}")
     if len(ours) > 1:
-        raise FormatError(f"{header.url}: the tiling extension has the prefixes {' '.join(ours)}")
+        raise FormatError(
+            f"{header.url}: the tiling extension is declared under several prefixes, "
+            f"{' '.join(ours)}; expected one"
+        )
     if not ours:
         if "tile" not in declared and "tile:enabled" in header.fields:
+            # opened as a plain volume, the tiles would be shown in the wrong places
             raise FormatError(
-                f"{header.url}: it has tile: fields, but declares no extension with that prefix; "
+                f"{header.url}: tile:enabled is given, but no extension is declared as 'tile'; "
                 f'add {{"extensions": {{"tile": "{URI}"}}}}'
             )
         return None
@@ -145,7 +168,7 @@ def tiling_prefix(header: Header) -> str | None:
 
 @cache
 def schema() -> dict[str, Json]:
-    """Read the JSON schema of section 12, corrected."""
+    """Return the JSON schema of section 12, with its errors corrected (docs/formats/jnrrd.md)."""
     text = resources.files(__package__).joinpath("schema.json").read_text("utf-8")
     return cast("dict[str, Json]", json.loads(text))
 
@@ -153,7 +176,15 @@ def schema() -> dict[str, Json]:
 def read_tiling(
     fields: Mapping[str, Json], volume: Volume
 ) -> tuple[Tiling | None, tuple[Finding, ...]]:
-    """Check the fields; give them as data where no finding is an error."""
+    """Check the fields of the extension.
+
+    Parameters:
+        fields: The fields of the extension, without their prefix.
+        volume: What the other fields say about the samples.
+
+    Returns:
+        The fields as data, None if a finding is an error; and all findings.
+    """
     completed = complete(fields)
     findings: list[Finding] = []
     for check in (check_required, check_schema, check_shapes, check_levels):
@@ -170,7 +201,7 @@ def read_tiling(
 
 
 def complete(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """Fill in what a file may leave out without leaving anything open."""
+    """Add the fields that a writer omitted but that follow from others."""
     made = dict(fields)
     scales = made.get("level_scales")
     if "levels" not in made and isinstance(scales, list):
@@ -196,19 +227,25 @@ def check_required(fields: Mapping[str, Json], volume: Volume) -> Iterator[Findi
         case "internal" if "offset_table" not in fields:
             yield error("offset_table", "is required for internal tiles and missing")
         case "internal" if volume.encoding != "raw":
-            # `encoding`: it says nothing when tiled, so it must not say otherwise
-            yield error("storage", f"internal tiles with encoding {volume.encoding!r}, not 'raw'")
+            # tile:compression describes the tiles; `encoding` must not contradict it
+            yield error(
+                "storage", f"internal tiles with encoding {volume.encoding!r}, expected 'raw'"
+            )
         case "external" if ("pattern" in fields) == ("files" in fields):
             both = "both are given" if "pattern" in fields else "neither is given"
-            yield error("pattern", f"external tiles need either pattern or files; {both}")
+            yield error("pattern", f"external tiles need one of pattern and files; {both}")
 
 
 def check_schema(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
-    """Hold the fields against the schema; of long tables only the first entries, for speed."""
+    """Check the fields against the JSON schema.
+
+    Only the first entries of long tables, because jsonschema is slow; `read_table` checks the rest.
+
+    """
     import jsonschema  # slow to import
 
     short = {
-        name: value[:16] if name in LONG and isinstance(value, list) else value
+        name: value[:SCHEMA_ENTRIES] if name in LONG and isinstance(value, list) else value
         for name, value in fields.items()
     }
     for found in jsonschema.Draft7Validator(schema()).iter_errors(short):
@@ -218,31 +255,37 @@ def check_schema(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding
 
 
 def check_shapes(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
+    """Check the fields with one entry per tiled dimension, and the type of entries per tile."""
     dimensions = fields["dimensions"]
     ndim, count = len(volume.sizes), len(dimensions)
     if len(set(dimensions)) != count or max(dimensions) >= ndim:
-        yield error("dimensions", f"{dimensions} are not different axes of {ndim}")
+        yield error("dimensions", f"{dimensions}, expected distinct axes below {ndim}")
     for name in ("sizes", "overlap"):
         if name in fields and len(fields[name]) != count:
-            yield error(name, f"has {len(fields[name])} entries, expected {count} as dimensions")
+            yield error(
+                name, f"has {len(fields[name])} entries, expected {count}, one per dimension"
+            )
     for name in ("files", "metadata"):
         if not all(isinstance(entry, dict) for entry in fields.get(name, ())):
-            yield error(name, "has an entry that is no object")
+            yield error(name, "has an entry that is not a JSON object")
 
 
 def check_levels(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
+    """Check the fields with one entry per level."""
     levels, count = fields.get("levels", 1), len(fields["dimensions"])
     scales = fields.get("level_scales", [1])
     if len(scales) != levels:
-        yield error("level_scales", f"has {len(scales)} entries, expected {levels} as levels")
+        yield error("level_scales", f"has {len(scales)} entries, expected {levels}, one per level")
         return
     for number, scale in enumerate(scales):
         if isinstance(scale, list) and len(scale) != count:
-            yield error("level_scales", f"level {number} has {len(scale)} scales for {count} axes")
+            yield error(
+                "level_scales", f"level {number} has {len(scale)} scales for {count} dimensions"
+            )
             return
     spread = [spread_scale(scale, count) for scale in scales]
     if spread[0] != (1,) * count:
-        yield error("level_scales", f"level 0 has scale {scales[0]}, expected 1: it is the data")
+        yield error("level_scales", f"level 0 has scale {scales[0]}, expected 1 (full resolution)")
     for number, (finer, coarser) in enumerate(itertools.pairwise(spread), 1):
         if any(c < f for f, c in zip(finer, coarser, strict=True)):
             yield warning("level_scales", f"level {number} is finer than the level before it")
@@ -258,7 +301,7 @@ def check_tile_sizes(fields: Mapping[str, Json], levels: int, count: int) -> Ite
     if tiles is None:
         return
     if len(tiles) != levels or any(len(tile) != count for tile in tiles):
-        yield error("level_tile_sizes", f"is not {levels} levels of {count} sizes")
+        yield error("level_tile_sizes", f"{str(tiles)[:80]}, expected {levels} lists of {count}")
     elif list(tiles[0]) != list(fields["sizes"]):
         yield error(
             "level_tile_sizes", f"level 0 has {tiles[0]}, but tile:sizes is {fields['sizes']}"
@@ -271,18 +314,19 @@ def check_stored(fields: Mapping[str, Json], levels: int) -> Iterator[Finding]:
     if sorted(stored + virtual) != list(range(levels)):
         yield error(
             "levels_stored",
-            f"{stored} and levels_virtual {virtual} are not each of the {levels} levels once",
+            f"{stored} and levels_virtual {virtual}: expected each of the {levels} levels once",
         )
     elif 0 in virtual:
-        yield error("levels_virtual", "level 0 is the data and must be stored")
+        yield error("levels_virtual", "lists level 0, which must be stored")
 
 
 def spread_scale(scale: int | list[int], count: int) -> Shape:
+    """Return a scale per dimension; a single number applies to all."""
     return tuple(scale) if isinstance(scale, list) else (scale,) * count
 
 
 def read_table(values: Json, name: str) -> Table | Finding | None:
-    """Turn a table into an array; every entry must be an integer that is not negative."""
+    """Return a table as an array, or an error if an entry is not an unsigned 64-bit integer."""
     if values is None:
         return None
     if set(map(type, values)) - {int}:
@@ -292,10 +336,11 @@ def read_table(values: Json, name: str) -> Table | Finding | None:
         return np.array(values, np.uint64)
     except OverflowError:
         bad = next(i for i, v in enumerate(values) if not 0 <= v < 1 << 64)
-        return error(name, f"entry {bad} is {str(values[bad])[:40]}, which no file can have")
+        return error(name, f"entry {bad} is {str(values[bad])[:40]}, expected 0 to 2**64 - 1")
 
 
 def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Table | None]) -> Tiling:
+    """Return the checked fields as data."""
     levels, count = fields.get("levels", 1), len(fields["dimensions"])
     scales = [spread_scale(s, count) for s in fields.get("level_scales", [1])]
     tiles = fields.get("level_tile_sizes") or [fields["sizes"]] * levels

@@ -1,0 +1,58 @@
+"""Files that a header refers to: data files and external tiles, resolved against its folder.
+
+Spec: JNRRD Tiling Extension 1.0.0 section 6; docs/formats/jnrrd.md.
+"""
+
+import os
+import posixpath
+from dataclasses import dataclass, field
+
+from anychunk.errors import FormatError
+from anychunk.io import is_remote, local_path, resolve
+
+
+def folder_of(url: str) -> str:
+    """Return the folder that the references of a file are relative to."""
+    return posixpath.dirname(url if is_remote(url) else local_path(url)) or "."
+
+
+@dataclass
+class References:
+    """Resolves the names in a header, which must not leave its folder unless allowed.
+
+    A header is untrusted, and may name a million tiles: each directory is resolved only once.
+    """
+
+    folder: str
+    """The folder of the header."""
+    base_dir: str = ""
+    """`tile:base_dir`, relative to it."""
+    allow: tuple[str, ...] = ()
+    """Folders outside it that the caller allows."""
+    _folders: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The local folders that tiles may be in, links resolved."""
+        allowed = (local_path(place) for place in self.allow if not is_remote(place))
+        return () if is_remote(self.folder) else (self.folder, *allowed)
+
+    def url(self, name: str) -> str:
+        """Return the url of a file by its name in the header.
+
+        Raises:
+            FormatError: The name is empty, or leaves the allowed folders.
+        """
+        if not name:
+            raise FormatError(f"{self.folder}: the name of a file is empty")
+        joined = name if is_remote(name) else posixpath.join(self.base_dir, name)
+        parent, _, last = joined.rpartition("/")
+        if is_remote(joined) or not parent or last in ("", ".", ".."):
+            return resolve(self.folder, joined, allow=self.allow)
+        if parent not in self._folders:
+            self._folders[parent] = resolve(self.folder, parent, allow=self.allow)
+        found = f"{self._folders[parent]}/{last}"
+        # only a link can lead out of a folder that is inside
+        if "\0" in last or "\\" in last or os.path.islink(found):  # noqa: PTH114 - once per tile
+            return resolve(self.folder, joined, allow=self.allow)
+        return found
