@@ -137,6 +137,7 @@ def test_named_format(file):
         anychunk.index(file, format="nonsense")
 
 
+@pytest.mark.defect
 @pytest.mark.parametrize("error", [IndexError, TypeError, OSError, RecursionError])
 def test_defect_of_a_parser_is_reported_as_ours(file, monkeypatch, error):
     def broken(source):

@@ -56,6 +56,10 @@ class NoSuchImageError(AnychunkError, KeyError):
     __str__ = Exception.__str__  # KeyError would show the message in quotes
 
 
+class OptionError(AnychunkError, ValueError):
+    """The caller passed an option with a value that is not accepted."""
+
+
 class MissingDependencyError(AnychunkError, ImportError):
     """An optional package is not installed."""
 

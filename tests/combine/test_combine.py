@@ -24,7 +24,7 @@ def test_mismatches_are_named_file_by_file(tmp_path):
         anychunk.index(paths, combine="stack")
     assert "1.tif 0/0: data_type uint16" in str(e.value)
     assert "2.tif 0/0: shape" in str(e.value)
-    with pytest.raises(ValueError, match="say combine="):
+    with pytest.raises(ValueError, match="combine="):
         anychunk.index(paths)
 
 

@@ -14,7 +14,7 @@ import zarr
 from obstore.store import HTTPStore
 from zarr.storage import ObjectStore
 
-from tests.http_server import files
+from tests.server import files
 from tests.server.serving import running
 
 VIEWER = Path(__file__).parents[2] / "viewer"

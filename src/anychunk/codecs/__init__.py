@@ -13,6 +13,7 @@ A codec of another distribution cannot break anychunk. If it fails to import, it
 It cannot replace one of anychunk's own names.
 """
 
+import json
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -20,10 +21,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from zarr.abc.codec import Codec
-from zarr.registry import register_codec
+from zarr.registry import get_codec_class, register_codec
 
 from anychunk.codecs.zarr_core import codec_registries
 from anychunk.errors import MissingDependencyError
+from anychunk.io.cache import Cache
 
 GROUP = "anychunk.codecs"
 
@@ -119,12 +121,30 @@ def load_all() -> dict[str, type[Codec]]:
     return classes
 
 
-def from_json(data: dict[str, Any]) -> Codec:
-    """Build a codec from JSON, by the class registered here or else by zarr's choice."""
-    from zarr.registry import get_codec_class
+_BUILT: Cache[Codec] = Cache(4 << 20)
+"""Codecs by their JSON: frozen, so that arrays and levels can share them."""
 
-    cls = codec_class(data["name"]) or get_codec_class(data["name"])
-    return cls.from_dict(data)
+
+def to_json(codec: Codec) -> dict[str, Any]:
+    """Return the JSON of a codec; `from_json` returns the same codec for it without building it."""
+    data: dict[str, Any] = dict(codec.to_dict())
+    text = json.dumps(data, sort_keys=True)
+    _BUILT.put(text, codec, len(text))
+    return data
+
+
+def from_json(data: dict[str, Any]) -> Codec:
+    """Return the codec of some JSON, of the class registered here or else of zarr's choice."""
+    cls = codec_class(data["name"])
+    if cls is None:
+        # not shared: nothing says that codecs of others are immutable
+        return get_codec_class(data["name"]).from_dict(data)
+    text = json.dumps(data, sort_keys=True)
+    found = _BUILT.get(text)
+    if found is None:
+        found = cls.from_dict(data)
+        _BUILT.put(text, found, len(text))
+    return found
 
 
 def register_unclaimed() -> None:

@@ -104,7 +104,14 @@ from numcodecs.abc import Codec as NumcodecsCodec
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
 
 from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer
-from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.errors import (
+    AnychunkError,
+    ChunkDecodeError,
+    ChunkEncodeError,
+    CodecConfigError,
+    defect,
+    is_defect,
+)
 
 type Json = Any
 type Array = npt.NDArray[Any]
@@ -160,13 +167,15 @@ def runtime_field(default: Any = None) -> Any:
 
 @contextmanager
 def _foreign_errors_as(error: type[AnychunkError], name: str) -> Iterator[None]:
-    """Re-raise exceptions that are not ours as `error`, prefixed with the name of the codec."""
+    """Re-raise what a library raised as `error`, with the codec's name, and defects as ours."""
     try:
         yield
     except (AnychunkError, MemoryError):
         raise
     except Exception as e:
-        raise error(f"{name}: {e or type(e).__name__}") from e
+        if is_defect(e):
+            raise defect(e, name) from e
+        raise error(f"{name}: {str(e) or type(e).__name__}") from e
 
 
 @lru_cache(maxsize=32)

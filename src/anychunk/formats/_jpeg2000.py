@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs import to_json
 from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, edges, level_image, scale
 from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
 from anychunk.codestream.tiles import Codestream
@@ -192,7 +193,7 @@ def _array(
         shape=(bands, *shape),
         chunk_shape=(bands, *chunk),
         data_type=siz.dtype.name,
-        codecs=({"name": "bytes", "configuration": {"endian": "little"}}, codec.to_dict()),
+        codecs=({"name": "bytes", "configuration": {"endian": "little"}}, to_json(codec)),
         chunks=chunks,
         fill_value=fill_value,
         dimension_names=("band", "y", "x"),

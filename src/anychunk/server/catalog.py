@@ -10,13 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from anychunk import api, formats, references
-from anychunk.errors import (
-    AnychunkError,
-    FormatError,
-    InternalError,
-    SourceError,
-    UnsupportedError,
-)
+from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError, defect
 from anychunk.io import (
     SAME_ORIGIN,
     Folder,
@@ -166,7 +160,7 @@ class Catalog:
         except (AnychunkError, OSError, MemoryError):
             raise
         except Exception as e:
-            raise InternalError(f"{entry.url}: {type(e).__name__}: {e}") from e
+            raise defect(e, entry.url) from e
         check_unchanged(entry, dict(index.pins) if isinstance(index, GroupIndex) else {})
         index = with_source_name(index, entry.url.rstrip("/").rpartition("/")[2])
         store = served_store(index, self._storage)

@@ -10,7 +10,7 @@ Refused: varlength blocks of numbers, and object blocks, unless opened as bytes;
 """
 
 import re
-from typing import Any
+from typing import Literal
 
 from anychunk.formats.n5.attributes import NAME
 from anychunk.formats.n5.hierarchy import Options, is_folder, node, read_folder
@@ -31,9 +31,14 @@ def sniff_folder(folder: Folder) -> bool:
     return claims(folder.path) or folder.read(NAME) is not None
 
 
-def parse_folder(folder: Folder, **options: Any) -> Node:
-    """Index a container, a group or a dataset; options are those of `Options`."""
+def parse_folder(
+    folder: Folder,
+    *,
+    axes: Literal["n5", "reversed"] = "n5",
+    blocks: Literal["samples", "bytes"] = "samples",
+) -> Node:
+    """Index a container, a group or a dataset; the options are explained by `Options`."""
     attributes = read_folder(folder)
     if attributes is None and not is_folder(folder):
         raise FileNotFoundError(f"{folder.path}: no such N5 container, group or dataset")
-    return node(folder, attributes or {}, Options(**options), {})
+    return node(folder, attributes or {}, Options(axes=axes, blocks=blocks), {})

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from anychunk import limits
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import FormatError, OptionError, UnsupportedError
 from anychunk.formats.n5.attributes import NAME, Dataset, is_dataset, read_attributes, read_dataset
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.multiscale import axis_names, multiscales
@@ -36,7 +36,7 @@ class Options:
         for name, known in (("axes", ("n5", "reversed")), ("blocks", ("samples", "bytes"))):
             value = getattr(self, name)
             if value not in known:
-                raise ValueError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
+                raise OptionError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
 
     def order(self, values: Shape | tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a list in N5 order in the order of the array's axes."""

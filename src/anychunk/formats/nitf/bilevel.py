@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from anychunk.codecs import to_json
 from anychunk.codecs.nitf_bilevel import NitfBilevel
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.nitf.blocks import block_array, check_inside, cropped, ranges, read_mask
@@ -38,4 +39,4 @@ def bilevel_index(source: Source, image: Image) -> ArrayIndex:
     chunks = ByteRanges(
         offsets=cropped(starts, image), lengths=cropped(lengths, image), urls=(source.url,)
     )
-    return block_array(image, codec.to_dict(), chunks, bands=1, fill=mask.fill(image))
+    return block_array(image, to_json(codec), chunks, bands=1, fill=mask.fill(image))

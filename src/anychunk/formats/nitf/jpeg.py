@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs import to_json
 from anychunk.codecs.jpeg import Jpeg
 from anychunk.codestream.jpeg_scan import Stream, head
 from anychunk.errors import AnychunkError, FormatError
@@ -61,7 +62,7 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
     chunks = ByteRanges(
         offsets=cropped(starts, image), lengths=cropped(lengths, image), urls=(source.url,)
     )
-    return block_array(image, codec.to_dict(), chunks, bands=per_stream, fill=mask.fill(image))
+    return block_array(image, to_json(codec), chunks, bands=per_stream, fill=mask.fill(image))
 
 
 def first_stream(source: Source, image: Image, mask: Mask) -> Stream | None:

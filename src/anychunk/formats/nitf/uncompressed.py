@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs import to_json
 from anychunk.codecs.jbp_block import ALIGNED, ORDERS, JbpBlock, plane_bytes
 from anychunk.errors import TruncatedError
 from anychunk.formats import _raw
@@ -162,7 +163,7 @@ def codecs(image: Image, cut: Cut) -> tuple[Json, ...]:
             abpp=None if image.abpp == image.nbpp else image.abpp,
             pjust=image.pjust,  # type: ignore[arg-type]
         )
-        return ({"name": "bytes", "configuration": {"endian": "little"}}, block.to_dict())
+        return ({"name": "bytes", "configuration": {"endian": "little"}}, to_json(block))
     plain: tuple[Json, ...] = ({"name": "bytes", "configuration": {"endian": "big"}},)
     order = ORDERS[image.imode]
     if order != (0, 1, 2) and cut.bands > 1:

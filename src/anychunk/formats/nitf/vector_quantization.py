@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs import nitf_vq
+from anychunk.codecs import nitf_vq, to_json
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf.blocks import (
     Mask,
@@ -82,7 +82,7 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIn
         parts=vq_parts(book, codes, lengths, nbytes),
     )
     codec = nitf_vq.NitfVq(block_height=image.block_height, block_width=image.block_width)
-    return block_array(image, codec.to_dict(), chunks, bands=1, fill=fill)
+    return block_array(image, to_json(codec), chunks, bands=1, fill=fill)
 
 
 def vq_parts(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
+from anychunk.codecs import to_json
 from anychunk.codecs.tiff import samples
 from anychunk.codecs.tiff.decoders import KNOWN
 from anychunk.codecs.tiff.tile import CCITT_T4, NONE, OLD_JPEG, PICTURES, YCBCR
@@ -145,7 +146,7 @@ class Layout:
         )
         if not is_portable:
             little = {"name": "bytes", "configuration": {"endian": "little"}}
-            return (little, self.tile().to_dict())
+            return (little, to_json(self.tile()))
         endian = "big" if self.is_big and self.dtype.itemsize > 1 else "little"
         codecs: list[Json] = [{"name": "bytes", "configuration": {"endian": endian}}]
         if self.chunk_bands > 1:
@@ -166,42 +167,54 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         where: names the page in messages.
 
     Raises:
-        FormatError: a size is out of range.
+        FormatError: a tag has a value of the wrong type or out of range.
         UnsupportedError: the page is valid, but there is no decoder for it.
     """
-    compression = int(page.compression)
-    is_planar = page.planarconfig == 2 and page.samplesperpixel > 1
-    is_tiled = page.tilewidth > 0
-    height, width, depth = int(page.imagelength), int(page.imagewidth), int(page.imagedepth)
+
+    def number(attribute: str) -> int:
+        return integer(getattr(page, attribute), f"{where}: {attribute}")
+
+    compression, bands = number("compression"), number("samplesperpixel")
+    is_planar = page.planarconfig == 2 and bands > 1
+    is_tiled = number("tilewidth") > 0
+    width = number("imagewidth")
+    is_picture = compression in PICTURES
     layout = Layout(
         where=where,
         width=width,
-        height=height,
-        depth=max(1, depth),
-        bands=int(page.samplesperpixel),
+        height=number("imagelength"),
+        depth=max(1, number("imagedepth")),
+        bands=bands,
         is_tiled=is_tiled,
         is_planar=is_planar,
-        chunk_width=int(page.tilewidth) if is_tiled else max(1, width),
-        chunk_height=max(1, int(page.tilelength if is_tiled else page.rowsperstrip)),
-        chunk_depth=max(1, int(page.tiledepth)) if is_tiled else 1,
+        chunk_width=number("tilewidth") if is_tiled else max(1, width),
+        chunk_height=max(1, number("tilelength" if is_tiled else "rowsperstrip")),
+        chunk_depth=max(1, number("tiledepth")) if is_tiled else 1,
         compression=compression,
         bits=samples.as_bits(page.bitspersample),
-        sample_format=int(page.sampleformat),
+        sample_format=number("sampleformat"),
         # compressions of whole pictures (JPEG, WebP …) ignore predictor and bit order
-        predictor=1 if compression in PICTURES else int(page.predictor),
-        photometric=_photometric(page, compression),
-        fill_order=int(page.fillorder) if compression not in PICTURES else 1,
+        predictor=1 if is_picture else number("predictor"),
+        photometric=_photometric(page, compression, where),
+        fill_order=1 if is_picture else number("fillorder"),
         is_big=page.parent.byteorder == ">",
-        configuration=tuple(_configuration(page, compression, is_planar).items()),
+        configuration=tuple(_configuration(page, compression, is_planar, where).items()),
     )
     _check(layout, page)
     return layout
 
 
-def _photometric(page: tifffile.TiffPage, compression: int) -> int:
+def integer(value: Any, where: str) -> int:
+    """Return the value of a tag that must be an integer; damaged tags may have any type."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise FormatError(f"{where} is {value!r}, expected an integer")
+    return int(value)
+
+
+def _photometric(page: tifffile.TiffPage, compression: int, where: str) -> int:
     if compression == JPEG and page.samplesperpixel == 3 and 262 not in page.tags:
         return YCBCR  # without the tag, the JPEG stream itself states its colour space
-    return int(page.photometric)
+    return integer(page.photometric, f"{where}: photometric")
 
 
 def _check(layout: Layout, page: tifffile.TiffPage) -> None:
@@ -236,31 +249,45 @@ def _check(layout: Layout, page: tifffile.TiffPage) -> None:
         )
 
 
-def _configuration(page: tifffile.TiffPage, compression: int, is_planar: bool) -> dict[str, Any]:
+def _configuration(
+    page: tifffile.TiffPage, compression: int, is_planar: bool, where: str
+) -> dict[str, Any]:
     """Return the settings of tiff-tile that only some compressions need."""
     found: dict[str, Any] = {}
     if compression == CCITT_T4:
-        found["t4_options"] = int(page.tags.valueof(292, 0)) & 7
+        found["t4_options"] = integer(page.tags.valueof(292, 0), f"{where}: T4Options") & 7
     if compression == JPEG and page.jpegtables:
         found["jpeg_tables"] = base64.b64encode(page.jpegtables).decode()
     if compression == EER:
         # bits of a run length, and of the sub-pixel positions in x and y
         codes = ((65007, 7), (65008, 2), (65009, 2))
-        found["eer"] = tuple(int(page.tags.valueof(code, default)) for code, default in codes)
+        found["eer"] = tuple(
+            integer(page.tags.valueof(code, default), f"{where}: tag {code}")
+            for code, default in codes
+        )
     if page.photometric == YCBCR and not is_planar and page.samplesperpixel == 3:
         if compression not in PICTURES:
-            found |= _ycbcr(page, compression)
+            found |= _ycbcr(page, compression, where)
     elif page.photometric == YCBCR and is_planar and compression not in PICTURES:
-        found["subsampling"] = tuple(int(n) for n in page.subsampling or (1, 1))
+        found["subsampling"] = subsampling(page, (1, 1), where)
     return found
 
 
-def _ycbcr(page: tifffile.TiffPage, compression: int) -> dict[str, Any]:
+def subsampling(page: tifffile.TiffPage, default: tuple[int, int], where: str) -> tuple[int, int]:
+    """Return how many pixels share one colour sample, across and down."""
+    value = page.subsampling or default
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise FormatError(f"{where}: YCbCrSubSampling is {value!r}, expected two integers")
+    across, down = (integer(n, f"{where}: YCbCrSubSampling") for n in value)
+    return across, down
+
+
+def _ycbcr(page: tifffile.TiffPage, compression: int, where: str) -> dict[str, Any]:
     """Return the settings of tiff-tile that convert YCbCr to RGB."""
     found: dict[str, Any] = {}
     if compression != OLD_JPEG:
         # TIFF 6.0 section 21: the default is 2, 2
-        found["subsampling"] = tuple(int(n) for n in page.subsampling or (2, 2))
+        found["subsampling"] = subsampling(page, (2, 2), where)
         if found["subsampling"] == (1, 1):
             return {}
     for code, key, count in ((529, "ycbcr_coefficients", 3), (532, "reference_black_white", 6)):

@@ -14,7 +14,7 @@ import tifffile
 from anychunk.codecs.tiff.tile import YCBCR
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.tiff.byte_ranges import Table
-from anychunk.formats.tiff.layout import Layout
+from anychunk.formats.tiff.layout import Layout, subsampling
 from anychunk.io import Source
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _frame(page: tifffile.TiffPage, layout: Layout, rows: int) -> bytes:
     """Return the SOF0 marker of a strip with `rows` rows."""
     across, down = (1, 1)
     if layout.photometric == YCBCR:
-        across, down = (int(n) for n in page.subsampling or (2, 2))
+        across, down = subsampling(page, (2, 2), layout.where)
     if not (0 < across < 5 and 0 < down < 5 and rows < 1 << 16 and layout.width < 1 << 16):
         raise FormatError(
             f"{layout.where}: old-style JPEG of {rows} x {layout.width} with subsampling "

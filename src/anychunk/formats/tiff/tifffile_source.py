@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 import tifffile
 
 from anychunk import limits
-from anychunk.errors import AnychunkError, FormatError, TruncatedError
+from anychunk.errors import AnychunkError, FormatError, TruncatedError, is_defect
 from anychunk.io import Source
 
 
@@ -117,6 +117,8 @@ def tiff_file(source: Source, **flags: Any) -> Iterator[tifffile.TiffFile]:
         raise
     except Exception as e:
         file.check()
+        if is_defect(e):
+            raise  # raised by the caller's block, not by tifffile
         raise FormatError(
             f"{source.url}: tifffile cannot read the TIFF structure ({type(e).__name__}: {e})"
         ) from e
