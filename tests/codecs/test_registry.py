@@ -1,14 +1,19 @@
-"""`anychunk.codecs` with other distributions installed: broken ones, and ones that reuse our names.
+"""`anychunk.codecs`: JSON of any kind, and other distributions: broken ones, and ones with our names.
 
-Each test runs in a child process, with a fake distribution on its path.
+Tests of distributions run in a child process, with a fake one on its path.
 """
 
+import contextlib
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+from anychunk import codecs
+from anychunk.errors import AnychunkError, CodecConfigError, UnsupportedError
 
 GOOD = """
 from dataclasses import dataclass
@@ -154,3 +159,52 @@ result = codecs.table()["acme.plain"].distribution
     assert len(found) == 1
     assert "acme-codecs" in found[0]
     assert "other-codecs" in found[0]
+
+
+ODD = [
+    None,
+    True,
+    0,
+    -1,
+    2**64,
+    1.5,
+    "",
+    "x",
+    "é",
+    [],
+    [1],
+    [None],
+    [{}],
+    [{"name": 1}],
+    {},
+    {"a": 1},
+]
+
+
+@pytest.mark.parametrize("name", codecs.table())
+def test_odd_configurations_are_refused_by_our_errors(name):
+    """Every value of every option may be anything that JSON can express."""
+    options = {field.name for field in dataclasses.fields(codecs.codec_class(name))}
+    for option in sorted(options):
+        for value in ODD:
+            with contextlib.suppress(AnychunkError):
+                codecs.from_json({"name": name, "configuration": {option: value}})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, 1, "bytes", [], {}, {"name": 1}, {"name": "bytes", "configuration": {"endian": 1}}],
+)
+def test_what_is_not_a_codec_is_refused(data):
+    with pytest.raises(CodecConfigError):
+        codecs.from_json(data)
+
+
+def test_unknown_codec():
+    with pytest.raises(UnsupportedError, match="'nope'"):
+        codecs.from_json({"name": "nope"})
+
+
+def test_a_codec_is_built_once():
+    data = codecs.to_json(codecs.codec_class("offset")(offset=3, prefix="AAAA"))
+    assert codecs.from_json(data) is codecs.from_json(dict(data))

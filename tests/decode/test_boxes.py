@@ -60,6 +60,7 @@ def test_an_error_without_a_message_is_named():
         exec("raise OverflowError", {"__name__": "imagecodecs"})
 
 
+@pytest.mark.defect
 def test_a_defect_of_ours_is_not_blamed_on_the_data():
     with pytest.raises(InternalError) as caught, located(where):
         exec("{}['missing']", {"__name__": "anychunk.codecs.some"})

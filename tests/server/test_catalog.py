@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+import pytest
 import tifffile
 
 import anychunk
@@ -55,6 +56,7 @@ def test_files_that_there_was_no_time_for_are_pending(client_of, scene, tmp_path
     assert client.get("/api/files").json()["files"] == [full]
 
 
+@pytest.mark.defect
 def test_a_defect_of_ours_is_not_blamed_on_the_file(client_of, scene, monkeypatch, caplog):
     def broken(*_, **__):
         raise KeyError("internal detail")

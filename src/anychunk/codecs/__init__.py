@@ -15,16 +15,23 @@ It cannot replace one of anychunk's own names.
 
 import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from zarr.abc.codec import Codec
+from zarr.errors import UnknownCodecError
 from zarr.registry import get_codec_class, register_codec
 
 from anychunk.codecs.zarr_core import codec_registries
-from anychunk.errors import MissingDependencyError
+from anychunk.errors import (
+    AnychunkError,
+    CodecConfigError,
+    MissingDependencyError,
+    UnsupportedError,
+)
 from anychunk.io.cache import Cache
 
 GROUP = "anychunk.codecs"
@@ -133,18 +140,37 @@ def to_json(codec: Codec) -> dict[str, Any]:
     return data
 
 
-def from_json(data: dict[str, Any]) -> Codec:
-    """Return the codec of some JSON, of the class registered here or else of zarr's choice."""
-    cls = codec_class(data["name"])
+def from_json(data: Any) -> Codec:
+    """Return the codec of some JSON, of the class registered here or else of zarr's choice.
+
+    Raises:
+        CodecConfigError: The JSON is not that of a codec, or its configuration is wrong.
+        UnsupportedError: Nobody has registered a codec of this name.
+    """
+    name = data.get("name") if isinstance(data, Mapping) else None
+    if not isinstance(name, str):
+        raise CodecConfigError(f"codec {data!r}: expected an object with a name")
+    cls = codec_class(name)
     if cls is None:
         # not shared: nothing says that codecs of others are immutable
-        return get_codec_class(data["name"]).from_dict(data)
+        return _from_zarr(name, data)
     text = json.dumps(data, sort_keys=True)
     found = _BUILT.get(text)
     if found is None:
-        found = cls.from_dict(data)
+        found = cls.from_dict(dict(data))
         _BUILT.put(text, found, len(text))
     return found
+
+
+def _from_zarr(name: str, data: Any) -> Codec:
+    try:
+        return get_codec_class(name).from_dict(data)
+    except AnychunkError:
+        raise
+    except UnknownCodecError as e:
+        raise UnsupportedError(f"codec {name!r}: zarr knows no codec of this name") from e
+    except Exception as e:
+        raise CodecConfigError(f"codec {name!r}: {type(e).__name__}: {e}") from e
 
 
 def register_unclaimed() -> None:

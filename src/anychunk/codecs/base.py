@@ -446,6 +446,12 @@ class BytesFilter(NumcodecsCodec):  # type: ignore[misc]
         return f"{type(self).__name__}({self.inner!r})"
 
 
+def _viewed(array: Array, dtype: np.dtype[Any], error: type[AnychunkError], name: str) -> Array:
+    if array.nbytes % dtype.itemsize:
+        raise error(f"{name}: {array.nbytes} bytes, expected a multiple of {dtype.itemsize}")
+    return array.view(dtype)
+
+
 class ArrayFilter(NumcodecsCodec):  # type: ignore[misc]
     """An array -> array codec as a numcodecs codec, for Zarr v2; made by `v2_array_filter`."""
 
@@ -456,8 +462,10 @@ class ArrayFilter(NumcodecsCodec):  # type: ignore[misc]
         self._set(dtype, self.codec(**options))
 
     def _set(self, dtype: npt.DTypeLike, inner: ArrayToArray) -> None:
-        with _foreign_errors_as(CodecConfigError, self.codec_id):
+        try:
             self.dtype = np.dtype(dtype)
+        except (TypeError, ValueError) as e:
+            raise CodecConfigError(f"{self.codec_id}: dtype {dtype!r}: {e}") from e
         self.inner = inner
 
     def _spec(self, shape: tuple[int, ...]) -> ChunkSpec:
@@ -467,14 +475,15 @@ class ArrayFilter(NumcodecsCodec):  # type: ignore[misc]
         with _foreign_errors_as(ChunkEncodeError, self.inner.name):
             array = buf if isinstance(buf, np.ndarray) else as_bytes(buf)
             if array.dtype != self.dtype:
-                array = array.view(self.dtype)
+                array = _viewed(array, self.dtype, ChunkEncodeError, self.inner.name)
             result = self.inner.encode_array(array, self._spec(array.shape))
         is_contiguous = result.flags.c_contiguous or result.flags.f_contiguous
         return result if is_contiguous else np.ascontiguousarray(result)
 
     def decode(self, buf: BytesLike, out: BytesLike | None = None) -> Any:
         with _foreign_errors_as(ChunkDecodeError, self.inner.name):
-            stored = as_bytes(buf).view(type(self).encoded_dtype(self.inner, self.dtype))
+            dtype = type(self).encoded_dtype(self.inner, self.dtype)
+            stored = _viewed(as_bytes(buf), dtype, ChunkDecodeError, self.inner.name)
             result = self.inner.decode_array(stored, self._spec(stored.shape))
         if out is None:
             return result

@@ -17,6 +17,7 @@ marker (`codestream.jpeg_scan`), and a picture whose last pixel is that grey is 
 second, strict decoder.
 """
 
+import math
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -162,6 +163,9 @@ class Jpeg(BytesToBytes):
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         import imagecodecs
 
+        expected = math.prod(self.shape) * self.dtype.itemsize
+        if len(data) != expected:
+            raise ChunkEncodeError(f"jpeg: a chunk of {len(data)} bytes, expected {expected}")
         array = data.view(self.dtype).reshape(self.shape)
         if self.bits_per_pixel > 8:
             if array.max(initial=0) >> self.bits_per_pixel:

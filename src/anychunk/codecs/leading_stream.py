@@ -199,7 +199,7 @@ class LeadingStream(BytesToBytes):
     """How many decoded bytes precede the chunk."""
 
     def __post_init__(self) -> None:
-        if self.compression not in STREAMS:
+        if not isinstance(self.compression, str) or self.compression not in STREAMS:
             raise CodecConfigError(
                 f"{self.name}: compression {self.compression!r}, expected {' '.join(STREAMS)}"
             )

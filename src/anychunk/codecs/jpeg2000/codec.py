@@ -18,7 +18,6 @@ picture for them. `decode_tile` explains how they are detected.
 """
 
 import base64
-import binascii
 from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -118,10 +117,11 @@ def parse_header(text: str) -> MainHeader:
     """Return the main header that a configuration holds, which must be decodable."""
     try:
         data = base64.b64decode(text.removeprefix("base64:"), validate=True)
+    except ValueError as e:
+        raise CodecConfigError(f"jpeg2000: main_header is not base64: {e}") from e
+    try:
         # the configured header ends before the first SOT, which the parser looks for
         header = read_main_header(data + b"\xff\x90")
-    except binascii.Error as e:
-        raise CodecConfigError(f"jpeg2000: main_header is not base64: {e}") from e
     except UnsupportedError:
         raise
     except AnychunkError as e:
