@@ -17,9 +17,8 @@ import tifffile
 import anychunk
 from anychunk import limits
 from anychunk.cli import main
-from anychunk.combine.parallel import FilesError
 from anychunk.combine.patterns import expand
-from anychunk.errors import AnychunkError, FormatError, SourceChangedError, SourceError
+from anychunk.errors import AnychunkError, FilesError, FormatError, SourceChangedError, SourceError
 from anychunk.references import icechunk as ice
 from tests.http_server import serve
 from tests.nginx import needs_nginx, serve_nginx

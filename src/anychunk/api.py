@@ -16,9 +16,16 @@ from anychunk._version import __version__
 from anychunk.combine import How, axis_of, group_names
 from anychunk.combine import combine as combine_files
 from anychunk.combine.mosaic import Overlap
-from anychunk.combine.parallel import Failures, FilesError, parse_many
+from anychunk.combine.parallel import Failures, parse_many
 from anychunk.combine.patterns import expand, is_pattern
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError, defect, is_defect
+from anychunk.errors import (
+    AnychunkError,
+    FilesError,
+    FormatError,
+    UnsupportedError,
+    defect,
+    is_defect,
+)
 from anychunk.io import (
     Folder,
     OnChange,
@@ -33,9 +40,8 @@ from anychunk.io import (
 from anychunk.model.images import array_path
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
 from anychunk.read import pipeline
-from anychunk.read.zarr_array import Array, Group
+from anychunk.read.zarr_array import Array, Group, open_path
 from anychunk.read.zarr_array import open_group as open_index
-from anychunk.read.zarr_array import open_path as open_path  # noqa: PLC0414 - re-exported
 from anychunk.references import icechunk, virtualizarr
 
 type Url = str | Path

@@ -4,6 +4,7 @@ Messages read `where: what was found, against what was expected; what to do`.
 """
 
 import sys
+from collections.abc import Mapping
 
 
 class AnychunkError(Exception):
@@ -58,6 +59,20 @@ class NoSuchImageError(AnychunkError, KeyError):
 
 class OptionError(AnychunkError, ValueError):
     """The caller passed an option with a value that is not accepted."""
+
+
+class FilesError(AnychunkError):
+    """Some of many files could not be indexed; `failures` maps their urls to the reasons."""
+
+    def __init__(self, failures: Mapping[str, str], count: int) -> None:
+        self.failures, self.count = failures, count
+        shown = "; ".join(list(failures.values())[:20])
+        more = f"; and {len(failures) - 20} more" if len(failures) > 20 else ""
+        super().__init__(f"{len(failures)} of {count} files could not be indexed: {shown}{more}")
+
+    def __reduce__(self) -> tuple[type["FilesError"], tuple[Mapping[str, str], int]]:
+        # exceptions are pickled by their message unless told otherwise
+        return type(self), (self.failures, self.count)
 
 
 class MissingDependencyError(AnychunkError, ImportError):

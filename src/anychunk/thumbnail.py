@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from anychunk import api
 from anychunk.errors import UnsupportedError
 from anychunk.metadata import drawing, samples
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
+from anychunk.read import zarr_array
 
 type Array = npt.NDArray[Any]
 type Borders = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ def thumbnail(
     shown = im.chosen(list(im.images(node)), image)
     y, x = plane_axes(shown)
     path = fitting_level(node, shown, (y, x), size)
-    array = api.open_path(node, path) if open_path is None else open_path(path)
+    array = zarr_array.open_path(node, path) if open_path is None else open_path(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     picked = pick_bands(array, bands, band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]

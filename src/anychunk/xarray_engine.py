@@ -25,6 +25,7 @@ from anychunk.metadata import samples
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Json, Node, find
+from anychunk.read.zarr_array import open_path
 
 SUFFIXES = [
     ".tif",
@@ -166,7 +167,7 @@ def dataset(
 ) -> Dataset:
     """Return one level as a dataset of one variable with its coordinates."""
     path = image.levels[level]
-    array = api.open_path(node, path, storage=storage)
+    array = open_path(node, path, storage=storage)
     index = find(node, path)
     own = index.attributes if index is not None else {}
     geo = own if "spatial:transform" in own else image.attributes if level == 0 else {}

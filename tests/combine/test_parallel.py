@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from anychunk.combine.parallel import SHOWN, FilesError, parse_many
-from anychunk.errors import AnychunkError, FormatError
+from anychunk.combine.parallel import parse_many
+from anychunk.errors import AnychunkError, FilesError, FormatError
 from anychunk.model.index import GroupIndex
 
 
@@ -47,7 +47,7 @@ def test_a_caller_that_stops_leaves_no_threads():
 
 
 def test_the_error_lists_the_first_failures():
-    failures = {f"f{i}": f"f{i}: broken" for i in range(SHOWN + 3)}
+    failures = {f"f{i}": f"f{i}: broken" for i in range(20 + 3)}
     error = FilesError(failures, 100)
     assert str(error).startswith("23 of 100 files")
     assert "f19: broken" in str(error)

@@ -10,8 +10,8 @@ import tifffile
 from rasterio.errors import NotGeoreferencedWarning
 
 import anychunk
-from anychunk.api import open_path
 from anychunk.model.index import ArrayIndex, walk
+from anychunk.read.zarr_array import open_path
 
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 SHAPE = (2, 70, 90)

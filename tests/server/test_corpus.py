@@ -8,9 +8,9 @@ import zarr
 from zarr.core.buffer.cpu import Buffer
 from zarr.storage import MemoryStore
 
-from anychunk.api import open_path
 from anychunk.errors import AnychunkError
 from anychunk.model.index import ArrayIndex, walk
+from anychunk.read.zarr_array import open_path
 from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
 from anychunk.server.descriptions import file_record

@@ -19,21 +19,7 @@ type Outcome = Node | AnychunkError
 type Failures = dict[str, str]
 """Error messages by url."""
 
-SHOWN = 20
 """How many failures an error message lists."""
-
-
-class FilesError(AnychunkError):
-    """Some of many files could not be indexed; `failures` maps their urls to error messages."""
-
-    def __init__(self, failures: Failures, count: int) -> None:
-        self.failures, self.count = failures, count
-        shown = "; ".join(list(failures.values())[:SHOWN])
-        more = f"; and {len(failures) - SHOWN} more" if len(failures) > SHOWN else ""
-        super().__init__(f"{len(failures)} of {count} files could not be indexed: {shown}{more}")
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.failures, self.count)
 
 
 def parse_many(

@@ -19,6 +19,7 @@ from anychunk.metadata import drawing, ome, samples
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Json, Node, find
+from anychunk.read.zarr_array import open_path
 
 COMPARE_BYTES = 32 * MIB
 """About how much is compared with the source at a time."""
@@ -79,7 +80,7 @@ def write_images(
         given["storage"] = target_storage
     nbytes = 0
     for one in found:
-        array: Any = api.open_path(node, one.levels[0], storage=storage)
+        array: Any = open_path(node, one.levels[0], storage=storage)
         target = f"{url}/{one.path}" if len(found) > 1 else url
         check_inside(target, url)
         samples = AsIntegers(array) if array.dtype.kind == "b" else array
@@ -125,7 +126,7 @@ def compare(samples: Any, url: str, *, axes: str | None, storage: Storage | None
     """Read back what was written, some rows at a time; raise `FormatError` if it differs."""
     known: dict[str, Any] = {"axes": axes} if axes is not None else {}
     node = api.index(url, storage=storage, **known)
-    written: Any = api.open_path(node, next(im.images(node)).levels[0], storage=storage)
+    written: Any = open_path(node, next(im.images(node)).levels[0], storage=storage)
     if written.shape != samples.shape:
         raise FormatError(f"{url}: read back shape {written.shape}, expected {samples.shape}")
     row = math.prod(samples.shape[1:]) * samples.dtype.itemsize

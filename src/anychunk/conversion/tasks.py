@@ -20,7 +20,6 @@ import zarr
 import zarr.storage
 from zarr.storage import StorePath
 
-from anychunk import api
 from anychunk.codecs.zarr_core import ArrayConfig, ArraySpec, default_buffer_prototype
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Plan, Run
@@ -29,6 +28,7 @@ from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.io import Storage, is_remote, local_path, object_store, read_object, sink
 from anychunk.limits import MIB
 from anychunk.model.grid import Shape, Slices, chunk_key, cut_box, touched_chunks
+from anychunk.read.zarr_array import open_path
 from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, ChunkTransform, evolve_codecs
 from anychunk.read.zarr_store import IndexStore
 from anychunk.resample import by_window
@@ -225,7 +225,7 @@ class Conversion:
         """Return the array that a level is copied from, opened once."""
         path = level.source or ""
         if path not in self._sources:
-            array = api.open_path(self.plan.source, path, storage=self.source_storage)
+            array = open_path(self.plan.source, path, storage=self.source_storage)
             region = [1] * array.ndim
             for size, axis in zip(level.region, level.order, strict=True):
                 region[axis] = size

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import api, codecs, limits
+from anychunk import codecs, limits
 from anychunk.codecs.chain import Decoder
 from anychunk.decode.boxes import array_spec, located
 from anychunk.decode.chunks import ChunkReader
@@ -53,6 +53,7 @@ from anychunk.model.index import (
     Objects,
     Uint64,
 )
+from anychunk.read.zarr_array import open_path
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server.uncompressed import uncompressed_layout
 
@@ -393,7 +394,7 @@ class BoxReader:
 
     @cached_property
     def _remote(self) -> Any:
-        return api.open_path(self.store.index, self.path, storage=self.store.sources.storage)
+        return open_path(self.store.index, self.path, storage=self.store.sources.storage)
 
     def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_cached: bool) -> Array | None:
         """Return one decoded chunk, or None if it is absent.

@@ -24,6 +24,7 @@ from anychunk.limits import MIB
 from anychunk.model.grid import chunk_box, chunk_coords, touched_chunks
 from anychunk.model.images import images
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
+from anychunk.read.zarr_array import open_path
 from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]
@@ -120,7 +121,7 @@ def verify(
         for path, array in found:
             if isinstance(array.chunks, ByteRanges):
                 report.absent += int((array.chunks.lengths == 0).sum())
-            opened = partial(api.open_path, node, path, storage=storage)
+            opened = partial(open_path, node, path, storage=storage)
             check_chunks(opened, path, report, decode, advance)
     if against is not None:
         report.compared = against
@@ -300,7 +301,7 @@ def compare(
     reader = peers.reader(against)
     known = 0
     for number, image in enumerate(images(node)):
-        array = api.open_path(node, image.levels[0], storage=storage)
+        array = open_path(node, image.levels[0], storage=storage)
         where = f"{report.source} {image.levels[0]}"
         try:
             pieces = reader(str(source), number, image, tuple(array.shape))
