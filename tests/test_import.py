@@ -1,7 +1,9 @@
 """What `import anychunk` gives, and what it does not yet load."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +50,16 @@ def test_unknown_name():
     with pytest.raises(AttributeError, match="no attribute 'opne'"):
         anychunk.opne  # noqa: B018
     assert set(dir(anychunk)) == set(anychunk.__all__)
+
+
+def test_private_parts_of_zarr_are_imported_in_two_modules():
+    """So that a new zarr breaks in one place; the rest of `zarr` is public."""
+    src = Path(anychunk.__file__).parent
+    found = {
+        path.relative_to(src).as_posix()
+        for path in src.rglob("*.py")
+        if re.search(
+            r"(?:from|import) zarr\.core|from zarr\.registry import .*\b_", path.read_text()
+        )
+    }
+    assert found == {"codecs/zarr_core.py", "read/zarr_core.py"}
