@@ -1,4 +1,4 @@
-"""Limits on what a file may ask of this process.
+"""Limits on the resources that a file may claim in this process.
 
 A file is untrusted: every size that it announces is checked against these limits before anything
 is allocated. `override` changes them for the whole process while its block runs.

@@ -141,11 +141,11 @@ def to_json(codec: Codec) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Codec:
-    """Return the codec of some JSON, of the class registered here or else of zarr's choice.
+    """Return the codec for its JSON, of the class registered here or else of zarr's choice.
 
     Raises:
         CodecConfigError: The JSON is not that of a codec, or its configuration is wrong.
-        UnsupportedError: Nobody has registered a codec of this name.
+        UnsupportedError: No codec of this name is registered.
     """
     name = data.get("name") if isinstance(data, Mapping) else None
     if not isinstance(name, str):
@@ -168,7 +168,7 @@ def _from_zarr(name: str, data: Any) -> Codec:
     except AnychunkError:
         raise
     except UnknownCodecError as e:
-        raise UnsupportedError(f"codec {name!r}: zarr knows no codec of this name") from e
+        raise UnsupportedError(f"codec {name!r}: no codec of this name is registered; install the package that provides it") from e
     except Exception as e:
         raise CodecConfigError(f"codec {name!r}: {type(e).__name__}: {e}") from e
 
@@ -183,7 +183,7 @@ def register_unclaimed() -> None:
 
 
 def register_all() -> dict[str, str]:
-    """Register every codec with zarr; return the class that zarr's config shall name for each."""
+    """Register every codec with zarr; return the class to name in zarr's config for each."""
     qualnames = {}
     for name, cls in load_all().items():
         qualnames[name] = f"{cls.__module__}.{cls.__qualname__}"
@@ -192,7 +192,7 @@ def register_all() -> dict[str, str]:
 
 
 def unregister_all() -> None:
-    """Remove every codec from zarr's registry for which another package's class remains."""
+    """Remove from zarr's registry every codec that another package registers too."""
     for name, cls in load_all().items():
         registry = codec_registries[name]
         if len(registry) > 1:

@@ -115,7 +115,7 @@ class JbpBlock(BytesToBytes):
     abpp: int | None = None
     """Significant bits per sample; None for all of them."""
     pjust: Literal["L", "R"] = "R"
-    """At which end of a sample its significant bits are: high (L) or low (R)."""
+    """Which end of a sample holds its significant bits: high (L) or low (R)."""
 
     def __post_init__(self) -> None:
         check_positive(self, "num_bands", "block_height", "block_width", "nbpp")
@@ -147,7 +147,7 @@ class JbpBlock(BytesToBytes):
         return 0 if self.abpp is None or self.dtype.kind not in "ui" else self.nbpp - self.abpp
 
     def planes(self) -> int:
-        """Return the number of pieces that are padded to a whole byte: bands if stored apart."""
+        """Return the number of units padded to whole bytes: bands, if stored separately."""
         return self.num_bands if self.imode in ("B", "S") else 1
 
     def stored_bytes(self) -> int:

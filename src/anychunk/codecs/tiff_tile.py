@@ -13,7 +13,7 @@ Lossless: depends on the compression; encoding JPEG, WebP and LERC is lossy unle
 Keys that other readers of this codec do not know are written only if the bytes need them:
 `byte_order`, `fill_order`, `t4_options`, `subsampling`, `ycbcr_coefficients`,
 `reference_black_white`, `tile_depth`, `eer`, a list as `bits_per_sample`; and `last_height` and
-`last_width`, the extent of the chunks at the lower and right edge, which distinguish a short chunk
+`last_width`, the size of the chunks at the bottom and right edge, which distinguish a short chunk
 from a damaged one.
 
 This module holds the codec and the checks of its configuration. The work is done in
@@ -70,7 +70,7 @@ def _is_within(value: object, most: int) -> bool:
 
 
 def check_tile(tile: Tile) -> None:
-    """Raise `CodecConfigError` or `UnsupportedError` for values that come from untrusted JSON."""
+    """Check values from untrusted JSON; raise `CodecConfigError` or `UnsupportedError`."""
     expected: list[tuple[str, bool, str]] = [
         ("tile_width", 0 < tile.tile_width < 1 << 32, "1 to 2**32 - 1"),
         ("tile_height", 0 < tile.tile_height < 1 << 32, "1 to 2**32 - 1"),
@@ -227,7 +227,7 @@ class TiffTile(Tile, BytesToBytes):
     def _decode_simple(self, data: Bytes1D, out: Bytes1D, target: Array | None = None) -> bool:
         """Decompress to `out`, then sum differences there or into `target`.
 
-        Return False for a chunk that is shorter than `out`: the caller decodes it by the long way.
+        Return False for a chunk that is shorter than `out`: the caller uses the general path.
         """
         plain = decoders.STREAM_DECODERS[self.compression](data, out)
         if len(plain) != len(out):
@@ -244,7 +244,7 @@ class TiffTile(Tile, BytesToBytes):
         return True
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
-        """Return the buffer to decode into, after sizes were checked and before it is allocated."""
+        """Return the buffer to decode into; sizes are checked before it is allocated."""
         if spec is not None and spec.nbytes != self.nbytes:
             raise ChunkDecodeError(
                 f"tiff-tile: decodes to {self.nbytes} bytes, expected {spec.nbytes} for a chunk of "

@@ -61,7 +61,7 @@ def pad(array: npt.NDArray[Any], shape: Shape, fill: Any) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Window(WrappingCodec):
-    """Stores a chunk behind a header that says which part of the stored array it is."""
+    """Stores a chunk after a header that says which part of the stored array it is."""
 
     name: ClassVar[str] = "anychunk.window"
 

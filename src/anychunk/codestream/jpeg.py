@@ -1,9 +1,9 @@
-"""JPEG markers up to the first scan: the frame, and which tables are there.
+"""JPEG markers up to the first scan: the frame, and which tables are present.
 
 Spec: ITU-T T.81 annex B.
 
 A stream is a sequence of markers (0xFF and a code). Most begin a segment: two bytes of length,
-which count themselves, and parameters. Entropy-coded data follows SOS; `jpeg_scan` passes over it.
+which count themselves, and parameters. Entropy-coded data follows SOS; `jpeg_scan` skips it.
 """
 
 import struct

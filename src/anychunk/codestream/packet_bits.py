@@ -1,4 +1,4 @@
-"""The bits of JPEG 2000 packet headers, and tag trees: ITU-T T.800 B.10.1 and B.10.2.
+"""Bit reader and tag trees of JPEG 2000 packet headers: ITU-T T.800 B.10.1 and B.10.2.
 
 This is the inner loop of the packet walk, in plain Python: hence slots, local names and few calls.
 """
@@ -30,11 +30,11 @@ def tree_paths(width: int, height: int) -> tuple[int, tuple[tuple[int, ...], ...
 class TagTree:
     """A tag tree that is decoded bit by bit (T.800 B.10.2).
 
-    It codes one integer per leaf. A node holds the minimum of the nodes below it, so what is said
-    of a node need not be repeated for its leaves. A 0 bit means "larger than the bound known so
-    far", a 1 bit "exactly that". Decoding never asks for a value, but whether it is below a
-    threshold, and reads no more bits than that takes. The next question, in a later packet,
-    continues from there. So the state per node is a lower bound, and the value once it is known.
+    It codes one integer per leaf. A node holds the minimum of the nodes below it, so information
+    about a node is shared by all of its leaves. A 0 bit means "larger than the lower bound known so
+    far", a 1 bit "equal to it". The decoder never asks for the value itself, only whether it is
+    below a threshold, and reads just enough bits to decide that. The next query, in a later packet,
+    resumes from there. So the state per node is a lower bound, and whether that is the value.
     """
 
     __slots__ = ("_low", "_paths", "_value")
@@ -94,7 +94,7 @@ class Bits:
         self._next = place + 1
 
     def finish(self) -> int:
-        """Return where the header ends: at a whole byte; a last 0xFF is followed by one more."""
+        """Return the end of the header: a byte boundary; one stuffed byte follows a last 0xFF."""
         end = self._next
         if end > self.position and self._data[end - 1] == 0xFF:
             end += 1

@@ -18,7 +18,7 @@ type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]
 
 PIECE_BYTES = 64 * limits.MIB
-"""The part of the source that is in memory at a time, approximately."""
+"""Approximate size of the part of the source that is in memory at a time."""
 
 
 def shrink(

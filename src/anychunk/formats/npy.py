@@ -22,18 +22,18 @@ from anychunk.model.index import ArrayIndex, GroupIndex, Json
 
 MAGIC = b"\x93NUMPY"
 LOCAL_CHUNK, REMOTE_CHUNK = 32 * limits.MIB, 4 * limits.MIB
-"""Desired length of a chunk. A local chunk is a slice of mapped memory, of which only the selection
+"""Desired length of a chunk. A local chunk is a slice of mapped memory, and only the selected part
 is touched; a remote one is fetched whole."""
 
 LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
-"""The numpy kinds that Zarr has, with their largest item size: Zarr has no long double."""
+"""The numpy kinds that Zarr supports, with their largest item size: Zarr has no long double."""
 
 LONG = re.compile(r"(?<=\d)L(?=\s*[,)])")
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the header says about the array."""
+    """The contents of an NPY header."""
 
     shape: Shape
     is_fortran: bool

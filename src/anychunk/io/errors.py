@@ -1,4 +1,4 @@
-"""Errors of the system and of obstore as ours: where, what, and what to do."""
+"""Map errors of the operating system and of obstore to ours, with advice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ def file_errors(path: str) -> Iterator[None]:
     except FileNotFoundError as e:
         raise FileNotFoundError(f"{path}: no such file or directory; check the path") from e
     except PermissionError as e:
-        raise SourceError(f"{path}: {e.strerror or e}; ask its owner for permission") from e
+        raise SourceError(f"{path}: {e.strerror or e}; check its permissions") from e
     except OSError as e:
         raise SourceError(f"{path}: {e.strerror or e}") from e
 
@@ -50,7 +50,7 @@ ADVICE = {
     "401 Unauthorized": "credentials are missing or wrong; check those that are set",
     "error sending request": "the server could not be reached; check the url and the network",
 }
-"""What to do, by what an error message of obstore contains."""
+"""Advice, by a text that the error message of obstore contains."""
 
 
 def what_to_do(error: Exception) -> str:

@@ -25,10 +25,10 @@ type Uint64 = npt.NDArray[np.uint64]
 type Ids = npt.NDArray[np.unsignedinteger[Any]]
 
 WHOLE = np.uint64(2**64 - 1)
-"""As a length: the chunk is the whole object, whatever its length."""
+"""Length of a chunk that is a whole object, however long that is."""
 
 INLINE = ""
-"""As a url: the bytes are in the index itself."""
+"""Url of a chunk whose bytes are in the index itself."""
 
 
 def _equal(a: object, b: object) -> bool:
@@ -65,7 +65,7 @@ def register_saving(**functions: Callable[..., Any]) -> None:
 
 
 def register_saving_loader(load: Callable[[], object]) -> None:
-    """Register what imports `anychunk.references` when an index is saved and nobody has yet."""
+    """Register a function that imports `anychunk.references` on demand, when an index is saved."""
     _load_saving[:] = [load]
 
 
@@ -118,12 +118,12 @@ class ByteRanges(_ByValue):
     """0 if the file declares the chunk absent (it reads as fill); `WHOLE` for a whole object."""
     urls: tuple[str, ...]
     url_ids: Ids | None = None
-    """The url of each chunk, by number; None if all are in the first."""
+    """For each chunk, the index of its url in `urls`; None if all chunks are in the first."""
     parts: Parts | None = None
     fronts: tuple[bytes, ...] = ()
-    """Inline bytes that precede chunks and tell a codec what depends on their position."""
+    """Inline bytes that precede chunks, for codecs that depend on the position of the chunk."""
     front_ids: Ids | None = None
-    """The front of each chunk, by number; None if all have the first, or there is none."""
+    """For each chunk, the index of its front in `fronts`; None if all have the first, or none."""
     inline: bytes = b""
     """Bytes copied into the index; chunks whose url is `INLINE` are ranges of them."""
 
@@ -180,7 +180,7 @@ class Objects(_ByValue):
     `{0:03}` has at least three digits."""
     grid: Shape
     is_sparse: bool = True
-    """Whether a missing object is an absent chunk, rather than an error."""
+    """Whether a missing object means an absent chunk, rather than an error."""
     fronts: tuple[bytes, ...] = ()
     """Inline bytes that precede chunks, as in `ByteRanges`."""
     front_ids: Ids | None = None
@@ -221,7 +221,7 @@ class Computed(_ByValue):
     source: str
     """The path of that array."""
     method: str
-    """How they are computed; the store knows `downsample`."""
+    """How they are computed; the only method is `downsample`."""
     configuration: Json
     grid: Shape
 
@@ -236,7 +236,7 @@ class ArrayIndex(_Savable):
     shape: Shape
     chunk_shape: Shape
     data_type: Json
-    """As in Zarr v3 metadata: a name, or an object with name and configuration."""
+    """Data type as in Zarr v3 metadata: a name, or an object with name and configuration."""
     codecs: tuple[Json, ...]
     chunks: Chunks
     fill_value: Json = 0

@@ -41,8 +41,8 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 PATH = "codec_pipeline.path"
 INLINE_BYTES = 256 << 10
 INLINE_COPY = 16 << 20
-"""Up to this many bytes, decoded or only copied, the caller's thread does all the work: starting
-others would cost more."""
+"""Up to this many bytes, decoded or only copied, the caller's thread does all the work: using
+other threads would cost more."""
 RUN = 64
 """The most chunks that a thread takes at a time."""
 
@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def workers() -> int:
-    """One thread per core, unless `codec_pipeline.max_workers` of zarr's config says otherwise."""
+    """Return the number of threads: `codec_pipeline.max_workers` of zarr, or one per core."""
     return int(zarr.config.get("codec_pipeline.max_workers", None) or cores())
 
 
@@ -177,7 +177,7 @@ class IndexPipeline(CodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
-        raise NotImplementedError("IndexPipeline needs a store; zarr must ask the Dispatcher")
+        raise NotImplementedError("IndexPipeline requires a store; use Dispatcher as the pipeline")
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         base = self._base.evolve_from_array_spec(array_spec)
@@ -305,7 +305,7 @@ class IndexPipeline(CodecPipeline):
             raise group.exceptions[0] from None
 
     async def _read_computed(self, batch: _Batch, keys: Sequence[Any]) -> None:
-        """Read chunks that the store computes, by key, one at a time per thread."""
+        """Read chunks that the store computes, by key; each thread reads one at a time."""
         get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
 
         def name(position: int) -> str:
@@ -321,7 +321,7 @@ class IndexPipeline(CodecPipeline):
 
 
 def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
-    """Fill `out` from cached chunks; return False, leaving it alone, if any is missing."""
+    """Fill `out` from cached chunks; return False, leaving `out` unchanged, if any is missing."""
     found = []
     for key in keys:
         array = RECENT.get(key)
@@ -334,7 +334,7 @@ def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
 
 
 def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
-    """Call `run` on ranges that cover `count` chunks, on threads where that is worth it."""
+    """Call `run` on ranges that cover `count` chunks, on several threads if that is faster."""
     threads = min(workers(), count)
     if threads == 1 or count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
         run(range(count))

@@ -27,9 +27,9 @@ from anychunk.model.index import WHOLE, ByteRanges, Json, Objects
 def pattern_objects(
     pattern: Pattern, layout: Layout, tiling: Tiling, references: References
 ) -> Objects | None:
-    """Return the tiles of a level as a pattern of chunk coordinates, or None if it has none.
+    """Return the tiles of a level as a pattern of chunk coordinates, or None if that is impossible.
 
-    A pattern takes no memory per tile. It is not possible where a name depends on the number of a
+    A pattern takes no memory per tile. It is impossible where a name depends on the number of a
     tile, where chunks and tiles do not match one to one, or where names leave the folder.
     """
     if NUMBER in pattern.positions or (layout.axes is not None and layout.grid != layout.counts):
@@ -101,7 +101,7 @@ def listed_urls(
 
 
 def _place(given: Mapping[str, Json], entry: int, grids: Mapping[int, Shape]) -> tuple[int, int]:
-    """Return the level of an entry of `tile:files`, and its number in the level's table."""
+    """Return the level of an entry of `tile:files`, and its tile number in the level's table."""
     level: Json = given.get("level", 0)
     indices: Json = given.get("indices")
     name = given.get("file")

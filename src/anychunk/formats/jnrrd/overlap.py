@@ -1,11 +1,11 @@
-"""What `tile:overlap` means in a file: the one reading that fits its tiles.
+"""Determine what `tile:overlap` means in a file: the only reading that fits its tiles.
 
 Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 
 Section 7.2 can be read in several ways (`tile_layout.py`), and a wrong choice shows wrong voxels
-without any error. So nothing is assumed: readings are eliminated by what the file itself says, the
-number of tiles first, because it costs nothing, then the size of stored tiles. Readings that place
-every tile alike count as one. If none or several are left, the file is refused.
+without any error. So nothing is assumed: readings that contradict the file are eliminated, first by
+the number of tiles, which costs nothing, then by the size of stored tiles. Readings that place
+every tile identically count as one. If none or several remain, the file is refused.
 """
 
 import math
@@ -75,7 +75,7 @@ def choose_layouts(
 
 
 def _wrong_count(tiling: Tiling, stored: Sequence[Level], entries: int | None) -> str:
-    """Return a message that compares a table with the number of tiles of the usual reading."""
+    """Return a message that compares a table's length with the number of tiles (as `halo`)."""
     counts = [tile_counts(tiling, level, "halo") or () for level in stored]
     grids = " + ".join("x".join(str(c[axis]) for axis in tiling.dimensions) for c in counts)
     total = sum(math.prod(c) for c in counts)
@@ -91,7 +91,7 @@ def fits(
 ) -> bool:
     """Return whether the stored tiles have the sizes that these layouts predict.
 
-    The size of compressed tiles is unknown, so only the first one is looked at, and decoded.
+    The decoded size of compressed tiles is unknown, so only the first one is decoded and checked.
     """
     size = np.uint64(volume.itemsize)
     voxels = [np.broadcast_to(stored_voxels(x, tiling.dimensions), x.tiles) for x in layouts]
@@ -120,7 +120,7 @@ def fits(
 def _is_complete(
     layouts: Sequence[Layout], tiling: Tiling, source: Source, references: References
 ) -> bool:
-    """Return whether the last tile of each level exists, and none behind it.
+    """Return whether the last tile of each level exists, and no tile after it.
 
     A pattern does not say how many tiles there are, but the existing files do.
     """

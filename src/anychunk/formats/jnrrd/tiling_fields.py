@@ -48,7 +48,7 @@ class Finding:
     severity: Severity
     """`error`: samples cannot be trusted; `warning`: they are not affected."""
     field: str
-    """The field of the header that is wrong, as `tile:sizes`."""
+    """The field of the header that is wrong, such as `tile:sizes`."""
     message: str
 
     def __str__(self) -> str:
@@ -109,9 +109,9 @@ class Level:
     sizes: Shape
     """Voxels along each axis."""
     tile: Shape
-    """Voxels of a tile along each axis; an axis that is not tiled is whole in every tile."""
+    """Voxels of a tile along each axis; every tile spans an axis that is not tiled."""
     scale: Shape
-    """By how much the level is coarser than level 0."""
+    """How much coarser the level is than level 0, along each axis."""
     is_stored: bool
     """Whether its tiles are stored; otherwise it is computed when it is read."""
 
@@ -321,7 +321,7 @@ def check_stored(fields: Mapping[str, Json], levels: int) -> Iterator[Finding]:
 
 
 def spread_scale(scale: int | list[int], count: int) -> Shape:
-    """Return a scale per dimension; a single number applies to all."""
+    """Return one scale per dimension; a single number applies to all of them."""
     return tuple(scale) if isinstance(scale, list) else (scale,) * count
 
 

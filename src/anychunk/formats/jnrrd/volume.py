@@ -139,7 +139,7 @@ def read_sizes(fields: Mapping[str, Json], url: str) -> Shape:
 
 
 def read_endian(fields: Mapping[str, Json], kind: str, encoding: Json, url: str) -> Endian:
-    """Return the byte order; warn if it is missing although it matters."""
+    """Return the byte order; warn if it is missing but needed."""
     endian = fields.get("endian")
     if endian in ("little", "big"):
         return cast("Endian", endian)

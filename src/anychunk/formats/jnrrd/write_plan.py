@@ -36,7 +36,7 @@ ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """What is written, and how."""
+    """Everything about a file to write that is known before its samples are read."""
 
     volume: Volume
     tiling: Tiling
@@ -47,7 +47,7 @@ class Plan:
     fields: Mapping[str, Json]
     """The fields of the extension in the order in which they are written, without the tables."""
     lines: tuple[Line, ...]
-    """The lines of another header, which are kept."""
+    """The lines of another header, to be kept."""
     names: tuple[str, ...] | None
     """The names of external tiles in table order; None if tiles are internal."""
     encoder_levels: tuple[int | None, ...]
@@ -252,7 +252,7 @@ def padding_json(value: float, dtype: np.dtype[Any]) -> Json:
 
 
 def checked(fields: Mapping[str, Json], volume: Volume) -> tuple[Tiling, tuple[Level, ...]]:
-    """Apply the reader's checks to the fields: what is written must be read.
+    """Apply the reader's checks to the fields: what is written must be readable.
 
     Tables do not exist yet, but the reader requires them, so empty ones are checked instead.
     """
@@ -280,11 +280,11 @@ def external(
 
     Parameters:
         fields: The fields of the extension.
-        tiling: The same as data.
+        tiling: The same fields, parsed.
         layouts: The layouts of the stored levels.
         url: The file that is written.
         labels: The labels of the file's axes.
-        pattern: `tile:pattern`; None: one is made up.
+        pattern: `tile:pattern`; None: `default_pattern`.
         files: The names to write to `tile:files`; True: those of the pattern.
         base_dir: `tile:base_dir`.
     """
@@ -353,7 +353,7 @@ def spread_levels(
 
 
 def kept_lines(header: Header | Mapping[str, Json] | None) -> tuple[Line, ...]:
-    """Return the lines that the caller wants to be written besides ours."""
+    """Return further header lines that the caller wants to keep."""
     if header is None:
         return ()
     if isinstance(header, Header):
