@@ -87,9 +87,7 @@ def index(
     """
     if not isinstance(url, str | Path) or combine is not None or is_pattern(str(url)):
         if combine is None:
-            raise ValueError(
-                "several files require combine='stack', 'concat', 'mosaic' or 'group'"
-            )
+            raise ValueError("several files require combine='stack', 'concat', 'mosaic' or 'group'")
         files = index_files(
             expand(url, storage),
             client=client,
@@ -307,7 +305,9 @@ def open_group(
     node = _as_index(url, storage, options)
     if isinstance(node, ArrayIndex):
         name = node.attributes.get("anychunk", {}).get("source", "index")
-        raise UnsupportedError(f"{name}: found a single array, expected a group; open it with open_array")
+        raise UnsupportedError(
+            f"{name}: found a single array, expected a group; open it with open_array"
+        )
     return open_index(node, storage=storage, on_change=on_change)
 
 
@@ -443,7 +443,9 @@ def append(
         **options: As in `index`.
     """
     if combine == "mosaic":
-        raise ValueError("append: a mosaic cannot be appended to; index all files at once and save the result")
+        raise ValueError(
+            "append: combine='mosaic' is not supported; index all files at once and save the result"
+        )
     place = str(target)
     known = icechunk.saved_sources(place, storage=storage)
     every = expand(urls, storage)

@@ -168,7 +168,9 @@ def _from_zarr(name: str, data: Any) -> Codec:
     except AnychunkError:
         raise
     except UnknownCodecError as e:
-        raise UnsupportedError(f"codec {name!r}: no codec of this name is registered; install the package that provides it") from e
+        raise UnsupportedError(
+            f"codec {name!r} is not registered; install the package that provides it"
+        ) from e
     except Exception as e:
         raise CodecConfigError(f"codec {name!r}: {type(e).__name__}: {e}") from e
 

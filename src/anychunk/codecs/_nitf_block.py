@@ -37,6 +37,7 @@ def block_buffer(
     nbytes = math.prod(shape) * dtype.itemsize
     if spec is not None and spec.nbytes != nbytes:
         raise ChunkDecodeError(
-            f"{where}: {shape} of {dtype} are {nbytes} bytes, the chunk has {spec.nbytes}"
+            f"{where}: a block of shape {shape} and type {dtype} has {nbytes} bytes, "
+            f"expected {spec.nbytes} for the chunk"
         )
     return np.empty(nbytes, np.uint8) if out is None or len(out) != nbytes else out

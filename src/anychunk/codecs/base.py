@@ -253,7 +253,9 @@ class _CodecBase:
         if isinstance(data, str):
             data = {"name": data}
         if data.get("name") != cls.name:
-            raise CodecConfigError(f"{cls.name}: the JSON has name {data.get('name')!r}, expected {cls.name!r}")
+            raise CodecConfigError(
+                f"{cls.name}: name is {data.get('name')!r}, expected {cls.name!r}"
+            )
         extra = sorted(set(data) - {"name", "configuration", "must_understand"})
         if extra:
             raise CodecConfigError(f"{cls.name}: unknown key {extra[0]!r} next to 'configuration'")

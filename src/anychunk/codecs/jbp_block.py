@@ -49,8 +49,8 @@ def sample_dtype(pvtype: str, nbpp: int) -> np.dtype[Any]:
     allowed = WIDTHS.get(pvtype, range(1, 65))
     if kind is None or nbpp not in allowed:
         raise CodecConfigError(
-            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not decoded; "
-            "decoded: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 or 64, C of 64"
+            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not supported; "
+            "supported: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 or 64, C of 64"
         )
     nbytes = next(bits for bits in ALIGNED if bits >= nbpp) // 8
     return np.dtype(f"<{kind}{nbytes}")
@@ -121,8 +121,8 @@ class JbpBlock(BytesToBytes):
         check_positive(self, "num_bands", "block_height", "block_width", "nbpp")
         if self.imode not in ORDERS or self.pjust not in ("L", "R"):
             raise CodecConfigError(
-                f"{self.name}: imode is {self.imode!r} and pjust {self.pjust!r}, expected one of "
-                "B P R S, and one of L R"
+                f"{self.name}: imode is {self.imode!r} and pjust {self.pjust!r}, "
+                "expected imode B, P, R or S, and pjust L or R"
             )
         if self.abpp is not None and (
             not isinstance(self.abpp, int) or not 1 <= self.abpp <= self.nbpp

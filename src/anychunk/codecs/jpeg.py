@@ -117,7 +117,7 @@ class Jpeg(BytesToBytes):
         if self.imode not in ("B", "P", "R", "S") or not isinstance(self.color_space, str):
             raise CodecConfigError(
                 f"{self.name}: imode is {self.imode!r} and color_space {self.color_space!r}, "
-                "expected one of B P R S, and text"
+                "expected imode B, P, R or S, and color_space as a string"
             )
 
     @property

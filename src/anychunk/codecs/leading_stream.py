@@ -202,7 +202,7 @@ class LeadingStream(BytesToBytes):
     def __post_init__(self) -> None:
         if not isinstance(self.compression, str) or self.compression not in STREAMS:
             raise CodecConfigError(
-                f"{self.name}: compression {self.compression!r}, expected one of {' '.join(STREAMS)}"
+                f"{self.name}: compression {self.compression!r}, expected: {' '.join(STREAMS)}"
             )
         if isinstance(self.skip, bool) or not isinstance(self.skip, int) or self.skip < 0:
             raise CodecConfigError(

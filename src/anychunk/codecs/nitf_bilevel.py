@@ -145,7 +145,7 @@ class NitfBilevel(BytesToBytes):
             line = int(wrong[0])
             bits = int(lines.ends[line] - lines.starts[line])
             raise ChunkDecodeError(
-                f"{self.name}: line {line} has {bits} bits, expected {bits - surplus[line]} for its pixels"
+                f"{self.name}: line {line} has {bits} bits, its pixels need {bits - surplus[line]}"
             )
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:

@@ -182,7 +182,7 @@ def explain(bound: Bound, value: Any, *, is_encoding: bool) -> str:
 
 
 def survives(bound: Bound, fill: npt.NDArray[Any], decoded: npt.NDArray[Any]) -> bool:
-    """Return whether a fill value survives a round trip: exactly, or up to the rounding of floats."""
+    """Return whether a fill value survives a round trip, up to the rounding of floats."""
     kind = bound.kind
     if isinstance(kind, IntType):
         return bool(fill == decoded)

@@ -118,12 +118,12 @@ def check_tile(tile: Tile) -> None:
             raise CodecConfigError(f"tiff-tile: {key} is {getattr(tile, key)!r}, expected {what}")
     if tile.compression not in decoders.KNOWN:
         raise UnsupportedError(
-            f"tiff-tile: compression {tile.compression} is not opened; opened: "
+            f"tiff-tile: compression {tile.compression} is not supported; supported: "
             f"{' '.join(str(n) for n in sorted(decoders.KNOWN))}"
         )
     if tile.predictor not in PREDICTORS and tile.compression not in PICTURES:
         raise UnsupportedError(
-            f"tiff-tile: predictor {tile.predictor} is not opened; opened: "
+            f"tiff-tile: predictor {tile.predictor} is not supported; supported: "
             f"{' '.join(str(n) for n in sorted(PREDICTORS))}"
         )
 

@@ -101,7 +101,7 @@ def read_header(data: bytes | memoryview) -> JpegHeader:
         if marker in FRAMES:
             if frame is not None:
                 raise UnsupportedError(
-                    "JPEG: hierarchical streams of several frames are not decoded"
+                    "JPEG: hierarchical streams of several frames are not supported"
                 )
             frame = read_frame(marker, body)
         elif marker == DRI and len(body) >= 2:

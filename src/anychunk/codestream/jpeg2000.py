@@ -339,7 +339,7 @@ def read_siz(body: bytes) -> Siz:
         raise FormatError(f"SIZ: the image area ends at {(x1, y1)}, expected after {(x0, y0)}")
     if min(tw, th) < 1 or tx > x0 or ty > y0 or tx + tw <= x0 or ty + th <= y0:
         raise FormatError(
-            f"SIZ: the first tile begins at {(tx, ty)} and has {tw} x {th}, expected it to contain "
+            f"SIZ: the first tile begins at {(tx, ty)}, size {tw} x {th}, expected it to contain "
             f"the corner of the image area at {(x0, y0)}"
         )
     components = tuple(_component(*body[i : i + 3]) for i in range(36, len(body), 3))
@@ -393,7 +393,7 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
     levels, xcb, ycb, block_style, transform = body[:5]
     xcb, ycb = (xcb & 15) + 2, (ycb & 15) + 2
     if levels & 0x80:
-        raise UnsupportedError("coding style: decomposition by DFS (part 2) is not decoded")
+        raise UnsupportedError("coding style: decomposition by DFS (part 2) is not supported")
     if levels > 32 or xcb > 10 or ycb > 10 or xcb + ycb > 12:
         raise FormatError(
             f"coding style: {levels} levels, code-blocks of {1 << xcb} x {1 << ycb}, "
@@ -401,7 +401,7 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
         )
     if transform > 1:
         raise UnsupportedError(
-            f"coding style: wavelet {transform} is not decoded; decoded: 0 (9/7), 1 (5/3)"
+            f"coding style: wavelet {transform} is not supported; supported: 0 (9/7), 1 (5/3)"
         )
     precincts: tuple[tuple[int, int], ...] = ()
     if has_precincts:
@@ -439,8 +439,8 @@ def tile_parts(data: bytes | memoryview) -> list[TilePart]:
     while position < len(data):
         if position + SOT_BYTES > len(data):
             raise TruncatedError(
-                f"{len(data) - position} bytes at byte {position}, expected a tile-part of "
-                f"{SOT_BYTES + 2} or more"
+                f"{len(data) - position} bytes left at byte {position}, expected a tile-part of at "
+                f"least {SOT_BYTES + 2}"
             )
         marker, lsot, tile, length, number, _ = struct.unpack_from(">HHHIBB", data, position)
         if marker != SOT or lsot != 10:

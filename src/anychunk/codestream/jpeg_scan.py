@@ -86,7 +86,8 @@ def head(data: Bytes1D, start: int = 0) -> Stream:
         raise FormatError("JPEG: the stream has no frame of known height")
     if frame.process not in DECODED:
         raise UnsupportedError(
-            f"JPEG: process {frame.process} is not decoded; decoded: {' '.join(map(str, DECODED))}"
+            f"JPEG: process {frame.process} is not supported; "
+            f"supported: {' '.join(map(str, DECODED))}"
         )
     level = 0
     for marker, at, stop in markers(view):

@@ -171,7 +171,9 @@ def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -
             elif marker == SOD:
                 bodies.append(view[start + 2 :])
             elif marker in EXTENSIONS:
-                raise UnsupportedError(f"JPEG 2000 part 2 extension {name(marker)} is not decoded")
+                raise UnsupportedError(
+                    f"JPEG 2000 part 2 extension {name(marker)} is not supported"
+                )
     cocs.update(tile_cocs)
     styles = tuple(cocs.get(i, cod.style) for i in range(count))
     if any(style.is_ht and cod.layers > 1 for style in styles):
@@ -432,7 +434,7 @@ def walk(
         left = len(data) - body.position
         if length > left:
             raise TruncatedError(
-                f"tile {number}, packet {done} of {packets}: {left} bytes, expected {length}"
+                f"tile {number}, packet {done} of {packets}: {left} bytes left, expected {length}"
             )
         body.position += length
         precinct.layers += 1

@@ -111,7 +111,8 @@ def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
     if not counts.all():
         missing = np.flatnonzero(counts == 0)
         raise TruncatedError(
-            f"{len(missing)} of {header.siz.tiles} tiles are missing, the first is {missing[0]}"
+            f"{len(missing)} of {header.siz.tiles} tiles are missing, the first is "
+            f"tile {missing[0]}"
         )
     starts = np.zeros(header.siz.tiles + 1, np.uint64)
     np.cumsum(counts, out=starts[1:].view(np.int64))
@@ -172,8 +173,8 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
         seen[tile] = number + 1
         if total and announced.setdefault(tile, total) != total:
             raise FormatError(
-                f"@{position}: tile {tile} has {total} parts (TNsot), expected {announced[tile]} "
-                "as before"
+                f"@{position}: tile {tile} announces {total} parts (TNsot), expected "
+                f"{announced[tile]} as in its earlier parts"
             )
         tiles.append(tile)
         offsets.append(position)

@@ -141,7 +141,7 @@ class ChunkReader:
         """Raise if a missing object is an error rather than an absent chunk."""
         if not chunks.is_sparse:
             raise TruncatedError(
-                f"{self.where}: {url} is missing, and this array declares no chunk absent"
+                f"{self.where}: {url} is missing, and the format does not allow absent chunks"
             )
 
     def begin(self) -> "Reading":

@@ -194,9 +194,9 @@ def sniff(head: bytes, url: str) -> tuple[str, Format]:
         if _asked(name, module.sniff, head):
             return name, module
     if not head:
-        raise FormatError(f"{url}: the file is empty; write or fetch it again")
+        raise FormatError(f"{url}: the file is empty; write or download it again")
     raise UnsupportedError(
-        f"{url}: begins with {head[:8]!r}, which no format recognises; opened: {_listed()}"
+        f"{url}: begins with {head[:8]!r}, which no format recognises; supported: {_listed()}"
     )
 
 
@@ -210,8 +210,8 @@ def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
         if _asked(name, module.sniff_folder, folder):
             return name, module
     raise UnsupportedError(
-        f"{folder.path}: no format recognises this folder; opened: {_listed()}; "
-        "name a file in it, or several"
+        f"{folder.path}: no format recognises this folder; supported: {_listed()}; "
+        "pass one or more of its files instead"
     )
 
 
@@ -256,7 +256,7 @@ def by_name(name: str) -> Module:
         found = broken[name]
         raise MissingDependencyError(f"{found}; repair or uninstall the package") from found.cause
     if name not in working:
-        raise UnsupportedError(f"format {name!r} is not known; opened: {_listed()}")
+        raise UnsupportedError(f"format {name!r} is not registered; registered: {_listed()}")
     return working[name]
 
 
@@ -271,5 +271,5 @@ def writer(url: str) -> WritableFormat:
         if _asked(name, module.claims, url):
             return module
     raise UnsupportedError(
-        f"{url}: no format is written to this extension; written: {' '.join(writers)}"
+        f"{url}: no format writes this extension; supported: {' '.join(writers)}"
     )

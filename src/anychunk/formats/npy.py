@@ -72,7 +72,9 @@ def header_length(start: bytes, url: str) -> int:
         raise FormatError(f"{url}: the NPY header ends after {len(start)} bytes")
     major, minor = start[6], start[7]
     if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
-        raise UnsupportedError(f"{url}: NPY version {major}.{minor}; opened: 1.0 2.0 3.0")
+        raise UnsupportedError(
+            f"{url}: NPY version {major}.{minor} is not supported; supported: 1.0 2.0 3.0"
+        )
     # version 1.0 has a 16-bit length; 2.0 widened it for structured types with many fields
     if major == 1:
         return 10 + int.from_bytes(start[8:10], "little")
@@ -107,7 +109,8 @@ def _dtype(descr: Json, url: str) -> np.dtype[Any]:
         raise FormatError(f"{url}: descr {descr!r:.100} is not a numpy data type") from e
     if dtype is None or dtype.itemsize > LARGEST.get(dtype.kind, 0):
         raise UnsupportedError(
-            f"{url}: descr {descr!r:.100}; opened: bool, int, uint, float, complex"
+            f"{url}: descr {descr!r:.100} is not supported; "
+            "supported: bool, int, uint, float, complex"
         )
     return dtype
 

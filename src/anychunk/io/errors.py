@@ -8,7 +8,7 @@ from anychunk.errors import AnychunkError, SourceError
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Name the path in errors of the file system; a missing file stays FileNotFoundError."""
+    """Add the path to errors of the file system; a missing file stays FileNotFoundError."""
     try:
         yield
     except AnychunkError:
@@ -23,7 +23,7 @@ def file_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def remote_errors(url: str) -> Iterator[None]:
-    """Turn errors of obstore into ours, with advice where we know any."""
+    """Map errors of obstore to ours, with advice where possible."""
     from obstore.exceptions import BaseError
 
     try:

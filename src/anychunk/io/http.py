@@ -132,7 +132,7 @@ class Site:
         except (AnychunkError, FileNotFoundError):
             raise
         except (OSError, http.client.HTTPException) as e:
-            raise _TryAgainError(f"the connection was lost during the response ({e or type(e).__name__})") from e
+            raise _TryAgainError(f"the connection was lost ({e or type(e).__name__})") from e
         else:
             return found
         finally:
@@ -239,7 +239,8 @@ def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:
     parts = urlsplit(url)
     if parts.query:
         raise UnsupportedError(
-            f"{url.partition('?')[0]}: urls with a query string are not supported; pass the url without it"
+            f"{url.partition('?')[0]}: urls with a query string are not supported; "
+            "pass the url without it"
         )
     root = f"{parts.scheme}://{parts.netloc}"
     with _sites_lock:

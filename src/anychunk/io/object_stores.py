@@ -23,14 +23,17 @@ def object_store(url: str, storage: Storage | None = None) -> "tuple[ObjectStore
         return cast("tuple[ObjectStore, str]", storage["resolve"](url))
     parts = urlsplit(url)
     if is_restricted(url, storage):
-        raise UnsupportedError(f"{url}: cannot be read while redirects are restricted: obstore follows them")
+        raise UnsupportedError(
+            f"{url}: cannot be read while redirects are restricted, because obstore follows them"
+        )
     root = f"{parts.scheme}://{parts.netloc}"
     path = unquote(parts.path).lstrip("/")
     if parts.scheme == "memory":
         return memory_store(parts.netloc), path
     if parts.query and parts.scheme in ("http", "https"):
         raise UnsupportedError(
-            f"{url.partition('?')[0]}: urls with a query string are not supported; pass the url without it"
+            f"{url.partition('?')[0]}: urls with a query string are not supported; "
+            "pass the url without it"
         )
     return _remote_store(root, _frozen(storage or {}), limits.get()), path
 

@@ -133,7 +133,7 @@ class ByteRanges(_ByValue):
             table = getattr(self, name)
             if table is not None and table.shape != grid:
                 raise FormatError(
-                    f"index: {name} has shape {table.shape}, expected the grid's {grid}"
+                    f"index: {name} has shape {table.shape}, expected {grid}, the shape of the grid"
                 )
         if self.url_ids is not None and self.url_ids.size and self.url_ids.max() >= len(self.urls):
             raise FormatError(
@@ -205,7 +205,7 @@ class Objects(_ByValue):
         axes = [int(piece) for piece in pieces[1::3]]
         if any(axis >= len(self.grid) for axis in axes):
             raise FormatError(
-                f"index: the pattern {self.pattern!r} names an axis beyond the {len(self.grid)}"
+                f"index: the pattern {self.pattern!r} refers to an axis beyond {len(self.grid)}"
             )
         widths = [int(piece or 0) for piece in pieces[2::3]]
         found: list[str | tuple[int, int]] = []
@@ -250,7 +250,7 @@ class ArrayIndex(_Savable):
             raise FormatError(f"index: chunks {self.chunk_shape} do not fit shape {self.shape}")
         if len(self.dimension_names) != len(self.shape):
             raise FormatError(
-                f"index: {len(self.dimension_names)} dimension names for shape {self.shape}"
+                f"index: {len(self.dimension_names)} dimension names, expected {len(self.shape)}"
             )
         grid = self.grid
         count = math.prod(grid)
@@ -258,7 +258,7 @@ class ArrayIndex(_Savable):
             raise LimitError(f"index: {count} chunks are over the limit of {limits.get().chunks}")
         if self.chunks.grid != grid:
             raise FormatError(
-                f"index: a chunk table of shape {self.chunks.grid} for the grid {grid}"
+                f"index: the chunk table has shape {self.chunks.grid}, expected {grid}"
             )
 
     @cached_property

@@ -94,7 +94,7 @@ def float_to_float(
 
 
 def holds(target: FloatType, source: FloatType) -> bool:
-    """Return whether `target` can represent every value of `source`, including infinities and NaN."""
+    """Return whether `target` represents every value of `source`, including infinities and NaN."""
     return (
         target.precision >= source.precision
         and target.spacing_exponent <= source.spacing_exponent

@@ -101,7 +101,9 @@ def check_decodable(header: MainHeader) -> None:
     """Raise `UnsupportedError` for streams that the backends decode wrongly, or not at all."""
     extensions = sorted(name(m) for m in header.markers & EXTENSIONS)
     if extensions:
-        raise UnsupportedError(f"JPEG 2000 part 2 extension {', '.join(extensions)} is not decoded")
+        raise UnsupportedError(
+            f"JPEG 2000 part 2 extension {', '.join(extensions)} is not supported"
+        )
     if header.is_ht and header.has_empty_bands:
         # OpenJPH writes 1-bit samples without levels this way; OpenJPEG decodes other values
         raise UnsupportedError("HTJ2K with sub-bands of 0 bit-planes (QCD) is not supported")
@@ -327,8 +329,8 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
         min(window.width, out.shape[2]),
     ):
         raise ChunkDecodeError(
-            f"jpeg2000: a codestream of {(len(siz.components), window.height, window.width)} "
-            f"(bands, y, x), the chunk has {out.shape}"
+            "jpeg2000: the codestream has (bands, y, x) "
+            f"{(len(siz.components), window.height, window.width)}, expected {out.shape}"
         )
     check_type(siz, out.dtype)
     view = memoryview(data)[header.length :]
@@ -352,7 +354,7 @@ def check_type(siz: Siz, dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "iu" or not np.can_cast(siz.dtype, dtype):
         depths = sorted({c.depth for c in siz.components})
         raise ChunkDecodeError(
-            f"jpeg2000: samples of {depths} bits are {siz.dtype}, the array's type is {dtype}"
+            f"jpeg2000: samples of {depths} bits need {siz.dtype}, the array has type {dtype}"
         )
 
 
@@ -442,8 +444,8 @@ class Jpeg2000(BytesToBytes):
             )
         if spec is None:
             raise ChunkEncodeError(
-                "jpeg2000: chunks are not encoded in Zarr v2, which does not tell a filter their "
-                "shape; use Zarr v3"
+                "jpeg2000: encoding needs the shape of the chunk, which Zarr v2 does not pass to "
+                "filters; use Zarr v3"
             )
         return encode_lossless(
             data.view(spec.dtype.newbyteorder("<")).reshape(bands_first(spec.shape))

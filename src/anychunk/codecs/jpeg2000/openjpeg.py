@@ -69,13 +69,13 @@ def decode(
     shapes = [(r.height, r.width) for r in rects]
     if min(min(shape) for shape in shapes) < 1:
         raise UnsupportedError(
-            f"a component without samples in a tile is not decoded; shapes at resolution level "
-            f"{level}: {shapes}"
+            "a tile in which a component has no samples is not supported; component shapes at "
+            f"resolution level {level}: {shapes}"
         )
     planes = _decode_components(stream, level, siz.components)
     for plane, shape in zip(planes, shapes, strict=True):
         if plane.shape != shape:
-            raise ChunkDecodeError(f"OpenJPEG: a component of {plane.shape}, expected {shape}")
+            raise ChunkDecodeError(f"OpenJPEG: a component has {plane.shape}, expected {shape}")
     return planes
 
 
@@ -236,8 +236,9 @@ def library() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
     except (AttributeError, OSError) as e:
         raise UnsupportedError(
-            "components that differ in depth or sampling are not decoded, because this build of "
-            f"imagecodecs has no OpenJPEG library to call ({e}); decoded: components of one depth "
+            "components that differ in depth or sampling are not supported, because this build of "
+            f"imagecodecs has no OpenJPEG library to call ({e}); "
+            "supported: components of one depth "
             "and sampling"
         ) from e
     return found

@@ -338,8 +338,8 @@ def _unpack(tile: Tile, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
     if predictor in samples.FLOAT_DISTANCES:
         if kind != samples.FLOAT or isinstance(bits, tuple):
             raise UnsupportedError(
-                f"tiff-tile: predictor {predictor} with SampleFormat {kind} is not opened; "
-                f"opened: {samples.FLOAT} (floating point)"
+                f"tiff-tile: predictor {predictor} with SampleFormat {kind} is not supported; "
+                f"supported: SampleFormat {samples.FLOAT} (floating point)"
             )
         target = out if tile.is_direct else None
         return samples.unpredict_float(
@@ -358,7 +358,7 @@ def _unpack(tile: Tile, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
     if isinstance(bits, tuple) or (bits, kind) == (24, samples.FLOAT):
         raise UnsupportedError(
             f"tiff-tile: predictor {predictor} with {bits}-bit samples in SampleFormat {kind} is "
-            "not opened"
+            "not supported"
         )
     return samples.unpredict(array, predictor=predictor, bits=bits, sample_format=kind)
 

@@ -68,7 +68,7 @@ def sample_dtype(sample_format: int, bits: Bits) -> np.dtype[Any]:
         name = COMPLEX_FLOATS.get(bits)
     if name is None:
         raise UnsupportedError(
-            f"{bits}-bit samples in SampleFormat {sample_format} are not opened; opened: "
+            f"{bits}-bit samples in SampleFormat {sample_format} are not supported; supported: "
             "integers of 1 to 64 bits, floats of 16, 24, 32 or 64, complex of 16 to 128"
         )
     return np.dtype(name)
@@ -172,7 +172,7 @@ def pack(array: Array, *, sample_format: int, bits: Bits, is_big: bool) -> Bytes
         packed = np.frombuffer(imagecodecs.packints_encode(plain, bits, runlen=run), np.uint8)
         return swap_24_bits(packed) if bits == 24 and is_big else packed
     raise UnsupportedError(
-        f"tiff-tile: {bits}-bit samples in SampleFormat {sample_format} are not encoded"
+        f"tiff-tile: {bits}-bit samples in SampleFormat {sample_format} cannot be encoded"
     )
 
 
@@ -209,8 +209,8 @@ def unpredict_complex(
     """
     if bits not in COMPLEX_WORDS:
         raise UnsupportedError(
-            f"tiff-tile: predictor {predictor} with {bits}-bit complex samples is not opened; "
-            f"opened: {' '.join(map(str, COMPLEX_WORDS))} bits"
+            f"tiff-tile: predictor {predictor} with {bits}-bit complex samples is not supported; "
+            f"supported: {' '.join(map(str, COMPLEX_WORDS))} bits"
         )
     words = data.view(f"{'>' if is_big else '<'}u{COMPLEX_WORDS[bits]}").reshape(shape)
     summed = unpredict(words, predictor=predictor, bits=COMPLEX_WORDS[bits] * 8, sample_format=UINT)

@@ -86,8 +86,7 @@ def listed_urls(
         level, number = _place(given, entry, grids)
         if names[level][number] is not None:
             raise FormatError(
-                f"tile:files: entry {entry} is a second one for tile {given['indices']} "
-                f"of level {level}"
+                f"tile:files: entry {entry} repeats tile {given['indices']} of level {level}"
             )
         names[level][number] = given["file"]
     found: dict[int, list[str]] = {}
@@ -113,11 +112,11 @@ def _place(given: Mapping[str, Json], entry: int, grids: Mapping[int, Shape]) ->
         type(i) is int and 0 <= i < n for i, n in zip(indices, grid, strict=True)
     ):
         raise FormatError(
-            f"tile:files: entry {entry} has indices {str(indices)[:60]}, expected {len(grid)}, "
-            f"below {list(grid)}"
+            f"tile:files: entry {entry} has indices {str(indices)[:60]}, expected {len(grid)} "
+            f"integers below {list(grid)}"
         )
     if not isinstance(name, str):
-        raise FormatError(f"tile:files: entry {entry} has the file {str(name)[:60]}, expected text")
+        raise FormatError(f"tile:files: entry {entry} has file {str(name)[:60]}, expected a string")
     return level, tile_number(indices, grid)
 
 

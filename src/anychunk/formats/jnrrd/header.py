@@ -95,7 +95,7 @@ def read_lines(source: Source) -> Iterator[tuple[bytes, int]]:
     buffer, start = b"", 0
     too_long = (
         f"{source.url}: the header is longer than {limit} bytes; "
-        "raise anychunk.limits header_bytes to allow it"
+        "raise header_bytes with anychunk.limits.override to allow it"
     )
     while position < size:
         length = STEP
@@ -134,7 +134,7 @@ def parse_line(text: bytes, where: str) -> Line | None:
             raise FormatError(f"{where}: {shorten(stripped)!r} is not a JSON object ({e})") from e
         return None
     if not isinstance(value, dict) or len(value) != 1:
-        raise FormatError(f"{where}: an object with {len(value)} keys, expected one per line")
+        raise FormatError(f"{where}: found an object with {len(value)} keys, expected one key")
     ((key, content),) = value.items()
     return Line(key, content, decoded)
 
@@ -216,7 +216,7 @@ def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, wh
             part = int(part)  # noqa: PLW2901 - JNRRD 7.5.4 writes a[0] also as a.0
         if isinstance(node, list) and isinstance(part, int):
             if part >= len(node) + room:
-                raise FormatError(f"{where}: index {part} leaves a gap behind {len(node)} entries")
+                raise FormatError(f"{where}: index {part} leaves a gap after {len(node)} entries")
             node.extend([None] * (part + 1 - len(node)))
             if node[part] is None and not is_last:
                 node[part] = empty

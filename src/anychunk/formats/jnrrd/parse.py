@@ -44,7 +44,8 @@ def open_header(source: Source) -> Header:
     version = header.fields["jnrrd"]
     if version not in VERSIONS:
         raise UnsupportedError(
-            f"{source.url}: jnrrd version {str(version)[:40]!r}; opened: {' '.join(VERSIONS)}"
+            f"{source.url}: jnrrd version {str(version)[:40]!r} is not supported; "
+            f"supported: {' '.join(VERSIONS)}"
         )
     return header
 

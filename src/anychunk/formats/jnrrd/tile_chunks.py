@@ -140,8 +140,8 @@ def _named(
         return objects
     if layout.tiles > MOST_NAMED:
         raise LimitError(
-            f"{tiled.url}: tile:pattern {pattern.text!r} needs a list of {layout.tiles} names, "
-            f"expected at most {MOST_NAMED}; a pattern of tile indices alone needs none"
+            f"{tiled.url}: tile:pattern {pattern.text!r} requires a list of {layout.tiles} names, "
+            f"expected at most {MOST_NAMED}; a pattern of tile indices alone requires no list"
         )
     urls = pattern_urls(pattern, layout, tiled.tiling, references, tiled.before(layout))
     return url_table(urls, layout, tiled.tiling.dimensions)

@@ -148,7 +148,9 @@ def tiling_prefix(header: Header) -> str | None:
     ours = [prefix for prefix, uri in declared.items() if KNOWN_URI.fullmatch(uri)]
     other = [uri for uri in declared.values() if ANY_URI.fullmatch(uri) and not ours]
     if other:
-        raise FormatError(f"{header.url}: tiling extension {other[0]}; opened: {URI}")
+        raise FormatError(
+            f"{header.url}: tiling extension {other[0]} is not supported; supported: {URI}"
+        )
     if len(ours) > 1:
         raise FormatError(
             f"{header.url}: the tiling extension is declared under several prefixes, "

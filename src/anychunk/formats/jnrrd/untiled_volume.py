@@ -189,7 +189,7 @@ def skip_lines(opened: Source, start: int, lines: int) -> int:
     step = 64 * limits.KIB
     while lines:
         if start >= size:
-            raise TruncatedError(f"{opened.url}: line_skip is {lines} lines longer than the file")
+            raise TruncatedError(f"{opened.url}: line_skip exceeds the number of lines by {lines}")
         block = opened.read(start, min(step, size - start))
         ends = np.flatnonzero(block == 10)[:lines]
         lines -= len(ends)
@@ -240,7 +240,8 @@ def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
     if volume.encoding in ("ascii", "hex"):
         if skip:
             raise UnsupportedError(
-                f"{url}: byte_skip {skip} with encoding {volume.encoding}; opened: 0"
+                f"{url}: byte_skip {skip} with encoding {volume.encoding} is not supported; "
+                "supported: byte_skip 0"
             )
         configuration = {"style": volume.encoding, "endian": volume.endian}
         return ({"name": "anychunk.text", "configuration": configuration},)
@@ -280,8 +281,9 @@ def several_files(
         )
     if len(data.urls) > MOST_OPENED:
         raise UnsupportedError(
-            f"{source.url}: line_skip or byte_skip -1 with {len(data.urls)} data files; "
-            f"opened: up to {MOST_OPENED}"
+            f"{source.url}: line_skip or byte_skip -1 with {len(data.urls)} data files is not supported; "
+            ""
+            f"supported: up to {MOST_OPENED}"
         )
     is_raw = volume.encoding == "raw"
     starts, ends = [], []
@@ -290,7 +292,9 @@ def several_files(
         starts.append(data_start(data, opened, nbytes if is_raw else None))
         ends.append(starts[-1] + nbytes if is_raw else opened.size())
         if ends[-1] > opened.size() or starts[-1] >= ends[-1]:
-            raise TruncatedError(f"{opened.url}: {opened.size()} bytes, expected {ends[-1]}")
+            raise TruncatedError(
+                f"{opened.url}: {opened.size()} bytes, expected at least {ends[-1]}"
+            )
     offsets = np.array(starts, np.uint64).reshape(grid)
     lengths = np.array(ends, np.uint64).reshape(grid) - offsets
     skip = 0 if is_raw else max(data.byte_skip, 0)

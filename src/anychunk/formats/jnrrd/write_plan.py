@@ -81,10 +81,10 @@ def make_volume(shape: Shape, dtype: np.dtype[Any], endian: str) -> Volume:
     name = dtype.name
     if dtype.kind not in "iufc" and name != "bfloat16":
         raise UnsupportedError(
-            f"jnrrd: arrays of {dtype} are not written; convert to a numeric type, such as uint8"
+            f"jnrrd: arrays of {dtype} cannot be written; convert to a numeric type, such as uint8"
         )
     if dtype.itemsize > 16 or name in ("longdouble", "clongdouble", "float128"):
-        raise UnsupportedError(f"jnrrd: arrays of {dtype} are not written; convert to float64")
+        raise UnsupportedError(f"jnrrd: arrays of {dtype} cannot be written; convert to float64")
     if not shape or min(shape) < 1:
         raise UnsupportedError(f"jnrrd: shape {shape}, expected at least one axis and no size 0")
     if endian not in ("little", "big"):
@@ -118,7 +118,7 @@ def level_fields(
         return {}
     if levels is not None and levels != len(level_scales):
         raise CodecConfigError(
-            f"jnrrd: {len(level_scales)} level_scales, expected {levels} as levels"
+            f"jnrrd: {len(level_scales)} level_scales, expected {levels}, one per level"
         )
     fields: dict[str, Json] = {
         "levels": len(level_scales),

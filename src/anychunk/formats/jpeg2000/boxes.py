@@ -76,7 +76,7 @@ def _scan(source: Source, offset: int, end: int, depth: int, found: list[Box]) -
             raise
         found.append(box)
         if len(found) > MAX_BOXES:
-            raise FormatError(f"{source.url}: more than {MAX_BOXES} boxes, the most that are read")
+            raise FormatError(f"{source.url}: more than {MAX_BOXES} boxes, which is the limit")
         if box.type in SUPERBOXES and depth < MAX_DEPTH:
             _scan(source, box.offset, box.offset + box.length, depth + 1, found)
         offset = box.offset + box.length
@@ -169,7 +169,9 @@ def read_palette(body: bytes) -> dict[str, Any]:
     depths = [(d & 0x7F) + 1 for d in body[3 : 3 + columns]]
     sizes = [-(-depth // 8) for depth in depths]
     if len(depths) != columns or len(body) < 3 + columns + entries * sum(sizes):
-        raise FormatError(f"pclr announces {entries} x {columns} entries in {len(body)} bytes")
+        raise FormatError(
+            f"pclr announces {entries} x {columns} entries, too many for its {len(body)} bytes"
+        )
     position, table = 3 + columns, []
     for _ in range(entries):
         row = []

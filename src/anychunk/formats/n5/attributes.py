@@ -99,7 +99,9 @@ def read_dataset(attributes: dict[str, Json], where: str) -> Dataset:
         )
     data_type = attributes["dataType"]
     if data_type not in TYPES:
-        raise UnsupportedError(f"{where}: dataType {data_type!r}; opened: {' '.join(TYPES)}")
+        raise UnsupportedError(
+            f"{where}: dataType {data_type!r} is not supported; supported: {' '.join(TYPES)}"
+        )
     return Dataset(
         dimensions=dimensions,
         block_size=block_size,

@@ -159,10 +159,10 @@ def check_samples(samples: Samples, url: str) -> None:
     """Refuse an array that N5 cannot hold."""
     if samples.dtype.name not in DATA_TYPES:
         raise UnsupportedError(
-            f"{url}: data type {samples.dtype.name}, N5 has {' '.join(DATA_TYPES)}"
+            f"{url}: N5 has no data type {samples.dtype.name}; supported: {' '.join(DATA_TYPES)}"
         )
     if not samples.shape:
-        raise UnsupportedError(f"{url}: shape (), N5 needs at least one dimension")
+        raise UnsupportedError(f"{url}: shape is (), expected at least one dimension")
 
 
 def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
@@ -227,7 +227,7 @@ def start_container(folder: Folder, has_zarr_metadata: bool) -> None:
     top = Folder(root, storage=folder.storage)
     found = read_folder(top) or {}
     if is_dataset(found):
-        raise FormatError(f"{root}: is a dataset, nothing can be written inside it")
+        raise FormatError(f"{root}: found a dataset, expected a group to write into")
     if "n5" not in found:
         put_json(f"{root}/{NAME}", {"n5": VERSION, **found}, top)
     if has_zarr_metadata:

@@ -88,7 +88,9 @@ def _read(layout: Layout, data: bytes, offset: int, values: Values) -> tuple[Val
                 record, after = _read(entry.layout, data, offset, {})
                 if after == offset:
                     # the count comes from the file: empty records would never run out of data
-                    raise FormatError(f"@{offset}: records of {entry.name} have length 0")
+                    raise FormatError(
+                        f"@{offset}: records of {entry.name} have length 0, expected at least 1"
+                    )
                 offset = after
                 records.append(record)
             values[entry.name] = records

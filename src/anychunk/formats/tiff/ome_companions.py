@@ -108,8 +108,8 @@ class _Companions:
         theirs = page_layout(page, layout.where)
         if theirs != layout:
             raise FormatError(
-                f"{self._where}: page {directory} of {name} has another layout (size, data type or "
-                f"compression) than {layout.where}; all planes of an image must share one"
+                f"{self._where}: page {directory} of {name} differs in layout (size, data type or "
+                f"compression) from {layout.where}; all planes of an image must share one layout"
             )
         return Plane(page=page, file=number)
 
