@@ -184,7 +184,7 @@ def decode(compression: str, data: Bytes1D, nbytes: int) -> Bytes1D:
 
 
 STREAMS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
-"""Key in `streams.ENCODE` of each `compression`."""
+"""The key in `streams.ENCODE`, by value of `compression`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ class TagTree:
 
     def __init__(self, width: int, height: int) -> None:
         count, self._paths = tree_paths(width, height)
+        # 2**30 means "not known yet": it is above every layer number and bit-plane count
         self._low, self._value = [0] * count, [1 << 30] * count
 
     def reaches(self, leaf: int, threshold: int, bits: "Bits") -> bool:
@@ -85,6 +86,7 @@ class Bits:
         place = self._next
         if place >= self._end:
             raise TruncatedError(f"the packet header is truncated after {self._end} bytes")
+        # the byte before the header belongs to the previous packet: it does not cause stuffing
         width = 7 if place > self.position and self._data[place - 1] == 0xFF else 8
         # keep 48 bits, more than any valid length has, so that the integer stays small
         self._buffer = (self._buffer & 0xFFFFFFFFFFFF) << width | self._data[place] & (

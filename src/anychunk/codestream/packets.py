@@ -217,6 +217,7 @@ def volumes(
 
 def ceil_shift(value: int, shift: int) -> int:
     """Return value / 2**shift, rounded up."""
+    # >> rounds down for negative numbers too, which `band_spans` needs near the origin
     return -(-value >> shift)
 
 
@@ -322,6 +323,7 @@ def band_spans(
     """
     if is_lowest:
         return (span := (ceil_shift(begin, shift), ceil_shift(end, shift))), span
+    # T.800 B-15: high-pass coefficient i is at position 2 * i + 1, hence half a step less
     half = 1 << shift
     return (
         (ceil_shift(begin, shift + 1), ceil_shift(end, shift + 1)),
@@ -466,7 +468,7 @@ def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int)
         precinct.bands = [
             Band(TagTree(w, h), TagTree(w, h), [0] * (w * h), [0] * (w * h))
             for w, h in precinct.blocks
-            if w and h
+            if w and h  # T.800 B.9: a sub-band without code-blocks takes no bits in the header
         ]
     total = 0
     for band in precinct.bands:
@@ -534,6 +536,7 @@ def read_length(bits: Bits, style: int, size: int, done: int, count: int) -> int
         skipped = (count - 1) // 3 * 3
         total = bits.read(size + (skipped + 1).bit_length() - 1)
         count -= skipped
+        # the refinement segment has one or two passes, so its length has 0 or 1 further bits
         return total + bits.read(size + (count > 2)) if count > 1 else total
     if not style & (LAZY | TERMINATE_ALL):
         return bits.read(size + count.bit_length() - 1)

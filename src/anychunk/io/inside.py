@@ -33,7 +33,7 @@ HAS_PROC = HAS_HANDLES and os.path.isdir(PROC)  # noqa: PTH112
 LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 """Errors for a link that must not be followed: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""
 MOST_KEPT = 32
-"""Directory handles that a `Walk` keeps."""
+"""Maximum number of directory handles that a `Walk` keeps open."""
 
 
 def real_path(path: str, roots: Sequence[str]) -> str:
@@ -84,6 +84,7 @@ class Walk:
         if HAS_HANDLES and path.startswith(self._start) and _is_plain(name):
             folder, _, last = name.rpartition("/")
             try:
+                # a kept handle takes one `openat`; without it every component would take one
                 if HAS_PROC and folder not in self._kept:
                     handle = _open_proved(path, flags, f"{_real_root(self._roots[0])}/{name}")
                     if handle is not None:
@@ -136,6 +137,7 @@ class Walk:
             if self._top is None:
                 if self._makes:
                     os.makedirs(self._roots[0], exist_ok=True)  # noqa: PTH103
+                # the caller named the root, so it may be a link itself
                 self._top = os.open(self._roots[0] or ".", STEP & ~NOFOLLOW)
             return self._top
         handle = self._kept.get(name)
@@ -173,6 +175,7 @@ def _open_proved(path: str, flags: int, real: str) -> int | None:
             return None
         raise
     try:
+        # the kernel resolves every link: a link in any component makes this path differ from `real`
         is_there = os.readlink(f"{PROC}/{handle}") == real  # noqa: PTH115 - once per chunk
     except OSError:
         is_there = False
@@ -203,6 +206,7 @@ def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
     real_roots = map(os.path.realpath, roots)
     root = next(r for r in real_roots if _is_below(real, r) or _is_below(r, real))
     handle = os.open(root if _is_below(real, root) else real, STEP & ~NOFOLLOW)
+    # O_NOFOLLOW again: a directory may have been replaced by a link since `real` was computed
     for part in real[len(root) :].split("/"):
         if part:
             above = handle

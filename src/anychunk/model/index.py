@@ -57,7 +57,7 @@ _load_saving: list[Callable[[], object]] = []
 
 
 def register_saving(**functions: Callable[..., Any]) -> None:
-    """Register `save` and `to_virtualizarr`, which are called with an index first.
+    """Register the implementations of `save` and `to_virtualizarr`, called with the index first.
 
     `anychunk.references` calls this when it is imported.
     """

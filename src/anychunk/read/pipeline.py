@@ -41,10 +41,10 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 PATH = "codec_pipeline.path"
 INLINE_BYTES = 256 << 10
 INLINE_COPY = 16 << 20
-"""Up to this many bytes, decoded or only copied, the caller's thread does all the work: using
-other threads would cost more."""
+"""To decode up to `INLINE_BYTES`, or to copy up to `INLINE_COPY`, only the caller's thread is used:
+starting others would cost more."""
 RUN = 64
-"""The most chunks that a thread takes at a time."""
+"""Maximum number of chunks that a thread takes at a time."""
 
 PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
 
@@ -109,7 +109,7 @@ class _Batch:
             ):
                 if stored is None:
                     self.out[target] = self.fill
-                    self.missing.append(position)
+                    self.missing.append(position)  # atomic: threads share the list
                     continue
                 with located(partial(name, position)):
                     if self.recent:
@@ -132,6 +132,7 @@ class _Batch:
         """Return a decoded chunk from the cache, or decode and cache it."""
         array = RECENT.get(key)
         if array is None:
+            # not the scratch buffer: the cached array outlives this read
             memory = np.empty(self.decode.nbytes, np.uint8)
             array = self.decode(stored, memory)
             if not np.may_share_memory(array, memory):
@@ -244,6 +245,7 @@ class IndexPipeline(CodecPipeline):
         if reader is None:
             await self._read_computed(batch, [item[0] for item in items])
         elif reader.is_local:
+            # not on zarr's event loop, which serves all other reads of the process
             await asyncio.to_thread(self._read_local, batch, reader, reader.begin(), numbers)
         else:
             await self._read_remote(batch, reader, numbers)
@@ -266,6 +268,8 @@ class IndexPipeline(CodecPipeline):
         reading = reader.begin()
         keys: Sequence[Hashable] = ()
         wanted = len(plan) * decode.nbytes
+        # cache only if at least half of the decoded bytes remain for later reads, the chunks do not
+        # fill most of the cache, and decoding does any work
         if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
             token = reading.token()
             if token is not None:

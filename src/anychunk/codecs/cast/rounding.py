@@ -77,8 +77,8 @@ def to_grid(
     Parameters:
         values: the values to round, unchanged.
         out: a buffer.
-        spare: two buffers, of which the second is used for nearest-away only and may be the first
-            otherwise.
+        spare: two buffers. The second is used for nearest-away only; in other modes it may be the
+            same as the first.
         kind: the narrower type.
         mode: the rounding mode.
 

@@ -364,7 +364,7 @@ def _unpack(tile: Tile, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
 
 
 def fit(tile: Tile, array: Array) -> Array:
-    """Check a decoded array against what the chunk should be; crop rows that only pad it.
+    """Check the shape of a decoded array; crop padding rows.
 
     A chunk is whole, or ends where the image does (`last_height`, `last_width`). Where those are
     not given, any shorter chunk is accepted.

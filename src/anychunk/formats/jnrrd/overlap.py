@@ -50,6 +50,7 @@ def choose_layouts(
     entries = None if table is None else len(table)
     field = "offset_table" if tiling.storage == "internal" else "files"
     found: dict[tuple[object, ...], tuple[Layout, ...]] = {}
+    # without overlap, all readings place tiles identically
     for reading in READINGS if any(tiling.overlap) else READINGS[:1]:
         counts = [tile_counts(tiling, level, reading) for level in stored]
         total = sum(math.prod(c) for c in counts if c is not None)
@@ -63,6 +64,7 @@ def choose_layouts(
     if len(found) > 1:
         fitting = [x for x in found.values() if fits(x, tiling, volume, source, references)]
         if len(fitting) > 1:
+            # if no reading is complete, files are missing and decide nothing
             fitting = [x for x in fitting if _is_complete(x, tiling, source, references)] or fitting
         if len(fitting) != 1:
             return error(
@@ -99,6 +101,7 @@ def fits(
     if tiling.compression != "raw":
         data = first_tile(tiling, source, references)
         try:
+            # strict about the decoded size, so success means that the size is right
             leading_stream.decode(tiling.compression, data, int(expected[0]))
         except ChunkDecodeError:
             return False
@@ -114,6 +117,7 @@ def fits(
     room = np.diff(np.append(offsets[order], np.uint64(source.size())))
     is_tight = tiling.format == "contiguous"
     matches = room == expected[order] if is_tight else room >= expected[order]
+    # anything may follow the last tile
     return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
 
 
@@ -139,6 +143,8 @@ def _is_complete(
     for layout in layouts:
         grid = dimension_counts(layout, tiling.dimensions)
         last, total, level = [n - 1 for n in grid], math.prod(grid), layout.level.number
+        # the tile after the last one along each axis; an axis that the pattern does not contain
+        # yields the name of the last tile itself, which is removed below
         behind = {
             pattern.name(
                 [n if i == axis else last[i] for i, n in enumerate(grid)],
@@ -148,6 +154,7 @@ def _is_complete(
             )
             for axis in range(len(grid))
         }
+        # without {l}, {i} counts through all levels: the next number is a tile of the next level
         if LEVEL in pattern.positions or layout is layouts[-1]:
             behind.add(pattern.name(last, level=level, number=total, before=before))
         name = pattern.name(last, level=level, number=total - 1, before=before)

@@ -281,9 +281,8 @@ def several_files(
         )
     if len(data.urls) > MOST_OPENED:
         raise UnsupportedError(
-            f"{source.url}: line_skip or byte_skip -1 with {len(data.urls)} data files is not supported; "
-            ""
-            f"supported: up to {MOST_OPENED}"
+            f"{source.url}: line_skip or byte_skip -1 is not supported for {len(data.urls)} data "
+            f"files; supported: up to {MOST_OPENED}"
         )
     is_raw = volume.encoding == "raw"
     starts, ends = [], []

@@ -105,7 +105,7 @@ def _stacks_by_layout(
     """Return one stack per layout, and the errors of the pages that are refused."""
     if any(m.page is None for m in matched):
         raise UnsupportedError(
-            f"{layout.where}: an image with missing pages whose other pages differ in layout "
+            f"{layout.where}: an image with both missing pages and pages of different layouts "
             "is not supported"
         )
     groups: dict[Layout, list[MatchedPage]] = {}
