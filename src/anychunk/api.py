@@ -75,7 +75,7 @@ def index(
               file's own folder that it may refer to (`["*"]`: anywhere).
             - N5: `axes="n5"` or `"reversed"`, the order of dimensions; `blocks="samples"` or
               `"bytes"`, the second for blocks that are not arrays of samples.
-            - NITF: `rsets=True` or `False`, whether reduced resolutions in files beside it
+            - NITF: `rsets=True` or `False`, whether reduced resolutions in sibling files
               (`.r1`, `.r2` …) become levels; by default they do for local files.
 
     Returns:

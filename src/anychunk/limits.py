@@ -15,7 +15,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits in force; every field can be changed by `override`."""
+    """The current limits; every field can be changed by `override`."""
 
     header_bytes: int = 64 * MIB
     """The longest header, table or metadata text that a parser reads into memory."""
@@ -54,7 +54,7 @@ _current = Limits()
 
 
 def get() -> Limits:
-    """Return the limits in force."""
+    """Return the current limits."""
     return _current
 
 

@@ -2,14 +2,14 @@
 
 The entry-point group `anychunk.codecs` lists every codec that anychunk prefers over zarr's choice:
 its own, and those of other distributions (`anychunk.codecs.base` says how to write one). Nothing is
-imported until a codec is asked for by name.
+imported until a codec is requested by name.
 
 anychunk's own codecs are listed in zarr's group `zarr.codecs` too, unless another package registers
 the same name: zarr warns every user about a name that is registered twice. `register_unclaimed`
 offers zarr the remaining ones, as far as no other package has registered them.
 
 A codec of another distribution cannot break anychunk. If it fails to import, it is left out of
-`load_all` with a warning, and `MissingDependencyError` is raised only when it is asked for by name.
+`load_all` with a warning, and `MissingDependencyError` is raised only when it is requested by name.
 It cannot replace one of anychunk's own names.
 """
 

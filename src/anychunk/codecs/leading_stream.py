@@ -64,7 +64,7 @@ def member(data: Bytes1D, start: int, out: Bytes1D, name: str, decoder: Any) -> 
 
 
 def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
-    """Decode gzip members, of which the first is usually the only one.
+    """Decode gzip members; usually there is only one.
 
     libdeflate decodes one member and ignores the rest; if more members are needed, zlib starts
     over.

@@ -6,7 +6,7 @@ through the entry-point group `anychunk.formats`, ours and third-party ones alik
 by content. docs/howto/own-format.md has a complete example.
 
 A plug-in cannot break other formats: one that fails to import, or lacks the required functions, is
-skipped with a warning, and raises `MissingDependencyError` only when it is asked for by name.
+skipped with a warning, and raises `MissingDependencyError` only when it is requested by name.
 """
 
 import warnings

@@ -1,7 +1,7 @@
 """Raw samples as chunks: uncompressed arrays that a file stores in one piece.
 
-NPY, NRRD and large uncompressed NITF blocks have no chunks of their own, so chunks are cut from
-them here. Everything is a pure function of shapes and offsets; no sample is read.
+NPY, NRRD and large uncompressed NITF blocks are not divided into chunks, so chunks are cut
+from them here. Everything is a pure function of shapes and offsets; no sample is read.
 
 A chunk must be one contiguous byte range of the file. In C order this means that a chunk has
 one element along the axes before the axis that is cut, and all elements along the axes after it. So

@@ -40,7 +40,7 @@ class Cache[V]:
 
     @property
     def most_bytes(self) -> int:
-        """The bound in force."""
+        """The current bound."""
         return self._most_bytes() if callable(self._most_bytes) else self._most_bytes
 
     def __len__(self) -> int:

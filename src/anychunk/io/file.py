@@ -221,7 +221,7 @@ class ObjectBuffer:
 
 
 def read_into(handle: int, out: memoryview, *, offset: int | None = None, flags: int = 0) -> int:
-    """Read until `out` is full or the file ends; the system may return less than was asked for.
+    """Read until `out` is full or the file ends; the system may return less than requested.
 
     Parameters:
         handle: A file descriptor.

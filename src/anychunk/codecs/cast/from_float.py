@@ -52,7 +52,7 @@ def fit(x: Block, rounded: Block, target: FloatType, out_of_range: OutOfRange) -
     """Bring rounded values into the range of the target, in place.
 
     Parameters:
-        x: the values before rounding, which tell infinities from overflow.
+        x: the values before rounding, which distinguish infinities from overflow.
         rounded: the values after rounding, changed in place.
         target: the type whose range applies.
         out_of_range: the rule; "wrap" does not occur for floats.

@@ -6,7 +6,7 @@ stream that decodes consists of exactly the packets that it must have.
 There are two ways to call OpenJPEG. imagecodecs' own binding (`_decode_uniform`) is fast, but
 refuses components that differ from each other, converts three subsampled components to RGB, and
 computes other sizes for some levels. For those, `_decode_components` calls the OpenJPEG library
-that imagecodecs is linked with, by ctypes, and returns every component as it is stored. Both are
+that imagecodecs is linked with, by ctypes, and returns every component as stored. Both are
 strict: a stream that ends inside a packet is an error. Both release the GIL.
 
 Streams are bare codestreams, whose geometry the caller has checked against `limits`.

@@ -1,4 +1,4 @@
-"""OME-XML in a TIFF file: which planes are in which page of which file, and channels.
+"""OME-XML in a TIFF file: the file and page of every plane, and the channels.
 
 Spec: OME-TIFF 6 (https://ome-model.readthedocs.io).
 """
@@ -22,9 +22,9 @@ class Placement:
     start: int
     """The number of the first plane."""
     count: int | None
-    """None: as many as the file has pages."""
+    """The number of planes; None for as many as the file has pages."""
     file: str | None
-    """None: the file that holds the XML."""
+    """Name of the file; None for the file that holds the XML."""
     directory: int
     """The page of the first plane."""
 

@@ -62,8 +62,8 @@ class SourceFile:
 class AcyclicPages(tifffile.TiffPages):  # type: ignore[misc] # final, but has no other hook
     """Pages up to the first directory whose successor was seen before.
 
-    tifffile follows a cycle of directories forever or skips pages on it. Here each directory counts
-    once.
+    tifffile follows a cycle of directories forever or skips pages on it. Here each directory
+    is visited once.
     """
 
     def _seek(self, index: int, /) -> int:
