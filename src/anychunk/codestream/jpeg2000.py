@@ -412,8 +412,8 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
         if any(0 in size for size in precincts[1:]):
             # a precinct of one sample could not be halved for the sub-bands
             raise FormatError(
-                f"coding style: precinct exponents {list(precincts)}, expected at least 1 above "
-                "the lowest resolution"
+                f"coding style: precinct exponents {list(precincts)}, expected 1 or more "
+                "except at the lowest resolution"
             )
     return Style(
         levels=levels, xcb=xcb, ycb=ycb, block_style=block_style, transform=transform,
