@@ -177,6 +177,8 @@ class TiffTile(Tile, BytesToBytes):
             array = decoders.decode(self, data, out)
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
         if self.samples_per_pixel > 1 and is_whole:
+            # a view: the caller's copy to its result separates the bands, without a pass for that
+            # here
             deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
             bands_first = np.moveaxis(deep, -1, 1)
             if self.tile_depth > 1:
@@ -236,6 +238,8 @@ class TiffTile(Tile, BytesToBytes):
         if plain is not out and plain.ctypes.data != out.ctypes.data:
             out[:] = plain
         if self.predictor == 2:
+            # as unsigned words: sums wrap at the width of the sample, and libtiff differences
+            # floats as integers of the same bits
             word = f"u{self.dtype.itemsize}"
             shape = (-1, self.tile_width) if target is None else target.shape
             words = out.view(word).reshape(shape)
@@ -258,6 +262,7 @@ class TiffTile(Tile, BytesToBytes):
     def _placed(self, array: Array, out: Bytes1D, fill: Any) -> Bytes1D:
         """Copy samples to their place in `out`, unless they are there already; fill the rest."""
         rows, columns, bands = array.shape
+        # decoded in place (`Tile.is_direct`)
         if array.__array_interface__["data"][0] == out.__array_interface__["data"][0]:
             if not array.dtype.isnative:
                 array.byteswap(inplace=True)

@@ -122,6 +122,7 @@ def _direct(target: FloatType, general: Step) -> Step:
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         smallest, largest = np.fmin.reduce(x), np.fmax.reduce(x)
+        # negated, so that a block of NaN only, whose extremes are NaN, takes the general path
         if not (smallest >= target.low and largest <= target.high):
             return general(x, out, scratch)
         np.copyto(out, x, casting="same_kind")

@@ -351,7 +351,7 @@ def _unpack(tile: Tile, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
         plain = samples.unpredict_complex(
             plain, shape=shape, bits=bits, predictor=predictor, is_big=is_big
         )
-        is_big = sys.byteorder == "big"
+        is_big = sys.byteorder == "big"  # `unpredict_complex` has swapped already
     array = samples.unpack(plain, shape=shape, sample_format=kind, bits=bits, is_big=is_big)
     if predictor == 1 or is_complex:
         return array
