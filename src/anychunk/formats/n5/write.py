@@ -162,7 +162,7 @@ def check_samples(samples: Samples, url: str) -> None:
             f"{url}: N5 has no data type {samples.dtype.name}; supported: {' '.join(DATA_TYPES)}"
         )
     if not samples.shape:
-        raise UnsupportedError(f"{url}: shape is (), expected at least one dimension")
+        raise UnsupportedError(f"{url}: shape (), expected at least one dimension")
 
 
 def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
