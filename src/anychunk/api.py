@@ -62,7 +62,7 @@ def index(
     """Read the structure of a file, or a saved index; no samples are read.
 
     Parameters:
-        url: A path or url, or several, or a pattern such as `"s3://bucket/*.tif"`. Opened are
+        url: A path or url, or several, or a pattern such as `"s3://bucket/*.tif"`. Accepts
             local paths and `file:`, `s3:`, `gs:`, `az:`, `http:`, `https:` and `memory:` urls.
         format: The name of a format, instead of recognising it by content; `anychunk formats`
             lists them.
@@ -75,13 +75,13 @@ def index(
         client: A Dask client, or the address of a scheduler, to parse many files on.
         failures: A dictionary. Files that cannot be indexed are left out and noted in it, with the
             reason; without it the first of them raises.
-        **options: What the format itself takes:
+        **options: Options of the format itself:
 
             - JNRRD, NRRD and saved indexes: `allow=[…]`, folders or url prefixes outside the
               file's own folder that it may refer to (`["*"]`: anywhere).
             - N5: `axes="n5"` or `"reversed"`, the order of dimensions; `blocks="samples"` or
               `"bytes"`, the second for blocks that are not arrays of samples.
-            - NITF: `rsets=True` or `False`, whether reduced resolutions in files beside it
+            - NITF: `rsets=True` or `False`, whether reduced resolutions in sibling files
               (`.r1`, `.r2` …) become levels; by default they do for local files.
 
     Returns:
@@ -93,9 +93,7 @@ def index(
     """
     if not isinstance(url, str | Path) or combine is not None or is_pattern(str(url)):
         if combine is None:
-            raise ValueError(
-                "several files need combine='stack', 'concat', 'mosaic' or 'group'; got none"
-            )
+            raise ValueError("several files require combine='stack', 'concat', 'mosaic' or 'group'")
         files = index_files(
             expand(url, storage),
             client=client,
@@ -172,7 +170,7 @@ def _is_folder(url: str, format: str | None) -> bool:
 
 
 def _exists(folder: Folder) -> bool:
-    """Whether a remote folder holds anything, as far as its server tells."""
+    """Return whether a remote folder contains anything, as far as its server reveals."""
     try:
         return folder.names() != ([], [])
     except UnsupportedError:  # web servers do not list: ask for the files that a folder must have
@@ -222,7 +220,7 @@ def _of_kind(name: str, kind: type, url: str) -> Any:
     module = formats.of_kind(kind).get(name)
     if module is None:
         wanted = "a single file" if kind is formats.Format else "a folder"
-        raise FormatError(f"{url}: {name} does not open {wanted}; leave out format={name!r}")
+        raise FormatError(f"{url}: format {name!r} cannot open {wanted}; leave out format={name!r}")
     return module
 
 
@@ -234,8 +232,8 @@ def _parsed(
 ) -> Node:
     """Run a parser on untrusted bytes.
 
-    What it raises on purpose is an `AnychunkError`. Anything else that comes out of a library it
-    parses with is the file's fault; out of the parser's own code it is a defect.
+    A parser raises `AnychunkError` on purpose. Any other exception is blamed on the file if it was
+    raised inside a library that the parser uses, and on the parser if its own code raised it.
     """
     _signature(parse).bind(source, **options)  # a wrong option is the caller's mistake: TypeError
     try:
@@ -270,8 +268,8 @@ def open(  # noqa: A001 - the public name is anychunk.open
 ) -> Group | Array:
     """Open a file, or an index, as a read-only Zarr hierarchy.
 
-    The first call makes zarr read such hierarchies by our pipeline, unless its configuration names
-    another one; `disable` undoes that.
+    The first call makes anychunk's pipeline the default of zarr, unless zarr's configuration
+    already names another one; `disable` undoes that.
 
     Parameters:
         url: A path or url, several, a pattern, a saved index, or what `index` returned.
@@ -313,7 +311,9 @@ def open_group(
     node = _as_index(url, storage, options)
     if isinstance(node, ArrayIndex):
         name = node.attributes.get("anychunk", {}).get("source", "index")
-        raise UnsupportedError(f"{name}: is one array, not a group; open it with open_array")
+        raise UnsupportedError(
+            f"{name}: found a single array, expected a group; open it with open_array"
+        )
     return open_index(node, storage=storage, on_change=on_change)
 
 
@@ -381,11 +381,11 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     Parameters:
         array: What to write; dask and zarr arrays may be larger than memory.
         url: The target. Its extension decides the format: `.n5`, `.jnrrd`.
-        format: The name of a format, instead.
-        **options: What the format takes; see its page.
+        format: The name of a format, to override the extension.
+        **options: Options of the format; see its page in the documentation.
 
     Raises:
-        UnsupportedError: No format is written under such a name.
+        UnsupportedError: No format writes this extension, or the named format is read-only.
     """
     url = str(url)
     # JNRRD has an option of the same name: a value that names no format is meant for it
@@ -395,7 +395,7 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     named = format is not None and not is_option
     module = formats.by_name(str(format)) if named else formats.writer(url)
     if not isinstance(module, formats.WritableFormat):
-        raise FormatError(f"{url}: {format} files are opened, not written")
+        raise FormatError(f"{url}: {format} files can be read, but not written")
     module.write(array, url, **options)
 
 
@@ -449,7 +449,9 @@ def append(
         **options: As in `index`.
     """
     if combine == "mosaic":
-        raise ValueError("append: a mosaic cannot grow; index all its files at once and save that")
+        raise ValueError(
+            "append: combine='mosaic' is not supported; index all files at once and save the result"
+        )
     place = str(target)
     known = icechunk.saved_sources(place, storage=storage)
     every = expand(urls, storage)
@@ -497,7 +499,7 @@ class VirtualParser:
     level: int | str = 0
     """The number of the level, 0 for full resolution."""
     name: str = "data"
-    """What the variable is called."""
+    """The name of the variable."""
     tree: bool = False
     """Whether to keep all arrays, in groups."""
     copy: Literal["never", "needed"] = "never"

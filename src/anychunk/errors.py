@@ -1,4 +1,4 @@
-"""Every exception that anychunk raises on its own behalf.
+"""Every exception class of anychunk.
 
 Messages read `where: what was found, against what was expected; what to do`.
 """
@@ -32,11 +32,11 @@ class CodecTypeError(CodecConfigError, TypeError):
 
 
 class ChunkDecodeError(AnychunkError, ValueError):
-    """One chunk does not decode."""
+    """One chunk cannot be decoded."""
 
 
 class ChunkEncodeError(AnychunkError, ValueError):
-    """One chunk does not encode; nothing of it was written."""
+    """One chunk cannot be encoded; nothing of it was written."""
 
 
 class LimitError(AnychunkError, ValueError):
@@ -44,7 +44,7 @@ class LimitError(AnychunkError, ValueError):
 
 
 class SourceError(AnychunkError, OSError):
-    """Bytes could not be read: permission, network, server."""
+    """Bytes could not be read, because of permissions, the network or a server."""
 
 
 class SourceChangedError(AnychunkError, OSError):
@@ -52,7 +52,7 @@ class SourceChangedError(AnychunkError, OSError):
 
 
 class NoSuchImageError(AnychunkError, KeyError):
-    """A file has no image, level or array of the name or number that was asked for."""
+    """A file has no image, level or array of the requested name or number."""
 
     __str__ = Exception.__str__  # KeyError would show the message in quotes
 
@@ -91,11 +91,12 @@ REPORT = "please report it with the file: https://github.com/anychunk/anychunk/i
 
 
 def is_defect(error: BaseException, *, own: tuple[str, ...] = ("anychunk",)) -> bool:
-    """Whether an exception that nobody meant to raise comes from code of ours.
+    """Return whether an unexpected exception comes from code of ours.
 
     Decoder libraries raise all kinds of exceptions on bad data: that is the data's fault. The same
     exception raised by code in the packages `own` is a defect there. The innermost frame decides;
-    frames of numpy and of the standard library are skipped, because they only do as they are told.
+    frames of numpy and of the standard library are skipped, because they fail only if they are
+    called wrongly.
     """
     blamed = ""
     frame = error.__traceback__

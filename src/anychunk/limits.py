@@ -1,4 +1,4 @@
-"""Limits on what a file may ask of this process.
+"""Limits on the resources that a file may claim in this process.
 
 A file is untrusted: every size that it announces is checked against these limits before anything
 is allocated. `override` changes them for the whole process while its block runs.
@@ -15,7 +15,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits in force; every field can be changed by `override`."""
+    """The current limits; every field can be changed by `override`."""
 
     header_bytes: int = 64 * MIB
     """The longest header, table or metadata text that a parser reads into memory."""
@@ -54,7 +54,7 @@ _current = Limits()
 
 
 def get() -> Limits:
-    """Return the limits in force."""
+    """Return the current limits."""
     return _current
 
 
@@ -75,12 +75,13 @@ def check_chunk(decoded: int, *, where: str, stored: int | None = None) -> None:
     if decoded > _current.chunk_bytes:
         raise LimitError(
             f"{where}: a chunk of {decoded} bytes is over the limit of {_current.chunk_bytes}; "
-            "raise anychunk.limits chunk_bytes to allow it"
+            "raise chunk_bytes with anychunk.limits.override to allow it"
         )
     if stored is not None and decoded > max(_current.free_bytes, stored * _current.expansion):
         raise LimitError(
             f"{where}: {stored} stored bytes announce a chunk of {decoded} bytes, more than "
-            f"{_current.expansion} times as many; raise anychunk.limits expansion to allow it"
+            f"{_current.expansion} times as many; raise expansion with anychunk.limits.override "
+            "to allow it"
         )
 
 
@@ -89,5 +90,5 @@ def check_header(length: int, *, where: str) -> None:
     if length > _current.header_bytes:
         raise LimitError(
             f"{where}: {length} bytes of header are over the limit of {_current.header_bytes}; "
-            "raise anychunk.limits header_bytes to allow it"
+            "raise header_bytes with anychunk.limits.override to allow it"
         )

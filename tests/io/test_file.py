@@ -58,7 +58,7 @@ def test_runs_are_read_into_one_array(tmp_path):
     path.write_bytes(bytes(range(200)))
     source = PreadSource(f"file://{path}")
     assert source.read_runs([5, 100, 7], 3).tolist() == [5, 6, 7, 100, 101, 102, 7, 8, 9]
-    with pytest.raises(TruncatedError, match=r"@199: 3 bytes .* 200"):
+    with pytest.raises(TruncatedError, match=r"@199: .*3 bytes.* 200"):
         source.read_runs([5, 199], 3)
 
 

@@ -2,14 +2,14 @@
 
 The entry-point group `anychunk.codecs` lists every codec that anychunk prefers over zarr's choice:
 its own, and those of other distributions (`anychunk.codecs.base` says how to write one). Nothing is
-imported until a codec is asked for by name.
+imported until a codec is requested by name.
 
 anychunk's own codecs are listed in zarr's group `zarr.codecs` too, unless another package registers
 the same name: zarr warns every user about a name that is registered twice. `register_unclaimed`
 offers zarr the remaining ones, as far as no other package has registered them.
 
 A codec of another distribution cannot break anychunk. If it fails to import, it is left out of
-`load_all` with a warning, and `MissingDependencyError` is raised only when it is asked for by name.
+`load_all` with a warning, and `MissingDependencyError` is raised only when it is requested by name.
 It cannot replace one of anychunk's own names.
 """
 
@@ -141,11 +141,11 @@ def to_json(codec: Codec) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Codec:
-    """Return the codec of some JSON, of the class registered here or else of zarr's choice.
+    """Return the codec for its JSON, of the class registered here or else of zarr's choice.
 
     Raises:
         CodecConfigError: The JSON is not that of a codec, or its configuration is wrong.
-        UnsupportedError: Nobody has registered a codec of this name.
+        UnsupportedError: No codec of this name is registered.
     """
     name = data.get("name") if isinstance(data, Mapping) else None
     if not isinstance(name, str):
@@ -168,7 +168,9 @@ def _from_zarr(name: str, data: Any) -> Codec:
     except AnychunkError:
         raise
     except UnknownCodecError as e:
-        raise UnsupportedError(f"codec {name!r}: zarr knows no codec of this name") from e
+        raise UnsupportedError(
+            f"codec {name!r} is not registered; install the package that provides it"
+        ) from e
     except Exception as e:
         raise CodecConfigError(f"codec {name!r}: {type(e).__name__}: {e}") from e
 
@@ -183,7 +185,7 @@ def register_unclaimed() -> None:
 
 
 def register_all() -> dict[str, str]:
-    """Register every codec with zarr; return the class that zarr's config shall name for each."""
+    """Register every codec with zarr; return the class to name in zarr's config for each."""
     qualnames = {}
     for name, cls in load_all().items():
         qualnames[name] = f"{cls.__module__}.{cls.__qualname__}"
@@ -192,7 +194,7 @@ def register_all() -> dict[str, str]:
 
 
 def unregister_all() -> None:
-    """Remove every codec from zarr's registry for which another package's class remains."""
+    """Remove from zarr's registry every codec that another package registers too."""
     for name, cls in load_all().items():
         registry = codec_registries[name]
         if len(registry) > 1:

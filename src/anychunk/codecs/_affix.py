@@ -37,7 +37,7 @@ def decode_literal(text: object, length: int, *, codec: str, key: str, length_ke
         raise CodecConfigError(f"{codec}: {key} is not canonical base64; check its last characters")
     if len(literal) != length:
         raise CodecConfigError(
-            f"{codec}: {key} has {len(literal)} bytes, expected {length_key} = {length}"
+            f"{codec}: {key} has {len(literal)} bytes, but {length_key} is {length}"
         )
     return literal
 

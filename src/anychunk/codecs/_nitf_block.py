@@ -1,4 +1,4 @@
-"""What the codecs of NITF blocks share: checks of their configuration, and the decoded block."""
+"""Shared by the codecs of NITF blocks: checks of their configuration, and the decoded block."""
 
 import math
 from typing import Any
@@ -31,12 +31,13 @@ def block_buffer(
         shape: (bands, height, width) of the block.
         dtype: Its data type.
         where: Names the codec in messages.
-        spec: The chunk, which must have as many bytes; None if it is not known.
-        out: A buffer of the caller.
+        spec: The chunk, which must have the same number of bytes; None if it is not known.
+        out: A buffer provided by the caller, or None.
     """
     nbytes = math.prod(shape) * dtype.itemsize
     if spec is not None and spec.nbytes != nbytes:
         raise ChunkDecodeError(
-            f"{where}: {shape} of {dtype} are {nbytes} bytes, the chunk has {spec.nbytes}"
+            f"{where}: a block of shape {shape} and type {dtype} has {nbytes} bytes, "
+            f"expected {spec.nbytes} for the chunk"
         )
     return np.empty(nbytes, np.uint8) if out is None or len(out) != nbytes else out

@@ -36,14 +36,14 @@ from `AnychunkError`. A complete codec:
 
         def __post_init__(self):
             if type(self.itemsize) is not int or self.itemsize < 1:
-                raise CodecConfigError(f"{self.name}: itemsize {self.itemsize!r}, expected a size")
+                raise CodecConfigError(f"{self.name}: itemsize {self.itemsize!r}, expected >= 1")
 
         def encode_bytes(self, data, spec):
             return data.reshape(-1, self.itemsize).T
 
         def decode_bytes(self, data, spec, out=None):
             if len(data) % self.itemsize:
-                raise ChunkDecodeError(f"{self.name}: {len(data)} bytes, not whole elements")
+                raise ChunkDecodeError(f"{self.name}: {len(data)} bytes, not a multiple")
             return data.reshape(self.itemsize, -1).T
 
         def compute_encoded_size(self, input_byte_length, chunk_spec):
@@ -76,10 +76,10 @@ never appears in the JSON. Check values in `__post_init__` and raise `CodecConfi
 
 **Checks against the array.** zarr calls `validate(shape=..., dtype=..., chunk_grid=...)` when an
 array is created or opened: override it to refuse arrays that the codec cannot store. `dtype` is
-zarr's data type, of the array as a whole: a codec behind another one that changes the data type
-checks in `evolve_from_array_spec(array_spec)` instead, which gets the type that arrives there, and
-returns the codec. An array -> array codec that changes the shape, the data type or the fill value
-says so in `resolve_metadata(chunk_spec)`, by returning the changed spec.
+zarr's data type, of the array as a whole: a codec that follows one that changes the data
+type checks in `evolve_from_array_spec(array_spec)` instead, which receives the type at that point
+of the chain, and returns the codec. An array -> array codec that changes the shape, the data type
+or the fill value says so in `resolve_metadata(chunk_spec)`, by returning the changed spec.
 
 **Errors.** Hooks raise `ChunkDecodeError` or `ChunkEncodeError`, or another `AnychunkError`. Any
 other exception, except `MemoryError`, is turned into one of these two, with its cause.
@@ -121,7 +121,7 @@ type Bytes1D = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class ChunkSpec:
-    """What a hook is told about the chunk it encodes or decodes."""
+    """Describes the chunk that a hook encodes or decodes."""
 
     shape: tuple[int, ...]
     """Shape of the decoded chunk."""
@@ -167,7 +167,7 @@ def runtime_field(default: Any = None) -> Any:
 
 @contextmanager
 def _foreign_errors_as(error: type[AnychunkError], name: str) -> Iterator[None]:
-    """Re-raise what a library raised as `error`, with the codec's name, and defects as ours."""
+    """Re-raise exceptions of libraries as `error`, with the codec's name; report defects."""
     try:
         yield
     except (AnychunkError, MemoryError):
@@ -189,7 +189,7 @@ def schema(name: str, package: str = "anychunk.codecs") -> dict[str, Json]:
 
 
 class _CodecBase:
-    """What the three kinds of codecs share: JSON in both directions, and asynchronous methods."""
+    """Shared by the three kinds of codecs: JSON in both directions, and asynchronous methods."""
 
     name: ClassVar[str]
     """Name of the codec in JSON, which is also the name of its entry points."""
@@ -220,7 +220,7 @@ class _CodecBase:
         """Check the configuration against the codec's JSON schema; for use in `__post_init__`.
 
         Raises:
-            CodecConfigError: the first violation, with the key where it is.
+            CodecConfigError: the first violation, with its key.
         """
         import jsonschema  # slow to import, and needed only when a codec is built
 
@@ -253,10 +253,12 @@ class _CodecBase:
         if isinstance(data, str):
             data = {"name": data}
         if data.get("name") != cls.name:
-            raise CodecConfigError(f"{cls.name}: the JSON has the name {data.get('name')!r}")
+            raise CodecConfigError(
+                f"{cls.name}: name is {data.get('name')!r}, expected {cls.name!r}"
+            )
         extra = sorted(set(data) - {"name", "configuration", "must_understand"})
         if extra:
-            raise CodecConfigError(f"{cls.name}: unknown key {extra[0]!r} beside 'configuration'")
+            raise CodecConfigError(f"{cls.name}: unknown key {extra[0]!r} next to 'configuration'")
         configuration = data.get("configuration", {})
         if not isinstance(configuration, Mapping):
             raise CodecConfigError(
@@ -297,7 +299,7 @@ class BytesToBytes(_CodecBase, BytesBytesCodec):
     two more methods. Both skip the pass that would interpret decoded bytes as an array:
 
     - `decode_view(data, spec, scratch) -> array` decodes to an array of `spec.shape` and
-      `spec.dtype` in any memory layout. The array may live in `scratch`, which is a buffer as
+      `spec.dtype` in any memory layout. The array may live in `scratch`, a buffer like
       `out` in `decode_bytes`.
     - `decode_into(data, spec, target, scratch) -> bool` decodes straight into `target`, an array
       of `spec.shape` and `spec.dtype` with any strides. It returns False, with `target` unchanged,

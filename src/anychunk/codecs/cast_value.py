@@ -215,7 +215,7 @@ def explain(value: Any, target: NumberType, out_of_range: OutOfRange) -> str:
 
 
 def is_same(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
-    """Whether two 0-d arrays are equal, or both NaN."""
+    """Return whether two 0-d arrays are equal, or both NaN."""
     return bool(before == after) or bool(before != before and after != after)  # noqa: PLR0124 - NaN
 
 

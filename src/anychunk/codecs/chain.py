@@ -56,7 +56,7 @@ STREAMS: dict[type[Codec], streams.Decode] = {
 """Decoders that replace those of zarr's compressors."""
 
 KEPT = 64
-"""Most decoders that a wrapping codec keeps; edge chunks have few different shapes."""
+"""Maximum number of decoders that a wrapping codec caches: edge chunks have few shapes."""
 
 
 def ours(codec: Codec, document: Json = None) -> Codec:
@@ -142,7 +142,7 @@ class Decoder:
 
 
 def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any, ChunkSpec] | None:
-    """Return an optional method of the codec behind `bytes`, and the spec to call it with.
+    """Return an optional method of the codec that follows `bytes`, and the spec to call it with.
 
     None unless the chain ends with little-endian `bytes` and one bytes -> bytes codec that has the
     method: then its decoded bytes are exactly the elements of the chunk.
@@ -159,7 +159,7 @@ def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any
 def whole_step(
     pairs: Sequence[tuple[Codec, ArraySpec]],
 ) -> Callable[[Bytes1D, Bytes1D | None], Array] | None:
-    """Return the function that decodes `bytes` and the codec behind it in one, if there is one."""
+    """Return the function that decodes `bytes` and the next codec in one step, or None."""
     found = shortcut(pairs, "decode_view")
     if found is None:
         return None
@@ -170,7 +170,7 @@ def whole_step(
 def into_step(
     pairs: Sequence[tuple[Codec, ArraySpec]],
 ) -> Callable[[Bytes1D, Bytes1D | None, Array], bool] | None:
-    """Return the function that decodes straight into the caller's array, if there is one."""
+    """Return the function that decodes straight into the caller's array, or None."""
     found = shortcut(pairs, "decode_into")
     if found is None:
         return None
@@ -332,7 +332,7 @@ def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
 
 @dataclass(frozen=True, kw_only=True)
 class WrappingCodec(ArrayToBytes):
-    """Base of codecs that store an array of another shape than the chunk, by inner codecs.
+    """Base of codecs whose inner codecs store an array of a different shape than the chunk.
 
     The shape may differ from chunk to chunk, so decoders are kept per shape.
     """

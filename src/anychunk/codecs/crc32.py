@@ -25,7 +25,7 @@ FRONT = struct.Struct("<BI")
 
 
 def front(checksum: int | None) -> bytes:
-    """Return the bytes in front of a payload; None stands for an unknown checksum."""
+    """Return the bytes in front of a payload; None means an unknown checksum."""
     return FRONT.pack(0, 0) if checksum is None else FRONT.pack(1, checksum)
 
 

@@ -29,7 +29,7 @@ SAMPLE_FORMATS = {"u": 1, "b": 1, "i": 2, "f": 3, "c": 6}
 
 @dataclass(frozen=True)
 class Header:
-    """A header of constant length, of which at most the size of the chunk varies."""
+    """A header of constant length, in which only the size of the chunk may vary."""
 
     start: bytes
     """Everything up to the byte count of the chunk, or the whole header if it has none."""
@@ -155,8 +155,8 @@ def n5(shape: Shape) -> Header:
     """Return the header of an N5 block in default mode; the payload must be big-endian.
 
     Parameters:
-        shape: in N5 order, fastest axis first. For an array in C order this is the shape of the
-            chunk reversed.
+        shape: The shape of the block, in N5 order, fastest axis first. For an array in C order this
+            is the shape of the chunk reversed.
     """
     return Header(struct.pack(f">HH{len(shape)}I", 0, len(shape), *shape))
 

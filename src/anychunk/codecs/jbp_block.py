@@ -49,8 +49,8 @@ def sample_dtype(pvtype: str, nbpp: int) -> np.dtype[Any]:
     allowed = WIDTHS.get(pvtype, range(1, 65))
     if kind is None or nbpp not in allowed:
         raise CodecConfigError(
-            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not decoded; "
-            "decoded: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 or 64, C of 64"
+            f"PVTYPE {pvtype!r} with NBPP {nbpp} is not supported; "
+            "supported: INT and SI of 1 to 64 bits, B of 1 to 8, R of 32 or 64, C of 64"
         )
     nbytes = next(bits for bits in ALIGNED if bits >= nbpp) // 8
     return np.dtype(f"<{kind}{nbytes}")
@@ -115,14 +115,14 @@ class JbpBlock(BytesToBytes):
     abpp: int | None = None
     """Significant bits per sample; None for all of them."""
     pjust: Literal["L", "R"] = "R"
-    """At which end of a sample its significant bits are: high (L) or low (R)."""
+    """Which end of a sample holds its significant bits: high (L) or low (R)."""
 
     def __post_init__(self) -> None:
         check_positive(self, "num_bands", "block_height", "block_width", "nbpp")
         if self.imode not in ORDERS or self.pjust not in ("L", "R"):
             raise CodecConfigError(
-                f"{self.name}: imode is {self.imode!r} and pjust {self.pjust!r}, expected one of "
-                "B P R S, and one of L R"
+                f"{self.name}: imode is {self.imode!r} and pjust {self.pjust!r}, "
+                "expected imode B, P, R or S, and pjust L or R"
             )
         if self.abpp is not None and (
             not isinstance(self.abpp, int) or not 1 <= self.abpp <= self.nbpp
@@ -147,7 +147,7 @@ class JbpBlock(BytesToBytes):
         return 0 if self.abpp is None or self.dtype.kind not in "ui" else self.nbpp - self.abpp
 
     def planes(self) -> int:
-        """Return the number of pieces that are padded to a whole byte: bands if stored apart."""
+        """Return the number of units padded to whole bytes: bands, if stored separately."""
         return self.num_bands if self.imode in ("B", "S") else 1
 
     def stored_bytes(self) -> int:

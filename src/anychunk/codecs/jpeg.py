@@ -40,11 +40,11 @@ from anychunk.errors import (
 type Array = npt.NDArray[Any]
 
 QUALITY = 95
-"""Of the 8-bit streams that are written."""
+"""JPEG quality of the 8-bit streams that are written."""
 
 
 def whole_stream(data: Bytes1D, start: int) -> Stream:
-    """Return the stream at `start`, checked up to its end; raise `ChunkDecodeError` for damage."""
+    """Return the stream at `start`, checked to its end; raise `ChunkDecodeError` if damaged."""
     try:
         return walk(data, start)
     except (FormatError, UnsupportedError) as e:
@@ -67,7 +67,7 @@ def decode(data: Bytes1D, stream: Stream) -> Array:
         raise ChunkDecodeError(f"jpeg: {e}") from e
     if ends_in_grey(array, frame.depth) and not is_whole(payload, stream, array):
         raise ChunkDecodeError(
-            f"jpeg: the stream of {len(payload)} bytes is truncated: a strict decoder refuses it"
+            f"jpeg: the stream of {len(payload)} bytes is truncated: a strict decoder rejects it"
         )
     return array if array.ndim == 3 else array[..., None]
 
@@ -117,7 +117,7 @@ class Jpeg(BytesToBytes):
         if self.imode not in ("B", "P", "R", "S") or not isinstance(self.color_space, str):
             raise CodecConfigError(
                 f"{self.name}: imode is {self.imode!r} and color_space {self.color_space!r}, "
-                "expected one of B P R S, and text"
+                "expected imode B, P, R or S, and color_space as a string"
             )
 
     @property
@@ -143,7 +143,7 @@ class Jpeg(BytesToBytes):
         return out
 
     def _check_frame(self, stream: Stream, band: int) -> None:
-        """Raise if a stream does not have the size, bands or depth that the block announces."""
+        """Raise if a stream does not have the size, bands and depth of the configuration."""
         frame = stream.frame
         if (frame.height, frame.width) != self.shape[1:]:
             raise ChunkDecodeError(

@@ -64,9 +64,10 @@ def member(data: Bytes1D, start: int, out: Bytes1D, name: str, decoder: Any) -> 
 
 
 def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
-    """Decode gzip members, of which the first is usually the only one.
+    """Decode gzip members; usually there is only one.
 
-    libdeflate decodes one member and ignores what follows; if that is not all, zlib starts over.
+    libdeflate decodes one member and ignores the rest; if more members are needed, zlib starts
+    over.
     """
     import imagecodecs
 
@@ -124,8 +125,8 @@ def frames(
         data: frames, followed by anything.
         nbytes: the decoded size of all frames together.
         frame_end: returns where a frame ends, and whether it is a skippable frame.
-        decode: decodes a stream of which the exact size is known.
-        decode_frame: decodes one frame to at most that many bytes.
+        decode: decodes a stream of known decoded size.
+        decode_frame: decodes one frame, to at most the given number of bytes.
     """
     stop = 0
     first = True
@@ -183,7 +184,7 @@ def decode(compression: str, data: Bytes1D, nbytes: int) -> Bytes1D:
 
 
 STREAMS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
-"""Key in `streams.ENCODE` of each `compression`."""
+"""The key in `streams.ENCODE`, by value of `compression`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +202,7 @@ class LeadingStream(BytesToBytes):
     def __post_init__(self) -> None:
         if not isinstance(self.compression, str) or self.compression not in STREAMS:
             raise CodecConfigError(
-                f"{self.name}: compression {self.compression!r}, expected {' '.join(STREAMS)}"
+                f"{self.name}: compression {self.compression!r}, expected: {' '.join(STREAMS)}"
             )
         if isinstance(self.skip, bool) or not isinstance(self.skip, int) or self.skip < 0:
             raise CodecConfigError(

@@ -22,7 +22,7 @@ class Lz4Frame(BytesToBytes):
     is_fixed_size = False
 
     level: int = 0
-    """0 is the fast encoder; 12 compresses most."""
+    """0 is the fast encoder; 12 compresses best."""
 
     def __post_init__(self) -> None:
         level = self.level

@@ -111,7 +111,7 @@ class Lz4Java(BytesToBytes):
     is_fixed_size = False
     name: ClassVar[str] = "anychunk.lz4_java"
     block_size: int = 65536
-    """Most decoded bytes per block."""
+    """Maximum number of decoded bytes per block."""
 
     def __post_init__(self) -> None:
         # the range of lz4-java: 64 bytes to 32 MiB

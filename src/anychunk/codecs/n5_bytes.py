@@ -46,7 +46,7 @@ class N5Bytes(WrappingCodec):
         return self.encode_inner(data, ChunkSpec(data.shape, BYTE))
 
     def unpack(self, data: Bytes1D, header: BlockHeader) -> bytes:
-        """Return the payload of a block of which the header has been parsed."""
+        """Return the payload of a block whose header has been parsed."""
         size = header.elements * (1 if header.mode == OBJECT else self.itemsize)
         limits.check_chunk(size, where="n5 block", stored=len(data))
         spec = ChunkSpec((size,), BYTE)

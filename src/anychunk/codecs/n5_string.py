@@ -32,7 +32,7 @@ def split(text: bytes, count: int) -> list[bytes]:
     words = text.split(b"\0")
     if words.pop() or len(words) != count:
         raise ChunkDecodeError(
-            f"n5 strings: found {len(words)} terminated by a zero byte, expected exactly {count}"
+            f"n5 strings: found {len(words)} zero-terminated strings, expected exactly {count}"
         )
     return words
 

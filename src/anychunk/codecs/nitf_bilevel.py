@@ -7,8 +7,8 @@ JSON:     {"name": "anychunk.nitf-bilevel", "configuration": {"block_height": 51
 Lossless: yes; decoding only.
 
 Decoded bytes are one uint8 per pixel, 1 for black. The decoder fills missing lines with white. So
-lines are counted before decoding; and in mode 1D, the bits between end-of-line codes are compared
-with the bits that the runs of the decoded line take.
+lines are counted before decoding; and in mode 1D, the number of bits between end-of-line codes is
+compared with the number that the runs of the decoded line take.
 """
 
 from collections.abc import Buffer as BytesLike
@@ -138,15 +138,15 @@ class NitfBilevel(BytesToBytes):
         return np.ascontiguousarray(pixels).reshape(-1)
 
     def _check_lines(self, lines: Lines, pixels: npt.NDArray[np.uint8]) -> None:
-        """Raise if a line has other bits than its pixels take; only zeros may be left over."""
+        """Raise if a line has more or fewer bits than its pixels take, not counting fill."""
         surplus = lines.ends - lines.starts - line_bits(pixels)
         wrong = np.flatnonzero((surplus < 0) | (surplus > lines.fill))
         if len(wrong):
             line = int(wrong[0])
             bits = int(lines.ends[line] - lines.starts[line])
             raise ChunkDecodeError(
-                f"{self.name}: line {line} has {bits} bits, its pixels take {bits - surplus[line]}"
+                f"{self.name}: line {line} has {bits} bits, its pixels need {bits - surplus[line]}"
             )
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        raise ChunkEncodeError(f"{self.name}: blocks are decoded only, not encoded")
+        raise ChunkEncodeError(f"{self.name}: encoding is not supported, only decoding")

@@ -60,4 +60,4 @@ class NitfVq(BytesToBytes):
         return np.ascontiguousarray(grid.transpose(0, 2, 1, 3)).reshape(-1)
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        raise ChunkEncodeError(f"{self.name}: blocks are decoded only, not encoded")
+        raise ChunkEncodeError(f"{self.name}: encoding is not supported, only decoding")

@@ -2,7 +2,7 @@
 
 Spec:     zarr-extensions, codecs/scale_offset.
 JSON:     {"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}
-Lossless: for integers, or an error; for floats up to the rounding of the two operations.
+Lossless: for integers (otherwise an error); for floats, up to the rounding of both operations.
 """
 
 import math
@@ -182,7 +182,7 @@ def explain(bound: Bound, value: Any, *, is_encoding: bool) -> str:
 
 
 def survives(bound: Bound, fill: npt.NDArray[Any], decoded: npt.NDArray[Any]) -> bool:
-    """Whether a fill value survives a round trip: exactly, or up to the rounding of floats."""
+    """Return whether a fill value survives a round trip, up to the rounding of floats."""
     kind = bound.kind
     if isinstance(kind, IntType):
         return bool(fill == decoded)

@@ -69,7 +69,7 @@ def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
     """Decode one or more gzip members.
 
     libdeflate is the fastest, but stops after the first member; whatever it cannot decode to the
-    full size is decoded again by zlib, which also says what is wrong with a damaged stream.
+    full size is decoded again by zlib, whose error messages say what is wrong with the stream.
     """
     target = _target(nbytes, out)
     try:
@@ -192,8 +192,8 @@ def lz4_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
     """Return where the frame at `start` ends, and whether it is a skippable frame.
 
     LZ4 frame format 1.6: magic (4), FLG, BD, content size (8, if FLG bit 3), dictionary id (4, if
-    bit 0), header checksum (1); blocks of a 4-byte size, of which bit 31 means uncompressed, the
-    data, and a checksum (4, if bit 4); a size of zero; content checksum (4, if bit 2). A skippable
+    bit 0), header checksum (1); blocks of a 4-byte size (bit 31 set: uncompressed), the data,
+    and a checksum (4, if bit 4); a size of zero; content checksum (4, if bit 2). A skippable
     frame is magic 184D2A5x, a size, and that many bytes.
     """
     head = data[start : start + 8].tobytes()
@@ -326,11 +326,11 @@ def encode_blosc(
         compressor: one of `BLOSC_COMPRESSORS`.
         shuffle: 0 for none, 1 for bytes, 2 for bits.
         typesize: the size of an element, for shuffling.
-        blocksize: in bytes; 0 lets Blosc choose.
+        blocksize: block size in bytes; 0 lets Blosc choose.
     """
     if compressor not in BLOSC_COMPRESSORS:
         raise CodecConfigError(
-            f"blosc: compressor {compressor!r}, known: {' '.join(BLOSC_COMPRESSORS)}"
+            f"blosc: compressor {compressor!r}, expected one of {' '.join(BLOSC_COMPRESSORS)}"
         )
     if shuffle not in (0, 1, 2):
         raise CodecConfigError(f"blosc: shuffle {shuffle!r}, expected 0, 1 or 2")
@@ -364,7 +364,7 @@ ENCODE: dict[str, Encode] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCodec(BytesToBytes):
-    """Base of the codecs that are one of these compressions and nothing else."""
+    """Base of codecs that apply one of these compressions and nothing else."""
 
     is_fixed_size = False
     stream: ClassVar[str]

@@ -3,7 +3,7 @@
 Spec:     NRRD format, `encoding: ascii` (numbers between spaces, commas or line ends) and
           `encoding: hex` (two digits per byte, white space ignored).
 JSON:     {"name": "anychunk.text", "configuration": {"style": "hex", "endian": "little"}}
-Lossless: yes; floats are written with as many digits as identify them.
+Lossless: yes; floats are written with as many digits as a round trip needs.
 """
 
 import binascii
@@ -70,9 +70,9 @@ class Text(ArrayToBytes):
 
     def __post_init__(self) -> None:
         if self.style not in ("ascii", "hex"):
-            raise CodecConfigError(f"{self.name}: style {self.style!r}, known: ascii hex")
+            raise CodecConfigError(f"{self.name}: style {self.style!r}, expected ascii or hex")
         if self.endian not in ("little", "big"):
-            raise CodecConfigError(f"{self.name}: endian {self.endian!r}, known: little big")
+            raise CodecConfigError(f"{self.name}: endian {self.endian!r}, expected little or big")
 
     def encode_chunk(self, array: npt.NDArray[Any], spec: ChunkSpec) -> BytesLike:
         if self.style == "ascii":

@@ -13,7 +13,7 @@ Lossless: depends on the compression; encoding JPEG, WebP and LERC is lossy unle
 Keys that other readers of this codec do not know are written only if the bytes need them:
 `byte_order`, `fill_order`, `t4_options`, `subsampling`, `ycbcr_coefficients`,
 `reference_black_white`, `tile_depth`, `eer`, a list as `bits_per_sample`; and `last_height` and
-`last_width`, the extent of the chunks at the lower and right edge, which distinguish a short chunk
+`last_width`, the size of the chunks at the bottom and right edge, which distinguish a short chunk
 from a damaged one.
 
 This module holds the codec and the checks of its configuration. The work is done in
@@ -70,7 +70,7 @@ def _is_within(value: object, most: int) -> bool:
 
 
 def check_tile(tile: Tile) -> None:
-    """Raise `CodecConfigError` or `UnsupportedError` for values that come from untrusted JSON."""
+    """Check values from untrusted JSON; raise `CodecConfigError` or `UnsupportedError`."""
     expected: list[tuple[str, bool, str]] = [
         ("tile_width", 0 < tile.tile_width < 1 << 32, "1 to 2**32 - 1"),
         ("tile_height", 0 < tile.tile_height < 1 << 32, "1 to 2**32 - 1"),
@@ -118,12 +118,12 @@ def check_tile(tile: Tile) -> None:
             raise CodecConfigError(f"tiff-tile: {key} is {getattr(tile, key)!r}, expected {what}")
     if tile.compression not in decoders.KNOWN:
         raise UnsupportedError(
-            f"tiff-tile: compression {tile.compression} is not opened; opened: "
+            f"tiff-tile: compression {tile.compression} is not supported; supported: "
             f"{' '.join(str(n) for n in sorted(decoders.KNOWN))}"
         )
     if tile.predictor not in PREDICTORS and tile.compression not in PICTURES:
         raise UnsupportedError(
-            f"tiff-tile: predictor {tile.predictor} is not opened; opened: "
+            f"tiff-tile: predictor {tile.predictor} is not supported; supported: "
             f"{' '.join(str(n) for n in sorted(PREDICTORS))}"
         )
 
@@ -177,6 +177,8 @@ class TiffTile(Tile, BytesToBytes):
             array = decoders.decode(self, data, out)
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
         if self.samples_per_pixel > 1 and is_whole:
+            # a view: the caller's copy to its result separates the bands, without a pass for that
+            # here
             deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
             bands_first = np.moveaxis(deep, -1, 1)
             if self.tile_depth > 1:
@@ -227,7 +229,7 @@ class TiffTile(Tile, BytesToBytes):
     def _decode_simple(self, data: Bytes1D, out: Bytes1D, target: Array | None = None) -> bool:
         """Decompress to `out`, then sum differences there or into `target`.
 
-        Return False for a chunk that is shorter than `out`: the caller decodes it by the long way.
+        Return False for a chunk that is shorter than `out`: the caller uses the general path.
         """
         plain = decoders.STREAM_DECODERS[self.compression](data, out)
         if len(plain) != len(out):
@@ -236,6 +238,8 @@ class TiffTile(Tile, BytesToBytes):
         if plain is not out and plain.ctypes.data != out.ctypes.data:
             out[:] = plain
         if self.predictor == 2:
+            # as unsigned words: sums wrap at the width of the sample, and libtiff differences
+            # floats as integers of the same bits
             word = f"u{self.dtype.itemsize}"
             shape = (-1, self.tile_width) if target is None else target.shape
             words = out.view(word).reshape(shape)
@@ -244,7 +248,7 @@ class TiffTile(Tile, BytesToBytes):
         return True
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
-        """Return the buffer to decode into, after sizes were checked and before it is allocated."""
+        """Return the buffer to decode into; sizes are checked before it is allocated."""
         if spec is not None and spec.nbytes != self.nbytes:
             raise ChunkDecodeError(
                 f"tiff-tile: decodes to {self.nbytes} bytes, expected {spec.nbytes} for a chunk of "
@@ -258,6 +262,7 @@ class TiffTile(Tile, BytesToBytes):
     def _placed(self, array: Array, out: Bytes1D, fill: Any) -> Bytes1D:
         """Copy samples to their place in `out`, unless they are there already; fill the rest."""
         rows, columns, bands = array.shape
+        # decoded in place (`Tile.is_direct`)
         if array.__array_interface__["data"][0] == out.__array_interface__["data"][0]:
             if not array.dtype.isnative:
                 array.byteswap(inplace=True)

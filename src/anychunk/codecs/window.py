@@ -39,15 +39,15 @@ def read_front(data: Bytes1D, chunk: Shape) -> tuple[Shape, Shape, Shape]:
     ndim = len(chunk)
     if len(data) < 12 * ndim:
         raise ChunkDecodeError(
-            f"anychunk.window: {len(data)} bytes, expected a header of {12 * ndim}"
+            f"anychunk.window: {len(data)} bytes, expected at least a header of {12 * ndim}"
         )
     numbers = struct.unpack(f"<{3 * ndim}I", data[: 12 * ndim])
     stored, start, shape = numbers[:ndim], numbers[ndim : 2 * ndim], numbers[2 * ndim :]
     for i in range(ndim):
         if start[i] + shape[i] > stored[i] or shape[i] > chunk[i]:
             raise ChunkDecodeError(
-                f"anychunk.window: window {shape} at {start} of {stored} does not fit a chunk "
-                f"of {chunk}"
+                f"anychunk.window: a window of shape {shape} at {start} in a stored array of "
+                f"shape {stored} does not fit a chunk of shape {chunk}"
             )
     return stored, start, shape
 
@@ -61,7 +61,7 @@ def pad(array: npt.NDArray[Any], shape: Shape, fill: Any) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Window(WrappingCodec):
-    """Stores a chunk behind a header that says which part of the stored array it is."""
+    """Stores a chunk after a header that says which part of the stored array it is."""
 
     name: ClassVar[str] = "anychunk.window"
 

@@ -1,9 +1,9 @@
-"""JPEG markers up to the first scan: the frame, and which tables are there.
+"""JPEG markers up to the first scan: the frame, and which tables are present.
 
 Spec: ITU-T T.81 annex B.
 
 A stream is a sequence of markers (0xFF and a code). Most begin a segment: two bytes of length,
-which count themselves, and parameters. Entropy-coded data follows SOS; `jpeg_scan` passes over it.
+which count themselves, and parameters. Entropy-coded data follows SOS; `jpeg_scan` skips it.
 """
 
 import struct
@@ -101,7 +101,7 @@ def read_header(data: bytes | memoryview) -> JpegHeader:
         if marker in FRAMES:
             if frame is not None:
                 raise UnsupportedError(
-                    "JPEG: hierarchical streams of several frames are not decoded"
+                    "JPEG: hierarchical streams of several frames are not supported"
                 )
             frame = read_frame(marker, body)
         elif marker == DRI and len(body) >= 2:

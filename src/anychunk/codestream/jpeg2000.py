@@ -139,7 +139,7 @@ class Siz:
     def subsampling(self) -> tuple[int, int]:
         """Return (x, y): columns and rows of the reference grid per sample of the finest component.
 
-        1 if the other components' steps are not multiples of it.
+        1 along an axis if the steps of the other components are not multiples of it.
         """
         x, y = min(c.dx for c in self.components), min(c.dy for c in self.components)
         return (
@@ -156,7 +156,7 @@ class Style:
     xcb: int
     """Width of a code-block, as a power of 2."""
     ycb: int
-    """Its height, likewise."""
+    """Height of a code-block, as a power of 2."""
     block_style: int
     transform: int
     """0 for 9/7 (irreversible), 1 for 5/3 (reversible)."""
@@ -190,7 +190,7 @@ class MainHeader:
     siz: Siz
     cod: Cod
     cocs: dict[int, Style] = field(default_factory=dict)
-    """Coding style of the components for which it differs."""
+    """Coding style of the components that override it."""
     markers: frozenset[int] = frozenset()
     tlm: tuple[tuple[int, bytes], ...] = ()
     """(Ztlm, rest of the segment) of every TLM."""
@@ -226,7 +226,7 @@ class MainHeader:
     def has_empty_bands(self) -> bool:
         """Whether a sub-band without quantisation has no bit-planes (T.800 E-2).
 
-        Their number is guard bits + exponent - 1.
+        The number of bit-planes is guard bits + exponent - 1.
         """
         return any(
             body[0] & 31 == 0 and any((body[0] >> 5) + (step >> 3) <= 1 for step in body[1:])
@@ -339,7 +339,7 @@ def read_siz(body: bytes) -> Siz:
         raise FormatError(f"SIZ: the image area ends at {(x1, y1)}, expected after {(x0, y0)}")
     if min(tw, th) < 1 or tx > x0 or ty > y0 or tx + tw <= x0 or ty + th <= y0:
         raise FormatError(
-            f"SIZ: the first tile begins at {(tx, ty)} and has {tw} x {th}, expected it to contain "
+            f"SIZ: the first tile begins at {(tx, ty)}, size {tw} x {th}, expected it to contain "
             f"the corner of the image area at {(x0, y0)}"
         )
     components = tuple(_component(*body[i : i + 3]) for i in range(36, len(body), 3))
@@ -393,7 +393,7 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
     levels, xcb, ycb, block_style, transform = body[:5]
     xcb, ycb = (xcb & 15) + 2, (ycb & 15) + 2
     if levels & 0x80:
-        raise UnsupportedError("coding style: decomposition by DFS (part 2) is not decoded")
+        raise UnsupportedError("coding style: decomposition by DFS (part 2) is not supported")
     if levels > 32 or xcb > 10 or ycb > 10 or xcb + ycb > 12:
         raise FormatError(
             f"coding style: {levels} levels, code-blocks of {1 << xcb} x {1 << ycb}, "
@@ -401,7 +401,7 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
         )
     if transform > 1:
         raise UnsupportedError(
-            f"coding style: wavelet {transform} is not decoded; decoded: 0 (9/7), 1 (5/3)"
+            f"coding style: wavelet {transform} is not supported; supported: 0 (9/7), 1 (5/3)"
         )
     precincts: tuple[tuple[int, int], ...] = ()
     if has_precincts:
@@ -412,8 +412,8 @@ def _style(body: bytes, *, has_precincts: bool) -> Style:
         if any(0 in size for size in precincts[1:]):
             # a precinct of one sample could not be halved for the sub-bands
             raise FormatError(
-                f"coding style: precinct exponents {list(precincts)}, expected at least 1 above "
-                "the lowest resolution"
+                f"coding style: precinct exponents {list(precincts)}, expected 1 or more "
+                "except at the lowest resolution"
             )
     return Style(
         levels=levels, xcb=xcb, ycb=ycb, block_style=block_style, transform=transform,
@@ -439,8 +439,8 @@ def tile_parts(data: bytes | memoryview) -> list[TilePart]:
     while position < len(data):
         if position + SOT_BYTES > len(data):
             raise TruncatedError(
-                f"{len(data) - position} bytes at byte {position}, expected a tile-part of "
-                f"{SOT_BYTES + 2} or more"
+                f"{len(data) - position} bytes left at byte {position}, expected a tile-part of at "
+                f"least {SOT_BYTES + 2}"
             )
         marker, lsot, tile, length, number, _ = struct.unpack_from(">HHHIBB", data, position)
         if marker != SOT or lsot != 10:
@@ -466,7 +466,7 @@ def single_tile_header(header: MainHeader, tile: int) -> bytes:
 
     Sub-bands, precincts and code-blocks are anchored at the origin of the reference grid (T.800
     B.5 to B.7). If the tile were moved there, the parity of its edges and its partition would
-    change, and wrong pixels would come out unless its size is a power of two. So the tile stays:
+    change, and pixels would be wrong unless its size is a power of two. So the tile stays in place:
     the image area shrinks to it, and the tile grid begins with it. Only eight numbers of SIZ
     change; Xsiz and Ysiz are the lower right corner, XOsiz and YOsiz the upper left one.
     """
@@ -481,9 +481,9 @@ def single_tile_header(header: MainHeader, tile: int) -> bytes:
 
 
 GUARD = b"\xff\x7f" * 16
-"""Not a packet: all its bits are 1, so as a header it asks for more than any stream has.
+"""Not a packet: as a header, its 1 bits announce more data than any stream has.
 
-0x7F after 0xFF is what bit stuffing makes of 1 bits."""
+0x7F after 0xFF is a stuffed 0 bit and seven 1 bits."""
 
 
 def single_tile_stream(
@@ -508,7 +508,7 @@ def single_tile_stream(
 def _renumber(stream: bytearray, start: int, packed: int) -> int:
     """Renumber the PPT segments of one tile-part from `packed` on; return the next number.
 
-    By T.800 table A.39 (Zppt) numbers start anew in each tile-part header, but OpenJPEG expects
+    By T.800 table A.39 (Zppt) numbering restarts in each tile-part header, but OpenJPEG expects
     each number only once per tile.
     """
     found = [at for marker, at, end in segments(stream, start, SOD) if marker == PPT and end > at]

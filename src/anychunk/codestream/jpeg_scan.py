@@ -1,11 +1,12 @@
-"""JPEG streams up to their end: what entropy-coded data reveals without being decoded.
+"""Walk JPEG streams to their end: checks of entropy-coded data that need no decoding.
 
 Spec: ITU-T T.81 annexes A and B; MIL-STD-188-198A for the APP6 marker of NITF and its default
       tables.
 
-A decoder that meets damage makes up pixels, and libjpeg only warns. This walk raises for what can
-be seen from outside: no end marker, other markers inside the data of a scan, restart markers that
-are missing or out of order, and less data than the blocks of the picture need at the very least.
+On damaged data a decoder invents pixels, and libjpeg only warns. This walk raises for damage that
+can be detected without decoding: no end marker, other markers inside the data of a scan, restart
+markers that are missing or out of order, and less data than the minimum that the blocks of the
+picture need.
 
 In entropy-coded data, a byte of 0xFF is followed by a stuffed 0x00 (T.81 B.1.1.5). Any other 0xFF
 begins a marker, or is a fill byte before one (B.1.1.2). So the next marker is found without
@@ -64,8 +65,8 @@ class Stream:
 def units(frame: Frame) -> int:
     """Return the number of minimum coded units (MCU) in a scan of all bands (T.81 A.2).
 
-    In a scan of several components, an MCU holds as many 8 x 8 blocks of each as its sampling
-    factors say. In a scan of one component it is a single block, whatever the factors.
+    In a scan of several components, an MCU holds as many 8 x 8 blocks of each component as its
+    sampling factors say. In a scan of one component it is a single block, whatever the factors.
     """
     if frame.is_lossless:
         return frame.width * frame.height
@@ -76,7 +77,7 @@ def units(frame: Frame) -> int:
 
 
 def head(data: Bytes1D, start: int = 0) -> Stream:
-    """Read the header of the stream at `start`; its end is not looked for."""
+    """Read the header of the stream at `start`, without searching for its end."""
     view = memoryview(data[start:])
     header = read_header(view)
     frame = header.frame
@@ -85,7 +86,8 @@ def head(data: Bytes1D, start: int = 0) -> Stream:
         raise FormatError("JPEG: the stream has no frame of known height")
     if frame.process not in DECODED:
         raise UnsupportedError(
-            f"JPEG: process {frame.process} is not decoded; decoded: {' '.join(map(str, DECODED))}"
+            f"JPEG: process {frame.process} is not supported; "
+            f"supported: {' '.join(map(str, DECODED))}"
         )
     level = 0
     for marker, at, stop in markers(view):
@@ -97,7 +99,7 @@ def head(data: Bytes1D, start: int = 0) -> Stream:
 
 
 def walk(data: Bytes1D, start: int = 0) -> Stream:
-    """Check the stream at `start` up to its end marker; return where that is."""
+    """Check the stream at `start` up to its end marker; return its position."""
     stream = head(data, start)
     at = start + stream.header.scan_offset
     interval = stream.header.restart_interval

@@ -1,4 +1,4 @@
-"""The bits of JPEG 2000 packet headers, and tag trees: ITU-T T.800 B.10.1 and B.10.2.
+"""Bit reader and tag trees of JPEG 2000 packet headers: ITU-T T.800 B.10.1 and B.10.2.
 
 This is the inner loop of the packet walk, in plain Python: hence slots, local names and few calls.
 """
@@ -30,17 +30,18 @@ def tree_paths(width: int, height: int) -> tuple[int, tuple[tuple[int, ...], ...
 class TagTree:
     """A tag tree that is decoded bit by bit (T.800 B.10.2).
 
-    It codes one integer per leaf. A node holds the minimum of the nodes below it, so what is said
-    of a node need not be repeated for its leaves. A 0 bit means "larger than the bound known so
-    far", a 1 bit "exactly that". Decoding never asks for a value, but whether it is below a
-    threshold, and reads no more bits than that takes. The next question, in a later packet,
-    continues from there. So the state per node is a lower bound, and the value once it is known.
+    It codes one integer per leaf. A node holds the minimum of the nodes below it, so information
+    about a node is shared by all of its leaves. A 0 bit means "larger than the lower bound known so
+    far", a 1 bit "equal to it". The decoder never asks for the value itself, only whether it is
+    below a threshold, and reads just enough bits to decide that. The next query, in a later packet,
+    resumes from there. So the state per node is a lower bound, and whether that is the value.
     """
 
     __slots__ = ("_low", "_paths", "_value")
 
     def __init__(self, width: int, height: int) -> None:
         count, self._paths = tree_paths(width, height)
+        # 2**30 means "not known yet": it is above every layer number and bit-plane count
         self._low, self._value = [0] * count, [1 << 30] * count
 
     def reaches(self, leaf: int, threshold: int, bits: "Bits") -> bool:
@@ -85,6 +86,7 @@ class Bits:
         place = self._next
         if place >= self._end:
             raise TruncatedError(f"the packet header is truncated after {self._end} bytes")
+        # the byte before the header belongs to the previous packet: it does not cause stuffing
         width = 7 if place > self.position and self._data[place - 1] == 0xFF else 8
         # keep 48 bits, more than any valid length has, so that the integer stays small
         self._buffer = (self._buffer & 0xFFFFFFFFFFFF) << width | self._data[place] & (
@@ -94,7 +96,7 @@ class Bits:
         self._next = place + 1
 
     def finish(self) -> int:
-        """Return where the header ends: at a whole byte; a last 0xFF is followed by one more."""
+        """Return the end of the header: a byte boundary; one stuffed byte follows a last 0xFF."""
         end = self._next
         if end > self.position and self._data[end - 1] == 0xFF:
             end += 1

@@ -2,9 +2,9 @@
 
 Spec: ITU-T T.800 annex B (geometry, progressions, packet headers); T.814 annex B for HTJ2K.
 
-A decoder shows a picture for most damaged streams: packets that it cannot parse it takes for
-empty, and bytes that are left over it ignores. But packet headers say how long the contribution of
-every code-block is. So walking them tells a complete tile from one that was truncated or
+A decoder produces a picture from most damaged streams: it treats packets that it cannot parse as
+empty, and ignores trailing bytes. But packet headers state the length of every code-block's
+contribution. So walking them distinguishes a complete tile from one that was truncated or
 overwritten, without decoding any samples.
 
 What a reader needs to know:
@@ -17,11 +17,11 @@ What a reader needs to know:
   code-blocks in it (B.9). There is one for every layer and precinct, even if it is empty. Their
   order is the progression (B.12).
 - A header is decoded with state from earlier packets of the same precinct (`Band`). So packets
-  must be walked in order, each from the end of the one before.
+  must be walked in order, each starting where the previous one ends.
 
 The steps: `read_tile` collects what the tile-part headers say, `tile_precincts` computes the
 geometry, `order` the sequence of packets, `walk` reads each header (`read_packet`) and skips its
-body. At the end, all bytes must be used up.
+body. At the end, no byte may be left.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,18 +61,18 @@ class Band:
     """State of the code-blocks of one sub-band in one precinct, kept from packet to packet."""
 
     inclusion: TagTree
-    """Of each code-block, the first layer that includes it (T.800 B.10.4)."""
+    """The first layer that includes each code-block (T.800 B.10.4)."""
     planes: TagTree
-    """Of each code-block, the number of missing most significant bit-planes (T.800 B.10.5)."""
+    """The number of missing most significant bit-planes of each code-block (T.800 B.10.5)."""
     lengths: list[int]
-    """Lblock of each code-block (T.800 B.10.7); 0 if it was not yet included."""
+    """Lblock of each code-block (T.800 B.10.7); 0 if it has not been included yet."""
     passes: list[int]
     """Coding passes of each code-block so far."""
 
 
 @dataclass(slots=True)
 class Precinct:
-    """A precinct: its position, its code-blocks, and how far its packets were read."""
+    """A precinct: its position, its code-blocks, and how many of its packets have been read."""
 
     x: int
     y: int
@@ -84,7 +84,7 @@ class Precinct:
     style: int
     """Code-block style (T.800 table A.19)."""
     layers: int = 0
-    """The number of its packets that were read."""
+    """The number of its packets that have been read."""
     bands: list[Band] | None = None
     """Created with the first packet that is not empty, dropped after the last."""
 
@@ -107,7 +107,7 @@ class Tile:
     styles: Sequence[Style]
     volumes: list[Volume]
     headers: bytes | None
-    """Packet headers if they are stored apart from the bodies (PPT)."""
+    """Packet headers if they are stored separately from the bodies (PPT)."""
     bodies: list[memoryview] = field(default_factory=list)
 
 
@@ -124,7 +124,7 @@ def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[
         parts: The tile-parts, in order.
 
     Raises:
-        TruncatedError: Packets are missing or cut.
+        TruncatedError: Packets are missing or truncated.
         FormatError: Bytes follow the last packet, or headers break the rules.
     """
     found = read_tile(header, data, parts)
@@ -171,7 +171,9 @@ def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -
             elif marker == SOD:
                 bodies.append(view[start + 2 :])
             elif marker in EXTENSIONS:
-                raise UnsupportedError(f"JPEG 2000 part 2 extension {name(marker)} is not decoded")
+                raise UnsupportedError(
+                    f"JPEG 2000 part 2 extension {name(marker)} is not supported"
+                )
     cocs.update(tile_cocs)
     styles = tuple(cocs.get(i, cod.style) for i in range(count))
     if any(style.is_ht and cod.layers > 1 for style in styles):
@@ -215,6 +217,7 @@ def volumes(
 
 def ceil_shift(value: int, shift: int) -> int:
     """Return value / 2**shift, rounded up."""
+    # >> rounds down for negative numbers too, which `band_spans` needs near the origin
     return -(-value >> shift)
 
 
@@ -320,6 +323,7 @@ def band_spans(
     """
     if is_lowest:
         return (span := (ceil_shift(begin, shift), ceil_shift(end, shift))), span
+    # T.800 B-15: high-pass coefficient i is at position 2 * i + 1, hence half a step less
     half = 1 << shift
     return (
         (ceil_shift(begin, shift + 1), ceil_shift(end, shift + 1)),
@@ -352,7 +356,7 @@ def order(
     """Yield (layer, precinct) of every packet of a progression (T.800 B.12.1).
 
     The names list the loops from the outermost: LRCP is layer, resolution, component, position.
-    `groups` does the loops outside of position and layer.
+    `groups` implements the loops outside of position and layer.
     """
     layers = range(volume.layers)
     for group in groups(volume, precincts):
@@ -392,7 +396,7 @@ class _Bytes:
         self.data, self.position = data, 0
 
     def skip(self, marker: bytes, length: int) -> None:
-        """Skip a marker segment if it is here: SOP may be left out of packets (T.800 A.8.1)."""
+        """Skip an optional marker segment if it is present (SOP: T.800 A.8.1)."""
         if self.data[self.position : self.position + 2].tobytes() == marker:
             self.position += length
 
@@ -409,7 +413,7 @@ def walk(
     Parameters:
         tile: The tile.
         precincts: By (component, resolution).
-        data: Bytes of the packets; only of their bodies if headers are apart.
+        data: Bytes of the packets; only of their bodies if headers are stored separately.
         packets: The number of packets.
         number: The tile's number, for messages.
     """
@@ -432,7 +436,7 @@ def walk(
         left = len(data) - body.position
         if length > left:
             raise TruncatedError(
-                f"tile {number}, packet {done} of {packets}: {left} bytes, expected {length}"
+                f"tile {number}, packet {done} of {packets}: {left} bytes left, expected {length}"
             )
         body.position += length
         precinct.layers += 1
@@ -449,9 +453,10 @@ def walk(
 def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int) -> tuple[int, int]:
     """Read one packet header; return where it ends, and the length of the packet's body.
 
-    For every code-block, in order of sub-bands and then in raster order (T.800 B.10.8): is it
-    included; if so, for the first time, the missing bit-planes; the number of coding passes;
-    the increase of Lblock; the lengths of its codeword segments.
+    For every code-block, in order of sub-bands and then in raster order (T.800 B.10.8), the header
+    says whether it is included, and if so: the number of missing bit-planes (at the first
+    inclusion only), the number of coding passes, the increase of Lblock, and the lengths of its
+    codeword segments.
     """
     if position >= len(data):
         raise TruncatedError(f"no packet header at byte {position} of {len(data)}")
@@ -463,7 +468,7 @@ def read_packet(data: memoryview, position: int, precinct: Precinct, layer: int)
         precinct.bands = [
             Band(TagTree(w, h), TagTree(w, h), [0] * (w * h), [0] * (w * h))
             for w, h in precinct.blocks
-            if w and h
+            if w and h  # T.800 B.9: a sub-band without code-blocks takes no bits in the header
         ]
     total = 0
     for band in precinct.bands:
@@ -492,7 +497,7 @@ def is_included(band: Band, block: int, layer: int, bits: Bits) -> bool:
     while not band.planes.reaches(block, planes, bits):
         planes += 1
         if planes > MAX_PLANES:
-            raise TruncatedError(f"a code-block with more than {MAX_PLANES} missing bit-planes")
+            raise TruncatedError(f"a code-block has more than {MAX_PLANES} missing bit-planes")
     band.lengths[block] = 3  # T.800 B.10.7.1: the initial value of Lblock
     return True
 
@@ -531,6 +536,7 @@ def read_length(bits: Bits, style: int, size: int, done: int, count: int) -> int
         skipped = (count - 1) // 3 * 3
         total = bits.read(size + (skipped + 1).bit_length() - 1)
         count -= skipped
+        # the refinement segment has one or two passes, so its length has 0 or 1 further bits
         return total + bits.read(size + (count > 2)) if count > 1 else total
     if not style & (LAZY | TERMINATE_ALL):
         return bits.read(size + count.bit_length() - 1)
@@ -544,7 +550,7 @@ def read_length(bits: Bits, style: int, size: int, done: int, count: int) -> int
 
 
 def segment_room(style: int, done: int) -> int:
-    """Return how many passes fit in the codeword segment that is open after `done` passes.
+    """Return how many more passes the codeword segment that is open after `done` passes can take.
 
     T.800 table D.9: with selective bypass (`LAZY`), the arithmetic coder is terminated after the
     first 10 passes; then two raw passes and one arithmetic pass alternate.

@@ -1,10 +1,11 @@
-"""Find the tile-parts of a JPEG 2000 codestream: from TLM, else from SOT to SOT.
+"""Find the tile-parts of a JPEG 2000 codestream: from TLM, or else by following SOT markers.
 
 Spec: ITU-T T.800 A.4.2 (SOT), A.7.1 (TLM).
 
-Packets are never read for their own sake: TLM lists the length of every tile-part in the main
+Packets themselves are never needed: TLM lists the length of every tile-part in the main
 header, and without it the 12 bytes of each SOT lead to the next. TLM is optional and sometimes
-wrong, so it is checked against the stream as far as that is cheap, and ignored if it does not fit.
+wrong, so it is checked against the stream as far as that is cheap, and ignored if it contradicts
+the stream.
 """
 
 import struct
@@ -62,7 +63,7 @@ class Codestream:
     offsets: Uint64
     lengths: Uint64
     has_tlm: bool = False
-    """Whether the ranges are from TLM."""
+    """Whether the ranges come from TLM."""
 
 
 @dataclass(eq=False)
@@ -80,7 +81,7 @@ def index_tiles(source: Readable, offset: int, length: int) -> Codestream:
     Parameters:
         source: Where to read.
         offset: Position of SOC in the source.
-        length: Bytes that belong to the codestream; what follows its end is ignored.
+        length: Maximum length of the codestream; bytes after its end are ignored.
 
     Raises:
         TruncatedError: A tile has no tile-part, or a tile-part ends outside the range.
@@ -110,7 +111,8 @@ def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
     if not counts.all():
         missing = np.flatnonzero(counts == 0)
         raise TruncatedError(
-            f"{len(missing)} of {header.siz.tiles} tiles are missing, the first is {missing[0]}"
+            f"{len(missing)} of {header.siz.tiles} tiles are missing, the first is "
+            f"tile {missing[0]}"
         )
     starts = np.zeros(header.siz.tiles + 1, np.uint64)
     np.cumsum(counts, out=starts[1:].view(np.int64))
@@ -141,9 +143,9 @@ def read_header(source: Readable, offset: int, length: int) -> MainHeader:
 
 
 def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
-    """Collect tile-parts from SOT to SOT; small ones of a remote source are read, not skipped.
+    """Collect tile-parts by following SOT markers; small remote ones are read, not skipped.
 
-    Ends at the first marker that is not SOT, as a rule EOC.
+    Ends at the first marker that is not SOT, usually EOC.
     """
     tiles, offsets, lengths = [], [], []
     seen: dict[int, int] = {}
@@ -171,8 +173,8 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
         seen[tile] = number + 1
         if total and announced.setdefault(tile, total) != total:
             raise FormatError(
-                f"@{position}: tile {tile} has {total} parts (TNsot), expected {announced[tile]} "
-                "as before"
+                f"@{position}: tile {tile} announces {total} parts (TNsot), expected "
+                f"{announced[tile]} as in its earlier parts"
             )
         tiles.append(tile)
         offsets.append(position)
@@ -208,7 +210,7 @@ def _view(source: Readable, offset: int, length: int) -> memoryview:
 
 
 class _ReadAhead:
-    """Reads SOT after SOT of a remote source; skips tile-parts or reads them, as is cheaper."""
+    """Reads successive SOT of a remote source; skips or reads tile-parts, whichever is cheaper."""
 
     def __init__(self, source: Readable, first: int, end: int) -> None:
         self._source, self._first, self._end = source, first, end
@@ -227,7 +229,7 @@ class _ReadAhead:
 
 
 def tlm_parts(source: Readable, header: MainHeader, first: int, end: int) -> _Parts | None:
-    """Return the tile-parts that TLM lists, or None if it does not fit the stream."""
+    """Return the tile-parts that TLM lists, or None if TLM contradicts the stream."""
     entries = [_tlm_entries(body) for _, body in sorted(header.tlm)]
     if any(entry is None for entry in entries):
         return None
@@ -271,7 +273,7 @@ def _tlm_entries(
 def _fits(source: Readable, parts: _Parts, last: int, end: int) -> bool:
     """Return whether TLM agrees with the stream.
 
-    Every SOT is compared if the source is local. Of a remote one, only the end is.
+    In a local source, every SOT is compared; in a remote one, only the end of the last tile-part.
     """
     if last > end:
         return False

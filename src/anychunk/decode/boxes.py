@@ -1,7 +1,7 @@
 """Boxes of decoded pixels, read from the chunks of one stored array, with errors located.
 
-This is reading without zarr's machinery and without threads of its own, so that it can run inside
-somebody else's. `located` is the only place where a failure in a chunk gets its address.
+Reads without zarr's machinery and without starting threads, so that callers can run it on theirs.
+`located` is the only place that adds the address of a chunk to an error.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def array_spec(index: ArrayIndex) -> ArraySpec:
 
 
 class located:  # noqa: N801 - used as a function: `with located(where):`
-    """Put the address of a chunk in front of every error that is raised while it is decoded.
+    """Prefix every error that is raised while a chunk is decoded with the chunk's address.
 
     A class rather than a generator: it is entered once per chunk.
     """
@@ -48,12 +48,12 @@ class located:  # noqa: N801 - used as a function: `with located(where):`
     __slots__ = ("_is_decoding", "_where")
 
     def __init__(self, where: Callable[[], str], *, is_decoding: bool = True) -> None:
-        """Locate the errors of a block.
+        """Prepare to prefix the errors of a `with` block.
 
         Parameters:
             where: Names the chunk; called only when something has failed.
             is_decoding: Whether a foreign exception comes from a decoder and means bad data. Where
-                bytes are only fetched, it is left as it is: a missing file stays a missing file.
+                bytes are only fetched, it passes unchanged: `FileNotFoundError` keeps its meaning.
         """
         self._where, self._is_decoding = where, is_decoding
 
@@ -87,7 +87,7 @@ class ArrayReader:
         self._decode = Decoder([codecs.from_json(c) for c in reader.index.codecs], self.spec)
 
     def chunk(self, number: int, reading: Reading | None = None) -> Array:
-        """Decode one whole chunk; fill values where it is absent."""
+        """Decode one whole chunk; return fill values if it is absent."""
         stored = (reading or self.reader.begin()).read(number)
         if stored is None:
             return np.full(self.index.chunk_shape, self.spec.fill_value, self.dtype)

@@ -1,8 +1,8 @@
 """The stored bytes of one array's chunks, by chunk number.
 
 Local chunks are slices of a memory map. Remote chunks of one selection are fetched together: ranges
-that lie close to each other are read by one request, whichever chunks they belong to. None means
-that the file declares the chunk absent; every failure raises.
+that lie close to each other are coalesced into one request, across chunks. None means that the file
+declares the chunk absent; every failure raises.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number
 from anychunk.model.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
 
 USUAL_BYTES = 1 << 20
-"""Files up to this length are read into memory that is reused."""
+"""Files up to this length are read into a reused buffer."""
 
 type Stored = Bytes1D | None
 type Deliver = Callable[[Sequence[int], list[Stored]], None]
@@ -88,7 +88,7 @@ class ChunkReader:
         return int(self.chunks.offsets.flat[number]), int(self.chunks.lengths.flat[number])
 
     def is_absent(self, number: int) -> bool:
-        """Whether the index declares the chunk absent, without asking any source."""
+        """Return whether the index declares the chunk absent, without asking any source."""
         return self._first_range(number)[1] == 0
 
     def ranges(self, number: int) -> list[tuple[str, int, int]]:
@@ -115,7 +115,7 @@ class ChunkReader:
         return chunks.fronts[0 if chunks.front_ids is None else int(chunks.front_ids.flat[number])]
 
     def object_url(self, chunks: Objects, number: int) -> str:
-        """Return the url of a chunk that is an object of its own."""
+        """Return the url of a chunk that is a separate object."""
         return f"{chunks.base}/{chunks.name(self.coords(number))}"
 
     def size(self, number: int) -> int | None:
@@ -138,25 +138,25 @@ class ChunkReader:
         return total
 
     def check_sparse(self, chunks: Objects, url: str) -> None:
-        """Raise where a missing object is a defect rather than an absent chunk."""
+        """Raise if a missing object is an error rather than an absent chunk."""
         if not chunks.is_sparse:
             raise TruncatedError(
-                f"{self.where}: {url} is missing, and this array declares no chunk absent"
+                f"{self.where}: {url} is missing, and the format does not allow absent chunks"
             )
 
     def begin(self) -> "Reading":
-        """Begin one request of the caller: every source is checked once, however much is read."""
+        """Begin one read by the caller: every source is checked once, however much is read."""
         return Reading(self)
 
     def read(self, number: int) -> Stored:
-        """Return the stored bytes of one chunk, as a request of its own."""
+        """Return the stored bytes of one chunk, after checking its sources."""
         return self.begin().read(number)
 
     async def fetch_many(self, numbers: Numbers, deliver: Deliver) -> None:
-        """Fetch remote chunks together; hand each group over as soon as it is complete.
+        """Fetch remote chunks together; deliver each group as soon as it is complete.
 
-        `deliver(positions, chunks)` runs in a thread. Memory is bounded: a request gives up its
-        slot only when the chunks that it completed have been delivered.
+        `deliver(positions, chunks)` runs in a thread. Memory is bounded: a request releases
+        its slot only when the chunks that it completed have been delivered.
         """
         absent = [i for i, n in enumerate(numbers) if self.is_absent(int(n))]
         if absent:
@@ -199,11 +199,11 @@ class ChunkReader:
 
 
 class Reading:
-    """One request of the caller, in which each source is checked against its pin once.
+    """One read by the caller, during which each source is checked against its pin once.
 
     Shared by the threads that read and decode the chunks of one selection. A file that changes
-    while they do is noticed by the next request; its memory map still shows consistent bytes only
-    as far as the writer replaces files instead of overwriting them.
+    in the meantime is noticed by the next read; until then its memory map is consistent only if the
+    writer replaced the file instead of overwriting it.
     """
 
     def __init__(self, chunks: ChunkReader) -> None:
@@ -228,12 +228,12 @@ class Reading:
         return self._reader.sources.verify(url)
 
     def check(self) -> None:
-        """Check the source of an array that has only one; several are checked as they are read."""
+        """Check the source of an array that has only one; others are checked when read."""
         if isinstance(self._chunks, ByteRanges) and len(self._chunks.urls) == 1:
             self.source(self._chunks.urls[0])
 
     def token(self) -> object | None:
-        """Return what identifies the one local file that holds the chunks, as it is now.
+        """Return a token for the current version of the single local file that holds the chunks.
 
         None if the chunks are in several files or objects.
         """
@@ -284,7 +284,7 @@ class Reading:
                     yield join(self._reader.front(number), [data])
 
     def _most_stored(self) -> int:
-        """Return a bound for a stored chunk: compression never doubles it, types have 16 bytes."""
+        """Return a bound for a stored chunk: twice the decoded size at 16 bytes per element."""
         return max(limits.get().free_bytes, 32 * math.prod(self._reader.index.chunk_shape))
 
     def _slices(
@@ -373,7 +373,7 @@ class Request:
     wanted: list[tuple[_Waiting, int]]
 
     def fill(self, data: Stored) -> list[_Waiting]:
-        """Hand the bytes that arrived to the chunks; return every chunk once."""
+        """Pass the received bytes to their chunks; return each of these chunks once."""
         for chunk, part in self.wanted:
             _, offset, length = chunk.ranges[part]
             start = offset - self.offset
@@ -409,7 +409,7 @@ def coalesce(waiting: Sequence[_Waiting], *, gap: int, cap: int) -> list[Request
 def joined(requests: Sequence[Request], *, most: int) -> list[Request]:
     """Join requests that are longer than the gap between them, up to `most` bytes per request.
 
-    Such are the rows of a window: one longer request is cheaper than another round trip.
+    The rows of a window are such requests: one longer request is cheaper than another round trip.
     """
     found: list[Request] = []
     shortest = 0

@@ -18,7 +18,7 @@ type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]
 
 PIECE_BYTES = 64 * limits.MIB
-"""The part of the source that is in memory at a time, approximately."""
+"""Approximate size of the part of the source that is in memory at a time."""
 
 
 def shrink(
@@ -90,8 +90,14 @@ def compute_chunk(array: ArrayIndex, coords: Shape, source: ArrayReader) -> Arra
     """Compute the chunk of `array` at `coords` from the array that its index names."""
     chunks = array.chunks
     if not isinstance(chunks, Computed) or chunks.method not in METHODS:
-        raise FormatError(f"index: chunks are computed by {getattr(chunks, 'method', None)!r}")
+        raise FormatError(
+            f"index: chunks are computed by {getattr(chunks, 'method', None)!r}, "
+            f"expected {' '.join(METHODS)}"
+        )
     nbytes = math.prod(array.chunk_shape) * source.dtype.itemsize
     if nbytes > limits.get().chunk_bytes:
-        raise LimitError(f"index: a computed chunk of {nbytes} bytes is over the limit")
+        raise LimitError(
+            f"index: a computed chunk of {nbytes} bytes is over the limit of "
+            f"{limits.get().chunk_bytes}"
+        )
     return METHODS[chunks.method](array, coords, chunks.configuration, source)

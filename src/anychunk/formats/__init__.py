@@ -3,10 +3,10 @@
 A format is a module that has the functions of `Format` (one object per file) or `FolderFormat` (a
 directory or an object-store prefix), and those of `WritableFormat` if it also writes. It is found
 through the entry-point group `anychunk.formats`, ours and third-party ones alike, and recognised
-by content. docs/howto/own-format.md shows a whole one.
+by content. docs/howto/own-format.md has a complete example.
 
 A plug-in cannot break other formats: one that fails to import, or lacks the required functions, is
-skipped with a warning, and raises `MissingDependencyError` only when it is asked for by name.
+skipped with a warning, and raises `MissingDependencyError` only when it is requested by name.
 """
 
 import warnings
@@ -23,7 +23,7 @@ from anychunk.model.index import Node
 GROUP = "anychunk.formats"
 OURS = "anychunk"
 HEAD = 4096
-"""How many bytes of a file `sniff` is shown."""
+"""The number of bytes from the start of a file that are passed to `sniff`."""
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class Format(Protocol):
     """A format whose files are single objects: functions of a module."""
 
     def sniff(self, head: bytes) -> bool:
-        """Return whether a file is of this format.
+        """Return whether a file has this format.
 
         Called for every file that is opened without `format=`, so it must be fast and must not
         raise. Check a signature that no other format shares.
@@ -50,8 +50,8 @@ class Format(Protocol):
         Parameters:
             source: Read it with `source.read(offset, length)`, which returns uint8 and raises
                 `TruncatedError` beyond the end.
-            options: What the caller of `anychunk.open` passed besides; declare yours as
-                keyword-only parameters, unknown ones are refused before `parse` is called.
+            options: Further options of `anychunk.open`. Declare yours as keyword-only
+                parameters; unknown ones are refused before `parse` is called.
 
         Returns:
             A `GroupIndex` with a group per image, each with an array per level, full resolution
@@ -70,7 +70,7 @@ class FolderFormat(Protocol):
     """A format whose "files" are folders: directories, or prefixes of an object store."""
 
     def sniff_folder(self, folder: Folder) -> bool:
-        """Return whether a folder is of this format, by its name or by a file that it must hold."""
+        """Return whether a folder has this format, by its name or by a file that it must have."""
         ...
 
     def parse_folder(self, folder: Folder, **options: Any) -> Node:
@@ -92,8 +92,8 @@ class WritableFormat(Protocol):
         Parameters:
             array: A numpy, dask or zarr array, or anything with `shape`, `dtype` and slicing. It
                 may be larger than memory: read it in pieces.
-            url: Where to; a path or a remote url. Write through `anychunk.io.sink`.
-            options: What the caller of `anychunk.write` passed besides.
+            url: The target, a path or a remote url. Write through `anychunk.io.sink`.
+            options: Further options of `anychunk.write`.
         """
         ...
 
@@ -121,7 +121,7 @@ class Broken:
 def _registered() -> tuple[dict[str, Module], dict[str, Broken]]:
     """Import every format; return those that work and those that do not, by name.
 
-    Ours come first, so no plug-in takes a file or a name from them.
+    Ours come first, so that no plug-in can take over their files or names.
     """
     working: dict[str, Module] = {}
     broken: dict[str, Broken] = {}
@@ -165,7 +165,7 @@ def table() -> dict[str, Module]:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all registered formats, also of those that cannot be loaded."""
+    """Return the names of all registered formats, including those that cannot be loaded."""
     working, broken = _registered()
     return (*working, *broken)
 
@@ -180,7 +180,7 @@ def of_kind[Kind](kind: type[Kind]) -> dict[str, Kind]:
 
 
 def sniff(head: bytes, url: str) -> tuple[str, Format]:
-    """Return the name and the module of the format that a file is of, by its first bytes.
+    """Return the name and the module of the format of a file, recognised by its first bytes.
 
     Parameters:
         head: The first `HEAD` bytes of the file.
@@ -194,14 +194,14 @@ def sniff(head: bytes, url: str) -> tuple[str, Format]:
         if _asked(name, module.sniff, head):
             return name, module
     if not head:
-        raise FormatError(f"{url}: the file is empty; write or fetch it again")
+        raise FormatError(f"{url}: the file is empty; write or download it again")
     raise UnsupportedError(
-        f"{url}: begins with {head[:8]!r}, which no format recognises; opened: {_listed()}"
+        f"{url}: begins with {head[:8]!r}, which no format recognises; supported: {_listed()}"
     )
 
 
 def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
-    """Return the name and the module of the format that a folder is of, by what it holds.
+    """Return the name and the module of the format of a folder, recognised by its contents.
 
     Raises:
         UnsupportedError: No format recognises it.
@@ -210,13 +210,13 @@ def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
         if _asked(name, module.sniff_folder, folder):
             return name, module
     raise UnsupportedError(
-        f"{folder.path}: no format recognises this folder; opened: {_listed()}; "
-        "name a file in it, or several"
+        f"{folder.path}: no format recognises this folder; supported: {_listed()}; "
+        "pass one or more of its files instead"
     )
 
 
 def _asked[T](name: str, question: Callable[[T], bool], about: T) -> bool:
-    """Return a format's answer; a plug-in that fails to answer does not recognise anything."""
+    """Return a format's answer; a plug-in that raises does not recognise the file."""
     try:
         return question(about)
     except (AnychunkError, OSError):
@@ -256,7 +256,7 @@ def by_name(name: str) -> Module:
         found = broken[name]
         raise MissingDependencyError(f"{found}; repair or uninstall the package") from found.cause
     if name not in working:
-        raise UnsupportedError(f"format {name!r} is not known; opened: {_listed()}")
+        raise UnsupportedError(f"format {name!r} is not registered; registered: {_listed()}")
     return working[name]
 
 
@@ -264,12 +264,12 @@ def writer(url: str) -> WritableFormat:
     """Return the format that writes `url`, by its extension.
 
     Raises:
-        UnsupportedError: No format that writes claims it.
+        UnsupportedError: No format writes this extension.
     """
     writers: dict[str, WritableFormat] = of_kind(WritableFormat)
     for name, module in writers.items():
         if _asked(name, module.claims, url):
             return module
     raise UnsupportedError(
-        f"{url}: no format is written to this extension; written: {' '.join(writers)}"
+        f"{url}: no format writes this extension; supported: {' '.join(writers)}"
     )

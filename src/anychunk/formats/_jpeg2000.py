@@ -1,4 +1,4 @@
-"""JPEG 2000 codestreams as Zarr arrays: one array per resolution, all over the same bytes.
+"""JPEG 2000 codestreams as Zarr arrays: one array per resolution, all referring to the same bytes.
 
 Zarr chunks form a regular grid from the image's corner; JPEG 2000 tiles form a grid from their own
 origin, whose size may not be divisible at lower resolutions. So there are three cases:
@@ -34,7 +34,7 @@ CODESTREAM_MAGIC = b"\xff\x4f\xff\x51"
 SPANNING_BYTES = 16 * limits.MIB
 """Maximum size of chunks that touch several tiles."""
 SPANNING_DOUBLINGS = 2
-"""How often such chunks are doubled in size, so that fewer tiles are decoded twice: a chunk of
+"""How many times such chunks are doubled in size, so that fewer tiles are decoded twice: a chunk of
 4 x 4 tiles decodes 25 tiles for 16, a chunk of one tile decodes 4 for 1."""
 
 
@@ -45,9 +45,9 @@ class _Axis:
     size: int
     chunk: int
     first: Ints
-    """Of each chunk, its first tile."""
+    """The first tile of each chunk."""
     last: Ints
-    """Of each chunk, its last tile."""
+    """The last tile of each chunk."""
 
     @property
     def count(self) -> int:
@@ -55,7 +55,7 @@ class _Axis:
         return len(self.first)
 
     def is_plain(self, tiles: int) -> bool:
-        """Whether chunk i is exactly tile i, for each of `tiles` tiles."""
+        """Return whether chunk i is exactly tile i, for each of `tiles` tiles."""
         numbers = np.arange(tiles)
         return np.array_equal(self.first, numbers) and np.array_equal(self.last, numbers)
 
@@ -68,7 +68,7 @@ class _Axis:
 
 
 def axis(edge: Ints, chunk: int) -> _Axis:
-    """Return an axis divided into chunks; `edge` are the borders of its tiles, from 0."""
+    """Return an axis divided into chunks; `edge` holds the borders of its tiles, starting at 0."""
     size = int(edge[-1])
     begin = np.arange(0, size, chunk)
     end = np.minimum(begin + chunk, size)
@@ -115,7 +115,7 @@ def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
 
 
 def has_gaps(siz: Siz, level: int) -> bool:
-    """Whether some component has no sample in some tile.
+    """Return whether some component has no sample in some tile.
 
     OpenJPEG does not decode such a tile without the rest of the stream.
     """
@@ -133,9 +133,9 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
     """Return the arrays of a codestream, full resolution first, shaped (band, y, x).
 
     Parameters:
-        stream: with its main header and the byte ranges of its tile-parts.
-        url: of the file.
-        fill_value: of the arrays.
+        stream: the codestream: main header and byte ranges of its tile-parts.
+        url: url of the file.
+        fill_value: fill value of the arrays.
 
     Raises:
         UnsupportedError: the codestream needs a decoder for part 2 extensions.
@@ -263,7 +263,7 @@ def _coalesced(
 
 
 def ome_levels(header: MainHeader, count: int) -> Json:
-    """Return the `ome` attribute of an image: samples of level n are 2**n pixels apart.
+    """Return the `ome` attribute of an image; samples of level n are 2**n pixels apart.
 
     Low-pass samples are at even positions of the reference grid (T.800 annex F), not between two
     samples, so the translation is not that of averaged pixels.

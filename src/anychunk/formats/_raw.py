@@ -1,13 +1,13 @@
 """Raw samples as chunks: uncompressed arrays that a file stores in one piece.
 
-NPY, NRRD and large uncompressed NITF blocks have no chunks of their own, so chunks are cut from
-them here. Everything is a pure function of shapes and offsets; no sample is read.
+NPY, NRRD and large uncompressed NITF blocks are not divided into chunks, so chunks are cut
+from them here. Everything is a pure function of shapes and offsets; no sample is read.
 
-A chunk must be one contiguous byte range of the file. In C order that means: of the axes before
-the one that is cut a chunk has one element, of the axes behind it all. So at most one axis is cut
-into pieces of several elements, and only along that axis can the last chunk be short. The file
-holds no padding for a short chunk, but a Zarr codec is always shown the full chunk shape; the
-`anychunk.window` codec, told the true shape by inline front bytes, bridges the two.
+A chunk must be one contiguous byte range of the file. In C order this means that a chunk has
+one element along the axes before the axis that is cut, and all elements along the axes after it. So
+at most one axis is cut into pieces of several elements, and only along that axis can the last chunk
+be short. The file has no padding for a short chunk, but Zarr passes the full chunk shape to every
+codec. The `anychunk.window` codec resolves this: inline front bytes state the actual shape.
 """
 
 import math
@@ -25,7 +25,7 @@ from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import ByteRanges, Json
 
 MOST_BYTES = 1 << 63
-"""No file is longer: offsets of the operating system are signed 64-bit integers."""
+"""The largest possible file: offsets of the operating system are signed 64-bit integers."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,7 +49,7 @@ def check_extent(shape: Shape, itemsize: int, *, offset: int, size: int, where: 
 
     Raises:
         TruncatedError: The samples reach beyond the end of the file.
-        FormatError: The array is empty, but its other sizes exceed 64 bits.
+        FormatError: The array is empty, but the product of its other sizes exceeds 64 bits.
     """
     needed = offset + math.prod(shape) * itemsize
     if needed > size:
@@ -67,7 +67,7 @@ def even_divisor(size: int, most: int, is_allowed: Callable[[int], bool] | None 
     """Return the largest divisor of `size` from `most` down to a quarter of it, or 0.
 
     Chunks of such a length are all full, so standard Zarr codecs describe them and any Zarr reader
-    opens the exported index. Smaller divisors are not worth that: they multiply the chunks.
+    opens the exported index. Smaller divisors are not worth it: there would be too many chunks.
     """
     least = most // 4 + 1
     # a divisor and its quotient come in pairs: search the shorter of the two ranges, since a
@@ -107,11 +107,11 @@ def window_codec(inner: tuple[Json, ...]) -> Json:
 
 
 def short_fronts(full: Shape, short: Shape, is_short: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return the fields of `ByteRanges` that tell `anychunk.window` which chunks are short.
+    """Return the fields of `ByteRanges` with the headers of `anychunk.window` for short chunks.
 
     Parameters:
         full: The shape of a full chunk, in the order in which it is stored.
-        short: The shape of a short chunk, likewise.
+        short: The shape of a short chunk, in the same order.
         is_short: For each chunk of the grid, whether it is short.
     """
     fronts = (window_front(full), window_front(short))

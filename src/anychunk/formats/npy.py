@@ -22,18 +22,18 @@ from anychunk.model.index import ArrayIndex, GroupIndex, Json
 
 MAGIC = b"\x93NUMPY"
 LOCAL_CHUNK, REMOTE_CHUNK = 32 * limits.MIB, 4 * limits.MIB
-"""Desired length of a chunk. A local chunk is a slice of mapped memory, of which only the selection
+"""Desired length of a chunk. A local chunk is a slice of mapped memory, and only the selected part
 is touched; a remote one is fetched whole."""
 
 LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
-"""The numpy kinds that Zarr has, with their largest item size: Zarr has no long double."""
+"""The numpy kinds that Zarr supports, with their largest item size: Zarr has no long double."""
 
 LONG = re.compile(r"(?<=\d)L(?=\s*[,)])")
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the header says about the array."""
+    """The contents of an NPY header."""
 
     shape: Shape
     is_fortran: bool
@@ -72,7 +72,9 @@ def header_length(start: bytes, url: str) -> int:
         raise FormatError(f"{url}: the NPY header ends after {len(start)} bytes")
     major, minor = start[6], start[7]
     if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
-        raise UnsupportedError(f"{url}: NPY version {major}.{minor}; opened: 1.0 2.0 3.0")
+        raise UnsupportedError(
+            f"{url}: NPY version {major}.{minor} is not supported; supported: 1.0 2.0 3.0"
+        )
     # version 1.0 has a 16-bit length; 2.0 widened it for structured types with many fields
     if major == 1:
         return 10 + int.from_bytes(start[8:10], "little")
@@ -107,7 +109,8 @@ def _dtype(descr: Json, url: str) -> np.dtype[Any]:
         raise FormatError(f"{url}: descr {descr!r:.100} is not a numpy data type") from e
     if dtype is None or dtype.itemsize > LARGEST.get(dtype.kind, 0):
         raise UnsupportedError(
-            f"{url}: descr {descr!r:.100}; opened: bool, int, uint, float, complex"
+            f"{url}: descr {descr!r:.100} is not supported; "
+            "supported: bool, int, uint, float, complex"
         )
     return dtype
 

@@ -12,12 +12,12 @@ from anychunk.model.pin import Pin
 
 
 def buffered(source: Source) -> Source:
-    """Return what a parser should read from: a remote source behind a cache of blocks."""
+    """Return the source that a parser should read from: with a block cache if it is remote."""
     return source if source.is_local else Blocks(source)
 
 
 LINE = limits.KIB
-"""When a block is evicted, lines of about this size that small reads asked for are kept."""
+"""When a block is evicted, lines of about this size that small reads requested are kept."""
 MOST_LINES = 1 << 16
 
 
@@ -25,7 +25,7 @@ class Blocks:
     """A source behind a bounded cache of aligned blocks, for parsers that read small pieces.
 
     Parsers visit directories that are far apart more than once: first to find each, then to read
-    it. So the lines that they asked for are kept longer than the blocks around them.
+    it. So the lines that they requested are kept longer than the blocks around them.
     """
 
     is_local = False
@@ -73,7 +73,7 @@ class Blocks:
         return joined[offset - first * self._block :][:length]
 
     def _forget(self, number: int) -> None:
-        """Evict a block, keeping the lines of it that small reads asked for."""
+        """Evict a block, except for the lines that small reads requested."""
         block, size = self._cache.pop(number), self._line
         first = number * self._block // size
         for line in self._wanted.intersection(range(first, first + self._block // size)):

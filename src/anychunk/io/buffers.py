@@ -1,4 +1,4 @@
-"""Memory that each thread reuses: page faults on fresh memory cost more than filling it."""
+"""Buffers that each thread reuses: page faults on fresh memory cost more than filling it."""
 
 import contextlib
 import ctypes
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 KEPT_BYTES = 8 << 20
-"""The most that a thread keeps per purpose."""
+"""Maximum number of bytes that a thread keeps per purpose."""
 
 PAGE = 4096
 
@@ -20,7 +20,7 @@ _kept = threading.local()
 def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     """Return fresh memory that starts at a page boundary.
 
-    numpy's starts 16 bytes after one, and reading a file into that takes seven times as long.
+    numpy's memory starts 16 bytes after one, and reading a file into it takes seven times as long.
     """
     memory = np.empty(nbytes + PAGE, np.uint8)
     start = -memory.ctypes.data % PAGE
@@ -29,9 +29,9 @@ def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
 
 @contextmanager
 def borrowed(purpose: str, nbytes: int) -> Iterator[npt.NDArray[np.uint8]]:
-    """Lend this thread exactly `nbytes` while the block runs.
+    """Lend this thread a buffer of exactly `nbytes` while the `with` block runs.
 
-    A nested loan for the same purpose in the same thread gets different memory.
+    A nested call for the same purpose in the same thread gets a different buffer.
     """
     shelf = _kept.__dict__
     memory = shelf.pop(purpose, None)
@@ -45,6 +45,6 @@ def borrowed(purpose: str, nbytes: int) -> Iterator[npt.NDArray[np.uint8]]:
 
 
 def give_back() -> None:
-    """Return freed memory to the system, which the allocator would keep for later."""
+    """Return freed memory, which the allocator would keep, to the operating system."""
     with contextlib.suppress(OSError, AttributeError):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)

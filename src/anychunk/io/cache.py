@@ -1,4 +1,4 @@
-"""One bounded cache, for everything that is kept because it may be asked for again."""
+"""The bounded LRU cache that all parts of the library use."""
 
 import threading
 from collections import OrderedDict
@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 class Cache[V]:
     """Values by key, within a bound of bytes; least recently used entries are evicted first.
 
-    Safe for threads. A copy that travels to another process arrives empty.
+    Thread-safe. A pickled copy is empty.
     """
 
     def __init__(
@@ -21,8 +21,8 @@ class Cache[V]:
         """Create an empty cache.
 
         Parameters:
-            most_bytes: The bound, or a function that returns the bound in force now.
-            largest: Values of more bytes are not kept; by default, those above the bound.
+            most_bytes: The bound, or a function that returns the current bound.
+            largest: Larger values are not cached; by default, those above the bound.
             evicted: Called with every value that is evicted or replaced.
         """
         self._most_bytes, self._largest, self._evicted = most_bytes, largest, evicted
@@ -33,14 +33,14 @@ class Cache[V]:
         return type(self), (self._most_bytes,), state
 
     def clear(self) -> None:
-        """Forget everything; also what a forked child calls, where another thread held the lock."""
+        """Remove all entries and replace the lock, which a forked child may inherit locked."""
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         self.nbytes = 0
 
     @property
     def most_bytes(self) -> int:
-        """The bound in force."""
+        """The current bound."""
         return self._most_bytes() if callable(self._most_bytes) else self._most_bytes
 
     def __len__(self) -> int:

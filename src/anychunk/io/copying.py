@@ -1,8 +1,8 @@
 """Copy between arrays whose fastest axes differ, tile by tile, so that cache lines are used whole.
 
-A plain assignment crosses one of the two arrays, touching a cache line per element; numpy has no
-remedy. Here a tile that fits in the cache is read along one array and written along the other,
-which is four times faster for a chunk of 64 x 64 x 64.
+A plain assignment traverses one of the two arrays across its fastest axis, touching a cache line
+per element, and numpy does not avoid that. Here a tile that fits in the cache is read along one
+array and written along the other, which is four times faster for a chunk of 64 x 64 x 64.
 """
 
 import itertools
@@ -64,7 +64,7 @@ def tile_shape(shape: tuple[int, ...], itemsize: int, read: int, written: int) -
 
 
 def tile_like(array: npt.NDArray[Any], shape: tuple[int, ...], outer: int) -> npt.NDArray[Any]:
-    """Allocate a tile in the memory order of `array`, but with `outer` slowest, padded by a line.
+    """Allocate a tile in the memory order of `array`, but with `outer` slowest, padded by one line.
 
     Without the padding, rows a power of two apart would compete for the same few cache sets.
     """

@@ -1,4 +1,4 @@
-"""Errors of the system and of obstore as ours: where, what, and what to do."""
+"""Map errors of the operating system and of obstore to ours, with advice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from anychunk.errors import AnychunkError, SourceError
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Name the path in errors of the file system; a missing file stays FileNotFoundError."""
+    """Add the path to errors of the file system; a missing file stays FileNotFoundError."""
     try:
         yield
     except AnychunkError:
@@ -16,14 +16,14 @@ def file_errors(path: str) -> Iterator[None]:
     except FileNotFoundError as e:
         raise FileNotFoundError(f"{path}: no such file or directory; check the path") from e
     except PermissionError as e:
-        raise SourceError(f"{path}: {e.strerror or e}; ask its owner for permission") from e
+        raise SourceError(f"{path}: {e.strerror or e}; check its permissions") from e
     except OSError as e:
         raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
 @contextmanager
 def remote_errors(url: str) -> Iterator[None]:
-    """Turn errors of obstore into ours, with advice where we know any."""
+    """Map errors of obstore to ours, with advice where possible."""
     from obstore.exceptions import BaseError
 
     try:
@@ -50,7 +50,7 @@ ADVICE = {
     "401 Unauthorized": "credentials are missing or wrong; check those that are set",
     "error sending request": "the server could not be reached; check the url and the network",
 }
-"""What to do, by what an error message of obstore contains."""
+"""Advice, by a text that the error message of obstore contains."""
 
 
 def what_to_do(error: Exception) -> str:

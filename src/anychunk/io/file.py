@@ -1,7 +1,7 @@
 """Local files: mapped into memory, read by position, or read whole.
 
-`FileSource` maps a file and is the fastest, `PreadSource` never maps and suits processes that
-outlive their files, `ObjectBuffer` reads whole files, one after the other.
+`FileSource` maps a file and is the fastest; `PreadSource` never maps, for long-lived processes
+whose files may change; `ObjectBuffer` reads whole files, one after the other.
 """
 
 import mmap
@@ -38,7 +38,7 @@ class FileSource:
             finally:
                 os.close(handle)
         self.token = object()
-        """Identifies this version of the file in cache keys."""
+        """Token of this version of the file, for cache keys."""
         self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 
@@ -57,7 +57,7 @@ class FileSource:
         return self._view[offset : offset + length]
 
     def release(self) -> None:
-        """Release pages that were read, which count as memory of this process. Views stay valid."""
+        """Release resident pages, which count as memory of this process. Views stay valid."""
         if isinstance(self._mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
@@ -67,10 +67,11 @@ NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class PreadSource:
-    """A local file that is opened, read by position and closed by each read; never mapped.
+    """A local file that every read opens, reads by position and closes; never mapped.
 
-    Access to a map of a file that another process truncates kills this process (SIGBUS), so a
-    server must not map. No handle is held between reads, and every read is checked against the pin.
+    If another process truncates a mapped file, access to the map kills this process (SIGBUS), so a
+    server must not map files. No handle is held between reads, and every read is checked against
+    the pin.
     """
 
     is_local = False
@@ -131,14 +132,14 @@ class PreadSource:
             out, short = self._read(offsets, length)
         if short is not None:
             raise TruncatedError(
-                f"{self.url} @{short}: {length} bytes are needed, the file ends after {self.size()}"
+                f"{self.url} @{short}: expected {length} bytes, the file ends after {self.size()}"
             )
         return out
 
     def _read(
         self, offsets: Sequence[int], length: int, flags: int = 0
     ) -> tuple[Bytes1D, int | None]:
-        """Return the bytes of all runs, and the offset of the first run that is cut short."""
+        """Return the bytes of all runs, and the offset of the first truncated run."""
         out = buffers.aligned(length * len(offsets))
         view = memoryview(out)
         short = None
@@ -167,7 +168,7 @@ def _missing_is_an_error(url: str) -> Iterator[None]:
     except AnychunkError:
         raise
     except FileNotFoundError as e:
-        raise SourceError(f"{url}: the file is gone, or never existed") from e
+        raise SourceError(f"{url}: no such file; it was removed, or never existed") from e
     except OSError as e:
         raise SourceError(f"{url}: {e.strerror or e}") from e
 
@@ -188,7 +189,7 @@ class ObjectBuffer:
         self._memory = np.empty(0, np.uint8) if reused is None else reused
 
     def read(self, path: str) -> Bytes1D | None:
-        """Return the bytes of a file, valid until the next call; None if there is none."""
+        """Return the bytes of a file, valid until the next call; None if it does not exist."""
         try:
             handle = self._open(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -215,12 +216,12 @@ class ObjectBuffer:
         target = self._memory[:size]
         filled = read_into(handle, memoryview(target))
         if filled < size:
-            raise TruncatedError(f"{path}: ends after {filled} bytes of {size}")
+            raise TruncatedError(f"{path}: the file ends after {filled} of {size} bytes")
         return target
 
 
 def read_into(handle: int, out: memoryview, *, offset: int | None = None, flags: int = 0) -> int:
-    """Read until `out` is full or the file ends; the system may return less than was asked for.
+    """Read until `out` is full or the file ends; the system may return less than requested.
 
     Parameters:
         handle: A file descriptor.

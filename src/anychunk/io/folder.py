@@ -31,7 +31,7 @@ class Folder:
         self.is_local = not is_remote(url)
         self.path = local_path(self.url) if self.is_local else self.url
         self.root = self.path
-        """What the caller named; links below it may not lead outside it."""
+        """The folder that the caller named; links below it must not lead outside it."""
 
     def child(self, name: str) -> "Folder":
         """Return the folder of this name below this one."""
@@ -45,7 +45,7 @@ class Folder:
         return open_source(below(self.path, name), storage=self.storage, roots=(self.root,))
 
     def read(self, name: str) -> bytes | None:
-        """Return a small object as bytes, or None if there is none."""
+        """Return a small object as bytes, or None if it does not exist."""
         if self.is_local:
             path = f"{self.path}/{name}"
             with Walk((self.root,)) as walk:

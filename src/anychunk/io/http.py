@@ -1,9 +1,9 @@
 """An HTTP client that follows redirects only to the same host and port.
 
-obstore's client follows every redirect, cannot be told not to, and does not say where a response
-came from. A server that fetches urls for its clients must not be redirected to hosts that only it
-can reach (SSRF). Where redirects are restricted (`storage={"redirects": "same-origin"}`), http and
-https urls are therefore read by this small client: GET and HEAD with ranges, persistent
+obstore's client follows every redirect, which cannot be disabled, and does not report the final url
+of a response. A server that fetches urls for its clients must not be redirected to hosts that only
+it can reach (SSRF). Where redirects are restricted (`storage={"redirects": "same-origin"}`), http
+and https urls are therefore read by this small client: GET and HEAD with ranges, persistent
 connections, retries.
 """
 
@@ -32,7 +32,7 @@ MOST_REDIRECTS = 10
 MOST_IDLE = 16
 """Idle connections kept open per host."""
 TIMEOUT_S = 30.0
-"""For one request and its response; the same as obstore's default."""
+"""Timeout of one request and its response, the same as obstore's default."""
 PIECE = 1 << 20
 
 type Range = tuple[int, int]
@@ -40,11 +40,11 @@ type Range = tuple[int, int]
 
 
 class NoRangeError(SourceError):
-    """The server does not have this range, or does not support ranges."""
+    """The range is not satisfiable, or the server does not support ranges."""
 
 
 def is_restricted(url: str, storage: Storage | None) -> bool:
-    """Whether redirects are restricted for `url`, so that this client reads it."""
+    """Return whether redirects are restricted for `url`, so that this client must read it."""
     wanted = (storage or {}).get("redirects", "follow")
     if wanted not in ("follow", SAME_ORIGIN):
         raise ValueError(f"storage: redirects={wanted!r}, expected 'follow' or {SAME_ORIGIN!r}")
@@ -60,7 +60,7 @@ class Answer:
 
 
 class Site:
-    """One web server: scheme, host and port. Safe for threads."""
+    """One web server: scheme, host and port. Thread-safe."""
 
     def __init__(self, root: str) -> None:
         parts = urlsplit(root)
@@ -77,7 +77,7 @@ class Site:
     def get(self, path: str, wanted: Range | None = None, *, most: int | None = None) -> Answer:
         """Read an object or a range of it, or raise FileNotFoundError.
 
-        `most`: a whole object of more bytes is refused before its body is read.
+        `most`: a larger whole object is refused before its body is read.
         """
         return self._retried(path, _Ask("GET", wanted, most))
 
@@ -108,7 +108,7 @@ class Site:
                 scheme, host, port = origin_of(answer)
                 raise SourceError(
                     f"{url}: redirects to another server, {scheme}://{host}:{port}; "
-                    "name that url, or allow redirects"
+                    "pass that url instead, or allow redirects"
                 )
             url = answer
         raise SourceError(f"{url}: more than {MOST_REDIRECTS} redirects")
@@ -132,7 +132,7 @@ class Site:
         except (AnychunkError, FileNotFoundError):
             raise
         except (OSError, http.client.HTTPException) as e:
-            raise _TryAgainError(f"the response broke off ({e or type(e).__name__})") from e
+            raise _TryAgainError(f"the connection was lost ({e or type(e).__name__})") from e
         else:
             return found
         finally:
@@ -239,7 +239,8 @@ def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:
     parts = urlsplit(url)
     if parts.query:
         raise UnsupportedError(
-            f"{url.partition('?')[0]}: urls with a query are not opened; give a plain one"
+            f"{url.partition('?')[0]}: urls with a query string are not supported; "
+            "pass the url without it"
         )
     root = f"{parts.scheme}://{parts.netloc}"
     with _sites_lock:
@@ -249,13 +250,13 @@ def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port, which is the scheme's own where none is named."""
+    """Return scheme, host and port; the port defaults to that of the scheme."""
     try:
         parts = urlsplit(url)
         scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
         return scheme, host, parts.port or PORTS.get(scheme, 0)
     except ValueError as e:
-        raise SourceError(f"{url[:200]!r}: not a url ({e})") from e
+        raise SourceError(f"{url[:200]!r}: not a valid url ({e})") from e
 
 
 def moved_to(url: str, location: str) -> str:
@@ -263,7 +264,7 @@ def moved_to(url: str, location: str) -> str:
     try:
         return quote(urljoin(url, location), safe="%/:=&?~#+!$,;'@()*[]-._")
     except ValueError as e:
-        raise SourceError(f"{url}: redirects to {location[:200]!r}, not a url ({e})") from e
+        raise SourceError(f"{url}: redirects to {location[:200]!r}, not a valid url ({e})") from e
 
 
 def basic(text: str) -> str:
@@ -271,7 +272,7 @@ def basic(text: str) -> str:
 
 
 def check_status(response: http.client.HTTPResponse, url: str) -> None:
-    """Raise what a status says that is no success."""
+    """Raise the exception for a status that is not a success."""
     status = response.status
     if status in (200, 206):
         return
@@ -299,7 +300,8 @@ def meta_of(
         first = span.partition("-")[0]
         if unit != "bytes" or not total.isdecimal() or first != str(wanted[0]):
             raise SourceError(
-                f"{url}: the server sent the range {unit} {rest[:60]!r}, not the requested one"
+                f"{url}: the server sent the range {unit} {rest[:60]!r}, "
+                f"expected one that starts at byte {wanted[0]}"
             )
         size = int(total)
     elif length.isdecimal():
@@ -324,5 +326,5 @@ def read_body(response: http.client.HTTPResponse, length: int, url: str, until: 
         if time.monotonic() > until:
             raise _TryAgainError(f"{got} of {length} bytes arrived in {TIMEOUT_S:.0f} s")
     if got != length:
-        raise TruncatedError(f"{url}: the server sent {got} bytes, {length} were expected")
+        raise TruncatedError(f"{url}: the server sent {got} bytes, expected {length}")
     return b"".join(pieces)

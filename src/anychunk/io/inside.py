@@ -1,10 +1,11 @@
-"""Files below an opened folder: links that stay inside are followed, all others are refused.
+"""Open files below a folder: symbolic links that stay inside are followed, all others are refused.
 
 The names of files in a folder format come from the folder itself, which is untrusted: a symbolic
-link in it must not give access to the rest of the machine. The check cannot be raced by renaming:
-either a file is opened by its path and `/proc` says where the opened file is, or each step down is
-an `openat` with `O_NOFOLLOW` from the handle of the directory above. Only where a step is a link is
-its real path compared with the roots, and then opened in the same way.
+link in it must not give access to the rest of the machine. Renaming files during the check does not
+defeat it: either a file is opened by its path and `/proc` says where the opened file is, or each
+path component is opened by `openat` with `O_NOFOLLOW` relative to the handle of its parent
+directory. Only if a component is a link, its real path is compared with the roots, and then opened
+in the same way.
 """
 
 import contextlib
@@ -28,22 +29,22 @@ HAS_HANDLES = bool(NOFOLLOW) and os.open in os.supports_dir_fd
 """Whether files can be opened relative to a directory handle; if not, by their real path."""
 PROC = "/proc/self/fd"
 HAS_PROC = HAS_HANDLES and os.path.isdir(PROC)  # noqa: PTH112
-"""Whether the system tells the path of an opened file."""
+"""Whether the system reports the path of an opened file."""
 LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 """Errors for a link that must not be followed: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""
 MOST_KEPT = 32
-"""Directory handles that a `Walk` keeps."""
+"""Maximum number of directory handles that a `Walk` keeps open."""
 
 
 def real_path(path: str, roots: Sequence[str]) -> str:
     """Return `path` with all links resolved.
 
-    Raises `FormatError` if that is in none of the folders `roots`.
+    Raises `FormatError` if the result is in none of the folders `roots`.
     """
     real = os.path.realpath(path)
     if not any(_is_below(real, os.path.realpath(root)) for root in roots):
         raise FormatError(
-            f"{path}: a link that leads outside {roots[0]}, to where links are not followed"
+            f"{path}: a symbolic link that leads outside {roots[0]}, which is not followed"
         )
     return real
 
@@ -55,7 +56,7 @@ def _is_below(path: str, root: str) -> bool:
 class Walk:
     """Opens files below the first of `roots`; links may lead to any of them.
 
-    For one thread. Keeps the handles of recently used directories, because neighbouring chunks are
+    Not thread-safe. Keeps the handles of recently used directories, because neighbouring chunks are
     in the same directory.
     """
 
@@ -83,6 +84,7 @@ class Walk:
         if HAS_HANDLES and path.startswith(self._start) and _is_plain(name):
             folder, _, last = name.rpartition("/")
             try:
+                # a kept handle takes one `openat`; without it every component would take one
                 if HAS_PROC and folder not in self._kept:
                     handle = _open_proved(path, flags, f"{_real_root(self._roots[0])}/{name}")
                     if handle is not None:
@@ -107,12 +109,12 @@ class Walk:
                 os.close(handle)
         except FileNotFoundError:
             if _dangles(path, self._roots[0]):
-                raise SourceError(f"{path}: a link to a file that does not exist") from None
+                raise SourceError(f"{path}: a dangling symbolic link") from None
             raise
         except OSError as e:
             if e.errno in (errno.ELOOP, errno.EMLINK):
                 raise FormatError(
-                    f"{path}: links that form a loop, or changed while they were followed"
+                    f"{path}: symbolic links form a loop, or changed while they were resolved"
                 ) from e
             raise
 
@@ -135,6 +137,7 @@ class Walk:
             if self._top is None:
                 if self._makes:
                     os.makedirs(self._roots[0], exist_ok=True)  # noqa: PTH103
+                # the caller named the root, so it may be a link itself
                 self._top = os.open(self._roots[0] or ".", STEP & ~NOFOLLOW)
             return self._top
         handle = self._kept.get(name)
@@ -156,14 +159,14 @@ class Walk:
 
 @lru_cache(maxsize=256)
 def _real_root(root: str) -> str:
-    """Return the real path of a root. If it is outdated, only the fast path is lost."""
+    """Return the real path of a root, cached: a stale entry only disables the fast path."""
     return os.path.realpath(root).rstrip("/")
 
 
 def _open_proved(path: str, flags: int, real: str) -> int | None:
-    """Open a file by its path and keep it if it is at `real`: one call for all steps.
+    """Open a file by its path, and return it only if it is at `real`: one call for all components.
 
-    None if it is elsewhere or absent, either of which may be due to a link.
+    Return None if it is elsewhere or absent: either may be due to a link.
     """
     try:
         handle = os.open(path, flags | NOFOLLOW)
@@ -172,6 +175,7 @@ def _open_proved(path: str, flags: int, real: str) -> int | None:
             return None
         raise
     try:
+        # the kernel resolves every link: a link in any component makes this path differ from `real`
         is_there = os.readlink(f"{PROC}/{handle}") == real  # noqa: PTH115 - once per chunk
     except OSError:
         is_there = False
@@ -182,7 +186,7 @@ def _open_proved(path: str, flags: int, real: str) -> int | None:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether every step of a relative path goes down."""
+    """Return whether no component of a relative path is empty, `.` or `..`."""
     return bool(name) and all(part not in ("", ".", "..") for part in name.split("/"))
 
 
@@ -202,6 +206,7 @@ def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
     real_roots = map(os.path.realpath, roots)
     root = next(r for r in real_roots if _is_below(real, r) or _is_below(r, real))
     handle = os.open(root if _is_below(real, root) else real, STEP & ~NOFOLLOW)
+    # O_NOFOLLOW again: a directory may have been replaced by a link since `real` was computed
     for part in real[len(root) :].split("/"):
         if part:
             above = handle
@@ -213,7 +218,7 @@ def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
 
 
 def _dangles(path: str, root: str) -> bool:
-    """Whether a step from `root` to `path` is a dangling link."""
+    """Return whether a component of `path` below `root` is a dangling link."""
     while len(path) > len(root):
         if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
             return True
@@ -259,7 +264,7 @@ def list_inside(folder: str, roots: Sequence[str], above: str = "") -> Iterator[
     """Yield the relative paths of all files below `folder`, following links that stay inside."""
     real = real_path(folder, roots)
     if above and _is_below(above, real):
-        raise FormatError(f"{folder}: a link back to {real}, which contains it")
+        raise FormatError(f"{folder}: a symbolic link to {real}, which contains the link itself")
     for place, folders, files in os.walk(folder):
         start = os.path.relpath(place, folder)
         prefix = "" if start == "." else f"{start}/"
@@ -276,7 +281,7 @@ def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
 
     Parameters:
         base: The folder, which the reference may not leave.
-        reference: What the file says: a relative path, or an absolute path or url.
+        reference: The reference in the file: a relative path, an absolute path or a url.
         allow: Further folders, as paths or urls, that the reference may lead to. Local paths are
             compared with all links resolved.
 
@@ -313,7 +318,7 @@ def _is_allowed(folder: str, url: str) -> bool:
 
 
 def _stays_below(base: str, url: str) -> bool:
-    """Whether a local path is below `base` with all links resolved."""
+    """Return whether a local path is below `base` with all links resolved."""
     if is_remote(base):
         return True
     root = os.path.realpath(local_path(base))

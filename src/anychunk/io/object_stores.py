@@ -23,14 +23,17 @@ def object_store(url: str, storage: Storage | None = None) -> "tuple[ObjectStore
         return cast("tuple[ObjectStore, str]", storage["resolve"](url))
     parts = urlsplit(url)
     if is_restricted(url, storage):
-        raise UnsupportedError(f"{url}: obstore follows redirects, which are restricted")
+        raise UnsupportedError(
+            f"{url}: cannot be read while redirects are restricted, because obstore follows them"
+        )
     root = f"{parts.scheme}://{parts.netloc}"
     path = unquote(parts.path).lstrip("/")
     if parts.scheme == "memory":
         return memory_store(parts.netloc), path
     if parts.query and parts.scheme in ("http", "https"):
         raise UnsupportedError(
-            f"{url.partition('?')[0]}: urls with a query are not opened; give a plain one"
+            f"{url.partition('?')[0]}: urls with a query string are not supported; "
+            "pass the url without it"
         )
     return _remote_store(root, _frozen(storage or {}), limits.get()), path
 
@@ -39,7 +42,7 @@ type Frozen = tuple[tuple[str, Any], ...]
 
 
 def _frozen(options: Mapping[str, Any]) -> Frozen:
-    """Return options as a hashable key; those of the client are a mapping themselves."""
+    """Return options as a hashable key; client options are a nested mapping."""
     pairs = ((k, _frozen(v) if isinstance(v, Mapping) else v) for k, v in options.items())
     return tuple(sorted(pairs, key=lambda pair: str(pair[0])))
 
@@ -67,12 +70,12 @@ def _remote_store(root: str, options: Frozen, bounds: limits.Limits) -> "ObjectS
         )
     except Exception as e:
         raise UnsupportedError(
-            f"{root}: {first_line(e)}; opened: s3 gs az http https memory file"
+            f"{root}: {first_line(e)}; supported: s3 gs az http https memory file"
         ) from e
 
 
 def _is_plain(root: str, settings: Mapping[str, Any]) -> bool:
-    """Whether the caller's url or endpoint asks for http without encryption."""
+    """Return whether the caller's url or endpoint is http without encryption."""
     endpoints = [v for k, v in settings.items() if str(k).lower().endswith(("endpoint", "_url"))]
     if root.startswith("s3"):
         names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")

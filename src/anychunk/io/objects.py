@@ -123,7 +123,7 @@ class ObjectSource:
         return self._checked(got.meta, got.data, offset, length)
 
     def _range(self, offset: int, length: int) -> Range | None:
-        """Return the range to ask for; None for a whole object, as some servers lack ranges."""
+        """Return the range to request; None for a whole object, since some servers lack ranges."""
         is_whole = offset == 0 and self._pin is not None and length == self._pin.size
         return None if is_whole else (offset, offset + length)
 
@@ -160,7 +160,7 @@ class ObjectSource:
 
 
 def get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
-    """Read a whole object and its version by one request; None if there is no such object."""
+    """Read a whole object and its version in one request; None if there is no such object."""
     most = limits.get().chunk_bytes
     try:
         if is_restricted(url, storage):

@@ -32,7 +32,7 @@ class Sources:
             storage: Options for remote sources.
             on_change: What to do when a source is no longer the version that was indexed.
             mapped: Whether local files are mapped into memory. Unmapped ones are slower to read,
-                but may be truncated meanwhile; a change of one is always an error.
+                but safe if they are truncated in the meantime; a change is then always an error.
         """
         self.pins = pins
         self.storage = storage
@@ -61,7 +61,7 @@ class Sources:
         return source
 
     def whole(self, url: str) -> Bytes1D | None:
-        """Read a whole object that is one chunk; None if there is none. It is not kept open."""
+        """Read a whole object without keeping it open; None if it does not exist."""
         pin = self.pins.get(url)
         if pin is None:
             return read_object(url, storage=self.storage)
@@ -79,8 +79,8 @@ class Sources:
     def verify(self, url: str) -> Source:
         """Open a source and check that a local file has not changed since it was opened.
 
-        One look at the file: a source that is opened now has just been checked. Remote objects are
-        checked by every answer that they give.
+        Costs a single `stat`: a source that is opened now has just been checked. Remote objects are
+        checked with every response.
         """
         source = self._open.get(url)
         if source is None:

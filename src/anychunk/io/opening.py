@@ -26,7 +26,7 @@ def open_source(url: str, *, storage: Storage | None = None, roots: Sequence[str
 def read_object(
     url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
 ) -> Bytes1D | None:
-    """Read a whole object, such as a chunk that is a file of its own; None if there is none."""
+    """Read a whole object, such as a chunk that is a separate file; None if it does not exist."""
     if is_remote(url):
         found = get_object(url, storage)
         return None if found is None else found[0]
@@ -40,7 +40,7 @@ def read_object(
 def object_size(
     url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
 ) -> int | None:
-    """Return the length of an object, or None if there is none."""
+    """Return the length of an object, or None if it does not exist."""
     try:
         if is_remote(url):
             return ObjectSource(url, storage=storage).size()
@@ -51,7 +51,7 @@ def object_size(
 
 
 def pin_of(url: str, *, storage: Storage | None = None) -> Pin | None:
-    """Return the version of an object that is there now, or None if there is none."""
+    """Return the current version of an object, or None if it does not exist."""
     if not is_remote(url):
         return stat_pin(local_path(url))
     try:

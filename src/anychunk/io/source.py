@@ -19,8 +19,8 @@ type OnChange = Literal["error", "warn"]
 """What to do when a source has changed since it was indexed."""
 
 type Storage = Mapping[str, Any]
-"""Options for obstore, as `obstore.store.from_url` takes them, and two of our own: `resolve`, a
-function that returns the store of a url and the path in it; `redirects`, "follow" (the default) or
+"""Options for obstore, as `obstore.store.from_url` takes them, and two more: `resolve`, a function
+that returns the store of a url and the path in it; `redirects`, "follow" (the default) or
 "same-origin", which refuses redirects to another host or port."""
 
 
@@ -52,7 +52,7 @@ class Source(Protocol):
         ...
 
     def refresh(self) -> Pin:
-        """Return the version that is there now."""
+        """Return the current version."""
         ...
 
 
@@ -61,12 +61,12 @@ def check_range(source: Source, offset: int, length: int) -> None:
     size = source.size()
     if offset < 0 or length < 0 or offset + length > size:
         raise TruncatedError(
-            f"{source.url} @{offset}: {length} bytes expected, the object ends after {size}"
+            f"{source.url} @{offset}: expected {length} bytes, the object ends after {size}"
         )
 
 
 def report_change(url: str, change: str, on_change: OnChange) -> None:
-    """Raise for a changed source, or warn if the caller wants to read it nevertheless."""
+    """Raise `SourceChangedError`, or warn if the caller accepts changed sources."""
     if on_change == "error":
         raise SourceChangedError(f"{url}: {change}; index it again")
     warnings.warn(f"{url}: {change}; what is read may be wrong", stacklevel=3)

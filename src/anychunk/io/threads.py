@@ -15,7 +15,7 @@ def cores() -> int:
 
 
 def pool(count: int | None = None) -> ThreadPoolExecutor:
-    """Return the process-wide pool that chunks are decoded on, of `count` threads if it is new."""
+    """Return the process-wide pool for decoding chunks, created with `count` threads if needed."""
     global _pool  # noqa: PLW0603 - one pool per process
     if _pool is None:
         _pool = ThreadPoolExecutor(count or cores(), thread_name_prefix="anychunk")
@@ -34,14 +34,14 @@ if hasattr(os, "register_at_fork"):
 def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most: int) -> None:
     """Call `work` on ranges that together cover `count` items, here and on the process-wide pool.
 
-    The caller's thread takes part, so that a busy pool delays nobody. After the first failure
-    nothing new is begun; that failure is raised when everything that had begun is done.
+    The caller's thread takes part, so that a busy pool delays nobody. After the first failure no
+    new range is started; the failure is raised when all running ranges have finished.
 
     Parameters:
         work: Called with a range of item numbers, from several threads at once.
         count: The number of items.
-        threads: How many threads take part, the caller's included.
-        most: The longest range that is handed out.
+        threads: The number of threads, including the caller's.
+        most: The length of the longest range.
     """
     step = max(1, min(most, count // (4 * threads)))
     starts = itertools.count(0, step)  # next() on it is atomic: threads share it without a lock
@@ -71,8 +71,8 @@ def as_completed[T, R](
 ) -> Iterator[tuple[T, R]]:
     """Run `work` on every item; yield (item, result) as each is done.
 
-    At most `ahead` items are in progress or wait to be taken, so memory does not grow with their
-    number. The first failure is raised; what has not begun by then is cancelled.
+    At most `ahead` items are in progress or waiting to be consumed, so memory use is bounded. The
+    first failure is raised; items that have not started by then are cancelled.
     """
     waiting: dict[Future[R], T] = {}
     try:
@@ -114,13 +114,13 @@ def in_order[T, R](
 
 
 def run_all[T](work: Callable[[T], object], items: Iterable[T], *, threads: int, name: str) -> None:
-    """Run `work` on every item on threads of its own; raise the first failure.
+    """Run `work` on every item, on newly started threads; raise the first failure.
 
     Parameters:
         work: Called with one item; its result is dropped.
         items: Taken one by one, as threads become free.
         threads: How many to start; with one, everything runs in the caller's thread.
-        name: What the threads are called.
+        name: The name of the threads.
     """
     if threads <= 1:
         for item in items:

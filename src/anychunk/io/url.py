@@ -8,7 +8,7 @@ PLAIN = "/ !$&'()+,;=@:~"
 
 
 def is_remote(url: str) -> bool:
-    """Whether `url` has a scheme other than file; a single letter is a Windows drive."""
+    """Return whether `url` has a scheme other than file; a single letter is a Windows drive."""
     scheme = urlsplit(url).scheme
     return len(scheme) > 1 and scheme != "file"
 

@@ -1,1 +1,1 @@
-"""What samples mean, where they lie and how they are drawn, in terms that no format owns."""
+"""Format-independent metadata: what samples mean, where they lie, how they are drawn."""

@@ -1,7 +1,7 @@
-"""What TIFF states about samples and place, read from the attributes under `tiff`.
+"""What TIFF states about samples and location, read from the attributes under `tiff`.
 
 The only module outside `formats.tiff` that knows these keys. The TIFF parser keeps GDAL's tags
-under `tiff` and writes no neutral equivalent yet; once it does, this module goes.
+under `tiff` and writes no format-independent equivalent; once it does, this module can be removed.
 """
 
 from collections.abc import Mapping

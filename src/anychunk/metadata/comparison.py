@@ -1,4 +1,4 @@
-"""What several files state differently: the meaning of samples, georeference, codecs.
+"""Compare the metadata of several files: the meaning of samples, georeference, codecs.
 
 Files that are combined, or appended to an index, share one set of attributes and codecs. What
 decides the meaning of samples must agree in all of them; a georeference that differs is dropped.
@@ -14,11 +14,11 @@ from anychunk.metadata.samples import UNSCALED, sample_meaning
 from anychunk.model.index import Json
 
 EDGES = {"last_height": "tile_height", "last_width": "tile_width"}
-"""Codec settings for chunks at the edge of a file, and the setting each equals for whole chunks."""
+"""Codec settings for chunks at the edge of a file, with the setting of whole chunks for each."""
 
 
 def sample_differences(a: Attributes, b: Attributes) -> list[str]:
-    """Return the names of what two files state differently about the meaning of their samples."""
+    """Return the names of the metadata that make the samples of two files mean different things."""
     if a == b:
         return []
     mine, theirs = sample_meaning(a), sample_meaning(b)
@@ -44,7 +44,7 @@ def differing_georeference(files: Sequence[Attributes]) -> tuple[str, ...]:
 
 
 def is_same(a: Json, b: Json) -> bool:
-    """Whether two JSON values are equal, floats within a relative tolerance of 1e-9."""
+    """Return whether two JSON values are equal, floats within a relative tolerance of 1e-9."""
     if a == b:
         return True
     if isinstance(a, Sequence) and isinstance(b, Sequence) and not isinstance(a, str):
@@ -57,7 +57,7 @@ def is_same(a: Json, b: Json) -> bool:
 
 
 def common_codecs(chains: Sequence[Sequence[Json]]) -> tuple[Json, ...] | None:
-    """Return the codecs that decode the chunks of several arrays; None if there are none.
+    """Return the codecs that decode the chunks of several arrays; None if no single set does.
 
     Codecs may differ only in the size of the partial chunks at the edge of each file, and files
     that have partial chunks must agree on that size.

@@ -24,7 +24,7 @@ CONVENTIONS = {
     "spatial": ("689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "Spatial coordinate information"),
 }
 PREFIXES = ("spatial:", "proj:")
-"""Of the attributes that make up a georeference."""
+"""Prefixes of the attributes that make up a georeference."""
 USER_DEFINED = 32767
 """Value of a GeoKey that says the CRS is described by further keys."""
 # GeoKeys, OGC 19-008r4 annex B
@@ -59,8 +59,8 @@ def attributes(
 
     Parameters:
         shape: height and width of the image in pixels.
-        transform: from pixels to ground coordinates.
-        code: of the CRS, as `AUTHORITY:CODE`.
+        transform: maps pixels to ground coordinates.
+        code: code of the CRS, as `AUTHORITY:CODE`.
         projjson: the CRS as PROJJSON.
         dimensions: names of the image's two spatial dimensions, rows first.
     """
@@ -114,8 +114,8 @@ def geotiff_transform(
 ) -> Transform | None:
     """Return the affine transform that GeoTIFF tags describe (GeoTIFF 1.1 section 7.1).
 
-    None if there is none: the tags are missing, there are several tie points (a warp), or the
-    numbers are not finite or not invertible.
+    None if the tags are missing, there are several tie points (a warp), or the transform is not
+    finite or not invertible.
 
     Parameters:
         scale: ModelPixelScale.
@@ -145,7 +145,7 @@ def _is_finite(numbers: Sequence[float]) -> bool:
 
 
 def geotiff_code(keys: Mapping[int, Any]) -> str | None:
-    """Return the EPSG code of the CRS that GeoKeys name; None if they name none."""
+    """Return the EPSG code of the CRS that GeoKeys name; None if they do not name one."""
     for key in (PROJECTED_CRS, GEODETIC_CRS):
         value = keys.get(key)
         if isinstance(value, int) and 0 < value < USER_DEFINED:

@@ -22,7 +22,7 @@ class Axis:
     type: str | None = None
     """Overrides the type that the name implies."""
     unit: str | None = None
-    """As OME-Zarr spells it: micrometer, millimeter, second …"""
+    """Unit of the axis as OME-Zarr spells it: micrometer, millimeter, second …"""
 
     def json(self) -> dict[str, str]:
         """Return the axis as an entry of `axes`."""
@@ -36,7 +36,7 @@ class Level:
     """One resolution of an image."""
 
     path: str
-    """Of the array, from the image group."""
+    """Path of the array, relative to the image group."""
     scale: tuple[float, ...]
     """Size of one element along each axis, in the axis' unit."""
     translation: tuple[float, ...] | None = None
@@ -64,7 +64,7 @@ def ome(
 
 
 def ome_order(names: Sequence[str]) -> tuple[int, ...]:
-    """Return the axis numbers in OME-Zarr's order; unchanged if it does not know one of them."""
+    """Return the axis numbers in OME-Zarr's order; unchanged if it does not define one of them."""
     if not all(name in ORDER for name in names):
         return tuple(range(len(names)))
     return tuple(sorted(range(len(names)), key=lambda i: ORDER[names[i]]))
@@ -79,8 +79,8 @@ def shrunk_levels(
     moves by half the difference of their sizes.
 
     Parameters:
-        paths: of the arrays, full resolution first.
-        shapes: of the arrays.
+        paths: paths of the arrays, full resolution first.
+        shapes: shapes of the arrays.
         scale: size of one element of the first level along each axis.
     """
     levels = []

@@ -10,7 +10,7 @@ from anychunk.metadata.drawing import palette
 from anychunk.model.index import ArrayIndex, Json
 
 CF = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
-"""CF attributes that change which values samples stand for."""
+"""CF attributes that change which values samples represent."""
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Zarr v3's spelling of the floats that JSON cannot represent."""
 UNSCALED = [1.0, 0.0]
@@ -24,7 +24,7 @@ def nodata(attributes: Attributes, array: ArrayIndex) -> float | None:
     as nodata only where the image's attributes declare it.
 
     Parameters:
-        attributes: those of the image that `array` is a level of.
+        attributes: the attributes of the image that `array` is a level of.
         array: one level of the image.
     """
     value = array.fill_value
@@ -47,7 +47,7 @@ def packing(attributes: Attributes, bands: int) -> tuple[float, float] | None:
 
 
 def sample_meaning(attributes: Attributes) -> dict[str, Json]:
-    """Return everything that decides which values samples stand for, by name."""
+    """Return everything that decides which values samples represent, by name."""
     found: dict[str, Json] = {key: attributes.get(key) for key in CF}
     found["nodata"] = gdal_nodata(attributes)
     found["color_map"] = palette(attributes)

@@ -1,7 +1,7 @@
 """Chunk grids: boxes cut along them, and the numbers and keys of chunks. Pure.
 
-Every part of the library that asks which chunks a box touches, or what a chunk is called, asks
-here. Chunks are numbered in C order over the grid; coordinates count chunks, not elements.
+The only place in the library that computes which chunks a box touches, and the keys of chunks.
+Chunks are numbered in C order over the grid; coordinates count chunks, not elements.
 """
 
 import itertools
@@ -62,7 +62,7 @@ def split_key(key: str) -> tuple[str, str] | None:
 
 
 def parse_coords(text: str, grid: Shape) -> Shape | None:
-    """Return the grid coordinates that `1/0/7` stands for, or None if `grid` has no such chunk."""
+    """Parse grid coordinates such as `1/0/7`; return None if `grid` has no such chunk."""
     parts = text.split("/") if text else []
     if len(parts) != len(grid) or not all(p.isascii() and p.isdigit() for p in parts):
         return None
@@ -81,7 +81,7 @@ def chunk_numbers(coords: npt.NDArray[Any], grid: Shape) -> Numbers:
 
 
 def parse_many_coords(texts: Sequence[str], grid: Shape) -> Numbers:
-    """Return the chunk numbers of well-formed coordinates such as `1/0/7`, all parsed at once.
+    """Parse many well-formed coordinates such as `1/0/7` at once; return their chunk numbers.
 
     A Python loop over coordinates would cost more than decoding small chunks does.
     """
@@ -112,12 +112,12 @@ def touched_chunks(start: Shape, stop: Shape, chunk_shape: Shape) -> Iterator[Sh
 
 
 class Piece(NamedTuple):
-    """What a box takes from one chunk."""
+    """The intersection of a box with one chunk."""
 
     source: Slices
-    """The part of the chunk."""
+    """The part of the chunk that the box takes."""
     target: Slices
-    """Where in the box it goes."""
+    """Where that part goes in the box."""
     is_whole: bool
     """Whether the box takes all of the chunk that lies inside the array."""
 

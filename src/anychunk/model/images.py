@@ -13,13 +13,13 @@ class Image:
     """One image: arrays that hold the same content at several resolutions."""
 
     path: str
-    """Of its group, or of the array for an array outside of any multiscale group."""
+    """Path of its group, or of the array if that is outside of any multiscale group."""
     levels: tuple[str, ...]
     """Paths of the arrays, full resolution first."""
     beside: tuple[str, ...] = ()
     """Paths of the group's other arrays, such as masks."""
     attributes: Mapping[str, Json]
-    """Of its group; empty for an array outside of any multiscale group."""
+    """Attributes of its group; empty for an array outside of any multiscale group."""
     axes: tuple[Mapping[str, str], ...]
     """Entries of `ome.multiscales` axes: name, and type and unit if known."""
     scale: tuple[float, ...]
@@ -52,7 +52,7 @@ def join(path: str, name: str) -> str:
 
 
 def level_names(group: GroupIndex) -> list[str]:
-    """Return the names of the arrays that are levels of the image that `group` is.
+    """Return the names of the arrays in an image group that are its levels.
 
     As listed in `ome.multiscales`, or else the arrays whose names are numbers, in numeric order.
     """
@@ -124,7 +124,7 @@ def transformation(
 
     Parameters:
         described: an entry of `ome.multiscales`.
-        path: of the level's array, as in `datasets`.
+        path: path of the level's array, as in `datasets`.
         ndim: number of axes; transformations of another length are ignored.
     """
     datasets = described.get("datasets") or ()
@@ -164,7 +164,7 @@ def chosen(found: Sequence[Image], image: int | str | None) -> Image:
 def array_path(node: Node, image: int | str, level: int | str) -> str:
     """Return the path of a level of an image, given by number or by path.
 
-    A path at which there is no array is returned as it is: opening it says what there is.
+    A path without an array is returned unchanged: the error of opening it lists what exists.
     """
     path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
     if isinstance(find(node, path), ArrayIndex):

@@ -25,10 +25,10 @@ type Uint64 = npt.NDArray[np.uint64]
 type Ids = npt.NDArray[np.unsignedinteger[Any]]
 
 WHOLE = np.uint64(2**64 - 1)
-"""As a length: the chunk is the whole object, whatever its length."""
+"""Length of a chunk that is a whole object, however long that is."""
 
 INLINE = ""
-"""As a url: the bytes are in the index itself."""
+"""Url of a chunk whose bytes are in the index itself."""
 
 
 def _equal(a: object, b: object) -> bool:
@@ -57,7 +57,7 @@ _load_saving: list[Callable[[], object]] = []
 
 
 def register_saving(**functions: Callable[..., Any]) -> None:
-    """Register `save` and `to_virtualizarr`, which are called with an index first.
+    """Register the implementations of `save` and `to_virtualizarr`, called with the index first.
 
     `anychunk.references` calls this when it is imported.
     """
@@ -65,7 +65,7 @@ def register_saving(**functions: Callable[..., Any]) -> None:
 
 
 def register_saving_loader(load: Callable[[], object]) -> None:
-    """Register what imports `anychunk.references` when an index is saved and nobody has yet."""
+    """Register a function that imports `anychunk.references` on demand, when an index is saved."""
     _load_saving[:] = [load]
 
 
@@ -118,12 +118,12 @@ class ByteRanges(_ByValue):
     """0 if the file declares the chunk absent (it reads as fill); `WHOLE` for a whole object."""
     urls: tuple[str, ...]
     url_ids: Ids | None = None
-    """The url of each chunk, by number; None if all are in the first."""
+    """For each chunk, the index of its url in `urls`; None if all chunks are in the first."""
     parts: Parts | None = None
     fronts: tuple[bytes, ...] = ()
-    """Inline bytes that precede chunks and tell a codec what depends on their position."""
+    """Inline bytes that precede chunks, for codecs that depend on the position of the chunk."""
     front_ids: Ids | None = None
-    """The front of each chunk, by number; None if all have the first, or there is none."""
+    """For each chunk, the index of its front in `fronts`; None if all have the first, or none."""
     inline: bytes = b""
     """Bytes copied into the index; chunks whose url is `INLINE` are ranges of them."""
 
@@ -133,7 +133,7 @@ class ByteRanges(_ByValue):
             table = getattr(self, name)
             if table is not None and table.shape != grid:
                 raise FormatError(
-                    f"index: {name} has shape {table.shape}, expected the grid's {grid}"
+                    f"index: {name} has shape {table.shape}, expected {grid}, the shape of the grid"
                 )
         if self.url_ids is not None and self.url_ids.size and self.url_ids.max() >= len(self.urls):
             raise FormatError(
@@ -180,7 +180,7 @@ class Objects(_ByValue):
     `{0:03}` has at least three digits."""
     grid: Shape
     is_sparse: bool = True
-    """Whether a missing object is an absent chunk, rather than an error."""
+    """Whether a missing object means an absent chunk, rather than an error."""
     fronts: tuple[bytes, ...] = ()
     """Inline bytes that precede chunks, as in `ByteRanges`."""
     front_ids: Ids | None = None
@@ -205,7 +205,7 @@ class Objects(_ByValue):
         axes = [int(piece) for piece in pieces[1::3]]
         if any(axis >= len(self.grid) for axis in axes):
             raise FormatError(
-                f"index: the pattern {self.pattern!r} names an axis beyond the {len(self.grid)}"
+                f"index: the pattern {self.pattern!r} refers to an axis beyond {len(self.grid)}"
             )
         widths = [int(piece or 0) for piece in pieces[2::3]]
         found: list[str | tuple[int, int]] = []
@@ -221,7 +221,7 @@ class Computed(_ByValue):
     source: str
     """The path of that array."""
     method: str
-    """How they are computed; the store knows `downsample`."""
+    """How they are computed; the only method is `downsample`."""
     configuration: Json
     grid: Shape
 
@@ -236,7 +236,7 @@ class ArrayIndex(_Savable):
     shape: Shape
     chunk_shape: Shape
     data_type: Json
-    """As in Zarr v3 metadata: a name, or an object with name and configuration."""
+    """Data type as in Zarr v3 metadata: a name, or an object with name and configuration."""
     codecs: tuple[Json, ...]
     chunks: Chunks
     fill_value: Json = 0
@@ -250,7 +250,7 @@ class ArrayIndex(_Savable):
             raise FormatError(f"index: chunks {self.chunk_shape} do not fit shape {self.shape}")
         if len(self.dimension_names) != len(self.shape):
             raise FormatError(
-                f"index: {len(self.dimension_names)} dimension names for shape {self.shape}"
+                f"index: {len(self.dimension_names)} dimension names, expected {len(self.shape)}"
             )
         grid = self.grid
         count = math.prod(grid)
@@ -258,7 +258,7 @@ class ArrayIndex(_Savable):
             raise LimitError(f"index: {count} chunks are over the limit of {limits.get().chunks}")
         if self.chunks.grid != grid:
             raise FormatError(
-                f"index: a chunk table of shape {self.chunks.grid} for the grid {grid}"
+                f"index: the chunk table has shape {self.chunks.grid}, expected {grid}"
             )
 
     @cached_property

@@ -14,8 +14,8 @@ class Pin:
     def differs(self, now: "Pin") -> str | None:
         """Return what changed between this pin and `now`, or None.
 
-        What only one of the two knows is not compared. An etag decides alone, because object stores
-        update the time of objects that did not change.
+        Values that only one of the two has are not compared. Modification times are compared only
+        without etags, because object stores update the time of objects that did not change.
         """
         if self.size != now.size:
             return f"size {now.size}, was {self.size} when indexed"

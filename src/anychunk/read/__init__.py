@@ -1,1 +1,1 @@
-"""An index as a zarr store, with a pipeline that reads every chunk of a selection at once."""
+"""An index as a zarr store, with a pipeline that reads all chunks of a selection at once."""

@@ -41,10 +41,10 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 PATH = "codec_pipeline.path"
 INLINE_BYTES = 256 << 10
 INLINE_COPY = 16 << 20
-"""Up to this many bytes, decoded or only copied, the caller's thread does all the work: starting
-others would cost more."""
+"""To decode up to `INLINE_BYTES`, or to copy up to `INLINE_COPY`, only the caller's thread is used:
+starting others would cost more."""
 RUN = 64
-"""The most chunks that a thread takes at a time."""
+"""Maximum number of chunks that a thread takes at a time."""
 
 PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
 
@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def workers() -> int:
-    """One thread per core, unless `codec_pipeline.max_workers` of zarr's config says otherwise."""
+    """Return the number of threads: `codec_pipeline.max_workers` of zarr, or one per core."""
     return int(zarr.config.get("codec_pipeline.max_workers", None) or cores())
 
 
@@ -109,7 +109,7 @@ class _Batch:
             ):
                 if stored is None:
                     self.out[target] = self.fill
-                    self.missing.append(position)
+                    self.missing.append(position)  # atomic: threads share the list
                     continue
                 with located(partial(name, position)):
                     if self.recent:
@@ -132,6 +132,7 @@ class _Batch:
         """Return a decoded chunk from the cache, or decode and cache it."""
         array = RECENT.get(key)
         if array is None:
+            # not the scratch buffer: the cached array outlives this read
             memory = np.empty(self.decode.nbytes, np.uint8)
             array = self.decode(stored, memory)
             if not np.may_share_memory(array, memory):
@@ -177,7 +178,7 @@ class IndexPipeline(CodecPipeline):
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
-        raise NotImplementedError("IndexPipeline needs a store; zarr must ask the Dispatcher")
+        raise NotImplementedError("IndexPipeline requires a store; use Dispatcher as the pipeline")
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         base = self._base.evolve_from_array_spec(array_spec)
@@ -244,6 +245,7 @@ class IndexPipeline(CodecPipeline):
         if reader is None:
             await self._read_computed(batch, [item[0] for item in items])
         elif reader.is_local:
+            # not on zarr's event loop, which serves all other reads of the process
             await asyncio.to_thread(self._read_local, batch, reader, reader.begin(), numbers)
         else:
             await self._read_remote(batch, reader, numbers)
@@ -266,6 +268,8 @@ class IndexPipeline(CodecPipeline):
         reading = reader.begin()
         keys: Sequence[Hashable] = ()
         wanted = len(plan) * decode.nbytes
+        # cache only if at least half of the decoded bytes remain for later reads, the chunks do not
+        # fill most of the cache, and decoding does any work
         if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
             token = reading.token()
             if token is not None:
@@ -305,7 +309,7 @@ class IndexPipeline(CodecPipeline):
             raise group.exceptions[0] from None
 
     async def _read_computed(self, batch: _Batch, keys: Sequence[Any]) -> None:
-        """Read chunks that the store computes, by key, one at a time per thread."""
+        """Read chunks that the store computes, by key; each thread reads one at a time."""
         get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
 
         def name(position: int) -> str:
@@ -321,7 +325,7 @@ class IndexPipeline(CodecPipeline):
 
 
 def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
-    """Fill `out` from cached chunks; return False, leaving it alone, if any is missing."""
+    """Fill `out` from cached chunks; return False, leaving `out` unchanged, if any is missing."""
     found = []
     for key in keys:
         array = RECENT.get(key)
@@ -334,7 +338,7 @@ def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
 
 
 def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
-    """Call `run` on ranges that cover `count` chunks, on threads where that is worth it."""
+    """Call `run` on ranges that cover `count` chunks, on several threads if that is faster."""
     threads = min(workers(), count)
     if threads == 1 or count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
         run(range(count))

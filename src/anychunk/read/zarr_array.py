@@ -1,8 +1,8 @@
 """An index as zarr arrays and groups, which read local files in the caller's thread.
 
-zarr creates several objects per chunk and takes every selection to its event loop and back, which
-costs more than decoding small chunks does. Selections that are not basic, and arrays that are not
-local, still go that way, with the same result.
+zarr creates several objects per chunk and runs every selection on its event loop, which costs more
+than decoding small chunks. Selections that are not basic, and arrays that are not local, are still
+read by zarr, with the same result.
 """
 
 from collections.abc import Generator
@@ -32,9 +32,10 @@ def open_store(
 ) -> IndexStore:
     """Return a store that shows an index to zarr.
 
-    Two settings of zarr change for the whole process, unless somebody else has made a choice: its
-    default pipeline is replaced by one that reads arrays of such stores in batches, and codec names
-    that nobody has registered are registered to our classes. `anychunk.disable` undoes the first.
+    Two settings of zarr change for the whole process, unless they were already configured: its
+    default pipeline is replaced by one that reads arrays of such stores in batches, and our classes
+    are registered under codec names that are still unregistered. `anychunk.disable` undoes the
+    first.
     """
     if on_change not in ("error", "warn"):
         raise ValueError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
@@ -79,7 +80,7 @@ class Array(zarr.Array[ArrayV3Metadata]):
 
     @cached_property
     def _reading(self) -> "_Reading | None":
-        """What reading without zarr's event loop takes; None where that is not possible."""
+        """Everything needed to read without zarr's event loop; None if that is impossible."""
         pipeline, prototype = self._async_array.codec_pipeline, default_buffer_prototype()
         if not isinstance(pipeline, IndexPipeline) or prototype.nd_buffer is not cpu.NDBuffer:
             return None
@@ -154,7 +155,7 @@ class Group(zarr.Group):
         """
         store = self.store
         if not isinstance(store, IndexStore):
-            raise TypeError(f"{self!r}: not a group that anychunk opened")
+            raise TypeError(f"{self!r}: not a group opened by anychunk")
         node = find(store.index, self.path)
         below = "" if node is None else array_path(node, image, level)
         return _array(store.index, "/".join(filter(None, [self.path, below])), store)

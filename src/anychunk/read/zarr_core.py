@@ -1,7 +1,7 @@
-"""Everything that reading and what lies above it take from `zarr.core`, which is not public.
+"""All names that `read`, and the layers above it, import from `zarr.core`, which is not public.
 
-A new zarr breaks here or in `anychunk.codecs.zarr_core`, and nowhere else. All names are those of
-zarr 3.4.
+An incompatible release of zarr breaks here or in `anychunk.codecs.zarr_core`, and nowhere else. The
+names are those of zarr 3.4.
 """
 
 from zarr.core.array import AsyncArray
@@ -14,7 +14,7 @@ from zarr.core.sync import sync
 from zarr.registry import _pipeline_registry as pipeline_registry
 
 DEFAULT_PIPELINE = f"{BatchedCodecPipeline.__module__}.{BatchedCodecPipeline.__qualname__}"
-"""What zarr's configuration names as the pipeline unless somebody changes it."""
+"""The pipeline in zarr's default configuration."""
 
 __all__ = [
     "DEFAULT_PIPELINE",

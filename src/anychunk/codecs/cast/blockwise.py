@@ -21,7 +21,7 @@ BYTES = 1 << 18
 GOOD = -1
 """Returned by a step if every value of the block has a result."""
 FEW = 32
-"""A mask with fewer than one edge, or one true element, in this many counts as sparse."""
+"""A mask is sparse if fewer than one in this many elements is an edge, or is true."""
 
 
 class Scratch:
@@ -45,7 +45,7 @@ a result. A step never changes its input. Unless it says otherwise, the blocks m
 
 
 class BadValueError(Exception):
-    """A value of the array has no result; `index` is where it is."""
+    """A value of the array has no result; `index` is its position."""
 
     def __init__(self, index: tuple[int, ...]) -> None:
         super().__init__(index)
@@ -133,7 +133,7 @@ def run(
         array: elements of `source`, in any layout and byte order.
         source: the number type of the input.
         target: the number type of the result.
-        dtype: the dtype of `target`, in the byte order that the result shall have.
+        dtype: the dtype of `target`, in the byte order of the result.
 
     Raises:
         BadValueError: the first value, in C order, that has no result.
@@ -180,7 +180,7 @@ def _locate(
 ) -> tuple[int, ...]:
     """Return the index of the first bad value in C order.
 
-    `run` iterates in memory order, so it may have met another one first.
+    `run` iterates in memory order, so it may have found a different one first.
     """
     size = min(_size(source, target), array.size)
     scratch, out = Scratch(), np.empty(size, target.stored)
@@ -198,4 +198,4 @@ def _locate(
         if index != GOOD:
             return tuple(int(i) for i in np.unravel_index(start + index, array.shape))
         start += block.size
-    raise AssertionError("a value that was bad is good now")  # steps are pure functions
+    raise AssertionError("no bad value on the second run of a step")  # steps are pure

@@ -5,7 +5,7 @@ the target, or is rounded and then brought into range by a rule; otherwise it ha
 
 `plan` runs once for a pair of types and a set of rules, and returns one block function
 (`blockwise.Step`). Checks that cannot fail for the pair of types are left out of it. How a type is
-read depends on its storage:
+read depends on how it is stored:
 
 - numpy's own types: directly, by `from_float` or `from_int`;
 - types of `ml_dtypes` of one byte: a table of 256 results, made by casting every code once;
@@ -85,7 +85,7 @@ def _with_map(
 
 
 def is_total(source: NumberType, target: NumberType) -> bool:
-    """Whether a cast without rules has a result for every value."""
+    """Return whether a cast without rules has a result for every value."""
     if isinstance(source, FloatType):
         return isinstance(target, FloatType) and from_float.holds(target, source)
     if isinstance(target, FloatType):
@@ -134,7 +134,7 @@ def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
 
 
 def _searched(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
-    """Do the same for many keys by bisection, instead of one pass per key."""
+    """Return the same step as `_mapped` for many keys, by bisection instead of one pass per key."""
     keys = np.array([entry.key for entry in entries])
     order = np.argsort(keys)
     keys, values = keys[order], np.array([entry.value for entry in entries])[order]
@@ -201,7 +201,7 @@ def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Bloc
     """Run a step on every value; return the results, and which values have none.
 
     A step reports only its first bad value and leaves the rest of the block undefined, so blocks
-    with bad values are halved until these are alone.
+    with bad values are halved until each bad value is isolated.
     """
     table = np.zeros(values.size, target.stored)
     is_bad = np.zeros(values.size, bool)

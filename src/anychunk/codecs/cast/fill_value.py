@@ -51,7 +51,7 @@ def there_and_back(
         what_to_do: advice for the message of the error.
 
     Raises:
-        CodecConfigError: the fill value cannot be encoded, or not decoded again.
+        CodecConfigError: the fill value cannot be encoded, or cannot be decoded again.
     """
     spec = ChunkSpec((), fill.dtype)
     try:

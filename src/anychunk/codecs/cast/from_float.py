@@ -52,7 +52,7 @@ def fit(x: Block, rounded: Block, target: FloatType, out_of_range: OutOfRange) -
     """Bring rounded values into the range of the target, in place.
 
     Parameters:
-        x: the values before rounding, which tell infinities from overflow.
+        x: the values before rounding, which distinguish infinities from overflow.
         rounded: the values after rounding, changed in place.
         target: the type whose range applies.
         out_of_range: the rule; "wrap" does not occur for floats.
@@ -94,7 +94,7 @@ def float_to_float(
 
 
 def holds(target: FloatType, source: FloatType) -> bool:
-    """Whether `target` can represent every value of `source`, including infinities and NaN."""
+    """Return whether `target` represents every value of `source`, including infinities and NaN."""
     return (
         target.precision >= source.precision
         and target.spacing_exponent <= source.spacing_exponent
@@ -122,6 +122,7 @@ def _direct(target: FloatType, general: Step) -> Step:
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         smallest, largest = np.fmin.reduce(x), np.fmax.reduce(x)
+        # negated, so that a block of NaN only, whose extremes are NaN, takes the general path
         if not (smallest >= target.low and largest <= target.high):
             return general(x, out, scratch)
         np.copyto(out, x, casting="same_kind")

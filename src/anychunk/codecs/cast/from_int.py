@@ -116,7 +116,7 @@ def _split(rounding: Rounding) -> Step:
     """Return the step from 64-bit integers to float64, in modes other than nearest-even.
 
     The upper and the lower half are exact as float64. Their sum is rounded to nearest, and its
-    error, which float64 represents exactly (Dekker, 1971), tells which neighbour is correct.
+    error, which float64 represents exactly (Dekker, 1971), shows which neighbour is correct.
     """
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:

@@ -77,7 +77,7 @@ def _in_place(inner: Step, outer: Step) -> Step:
 
 @dataclass(frozen=True, kw_only=True)
 class FusedCast(ArrayToArray):
-    """Both codecs as one."""
+    """`scale_offset` and `cast_value` as one codec."""
 
     scale_offset: ScaleOffset
     cast_value: CastValue
@@ -87,7 +87,7 @@ class FusedCast(ArrayToArray):
         object.__setattr__(self, "name", "scale_offset, cast_value")
 
     def configuration(self) -> dict[str, Json]:
-        raise NotImplementedError("a fused codec has no JSON; it stands for two codecs")
+        raise NotImplementedError("a fused codec has no JSON; serialize its two codecs instead")
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         self.scale_offset.evolve_from_array_spec(array_spec)

@@ -67,7 +67,7 @@ class FloatType:
 
     @property
     def low(self) -> float:
-        """Lowest finite number; the only type without a sign, e8m0, has no zero either."""
+        """Lowest finite number; e8m0, the only unsigned type, has no zero either."""
         return -self.high if self.is_signed else 1 / self.high
 
     @cached_property
@@ -156,5 +156,5 @@ def used_bits(kind: NumberType) -> np.uint8:
 
 
 def has_unused_bits(kind: NumberType) -> bool:
-    """Whether a stored byte has unused bits, which may have any value."""
+    """Return whether a stored byte has unused bits, which may have any value."""
     return kind.is_foreign and kind.stored.itemsize == 1 and used_bits(kind) != 255

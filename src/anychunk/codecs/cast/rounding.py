@@ -3,7 +3,7 @@
 Spec: IEEE 754-2019 section 4.3; zarr-extensions, codecs/cast_value, `rounding`.
 
 Every function rounds exactly once: its other operations are exact in floating point. All of them
-work in caller-provided buffers and say which of these may be the same.
+work in caller-provided buffers; their docstrings say which of these may be the same.
 """
 
 from typing import Literal, get_args
@@ -54,7 +54,7 @@ def nearest_away(values: Block, out: Block, spare: Block, like: Block) -> None:
 def to_integer(mode: Rounding, values: Block, out: Block, spare: Block) -> None:
     """Round to integers, which stay floats.
 
-    `spare` is used for nearest-away only, where `out` must be another buffer than `values`.
+    `spare` is used for nearest-away only, where `out` must not be `values`.
     """
     if mode == "nearest-away":
         nearest_away(values, out, spare, values)
@@ -77,8 +77,8 @@ def to_grid(
     Parameters:
         values: the values to round, unchanged.
         out: a buffer.
-        spare: two buffers, of which the second is used for nearest-away only and may be the first
-            otherwise.
+        spare: two buffers. The second is used for nearest-away only; in other modes it may be the
+            same as the first.
         kind: the narrower type.
         mode: the rounding mode.
 

@@ -2,7 +2,7 @@
 
 Spec: zarr-extensions, codecs/scale_offset. Everything is computed in the data type of the array. A
 value whose result would wrap or overflow to infinity has no result, and neither has an integer that
-`scale` does not divide.
+is not divisible by `scale`.
 
 Integers: the inputs whose results fit are an interval, with bounds that are computed exactly in
 advance (Python integers). Inside it, arithmetic modulo 2**bits gives the exact result even if an

@@ -13,8 +13,8 @@ Each tile is decoded at its own position on the reference grid. The synthetic co
 published moves tiles to the origin; but sub-bands, precincts and code-blocks are anchored at the
 origin of the grid, so tiles whose size is not a power of two would decode to wrong pixels.
 
-Bytes that are not exactly the packets of a tile raise an error: OpenJPEG alone would show a
-picture for them. `decode_tile` explains how they are detected.
+Bytes that are not exactly the packets of a tile raise an error; OpenJPEG alone would decode them
+to a picture. `decode_tile` explains how they are detected.
 """
 
 import base64
@@ -56,7 +56,7 @@ MAX_DEPTH = 31
 """OpenJPEG's samples are signed 32-bit integers."""
 
 SUSPICIOUS = 256
-"""A tile of more samples per stored byte than this is checked before it is decoded."""
+"""A tile with more samples per stored byte than this is checked before it is decoded."""
 
 type Array = npt.NDArray[Any]
 
@@ -72,7 +72,7 @@ class Placement(NamedTuple):
 
 
 def scale(siz: Siz, level: int) -> tuple[int, int]:
-    """Return (x, y): the steps of the reference grid from one sample of the level to the next."""
+    """Return (x, y): the distance between samples of the level, in steps of the reference grid."""
     x, y = siz.subsampling
     return x << level, y << level
 
@@ -98,17 +98,19 @@ def edges(siz: Siz, level: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
 
 
 def check_decodable(header: MainHeader) -> None:
-    """Raise `UnsupportedError` for what the backends would decode wrongly, or not at all."""
+    """Raise `UnsupportedError` for streams that the backends decode wrongly, or not at all."""
     extensions = sorted(name(m) for m in header.markers & EXTENSIONS)
     if extensions:
-        raise UnsupportedError(f"JPEG 2000 part 2 extension {', '.join(extensions)} is not decoded")
+        raise UnsupportedError(
+            f"JPEG 2000 part 2 extension {', '.join(extensions)} is not supported"
+        )
     if header.is_ht and header.has_empty_bands:
         # OpenJPH writes 1-bit samples without levels this way; OpenJPEG decodes other values
-        raise UnsupportedError("HTJ2K with sub-bands of 0 bit-planes (QCD) is not decoded")
+        raise UnsupportedError("HTJ2K with sub-bands of 0 bit-planes (QCD) is not supported")
     deepest = max(c.depth for c in header.siz.components)
     if deepest > MAX_DEPTH:
         raise UnsupportedError(
-            f"{deepest}-bit samples are not decoded; decoded: 1 to {MAX_DEPTH} bits"
+            f"{deepest}-bit samples are not supported; supported: 1 to {MAX_DEPTH} bits"
         )
 
 
@@ -133,7 +135,7 @@ def parse_header(text: str) -> MainHeader:
 def place(siz: Siz, level: int, tiles: set[int], height: int, width: int) -> Placement:
     """Return which chunk the tiles fill.
 
-    The codec is not told the position of its chunk. It follows from the tile numbers: chunks are a
+    A codec does not know the position of its chunk. It follows from the tile numbers: chunks form a
     regular grid from the corner of the image, and the first tile holds the chunk's first sample.
 
     Parameters:
@@ -144,7 +146,7 @@ def place(siz: Siz, level: int, tiles: set[int], height: int, width: int) -> Pla
         width: Its columns.
     """
     if max(tiles) >= siz.tiles:
-        raise ChunkDecodeError(f"jpeg2000: tile {max(tiles)}, expected 0 to {siz.tiles - 1}")
+        raise ChunkDecodeError(f"jpeg2000: tile number {max(tiles)}, expected 0 to {siz.tiles - 1}")
     rows = range(min(tiles) // siz.columns, max(tiles) // siz.columns + 1)
     numbers = [tile % siz.columns for tile in tiles]
     columns = range(min(numbers), max(numbers) + 1)
@@ -196,7 +198,7 @@ def decode_tile(
 ) -> Sequence[Array]:
     """Decode one tile; return its components, each on its own grid.
 
-    OpenJPEG shows a picture for most damaged tiles, so a tile is also checked. There are two
+    OpenJPEG decodes most damaged tiles to some picture, so a tile is also checked. There are two
     checks: `openjpeg.is_exact` is fast, but inconclusive for some tiles; `check_tile` walks all
     packet headers in Python, which takes long if there are many. `check_tile` is called
 
@@ -232,10 +234,10 @@ def decode_tile(
 
 
 class _Canvas:
-    """A chunk that is assembled from tiles: one plane per component, each on its own grid.
+    """A chunk assembled from tiles: one plane per component, each on its own grid.
 
-    Components that are as fine as the chunk are written to `out` directly; coarser ones are kept
-    apart until `finish`, because their samples may straddle tiles.
+    Components with the resolution of the chunk are written to `out` directly; coarser ones are kept
+    separately until `finish`, because their samples may straddle tiles.
     """
 
     def __init__(self, siz: Siz, level: int, window: Rect, out: Array) -> None:
@@ -271,10 +273,10 @@ class _Canvas:
                 ]
 
     def finish(self) -> None:
-        """Repeat the samples of coarser components on the full grid.
+        """Upsample coarser components to the full grid by repeating samples.
 
-        Sample `i` of a component covers the columns from `i * dx` on, before the next sample
-        (T.800 B.2). The first and last sample also fill the columns that the crop leaves over.
+        Sample `i` of a component covers the columns from `i * dx` up to the next sample (T.800
+        B.2). The first and last sample also fill the columns left over by the crop.
         """
         window = self._window
         for band, (rect, plane), (dx, dy) in zip(
@@ -327,8 +329,8 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
         min(window.width, out.shape[2]),
     ):
         raise ChunkDecodeError(
-            f"jpeg2000: a codestream of {(len(siz.components), window.height, window.width)} "
-            f"(bands, y, x), the chunk has {out.shape}"
+            "jpeg2000: the codestream has (bands, y, x) "
+            f"{(len(siz.components), window.height, window.width)}, expected {out.shape}"
         )
     check_type(siz, out.dtype)
     view = memoryview(data)[header.length :]
@@ -352,7 +354,7 @@ def check_type(siz: Siz, dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "iu" or not np.can_cast(siz.dtype, dtype):
         depths = sorted({c.depth for c in siz.components})
         raise ChunkDecodeError(
-            f"jpeg2000: samples of {depths} bits are {siz.dtype}, the array's type is {dtype}"
+            f"jpeg2000: samples of {depths} bits need {siz.dtype}, the array has type {dtype}"
         )
 
 
@@ -362,7 +364,7 @@ def bands_first(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(last) == 2:
         return 1, last[0], last[1]
     if len(last) < 3 or any(size != 1 for size in lead):
-        raise ChunkDecodeError(f"jpeg2000: a chunk of shape {shape}, expected (bands, y, x)")
+        raise ChunkDecodeError(f"jpeg2000: the chunk has shape {shape}, expected (bands, y, x)")
     return last[0], last[1], last[2]
 
 
@@ -422,7 +424,7 @@ class Jpeg2000(BytesToBytes):
         return target
 
     def _unspecified(self, data: Bytes1D) -> ChunkSpec:
-        """Return the chunk that Zarr v2 does not describe: the nominal tile, or the whole image."""
+        """Return the chunk in Zarr v2, which does not describe it: nominal tile or whole image."""
         level = self.resolution_level
         if self.main_header is None:
             siz = read_main_header(data.tobytes()).siz
@@ -437,13 +439,13 @@ class Jpeg2000(BytesToBytes):
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         if self.main_header is not None or self.resolution_level:
             raise ChunkEncodeError(
-                "jpeg2000: single tiles are not encoded; leave out main_header and "
+                "jpeg2000: single tiles cannot be encoded; leave out main_header and "
                 "resolution_level to encode one codestream per chunk"
             )
         if spec is None:
             raise ChunkEncodeError(
-                "jpeg2000: chunks are not encoded in Zarr v2, which does not tell a filter their "
-                "shape; use Zarr v3"
+                "jpeg2000: encoding needs the shape of the chunk, which Zarr v2 does not pass to "
+                "filters; use Zarr v3"
             )
         return encode_lossless(
             data.view(spec.dtype.newbyteorder("<")).reshape(bands_first(spec.shape))
@@ -456,7 +458,7 @@ def encode_lossless(array: Array) -> bytes:
 
     if array.dtype.kind not in "iu" or array.dtype.itemsize > 2:
         raise ChunkEncodeError(
-            f"jpeg2000: {array.dtype} is not encoded; encoded: int8 uint8 int16 uint16"
+            f"jpeg2000: {array.dtype} cannot be encoded; supported: int8 uint8 int16 uint16"
         )
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     image = native[0] if len(native) == 1 else native

@@ -3,11 +3,11 @@
 The rest of the package needs two functions. `decode` decodes a stream. `is_exact` says whether a
 stream that decodes consists of exactly the packets that it must have.
 
-There are two ways to OpenJPEG. imagecodecs' own binding (`_decode_uniform`) is fast, but refuses
-components that differ from each other, converts three subsampled components to RGB, and computes
-other sizes for some levels. For those, `_decode_components` calls the OpenJPEG library that
-imagecodecs is linked with, by ctypes, and returns every component as it is stored. Both are strict:
-a stream that ends inside a packet is an error. Both release the GIL.
+There are two ways to call OpenJPEG. imagecodecs' own binding (`_decode_uniform`) is fast, but
+refuses components that differ from each other, converts three subsampled components to RGB, and
+computes other sizes for some levels. For those, `_decode_components` calls the OpenJPEG library
+that imagecodecs is linked with, by ctypes, and returns every component as stored. Both are
+strict: a stream that ends inside a packet is an error. Both release the GIL.
 
 Streams are bare codestreams, whose geometry the caller has checked against `limits`.
 """
@@ -57,7 +57,7 @@ def decode(
         out: Shaped (components, y, x); used if all components have the same type and grid.
 
     Raises:
-        ChunkDecodeError: The stream does not decode, or to another shape.
+        ChunkDecodeError: The stream does not decode, or decodes to another shape.
         UnsupportedError: A component has no samples at this level, or OpenJPEG cannot be called.
     """
     if siz.is_uniform and _has_right_shape(siz, rect, level):
@@ -69,21 +69,21 @@ def decode(
     shapes = [(r.height, r.width) for r in rects]
     if min(min(shape) for shape in shapes) < 1:
         raise UnsupportedError(
-            f"a component without samples in a tile is not decoded; shapes at resolution level "
-            f"{level}: {shapes}"
+            "a tile in which a component has no samples is not supported; component shapes at "
+            f"resolution level {level}: {shapes}"
         )
     planes = _decode_components(stream, level, siz.components)
     for plane, shape in zip(planes, shapes, strict=True):
         if plane.shape != shape:
-            raise ChunkDecodeError(f"OpenJPEG: a component of {plane.shape}, expected {shape}")
+            raise ChunkDecodeError(f"OpenJPEG: a component has {plane.shape}, expected {shape}")
     return planes
 
 
 def _has_right_shape(siz: Siz, rect: Rect, level: int) -> bool:
     """Return whether imagecodecs computes the right shape of a level.
 
-    It takes the width for ceil(width / 2**level). By T.800 B-15 it is the difference of the edges,
-    each divided and rounded up, which depends on where the tile lies.
+    It assumes that the width is ceil(width / 2**level). By T.800 B-15 it is the difference of the
+    edges, each divided and rounded up, which depends on where the tile lies.
     """
     first, step = siz.components[0], 1 << level
     return (
@@ -100,11 +100,11 @@ def is_exact(
     data: memoryview,
     parts: Sequence[TilePart],
 ) -> bool:
-    """Return True if a tile that decodes is exactly its packets; False if that is not known.
+    """Return True if a tile that decodes is exactly its packets; False if that is unknown.
 
-    OpenJPEG takes packets that are missing at the end for empty, and ignores bytes that are left
-    over: even random bytes decode. So the tile is decoded twice more, at its lowest resolution,
-    where little but packet headers costs time.
+    OpenJPEG treats packets that are missing at the end as empty, and ignores trailing bytes: even
+    random bytes decode. So the tile is decoded twice more, at its lowest resolution,
+    where hardly anything but packet headers costs time.
 
     1. With bytes appended that cannot be a packet. If a packet were missing, they would be read as
        its header, and decoding would fail. So nothing is missing.
@@ -224,8 +224,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 def library() -> ctypes.CDLL:
     """Return the OpenJPEG library that imagecodecs uses.
 
-    Its file is not known. But symbols of a library that a module is linked with are found through
-    the module, so the module is loaded in its place.
+    The path of its file is unknown. But the symbols of a library can be looked up through a module
+    that is linked with it, so the extension module of imagecodecs is loaded instead.
     """
     from imagecodecs import _jpeg2k
 
@@ -236,8 +236,9 @@ def library() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
     except (AttributeError, OSError) as e:
         raise UnsupportedError(
-            "components that differ in depth or sampling are not decoded, because this build of "
-            f"imagecodecs has no OpenJPEG library to call ({e}); decoded: components of one depth "
+            "components that differ in depth or sampling are not supported, because this build of "
+            f"imagecodecs has no OpenJPEG library to call ({e}); "
+            "supported: components of one depth "
             "and sampling"
         ) from e
     return found

@@ -1,8 +1,8 @@
 """OpenJPH as a decoder: HTJ2K samples that are too deep for OpenJPEG.
 
-OpenJPEG refuses code-blocks of more than 30 bit-planes, which samples of 28 bits can have already.
-OpenJPH decodes up to 64. imagecodecs does not clip its results, so they are clipped here. That
-needs a spare bit: only reversible streams of at most 31 bits are decoded.
+OpenJPEG refuses code-blocks of more than 30 bit-planes, which samples of as few as 28 bits can
+have. OpenJPH decodes up to 64. imagecodecs does not clip its results, so they are clipped here.
+That needs a spare bit: only reversible streams of at most 31 bits are decoded.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ DEEP = 28
 
 
 def is_needed(header: MainHeader) -> bool:
-    """Return whether OpenJPH decodes a stream that OpenJPEG may have refused for its depth."""
+    """Return whether OpenJPH decodes a stream that OpenJPEG may have refused as too deep."""
     return (
         header.is_ht
         and header.is_reversible

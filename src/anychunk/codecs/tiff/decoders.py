@@ -120,7 +120,7 @@ def jpeg_colors(tile: Tile, *, is_jfif: bool) -> tuple[int | None, int | None]:
 
 
 def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
-    """Decode JPEG; into `out` if it has the shape of the picture, which a last strip may not."""
+    """Decode JPEG, into `out` if the shapes match; a last strip may be shorter."""
     whole = data
     tables, data = split_jpeg_tables(tile, data)
     check_jpeg_end(data)
@@ -149,7 +149,7 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
 
 
 def check_jpeg_end(data: Bytes1D) -> None:
-    """Raise if a stream has no end marker, because libjpeg fills missing rows with grey."""
+    """Raise if a stream has no end marker: libjpeg would fill missing rows with grey."""
     # padding after the marker is short, as a rule: search the whole stream only if it must be
     if b"\xff\xd9" not in data[-64:].tobytes() and b"\xff\xd9" not in data.tobytes():
         raise ChunkDecodeError(f"tiff-tile: JPEG stream of {len(data)} bytes has no end marker")
@@ -158,8 +158,8 @@ def check_jpeg_end(data: Bytes1D) -> None:
 def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
     """Decode old-style JPEG, to which the index has prepended the header that the strip lacks.
 
-    As libtiff does: chroma is repeated, not interpolated, and colours are converted by the
-    coefficients of the page, which `ycbcr_to_rgb` applies.
+    As in libtiff, chroma is repeated, not interpolated, and colours are converted with the
+    coefficients of the page (`ycbcr_to_rgb`).
     """
     tail = np.frombuffer(b"\xff\xd9", np.uint8)
     array = imagecodecs.jpeg8_decode(
@@ -220,7 +220,7 @@ def decode_lerc(tile: Tile, data: Bytes1D) -> Array:
 
 
 def _apply_lerc_mask(tile: Tile, array: Array, mask: Array | None) -> Array:
-    """Show LERC's mask of valid pixels as libtiff does (tif_lerc.c): as alpha, or as NaN."""
+    """Apply LERC's mask of valid pixels as libtiff does (tif_lerc.c): as alpha, or as NaN."""
     has_alpha = array.ndim == 3 and array.shape[-1] == tile.samples_per_pixel - 1
     if (has_alpha or (array.ndim == 2 and tile.samples_per_pixel == 2)) and array.dtype == np.uint8:
         # an alpha band of only 0 and 255 is stored as the mask, and not as a band
@@ -264,10 +264,10 @@ PICTURE_DECODERS: dict[int, PictureDecoder] = {
     **dict.fromkeys(WEBP, decode_webp),
     **dict.fromkeys(EER, decode_eer),
 }
-"""By compression: all of `tile.PICTURES`."""
+"""Decoders of all `tile.PICTURES`, by compression."""
 
 LIBTIFF = (CCITT_RLE, CCITT_T4, CCITT_T6, CCITT_RLE_WORDS, NEXT, THUNDERSCAN)
-"""Left to libtiff: it is strict about missing rows (CCITT), or the only decoder (the others)."""
+"""Decoded by libtiff: it is strict about missing rows (CCITT), or the only decoder (others)."""
 
 KNOWN = frozenset((NONE, OLD_JPEG, *LIBTIFF, *STREAM_DECODERS, *PICTURE_DECODERS))
 """Every compression that is decoded."""
@@ -277,11 +277,11 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
     """Decode a chunk to (rows, columns, bands).
 
     Parameters:
-        tile: What the chunk is.
+        tile: The tags that describe the chunk.
         data: Its stored bytes.
-        out: As large as the decoded chunk. The result lies there if the decompressed bytes are, in
-            native order, the decoded chunk (`Tile.is_direct`). Otherwise it may be a view of this
-            thread's scratch buffer, which the next call overwrites.
+        out: A buffer as large as the decoded chunk. The result is in it if the decompressed bytes
+            are, in native order, the decoded chunk (`Tile.is_direct`). Otherwise it may be a view
+            of this thread's scratch buffer, which the next call overwrites.
 
     Raises:
         ChunkDecodeError: The chunk does not decode, or not to the shape that `tile` announces.
@@ -303,8 +303,8 @@ _scratch = threading.local()
 def _scratch_buffer(nbytes: int) -> Bytes1D:
     """Return this thread's buffer, valid until its next chunk.
 
-    `io.buffers.borrowed` does not do: decoded samples may be a view of the buffer after the call
-    that decodes them has returned. A buffer much larger than needed is let go.
+    `io.buffers.borrowed` cannot be used: decoded samples may still be a view of the buffer after
+    the call that decoded them has returned. A buffer much larger than needed is released.
     """
     buffer = getattr(_scratch, "buffer", None)
     if buffer is None or len(buffer) < nbytes or len(buffer) > max(4 * nbytes, 1 << 22):
@@ -338,8 +338,8 @@ def _unpack(tile: Tile, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
     if predictor in samples.FLOAT_DISTANCES:
         if kind != samples.FLOAT or isinstance(bits, tuple):
             raise UnsupportedError(
-                f"tiff-tile: predictor {predictor} with SampleFormat {kind} is not opened; "
-                f"opened: {samples.FLOAT} (floating point)"
+                f"tiff-tile: predictor {predictor} with SampleFormat {kind} is not supported; "
+                f"supported: SampleFormat {samples.FLOAT} (floating point)"
             )
         target = out if tile.is_direct else None
         return samples.unpredict_float(
@@ -351,23 +351,23 @@ def _unpack(tile: Tile, plain: Bytes1D, rows: int, out: Bytes1D) -> Array:
         plain = samples.unpredict_complex(
             plain, shape=shape, bits=bits, predictor=predictor, is_big=is_big
         )
-        is_big = sys.byteorder == "big"
+        is_big = sys.byteorder == "big"  # `unpredict_complex` has swapped already
     array = samples.unpack(plain, shape=shape, sample_format=kind, bits=bits, is_big=is_big)
     if predictor == 1 or is_complex:
         return array
     if isinstance(bits, tuple) or (bits, kind) == (24, samples.FLOAT):
         raise UnsupportedError(
             f"tiff-tile: predictor {predictor} with {bits}-bit samples in SampleFormat {kind} is "
-            "not opened"
+            "not supported"
         )
     return samples.unpredict(array, predictor=predictor, bits=bits, sample_format=kind)
 
 
 def fit(tile: Tile, array: Array) -> Array:
-    """Check a decoded array against what the chunk should be; crop rows that only pad it.
+    """Check the shape of a decoded array; crop padding rows.
 
     A chunk is whole, or ends where the image does (`last_height`, `last_width`). Where those are
-    not given, any shorter chunk passes.
+    not given, any shorter chunk is accepted.
     """
     if array.ndim == 2:
         array = array[..., None]
@@ -396,7 +396,7 @@ def fit(tile: Tile, array: Array) -> Array:
 
 
 def _reinterpret(tile: Tile, array: Array) -> Array:
-    """View samples that a decoder returns as another type of the same size, such as bilevel."""
+    """View decoded samples as another type of the same size, for example bilevel as bool."""
     if array.dtype.itemsize == tile.dtype.itemsize and array.dtype.kind in "biu":
         if tile.dtype.kind == "b" and array.size and array.max() > 1:
             raise ChunkDecodeError(

@@ -85,7 +85,7 @@ def encode(tile: Tile, array: Array) -> BytesLike:
     compress = PICTURE_ENCODERS.get(tile.compression)
     if compress is None:
         raise UnsupportedError(
-            f"tiff-tile: compression {tile.compression} is not encoded; encoded: "
+            f"tiff-tile: compression {tile.compression} cannot be encoded; supported: "
             f"{' '.join(str(n) for n in sorted(ENCODED))}"
         )
     return compress(picture, tile.level)
@@ -95,7 +95,8 @@ def _stored(tile: Tile, pixels: Array) -> npt.NDArray[np.uint8]:
     """Predict and pack samples, in the byte order of the file."""
     if tile.subsampling != (1, 1):
         raise UnsupportedError(
-            f"tiff-tile: YCbCr with subsampling {list(tile.subsampling)} is not encoded; use JPEG"
+            f"tiff-tile: YCbCr with subsampling {list(tile.subsampling)} cannot be encoded; "
+            "use JPEG"
         )
     is_big = tile.byte_order == "big"
     if tile.predictor in samples.FLOAT_DISTANCES:
@@ -108,8 +109,8 @@ def _stored(tile: Tile, pixels: Array) -> npt.NDArray[np.uint8]:
             if kind in samples.COMPLEX:
                 if tile.bits != 64 or kind == samples.COMPLEX_INT:
                     raise UnsupportedError(
-                        f"tiff-tile: {tile.bits}-bit samples in SampleFormat {kind} are not "
-                        f"encoded with predictor {tile.predictor}; use 1"
+                        f"tiff-tile: {tile.bits}-bit samples in SampleFormat {kind} cannot be "
+                        f"encoded with predictor {tile.predictor}; use predictor 1"
                     )
                 native, kind = native.view(np.uint64), samples.UINT
             pixels = samples.predict(native, tile.predictor)
@@ -131,7 +132,7 @@ def _packbits(tile: Tile, pixels: Array) -> bytes:
 def _jpeg(tile: Tile, picture: Array) -> BytesLike:
     if tile.jpeg_tables is not None:
         raise UnsupportedError(
-            "tiff-tile: JPEG is not encoded with jpeg_tables; leave out jpeg_tables"
+            "tiff-tile: JPEG cannot be encoded with jpeg_tables; leave out jpeg_tables"
         )
     colors: dict[str, Any] = {}
     if tile.samples_per_pixel == 3 and tile.photometric in JPEG_COLORS:

@@ -9,9 +9,10 @@ samples that do not fill whole bytes, swap bytes. Their order depends on the pre
 
 - Predictor 2 subtracts *samples*, so they are unpacked and swapped first, then summed.
 - Predictor 3 subtracts *bytes*, after the bytes of a row were sorted into planes, most significant
-  byte first. So bytes are summed first, then joined to numbers, in whatever order we want.
+  byte first. So bytes are summed first, then joined to little-endian numbers, whatever the file's
+  order.
 
-Prediction starts anew in each row, and each band is predicted from itself. Arrays here are
+Prediction restarts in each row, and each band is predicted from itself. Arrays here are
 (rows, columns, bands), the order in which a strip or tile stores samples.
 """
 
@@ -40,7 +41,7 @@ WHOLE_BITS = (8, 16, 32, 64, 128)
 DISTANCES = {2: 1, 34892: 2, 34893: 4}
 """Horizontal differencing, by predictor: the distance in pixels to the subtracted sample."""
 FLOAT_DISTANCES = {3: 1, 34894: 2, 34895: 4}
-"""Floating point differencing, by predictor: likewise."""
+"""Floating point differencing, by predictor: the same distance."""
 
 FLOATS = {16: "float16", 24: "float32", 32: "float32", 64: "float64"}
 COMPLEX_INTS = {16: "complex64", 32: "complex64", 64: "complex128"}
@@ -67,7 +68,7 @@ def sample_dtype(sample_format: int, bits: Bits) -> np.dtype[Any]:
         name = COMPLEX_FLOATS.get(bits)
     if name is None:
         raise UnsupportedError(
-            f"{bits}-bit samples in SampleFormat {sample_format} are not opened; opened: "
+            f"{bits}-bit samples in SampleFormat {sample_format} are not supported; supported: "
             "integers of 1 to 64 bits, floats of 16, 24, 32 or 64, complex of 16 to 128"
         )
     return np.dtype(name)
@@ -171,7 +172,7 @@ def pack(array: Array, *, sample_format: int, bits: Bits, is_big: bool) -> Bytes
         packed = np.frombuffer(imagecodecs.packints_encode(plain, bits, runlen=run), np.uint8)
         return swap_24_bits(packed) if bits == 24 and is_big else packed
     raise UnsupportedError(
-        f"tiff-tile: {bits}-bit samples in SampleFormat {sample_format} are not encoded"
+        f"tiff-tile: {bits}-bit samples in SampleFormat {sample_format} cannot be encoded"
     )
 
 
@@ -208,8 +209,8 @@ def unpredict_complex(
     """
     if bits not in COMPLEX_WORDS:
         raise UnsupportedError(
-            f"tiff-tile: predictor {predictor} with {bits}-bit complex samples is not opened; "
-            f"opened: {' '.join(map(str, COMPLEX_WORDS))} bits"
+            f"tiff-tile: predictor {predictor} with {bits}-bit complex samples is not supported; "
+            f"supported: {' '.join(map(str, COMPLEX_WORDS))} bits"
         )
     words = data.view(f"{'>' if is_big else '<'}u{COMPLEX_WORDS[bits]}").reshape(shape)
     summed = unpredict(words, predictor=predictor, bits=COMPLEX_WORDS[bits] * 8, sample_format=UINT)
@@ -252,7 +253,7 @@ def unpredict_float(
 
 
 def _unpredict_float24(data: Bytes1D, shape: Shape, distance: int) -> Array:
-    """Likewise for floats of three bytes, which become float32."""
+    """Reverse the differencing of 24-bit floats, which become float32."""
     rows, columns, bands = shape
     planes = data.reshape(rows, -1, bands * distance)
     if planes.shape[1] * bands * distance != columns * bands * 3:

@@ -27,7 +27,7 @@ type Tag = tuple[int, str, Sequence[float] | bytes]
 SHORT, LONG, RATIONAL, UNDEFINED = "H", "I", "R", "B"
 TYPE_IDS = {SHORT: 3, LONG: 4, RATIONAL: 5, UNDEFINED: 7}
 DENOMINATOR = 1 << 20
-"""Of the RATIONAL values that are written."""
+"""Denominator of the RATIONAL values that are written."""
 
 
 def synthetic_tiff(tile: Tile, data: Bytes1D, *, rows: int, **changes: Any) -> bytes:
@@ -82,7 +82,7 @@ def tags_of(
 def photometric_of(tile: Tile) -> int:
     """Return the PhotometricInterpretation to write: colours only where decoding depends on them.
 
-    It does for JPEG, and for one band on whether 0 is white (CCITT).
+    It does for JPEG, and for images of one band, where it says whether 0 is white (CCITT).
     """
     if tile.samples_per_pixel == 1:
         return 0 if tile.photometric == 0 else 1

@@ -147,7 +147,7 @@ class Tile:
         """Return the number of rows in `length` decompressed bytes; raise if there are too few.
 
         Only the last strip of a page may be short. Where `last_height` says how short, any other
-        length is damage; without it (metadata of other writers) whole rows are all that is checked.
+        length means damage; without it (metadata of other writers) only whole rows are checked for.
         """
         if length >= self.stored_bytes(self.tile_height) * self.tile_depth:
             return self.tile_height

@@ -43,8 +43,8 @@ def per_axis(fields: Mapping[str, Json], key: str, ndim: int) -> list[Json]:
 def kinds(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
     """Return the OME type of each axis: space, time, channel, or None.
 
-    An explicit kind, direction or label decides. Of axes without any, the first three are spatial,
-    unless others have directions: then the volume says which axes are spatial.
+    An explicit kind, direction or label decides. Of axes that have none of these, the first
+    three are spatial, unless other axes have directions: then they are channels.
     """
     given = per_axis(fields, "kinds", ndim)
     directions = per_axis(fields, "space_directions", ndim)
@@ -151,7 +151,7 @@ def ome(
         fields: The header.
         ndim: The number of axes of the file.
         levels: All levels, full resolution first.
-        trailing: How many axes the Zarr view has behind those of the file (`Volume.trailing`).
+        trailing: How many axes the Zarr view has after those of the file (`Volume.trailing`).
     """
     name, kind, unit = names(fields, ndim), kinds(fields, ndim), units(fields, ndim)
     axes = [Axis(name=name[a], type=kind[a], unit=unit[a]) for a in reversed(range(ndim))]

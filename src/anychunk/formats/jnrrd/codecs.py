@@ -28,9 +28,9 @@ def compressor(name: str, *, is_exact: bool, skip: int = 0) -> tuple[Json, ...]:
     """Return the codecs of a compression, as JSON.
 
     Parameters:
-        name: The compression as the header has it; `raw` is none.
-        is_exact: Whether the byte range ends with the stream. Otherwise something follows, and a
-            decoder is needed that stops at the end of the stream.
+        name: The compression as the header names it; `raw` means none.
+        is_exact: Whether the byte range ends with the stream. Otherwise other bytes follow,
+            and the decoder must stop at the end of the stream.
         skip: How many decoded bytes precede the samples.
     """
     if name == "raw" and is_exact and not skip:

@@ -26,9 +26,9 @@ class References:
     folder: str
     """The folder of the header."""
     base_dir: str = ""
-    """`tile:base_dir`, relative to it."""
+    """`tile:base_dir`, relative to `folder`."""
     allow: tuple[str, ...] = ()
-    """Folders outside it that the caller allows."""
+    """Folders outside `folder` that the caller allows."""
     _folders: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -27,9 +27,9 @@ from anychunk.model.index import WHOLE, ByteRanges, Json, Objects
 def pattern_objects(
     pattern: Pattern, layout: Layout, tiling: Tiling, references: References
 ) -> Objects | None:
-    """Return the tiles of a level as a pattern of chunk coordinates, or None if it has none.
+    """Return the tiles of a level as a pattern of chunk coordinates, or None if that is impossible.
 
-    A pattern takes no memory per tile. It is not possible where a name depends on the number of a
+    A pattern takes no memory per tile. It is impossible where a name depends on the number of a
     tile, where chunks and tiles do not match one to one, or where names leave the folder.
     """
     if NUMBER in pattern.positions or (layout.axes is not None and layout.grid != layout.counts):
@@ -86,8 +86,7 @@ def listed_urls(
         level, number = _place(given, entry, grids)
         if names[level][number] is not None:
             raise FormatError(
-                f"tile:files: entry {entry} is a second one for tile {given['indices']} "
-                f"of level {level}"
+                f"tile:files: entry {entry} repeats tile {given['indices']} of level {level}"
             )
         names[level][number] = given["file"]
     found: dict[int, list[str]] = {}
@@ -101,7 +100,7 @@ def listed_urls(
 
 
 def _place(given: Mapping[str, Json], entry: int, grids: Mapping[int, Shape]) -> tuple[int, int]:
-    """Return the level of an entry of `tile:files`, and its number in the level's table."""
+    """Return the level of an entry of `tile:files`, and its tile number in the level's table."""
     level: Json = given.get("level", 0)
     indices: Json = given.get("indices")
     name = given.get("file")
@@ -113,11 +112,11 @@ def _place(given: Mapping[str, Json], entry: int, grids: Mapping[int, Shape]) ->
         type(i) is int and 0 <= i < n for i, n in zip(indices, grid, strict=True)
     ):
         raise FormatError(
-            f"tile:files: entry {entry} has indices {str(indices)[:60]}, expected {len(grid)}, "
-            f"below {list(grid)}"
+            f"tile:files: entry {entry} has indices {str(indices)[:60]}, expected {len(grid)} "
+            f"integers below {list(grid)}"
         )
     if not isinstance(name, str):
-        raise FormatError(f"tile:files: entry {entry} has the file {str(name)[:60]}, expected text")
+        raise FormatError(f"tile:files: entry {entry} has file {str(name)[:60]}, expected a string")
     return level, tile_number(indices, grid)
 
 

@@ -1,8 +1,8 @@
 """The JNRRD header: one JSON object with one key per line, then a blank line, then data.
 
-Spec: JNRRD 1.0.0 sections 2 and 3.3; docs/formats/jnrrd.md for what it leaves open.
+Spec: JNRRD 1.0.0 sections 2 and 3.3; docs/formats/jnrrd.md where it is ambiguous.
 
-Lines keep their text, so that a header that is rewritten keeps what it does not know, in order.
+Lines keep their text, so that rewriting a header preserves unknown fields and their order.
 """
 
 import json
@@ -19,7 +19,7 @@ from anychunk.model.index import Json
 
 MAGIC = re.compile(rb'\s{0,64}\{\s{0,64}"jnrrd"\s{0,64}:')
 STEP = 64 * limits.KIB
-"""How much is read at a time while the end of a line is searched."""
+"""How many bytes are read at a time while searching for the end of a line."""
 # a flattened key (section 7.5), as `tile:files[3].file`
 PATH = re.compile(r"([^:.\[\]]+:[^.\[\]]+)((?:\.[^.\[\]]+|\[\d{1,9}\])+)")
 PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
@@ -88,14 +88,14 @@ def read_header(source: Source) -> Header:
 def read_lines(source: Source) -> Iterator[tuple[bytes, int]]:
     """Yield each line and where the next begins, while lines look like JSON or are blank.
 
-    What follows may be binary data without a single newline, so nothing is searched for the end of
-    a line that does not begin like one, and never beyond the limit.
+    Binary data without a single newline may follow, so the end of a line is searched for only if it
+    begins like a line, and never beyond the limit.
     """
     position, size, limit = 0, source.size(), limits.get().header_bytes
     buffer, start = b"", 0
     too_long = (
         f"{source.url}: the header is longer than {limit} bytes; "
-        "raise anychunk.limits header_bytes to allow it"
+        "raise header_bytes with anychunk.limits.override to allow it"
     )
     while position < size:
         length = STEP
@@ -134,7 +134,7 @@ def parse_line(text: bytes, where: str) -> Line | None:
             raise FormatError(f"{where}: {shorten(stripped)!r} is not a JSON object ({e})") from e
         return None
     if not isinstance(value, dict) or len(value) != 1:
-        raise FormatError(f"{where}: an object with {len(value)} keys, expected one per line")
+        raise FormatError(f"{where}: found an object with {len(value)} keys, expected one key")
     ((key, content),) = value.items()
     return Line(key, content, decoded)
 
@@ -151,7 +151,7 @@ def shorten(text: bytes) -> str:
 
 
 def rebuild(lines: Iterable[Line], url: str) -> dict[str, Json]:
-    """Merge the lines into one object; a more specific path wins over a shorter one, in any order.
+    """Merge the lines into one object; a longer path overrides a shorter one, in any order.
 
     Parameters:
         lines: The fields, some of them with flattened keys such as `tile:sizes[1]`.
@@ -206,7 +206,7 @@ def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, wh
         parts: The keys and indices of the path.
         value: What to set.
         room: The number of flattened keys of the header. An index further beyond the end of a list
-            than that leaves a gap that no key fills, and could allocate without bounds.
+            than that leaves a gap that no key can fill, and could allocate unbounded memory.
         where: Names the field in messages.
     """
     for i, part in enumerate(parts):
@@ -216,7 +216,7 @@ def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, wh
             part = int(part)  # noqa: PLW2901 - JNRRD 7.5.4 writes a[0] also as a.0
         if isinstance(node, list) and isinstance(part, int):
             if part >= len(node) + room:
-                raise FormatError(f"{where}: index {part} leaves a gap behind {len(node)} entries")
+                raise FormatError(f"{where}: index {part} leaves a gap after {len(node)} entries")
             node.extend([None] * (part + 1 - len(node)))
             if node[part] is None and not is_last:
                 node[part] = empty
@@ -233,7 +233,7 @@ def _put(node: Json, parts: tuple[str | int, ...], value: Json, *, room: int, wh
 
 
 def dump(value: Json) -> str:
-    """Return a value as JSON text; NaN becomes null, as the format prescribes."""
+    """Return a value as JSON text; NaN becomes null, as the format requires."""
     return json.dumps(without_nan(value), ensure_ascii=False, separators=(", ", ": "))
 
 

@@ -46,7 +46,7 @@ def parse(source: Source, *, allow: Iterable[str] = ()) -> GroupIndex:
 
 
 def read_text(source: Source) -> tuple[str, int]:
-    """Return the header and where it ends: at its blank line, or, if detached, with the file."""
+    """Return the header and its end: its blank line or, if detached, the end of the file."""
     size, limit, length = source.size(), limits.get().header_bytes, 64 * limits.KIB
     while True:
         data = source.read(0, min(length, size, limit)).tobytes()
@@ -114,14 +114,14 @@ def keyword(text: str) -> str:
 
 
 def integer(text: str) -> int:
-    """Return an integer of at most 19 digits: Python takes very long for millions of them."""
+    """Return an integer of at most 19 digits: parsing millions of digits takes Python very long."""
     if not re.fullmatch(r"[+-]?\d{1,19}", text):
         raise ValueError("expected an integer")
     return int(text)
 
 
 def number(text: str) -> float | None:
-    """Return a number, None for NaN, which NRRD uses for unknown."""
+    """Return a number; None for NaN, which means unknown in NRRD."""
     value = float(text)
     return None if math.isnan(value) else value
 

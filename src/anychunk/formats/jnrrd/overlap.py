@@ -1,11 +1,11 @@
-"""What `tile:overlap` means in a file: the one reading that fits its tiles.
+"""Determine what `tile:overlap` means in a file: the only reading that fits its tiles.
 
 Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 
 Section 7.2 can be read in several ways (`tile_layout.py`), and a wrong choice shows wrong voxels
-without any error. So nothing is assumed: readings are eliminated by what the file itself says, the
-number of tiles first, because it costs nothing, then the size of stored tiles. Readings that place
-every tile alike count as one. If none or several are left, the file is refused.
+without any error. So nothing is assumed: readings that contradict the file are eliminated, first by
+the number of tiles, which costs nothing, then by the size of stored tiles. Readings that place
+every tile identically count as one. If none or several remain, the file is refused.
 """
 
 import math
@@ -50,6 +50,7 @@ def choose_layouts(
     entries = None if table is None else len(table)
     field = "offset_table" if tiling.storage == "internal" else "files"
     found: dict[tuple[object, ...], tuple[Layout, ...]] = {}
+    # without overlap, all readings place tiles identically
     for reading in READINGS if any(tiling.overlap) else READINGS[:1]:
         counts = [tile_counts(tiling, level, reading) for level in stored]
         total = sum(math.prod(c) for c in counts if c is not None)
@@ -63,6 +64,7 @@ def choose_layouts(
     if len(found) > 1:
         fitting = [x for x in found.values() if fits(x, tiling, volume, source, references)]
         if len(fitting) > 1:
+            # if no reading is complete, files are missing and decide nothing
             fitting = [x for x in fitting if _is_complete(x, tiling, source, references)] or fitting
         if len(fitting) != 1:
             return error(
@@ -75,7 +77,7 @@ def choose_layouts(
 
 
 def _wrong_count(tiling: Tiling, stored: Sequence[Level], entries: int | None) -> str:
-    """Return a message that compares a table with the number of tiles of the usual reading."""
+    """Return a message that compares a table's length with the number of tiles (as `halo`)."""
     counts = [tile_counts(tiling, level, "halo") or () for level in stored]
     grids = " + ".join("x".join(str(c[axis]) for axis in tiling.dimensions) for c in counts)
     total = sum(math.prod(c) for c in counts)
@@ -91,7 +93,7 @@ def fits(
 ) -> bool:
     """Return whether the stored tiles have the sizes that these layouts predict.
 
-    The size of compressed tiles is unknown, so only the first one is looked at, and decoded.
+    The decoded size of compressed tiles is unknown, so only the first one is decoded and checked.
     """
     size = np.uint64(volume.itemsize)
     voxels = [np.broadcast_to(stored_voxels(x, tiling.dimensions), x.tiles) for x in layouts]
@@ -99,6 +101,7 @@ def fits(
     if tiling.compression != "raw":
         data = first_tile(tiling, source, references)
         try:
+            # strict about the decoded size, so success means that the size is right
             leading_stream.decode(tiling.compression, data, int(expected[0]))
         except ChunkDecodeError:
             return False
@@ -114,13 +117,14 @@ def fits(
     room = np.diff(np.append(offsets[order], np.uint64(source.size())))
     is_tight = tiling.format == "contiguous"
     matches = room == expected[order] if is_tight else room >= expected[order]
+    # anything may follow the last tile
     return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
 
 
 def _is_complete(
     layouts: Sequence[Layout], tiling: Tiling, source: Source, references: References
 ) -> bool:
-    """Return whether the last tile of each level exists, and none behind it.
+    """Return whether the last tile of each level exists, and no tile after it.
 
     A pattern does not say how many tiles there are, but the existing files do.
     """
@@ -139,6 +143,8 @@ def _is_complete(
     for layout in layouts:
         grid = dimension_counts(layout, tiling.dimensions)
         last, total, level = [n - 1 for n in grid], math.prod(grid), layout.level.number
+        # the tile after the last one along each axis; an axis that the pattern does not contain
+        # yields the name of the last tile itself, which is removed below
         behind = {
             pattern.name(
                 [n if i == axis else last[i] for i, n in enumerate(grid)],
@@ -148,6 +154,7 @@ def _is_complete(
             )
             for axis in range(len(grid))
         }
+        # without {l}, {i} counts through all levels: the next number is a tile of the next level
         if LEVEL in pattern.positions or layout is layouts[-1]:
             behind.add(pattern.name(last, level=level, number=total, before=before))
         name = pattern.name(last, level=level, number=total - 1, before=before)

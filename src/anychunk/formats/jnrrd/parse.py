@@ -44,13 +44,14 @@ def open_header(source: Source) -> Header:
     version = header.fields["jnrrd"]
     if version not in VERSIONS:
         raise UnsupportedError(
-            f"{source.url}: jnrrd version {str(version)[:40]!r}; opened: {' '.join(VERSIONS)}"
+            f"{source.url}: jnrrd version {str(version)[:40]!r} is not supported; "
+            f"supported: {' '.join(VERSIONS)}"
         )
     return header
 
 
 def open_tiled(header: Header, source: Source, *, allow: Iterable[str] = ()) -> TiledVolume:
-    """Return the tiled volume that a header describes; raise its first error, warn of the rest."""
+    """Return the tiled volume of a header; raise its first error, warn about the rest."""
     prefix = tiling_prefix(header)
     if prefix is None:
         raise FormatError(f"{source.url}: the volume is not tiled; open it with anychunk.open")
@@ -81,12 +82,12 @@ def tiled_index(
 
 
 def references(base_dir: str | None, source: Source, allow: Iterable[str]) -> References:
-    """Return what resolves the file names in a header."""
+    """Return the resolver of the file names in a header."""
     return References(folder_of(source.url), base_dir or "", tuple(allow))
 
 
 def report(findings: Sequence[Finding], url: str) -> None:
-    """Raise the first error; warn of findings that do not affect samples."""
+    """Raise the first error; warn about findings that do not affect samples."""
     worst = first_error(findings)
     if worst is not None:
         raise FormatError(f"{url}: {worst}")

@@ -32,9 +32,9 @@ from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects
 
 MOST_NAMED = 1 << 20
-"""How many tiles may be listed by url, where no pattern of chunk coordinates expresses them."""
+"""Maximum number of tiles listed by url, if no pattern of chunk coordinates describes them."""
 MOST_FRONTS = 1 << 16
-"""How many different windows a level may have: `front_ids` are 16-bit numbers."""
+"""Maximum number of distinct windows per level: `front_ids` are 16-bit numbers."""
 
 
 def array_indexes(
@@ -77,7 +77,7 @@ def array_indexes(
 
 
 def with_trailing(chunks: ByteRanges | Objects, trailing: int) -> ByteRanges | Objects:
-    """Append the grid axis of the bytes of a `block` sample, which is never cut."""
+    """Append the grid axis for the bytes of a `block` sample, which are never split."""
     if not trailing:
         return chunks
     if isinstance(chunks, Objects):
@@ -140,8 +140,8 @@ def _named(
         return objects
     if layout.tiles > MOST_NAMED:
         raise LimitError(
-            f"{tiled.url}: tile:pattern {pattern.text!r} needs a list of {layout.tiles} names, "
-            f"expected at most {MOST_NAMED}; a pattern of tile indices alone needs none"
+            f"{tiled.url}: tile:pattern {pattern.text!r} requires a list of {layout.tiles} names, "
+            f"expected at most {MOST_NAMED}; a pattern of tile indices alone requires no list"
         )
     urls = pattern_urls(pattern, layout, tiled.tiling, references, tiled.before(layout))
     return url_table(urls, layout, tiled.tiling.dimensions)
@@ -153,7 +153,7 @@ def fronts_and_codecs(
     """Return the front fields of a level's chunk table, and the codecs that read the fronts.
 
     A front is inline data that the index puts before the stored bytes of a chunk. The outermost
-    codec takes its part off first: the window header, then the checksum.
+    codec removes its part first: the window header, then the checksum.
     """
     tiling, volume = tiled.tiling, tiled.volume
     is_exact = tiling.size_table is not None or tiling.storage == "external"
@@ -189,9 +189,9 @@ def window_fronts(
 ) -> tuple[tuple[bytes, ...], npt.NDArray[Any] | None]:
     """Return the different windows of a level as fronts, and the front of every chunk.
 
-    The windows of an axis are few: its first and its last tile differ from those between. The
-    windows of chunks are all combinations of those, numbered like a grid with one cell per
-    combination; no chunk is looked at one by one.
+    An axis has few distinct windows: only its first and last tiles differ from the others. The
+    windows of chunks are the combinations of those, numbered like the cells of a grid, so no loop
+    over chunks is needed.
     """
     if layout.axes is None:
         return (), None

@@ -3,7 +3,7 @@
 Spec: JNRRD Tiling Extension 1.0.0 sections 5.1, 7.1, 7.2 and 7.4.3; docs/formats/jnrrd.md.
 
 Order. Dimension 0 is the fastest, in the tile grid as inside a tile (section 5.1). The grid follows
-the order of `tile:dimensions`, so that its first entry is the fastest. `model.grid` numbers chunks
+the order of `tile:dimensions`: its first entry is the fastest. `model.grid` numbers chunks
 in C order, slowest first, hence the reversals below.
 
 Overlap. Section 7.2 gives each tile `tile:overlap` extra voxels, but does not say what that does to
@@ -14,13 +14,14 @@ Overlap. Section 7.2 gives each tile `tile:overlap` extra voxels, but does not s
 `shared`            `sizes` is what is stored; neighbours have `overlap` voxels in common, so tiles
                     lie `sizes - overlap` apart. There are as many tiles as it takes to cover the
                     axis: no tile consists of voxels that its neighbour already has.
-`shared to the end` The same, but a tile begins wherever one can, even if it adds nothing new.
-`border`            `sizes` is what is stored, of which `overlap` on both sides belongs to the
-                    neighbours; tiles lie `sizes - 2 * overlap` apart.
+`shared to the end` The same, but tiles continue to the end of the axis, even if they add nothing.
+`border`            `sizes` is what is stored, including `overlap` voxels on both sides that belong
+                    to the neighbours; tiles lie `sizes - 2 * overlap` apart.
 
-`overlap.py` chooses among them. In all of them a chunk of the Zarr view is what lies between the
-beginnings of two tiles. It is read from the tile that begins there, so that every voxel comes from
-exactly one tile: where tiles disagree about a voxel that they share, the core of a tile wins.
+`overlap.py` chooses among them. In all of them a chunk of the Zarr view extends from the
+start of one tile to the start of the next. It is read from the tile that starts there, so that
+every voxel comes from exactly one tile: where tiles disagree about a voxel that they share, the
+core of a tile wins.
 """
 
 import itertools
@@ -41,7 +42,7 @@ type Reading = Literal["halo", "shared", "shared to the end", "border"]
 
 READINGS: tuple[Reading, ...] = ("halo", "shared", "shared to the end", "border")
 MOST_WINDOWS = 1 << 24
-"""How many tiles of varying shape a level may have: their windows are computed one by one."""
+"""Maximum number of tiles of varying shape per level: their windows are computed one by one."""
 
 
 def tile_number(indices: Sequence[int], grid: Shape) -> int:
@@ -61,7 +62,7 @@ def all_indices(grid: Shape) -> Iterator[Shape]:
 
 
 def stride(tile: int, overlap: int, reading: Reading) -> int:
-    """Return how far apart tiles begin; 0 or less if the reading is impossible."""
+    """Return the distance between the starts of tiles; 0 or less if the reading is impossible."""
     match reading:
         case "halo":
             return tile
@@ -84,7 +85,7 @@ class Axis:
     """The tiles of one axis as they are stored, and its chunks as windows of them."""
 
     chunk: int
-    """Voxels of a chunk."""
+    """The number of voxels of a chunk."""
     low: Ints
     """For each tile, where its stored voxels begin; a halo may begin before the volume."""
     stored: Ints
@@ -103,13 +104,13 @@ def axis_layout(
     """Return the layout of one axis.
 
     Parameters:
-        size: Voxels of the volume.
+        size: The number of voxels of the volume.
         tile: `tile:sizes`.
         overlap: `tile:overlap`.
         is_padded: Whether tiles at the edge are stored in full (section 7.1, `pad`); otherwise they
             are cropped to the volume (`variable`), their halo included.
-        reading: What the overlap means.
-        tiles: How many tiles there are (`count`).
+        reading: The interpretation of `overlap`; see the module docstring.
+        tiles: The number of tiles (`count`).
     """
     step = stride(tile, overlap, reading)
     before = 0 if reading.startswith("shared") else overlap
@@ -212,7 +213,7 @@ def lay_out(tiling: Tiling, level: Level, reading: Reading = "halo") -> Layout |
 
 
 def stored_voxels(layout: Layout, dimensions: Shape) -> npt.NDArray[np.uint64] | int:
-    """Return how many voxels each tile stores, in table order; a single number if all the same."""
+    """Return how many voxels each tile stores, in table order; a single number if all are equal."""
     if layout.axes is None:
         return math.prod(layout.stored)
     lengths = [axis.stored.astype(np.uint64) for axis in layout.axes]

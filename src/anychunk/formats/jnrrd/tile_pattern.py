@@ -21,7 +21,7 @@ FIELD = re.compile(r"\{([a-z]\d{0,2})(?::0?(\d{1,2})d?)?\}")
 BY_POSITION = {"x": 0, "y": 1, "z": 2, "c": 3, "t": 4}
 KNOWN = "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without"
 MOST_COMPARED = 1 << 18
-"""How many names are compared at most, to find two tiles of the same name."""
+"""Maximum number of names that are compared to find two tiles of the same name."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Place:
     position: int
     """A position in `tile:dimensions`, or `LEVEL`, or `NUMBER`."""
     width: int
-    """The least number of digits."""
+    """The minimum number of digits."""
 
 
 LEVEL, NUMBER = -1, -2
@@ -42,7 +42,7 @@ class Pattern:
     """A parsed pattern."""
 
     text: str
-    """As in the header."""
+    """The pattern as in the header."""
     parts: tuple[str | Place, ...]
     """Text and placeholders in turn; the first and the last are text, perhaps empty."""
 
@@ -71,7 +71,8 @@ class Pattern:
 def parse_pattern(text: str, dimensions: Shape, labels: Sequence[str | None] = ()) -> Pattern:
     """Parse a pattern.
 
-    `str.format` is not used: an untrusted pattern could reach the attributes of objects with it.
+    `str.format` is not used, because it would let an untrusted pattern access attributes of
+    objects.
 
     Parameters:
         text: The pattern.

@@ -103,11 +103,11 @@ def read_tile(
 
     Parameters:
         url: A tiled JNRRD file.
-        indices: Which tile, counting tiles, not voxels; slowest axis first. Axes that are not tiled
+        indices: The tile, counted in tiles, not voxels; slowest axis first. Axes that are not tiled
             may be left out.
-        level: The level, 0 is full resolution.
+        level: The level; 0 is full resolution.
         storage: How remote objects are accessed, as in `anychunk.open`.
-        allow: Further folders that may hold external tiles.
+        allow:  Further folders that may hold external tiles.
 
     Raises:
         FormatError: The file is not tiled, or has no such level or tile.

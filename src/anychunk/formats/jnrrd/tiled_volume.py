@@ -44,7 +44,7 @@ class TiledVolume:
         return sum(layout.tiles for layout in self.layouts)
 
     def before(self, layout: Layout) -> int:
-        """Return how many entries of every table precede those of a level."""
+        """Return the number of entries in every table that precede those of a level."""
         return sum(x.tiles for x in self.layouts if x.level.number < layout.level.number)
 
     def name(self, number: int) -> str:
@@ -70,7 +70,7 @@ class TiledVolume:
 
 
 def check_sizes(tiling: Tiling, levels: Sequence[Level], volume: Volume, url: str) -> None:
-    """Refuse tiles over the limit of a chunk. Call it before anything is allocated from sizes."""
+    """Refuse tiles that exceed the chunk limit. Call it before anything is allocated for them."""
     for level in levels:
         overlap = spread(tiling.overlap, tiling.dimensions, len(level.sizes), 0)
         lengths = [t + 2 * o for t, o in zip(level.tile, overlap, strict=True)]
@@ -130,7 +130,7 @@ def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
 
 
 def check_level_offsets(tiled: TiledVolume) -> Iterator[Finding]:
-    """Compare `level_offsets` with the offset table, which decides: a mismatch only warns."""
+    """Compare `level_offsets` with the offset table, which is used: a mismatch only warns."""
     given, offsets = tiled.tiling.level_offsets or (), tiled.tiling.offset_table
     for layout in tiled.layouts:
         number, before = layout.level.number, tiled.before(layout)

@@ -48,7 +48,7 @@ class Finding:
     severity: Severity
     """`error`: samples cannot be trusted; `warning`: they are not affected."""
     field: str
-    """The field of the header that is wrong, as `tile:sizes`."""
+    """The field of the header that is wrong, such as `tile:sizes`."""
     message: str
 
     def __str__(self) -> str:
@@ -109,9 +109,9 @@ class Level:
     sizes: Shape
     """Voxels along each axis."""
     tile: Shape
-    """Voxels of a tile along each axis; an axis that is not tiled is whole in every tile."""
+    """Voxels of a tile along each axis; every tile spans an axis that is not tiled."""
     scale: Shape
-    """By how much the level is coarser than level 0."""
+    """How much coarser the level is than level 0, along each axis."""
     is_stored: bool
     """Whether its tiles are stored; otherwise it is computed when it is read."""
 
@@ -148,7 +148,9 @@ def tiling_prefix(header: Header) -> str | None:
     ours = [prefix for prefix, uri in declared.items() if KNOWN_URI.fullmatch(uri)]
     other = [uri for uri in declared.values() if ANY_URI.fullmatch(uri) and not ours]
     if other:
-        raise FormatError(f"{header.url}: tiling extension {other[0]}; opened: {URI}")
+        raise FormatError(
+            f"{header.url}: tiling extension {other[0]} is not supported; supported: {URI}"
+        )
     if len(ours) > 1:
         raise FormatError(
             f"{header.url}: the tiling extension is declared under several prefixes, "
@@ -321,7 +323,7 @@ def check_stored(fields: Mapping[str, Json], levels: int) -> Iterator[Finding]:
 
 
 def spread_scale(scale: int | list[int], count: int) -> Shape:
-    """Return a scale per dimension; a single number applies to all."""
+    """Return one scale per dimension; a single number applies to all of them."""
     return tuple(scale) if isinstance(scale, list) else (scale,) * count
 
 

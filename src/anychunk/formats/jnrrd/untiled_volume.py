@@ -24,9 +24,9 @@ from anychunk.model.pin import Pin
 CHUNK_BYTES = 4 * limits.MIB
 """Desired length of a chunk of raw samples."""
 MOST_FILES = 1 << 20
-"""How many data files a pattern may name."""
+"""Maximum number of data files that a pattern may name."""
 MOST_OPENED = 512
-"""How many data files are opened at most while the file is indexed."""
+"""Maximum number of data files that are opened while the file is indexed."""
 NUMBER = re.compile(r"%(0?)(\d{0,2})d")
 
 
@@ -164,12 +164,12 @@ def _open(data: Data, number: int, source: Source, pins: dict[str, Pin]) -> Sour
 
 
 def data_start(data: Data, opened: Source, nbytes: int | None) -> int:
-    """Return where the samples, or the stream that holds them, begin in a data file.
+    """Return the offset of the samples, or of the stream that contains them, in a data file.
 
     Parameters:
-        data: Where the samples are.
+        data: The location of the samples.
         opened: The data file.
-        nbytes: The length of raw samples, None if they are encoded: then `byte_skip` counts decoded
+        nbytes: The length of raw samples. None if they are encoded: `byte_skip` then counts decoded
             bytes, which the codec skips.
     """
     size = opened.size()
@@ -184,12 +184,12 @@ def data_start(data: Data, opened: Source, nbytes: int | None) -> int:
 
 
 def skip_lines(opened: Source, start: int, lines: int) -> int:
-    """Return where the next line begins after `lines` lines from `start`."""
+    """Return the offset of the line that follows `lines` lines from `start`."""
     size = opened.size()
     step = 64 * limits.KIB
     while lines:
         if start >= size:
-            raise TruncatedError(f"{opened.url}: line_skip is {lines} lines longer than the file")
+            raise TruncatedError(f"{opened.url}: line_skip exceeds the number of lines by {lines}")
         block = opened.read(start, min(step, size - start))
         ends = np.flatnonzero(block == 10)[:lines]
         lines -= len(ends)
@@ -240,7 +240,8 @@ def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
     if volume.encoding in ("ascii", "hex"):
         if skip:
             raise UnsupportedError(
-                f"{url}: byte_skip {skip} with encoding {volume.encoding}; opened: 0"
+                f"{url}: byte_skip {skip} with encoding {volume.encoding} is not supported; "
+                "supported: byte_skip 0"
             )
         configuration = {"style": volume.encoding, "endian": volume.endian}
         return ({"name": "anychunk.text", "configuration": configuration},)
@@ -255,8 +256,8 @@ def several_files(
 ) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
     """Return each data file as one chunk: files divide the slowest axes evenly.
 
-    Files are opened only if they must be, to find where their samples begin; there may be a
-    million of them.
+    Files are opened only if that is necessary to find where their samples begin: there may be a
+    million files.
     """
     chunk = slab(shape, len(data.urls), len(volume.trailing), source.url)
     nbytes = math.prod(chunk) * volume.dtype.itemsize
@@ -280,8 +281,8 @@ def several_files(
         )
     if len(data.urls) > MOST_OPENED:
         raise UnsupportedError(
-            f"{source.url}: line_skip or byte_skip -1 with {len(data.urls)} data files; "
-            f"opened: up to {MOST_OPENED}"
+            f"{source.url}: line_skip or byte_skip -1 is not supported for {len(data.urls)} data "
+            f"files; supported: up to {MOST_OPENED}"
         )
     is_raw = volume.encoding == "raw"
     starts, ends = [], []
@@ -290,7 +291,9 @@ def several_files(
         starts.append(data_start(data, opened, nbytes if is_raw else None))
         ends.append(starts[-1] + nbytes if is_raw else opened.size())
         if ends[-1] > opened.size() or starts[-1] >= ends[-1]:
-            raise TruncatedError(f"{opened.url}: {opened.size()} bytes, expected {ends[-1]}")
+            raise TruncatedError(
+                f"{opened.url}: {opened.size()} bytes, expected at least {ends[-1]}"
+            )
     offsets = np.array(starts, np.uint64).reshape(grid)
     lengths = np.array(ends, np.uint64).reshape(grid) - offsets
     skip = 0 if is_raw else max(data.byte_skip, 0)

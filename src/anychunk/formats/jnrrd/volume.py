@@ -118,7 +118,9 @@ def read_type(value: Json, url: str) -> str:
     name = " ".join(value.replace("_", " ").split()) if isinstance(value, str) else ""
     found = ALIASES.get(name) or ALIASES.get(str(value))
     if found is None and value not in TYPES:
-        raise UnsupportedError(f"{url}: type {value!r}; opened: {' '.join(TYPES)}")
+        raise UnsupportedError(
+            f"{url}: type {value!r} is not supported; supported: {' '.join(TYPES)}"
+        )
     return found or cast("str", value)
 
 
@@ -131,7 +133,9 @@ def read_sizes(fields: Mapping[str, Json], url: str) -> Shape:
     if dimension != len(sizes) or isinstance(dimension, bool):
         raise FormatError(f"{url}: dimension is {dimension!r}, but sizes has {len(sizes)} entries")
     if len(sizes) > MOST_AXES:
-        raise UnsupportedError(f"{url}: {len(sizes)} axes; opened: up to {MOST_AXES}")
+        raise UnsupportedError(
+            f"{url}: {len(sizes)} axes are not supported; supported: up to {MOST_AXES}"
+        )
     # sizes are multiplied as 64-bit integers from here on
     if math.prod(sizes) >= 1 << 62:
         raise FormatError(f"{url}: sizes {sizes} are more than 2**62 samples")
@@ -139,7 +143,7 @@ def read_sizes(fields: Mapping[str, Json], url: str) -> Shape:
 
 
 def read_endian(fields: Mapping[str, Json], kind: str, encoding: Json, url: str) -> Endian:
-    """Return the byte order; warn if it is missing although it matters."""
+    """Return the byte order; warn if it is missing but needed."""
     endian = fields.get("endian")
     if endian in ("little", "big"):
         return cast("Endian", endian)
@@ -159,5 +163,7 @@ def read_encoding(value: Json, url: str) -> str:
     """Return the name of an encoding; NRRD's short names are aliases."""
     name = ENCODING_ALIASES.get(value, value) if isinstance(value, str) else None
     if name not in ENCODINGS:
-        raise UnsupportedError(f"{url}: encoding {value!r}; opened: {' '.join(ENCODINGS)}")
+        raise UnsupportedError(
+            f"{url}: encoding {value!r} is not supported; supported: {' '.join(ENCODINGS)}"
+        )
     return str(name)

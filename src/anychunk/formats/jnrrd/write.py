@@ -31,7 +31,7 @@ from anychunk.model.grid import Shape, chunk_box
 
 type Array = npt.NDArray[Any]
 type Progress = Callable[[int, int], None]
-"""Called with (tiles done, tiles to do)."""
+"""Called with (tiles done, total tiles)."""
 
 
 def claims(url: str) -> bool:
@@ -53,7 +53,7 @@ def write(
         array: A numpy, dask or zarr array, or anything with `shape`, `dtype` and slicing.
         url: The file to write; a path or a remote url.
         workers: How many threads compress tiles; by default one per core.
-        progress: Called with (tiles done, tiles in all); by default a bar on a terminal.
+        progress: Called with (tiles done, total tiles); by default a progress bar on a terminal.
         options: `tile`, `tile_dimensions`, `storage`, `format`, `compression`,
             `compression_levels`, `edge_handling`, `padding_value`, `overlap`, `levels` or
             `level_scales`, `level_tile_sizes`, `levels_virtual`, `downsample`, `quality`,
@@ -98,7 +98,7 @@ def reader_of(array: Any, dtype: np.dtype[Any]) -> Callable[[Shape, Shape], Arra
 
 @contextlib.contextmanager
 def shown(progress: Progress | None, total: int) -> Iterator[Progress]:
-    """Yield what is called with progress: the caller's function, or a bar on a terminal."""
+    """Yield the progress callback: the caller's function, or a progress bar on a terminal."""
     if progress is not None:
         yield progress
         return
@@ -144,7 +144,7 @@ class Writer:
         """Prepare to write.
 
         Parameters:
-            plan: What is written.
+            plan: The plan of the file.
             read: Reads the box from a start to a stop of level 0.
             workers: How many threads to use.
             folder: Where the scratch file for coarser levels is created.
@@ -186,9 +186,9 @@ class Writer:
     def tiles(self, make: Callable[[Job], Tile] | None = None) -> Iterator[Tile]:
         """Yield every tile, encoded, in the order of the jobs.
 
-        Order matters, since tiles are written one after the other; so does the bound of one tile
-        more than there are threads, since tiles may be large. A level begins when the one before it
-        is complete: coarser levels are made of the tiles of level 0.
+        Order matters, since tiles are written one after the other. The number of tiles in memory is
+        bounded to one more than there are threads, since tiles may be large. A level begins when
+        the previous one is complete: coarser levels are made of the tiles of level 0.
 
         Parameters:
             make: Makes one tile, on any thread; by default `make`.
@@ -232,7 +232,7 @@ class Writer:
 
 
 def padded(box: Array, shape: Shape, at: Sequence[int], value: float | None) -> Array:
-    """Return an array of `shape` that has `box` at `at`, and the padding value elsewhere."""
+    """Return an array of `shape` with `box` at position `at`, and the padding value elsewhere."""
     if box.shape == shape:
         return box
     out = np.full(shape, math.nan if value is None else value, box.dtype)
@@ -263,9 +263,9 @@ def describe(own: Array, data: Any) -> dict[str, Any]:
 
 
 def morton_order(grid: Shape) -> list[int]:
-    """Return the numbers of tiles in Morton order, in which tiles near each other stay near.
+    """Return the numbers of tiles in Morton order, which keeps neighbouring tiles close together.
 
-    Reversed if that is the order of the table: the file would be contiguous, not chunked.
+    Reversed if that equals table order: the file would be "contiguous" instead of "chunked".
     """
     bits = max(grid).bit_length()
     keys = []
@@ -283,7 +283,7 @@ def morton_order(grid: Shape) -> list[int]:
 
 
 def write_internal(writer: Writer, file: BinaryIO, tell: Progress) -> None:
-    """Write tiles one after the other behind the room reserved for the header, then the header."""
+    """Write tiles one after the other after the space reserved for the header, then the header."""
     plan = writer.plan
     written = Written(plan.tiles, has_metadata=plan.tile_metadata)
     start = write_header.room(plan)
@@ -315,7 +315,7 @@ def write_remote(writer: Writer, url: str, tell: Progress) -> None:
 
 
 def write_external(writer: Writer, url: str, tell: Progress) -> None:
-    """Write every tile as a separate file, and the header that names them last."""
+    """Write every tile as a separate file, then the header that names them."""
     plan = writer.plan
     references = References(folder_of(url), plan.fields.get("base_dir", ""))
     urls = [references.url(name) for name in plan.names or ()]

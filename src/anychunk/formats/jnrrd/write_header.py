@@ -3,8 +3,8 @@
 Spec: JNRRD Tiling Extension 1.0.0 section 5; docs/formats/jnrrd.md.
 
 The header contains the offsets of tiles, which depend on its own length, and tiles are written
-before their sizes are known. So room is reserved first (`room`, a fixed point), tiles are written
-behind it, and the header is written last; spaces at the end of its last line fill the rest.
+before their sizes are known. So space is reserved first (`room` computes a fixed point), tiles are
+written after it, and the header is written last, padded with spaces at the end of its last line.
 """
 
 import math
@@ -27,7 +27,7 @@ REPLACED = (
     *("line_skip", "byte_skip"),
 )
 LONGEST_FLOAT = -1.7976931348623157e308
-"""No float has a longer text."""
+"""A float with the longest possible text."""
 
 
 class Written:
@@ -51,7 +51,7 @@ class Written:
 
 
 def needs_sizes(plan: Plan) -> bool:
-    """Return whether the stored size of a tile does not follow from `tile:sizes` alone."""
+    """Return whether the stored sizes of tiles must be listed: `tile:sizes` does not imply them."""
     tiling = plan.tiling
     has_one_size = len(set(tiling.level_tile_sizes)) == 1 and tiling.edge_handling == "pad"
     return tiling.compression != "raw" or not has_one_size or any(tiling.overlap)
@@ -129,7 +129,8 @@ def room(plan: Plan) -> int:
     """Return how many bytes to reserve for the header: its length if known, or else a bound.
 
     A longer header moves the tiles, and larger offsets may need more digits, so the length is
-    computed again until it no longer grows. It ends soon: a digit more is a factor of ten.
+    computed again until it no longer grows. This converges quickly: another digit takes a factor of
+    ten.
     """
     tile_bytes = [_bound(plan, layout) for layout in plan.layouts]
     counts = [layout.tiles for layout in plan.layouts]
@@ -153,7 +154,7 @@ def room(plan: Plan) -> int:
 
 
 def _bound(plan: Plan, layout: Layout) -> int:
-    """Return the most bytes that a stored tile can have."""
+    """Return an upper bound for the length of a stored tile."""
     overlap = dict(zip(plan.tiling.dimensions, plan.tiling.overlap, strict=True))
     tile = math.prod(t + 2 * overlap.get(a, 0) for a, t in enumerate(layout.level.tile))
     nbytes = tile * plan.volume.itemsize
@@ -173,7 +174,7 @@ def longest_entry(plan: Plan) -> Json:
 
 
 def text(plan: Plan, written: Written, *, quality: list[Json] | None, length: int | None) -> bytes:
-    """Return the header and its blank line, filled up to `length` bytes if data follows."""
+    """Return the header and its blank line, padded to `length` bytes if data follows."""
     made = encoded(lines(plan, written, quality))
     if length is None:
         return made + b"\n"

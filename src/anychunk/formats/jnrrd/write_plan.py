@@ -36,7 +36,7 @@ ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """What is written, and how."""
+    """Everything about a file to write that is known before its samples are read."""
 
     volume: Volume
     tiling: Tiling
@@ -47,7 +47,7 @@ class Plan:
     fields: Mapping[str, Json]
     """The fields of the extension in the order in which they are written, without the tables."""
     lines: tuple[Line, ...]
-    """The lines of another header, which are kept."""
+    """The lines of another header, to be kept."""
     names: tuple[str, ...] | None
     """The names of external tiles in table order; None if tiles are internal."""
     encoder_levels: tuple[int | None, ...]
@@ -81,10 +81,10 @@ def make_volume(shape: Shape, dtype: np.dtype[Any], endian: str) -> Volume:
     name = dtype.name
     if dtype.kind not in "iufc" and name != "bfloat16":
         raise UnsupportedError(
-            f"jnrrd: arrays of {dtype} are not written; convert to a numeric type, such as uint8"
+            f"jnrrd: arrays of {dtype} cannot be written; convert to a numeric type, such as uint8"
         )
     if dtype.itemsize > 16 or name in ("longdouble", "clongdouble", "float128"):
-        raise UnsupportedError(f"jnrrd: arrays of {dtype} are not written; convert to float64")
+        raise UnsupportedError(f"jnrrd: arrays of {dtype} cannot be written; convert to float64")
     if not shape or min(shape) < 1:
         raise UnsupportedError(f"jnrrd: shape {shape}, expected at least one axis and no size 0")
     if endian not in ("little", "big"):
@@ -118,7 +118,7 @@ def level_fields(
         return {}
     if levels is not None and levels != len(level_scales):
         raise CodecConfigError(
-            f"jnrrd: {len(level_scales)} level_scales, expected {levels} as levels"
+            f"jnrrd: {len(level_scales)} level_scales, expected {levels}, one per level"
         )
     fields: dict[str, Json] = {
         "levels": len(level_scales),
@@ -252,7 +252,7 @@ def padding_json(value: float, dtype: np.dtype[Any]) -> Json:
 
 
 def checked(fields: Mapping[str, Json], volume: Volume) -> tuple[Tiling, tuple[Level, ...]]:
-    """Apply the reader's checks to the fields: what is written must be read.
+    """Apply the reader's checks to the fields: what is written must be readable.
 
     Tables do not exist yet, but the reader requires them, so empty ones are checked instead.
     """
@@ -280,11 +280,11 @@ def external(
 
     Parameters:
         fields: The fields of the extension.
-        tiling: The same as data.
+        tiling: The same fields, parsed.
         layouts: The layouts of the stored levels.
         url: The file that is written.
         labels: The labels of the file's axes.
-        pattern: `tile:pattern`; None: one is made up.
+        pattern: `tile:pattern`; None: `default_pattern`.
         files: The names to write to `tile:files`; True: those of the pattern.
         base_dir: `tile:base_dir`.
     """
@@ -353,7 +353,7 @@ def spread_levels(
 
 
 def kept_lines(header: Header | Mapping[str, Json] | None) -> tuple[Line, ...]:
-    """Return the lines that the caller wants to be written besides ours."""
+    """Return further header lines that the caller wants to keep."""
     if header is None:
         return ()
     if isinstance(header, Header):

@@ -3,9 +3,9 @@
 Spec: JNRRD Tiling Extension 1.0.0 section 7.4.5, which does not define the measures.
 
 A level is brought back to full resolution by repeating each voxel over its window; trailing voxels
-that belong to no window take the last one. The peak of PSNR is the range of the type for integers
-(2**bits - 1), and of the samples for floats. A level without error has a PSNR of 100, as level 0 in
-the example of the extension.
+that belong to no window take the value of the last one. The peak of PSNR is the range of the type
+for integers (2**bits - 1), and the range of the samples for floats. A level without error has a
+PSNR of 100, as level 0 in the example of the extension.
 """
 
 import math
@@ -24,7 +24,7 @@ type Array = npt.NDArray[Any]
 
 LOSSLESS_DB = 100.0
 ROWS_BYTES = 16 << 20
-"""About how much of the full resolution is compared at a time."""
+"""Approximate size of the part of the full resolution that is compared at a time."""
 
 
 class Quality:
@@ -49,7 +49,7 @@ class Quality:
             self._errors[level] += squared
 
     def _add_range(self, tile: Array) -> None:
-        """Extend the range of samples, the peak of floats."""
+        """Extend the range of samples, which is the peak for floats."""
         values = tile.astype(np.float64)
         values = values[np.isfinite(values)]
         if values.size:
@@ -58,7 +58,7 @@ class Quality:
                 self._high = max(self._high, float(values.max()))
 
     def _squared(self, level: int, tile: Array, start: Shape, stop: Shape) -> float:
-        """Return the summed squared error of a tile against full resolution, rows at a time."""
+        """Return the summed squared error of a tile against full resolution, in row groups."""
         shape = self._plan.levels[level].sizes[::-1]
         scale = self._plan.levels[level].scale[::-1]
         full = self._plan.volume.sizes[::-1]
@@ -84,7 +84,7 @@ class Quality:
         return total
 
     def fields(self) -> list[Json] | None:
-        """Return `tile:level_quality`, or None if it is not wanted; virtual levels are empty."""
+        """Return `tile:level_quality`, or None if not requested; virtual levels are empty."""
         if not self._plan.quality:
             return None
         return [self._entry(level.number) if level.is_stored else {} for level in self._plan.levels]

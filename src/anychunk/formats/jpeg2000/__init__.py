@@ -22,7 +22,7 @@ from anychunk.model.index import GroupIndex, Json
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a codestream or a file of the JP2 family."""
+    """Return whether a file that begins with `head` is a codestream or a file of the JP2 family."""
     return head.startswith((CODESTREAM_MAGIC, SIGNATURE))
 
 
@@ -58,9 +58,9 @@ def image(stream: Codestream, url: str, header: Header, found: dict[str, Any]) -
 
     Parameters:
         stream: the codestream.
-        url: of the file.
+        url: url of the file.
         header: what JP2 boxes state about its components.
-        found: georeference and texts, as `metadata` returns them.
+        found: georeference and XML texts, as `metadata` returns them.
     """
     arrays = level_arrays(stream, url)
     if header.palette is not None:

@@ -31,11 +31,11 @@ class Box:
 
     type: str
     offset: int
-    """Of the contents, after the header of the box."""
+    """File offset of the contents, after the header of the box."""
     length: int
-    """Of the contents."""
+    """Length of the contents."""
     depth: int = 0
-    """Number of boxes that it is nested in."""
+    """Number of boxes that contain this one."""
 
     def json(self) -> dict[str, Any]:
         """Return the box as JSON."""
@@ -55,7 +55,7 @@ class Box:
         return self.read(source).decode("utf-8", "replace").rstrip("\0")
 
     def is_geojp2(self, source: Source) -> bool:
-        """Whether this uuid box is that of GeoJP2."""
+        """Return whether this uuid box is that of GeoJP2."""
         return self.length > 16 and source.read(self.offset, 16).tobytes() == GEOJP2
 
 
@@ -76,14 +76,14 @@ def _scan(source: Source, offset: int, end: int, depth: int, found: list[Box]) -
             raise
         found.append(box)
         if len(found) > MAX_BOXES:
-            raise FormatError(f"{source.url}: more than {MAX_BOXES} boxes, the most that are read")
+            raise FormatError(f"{source.url}: more than {MAX_BOXES} boxes, which is the limit")
         if box.type in SUPERBOXES and depth < MAX_DEPTH:
             _scan(source, box.offset, box.offset + box.length, depth + 1, found)
         offset = box.offset + box.length
 
 
 def read_box(source: Source, offset: int, end: int, depth: int) -> Box:
-    """Read the header of the box at `offset`; `end` is that of its parent."""
+    """Read the header of the box at `offset`; `end` is the end of its parent."""
     head = source.read(offset, min(16, end - offset)).tobytes()
     length, kind = struct.unpack(">I4s", head[:8])
     size = 8
@@ -169,7 +169,9 @@ def read_palette(body: bytes) -> dict[str, Any]:
     depths = [(d & 0x7F) + 1 for d in body[3 : 3 + columns]]
     sizes = [-(-depth // 8) for depth in depths]
     if len(depths) != columns or len(body) < 3 + columns + entries * sum(sizes):
-        raise FormatError(f"pclr announces {entries} x {columns} entries in {len(body)} bytes")
+        raise FormatError(
+            f"pclr announces {entries} x {columns} entries, too many for its {len(body)} bytes"
+        )
     position, table = 3 + columns, []
     for _ in range(entries):
         row = []

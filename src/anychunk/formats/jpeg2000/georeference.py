@@ -72,8 +72,9 @@ def _plain(value: Any) -> Any:
 def read_gml(text: str) -> Georeference:
     """Return the georeference of the first rectified grid of a GML document.
 
-    Read with expressions instead of an XML parser: real documents often have wrong namespaces, and
-    nothing else of them is needed. The origin of the grid is the centre of the first pixel.
+    Parsed with regular expressions instead of an XML parser: real documents often have wrong
+    namespaces, and nothing else is needed from them. The origin of the grid is the centre of the
+    first pixel.
     """
     code = SRS_NAME.search(text)
     epsg = f"EPSG:{code[1]}" if code else None

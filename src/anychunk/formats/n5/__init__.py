@@ -1,4 +1,4 @@
-"""N5: a folder of groups and datasets, each block of a dataset one file.
+"""N5: a folder of groups and datasets; each block of a dataset is a file.
 
 Spec:    N5 file-system specification, versions 1 to 4, as the Java, C++ (z5), Rust and tensorstore
          implementations read and write it.

@@ -99,7 +99,9 @@ def read_dataset(attributes: dict[str, Json], where: str) -> Dataset:
         )
     data_type = attributes["dataType"]
     if data_type not in TYPES:
-        raise UnsupportedError(f"{where}: dataType {data_type!r}; opened: {' '.join(TYPES)}")
+        raise UnsupportedError(
+            f"{where}: dataType {data_type!r} is not supported; supported: {' '.join(TYPES)}"
+        )
     return Dataset(
         dimensions=dimensions,
         block_size=block_size,
@@ -117,7 +119,7 @@ def _sizes(value: Any, key: str, where: str, *, least: int) -> Shape:
 
 
 def _is_size(value: Any, least: int) -> bool:
-    """Return whether a value is an integer; some writers have 64.0."""
+    """Return whether a value is an integer; some writers write 64.0."""
     is_whole = type(value) is int or (type(value) is float and value.is_integer())
     return is_whole and least <= value < 1 << 63
 

@@ -94,7 +94,8 @@ def to_codecs(found: Compression, itemsize: int, where: str) -> list[Json]:
     make = READ.get(found["type"])
     if make is None:
         raise UnsupportedError(
-            f"{where}: compression {found['type']!r:.100}; opened: {' '.join(READ)}"
+            f"{where}: compression {found['type']!r:.100} is not supported; "
+            f"supported: {' '.join(READ)}"
         )
     try:
         codec = make(found, itemsize)
@@ -114,7 +115,10 @@ def _check(codec: Json) -> None:
         names[codec["name"]], configuration.get("level", configuration.get("clevel"))
     )
     if codec["name"] == "blosc" and configuration["cname"] not in streams.BLOSC_COMPRESSORS:
-        raise CodecConfigError(f"blosc: cname {configuration['cname']!r}")
+        raise CodecConfigError(
+            f"blosc: cname {configuration['cname']!r}, "
+            f"expected one of {' '.join(streams.BLOSC_COMPRESSORS)}"
+        )
 
 
 def complete(compression: str | Compression, level: int | None) -> Compression:
@@ -130,7 +134,9 @@ def complete(compression: str | Compression, level: int | None) -> Compression:
     kind = wanted.get("type")
     defaults = DEFAULTS.get(str(kind))
     if defaults is None:
-        raise UnsupportedError(f"N5: compression {kind!r}; written: {' '.join(DEFAULTS)}")
+        raise UnsupportedError(
+            f"N5: compression {kind!r} is not supported; supported: {' '.join(DEFAULTS)}"
+        )
     if extra := sorted(set(wanted) - set(defaults) - {"type"}):
         raise CodecConfigError(
             f"N5: compression {kind!r} has no parameter {extra[0]!r}, expected {list(defaults)}"
@@ -138,7 +144,9 @@ def complete(compression: str | Compression, level: int | None) -> Compression:
     key = LEVEL_KEYS.get(str(kind))
     if level is not None:
         if key is None:
-            raise CodecConfigError(f"N5: compression {kind!r} has no level, but level={level}")
+            raise CodecConfigError(
+                f"N5: compression {kind!r} takes no level; leave out level={level}"
+            )
         wanted[key] = level
     made = {"type": kind, **defaults, **{k: v for k, v in wanted.items() if k != "type"}}
     to_codecs(made, 1, "N5")

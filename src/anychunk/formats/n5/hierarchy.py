@@ -39,7 +39,7 @@ class Options:
                 raise OptionError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
 
     def order(self, values: Shape | tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return a list in N5 order in the order of the array's axes."""
+        """Convert a list from N5 order to the order of the array's axes."""
         return tuple(values[::-1]) if self.axes == "reversed" else tuple(values)
 
 
@@ -56,8 +56,8 @@ def node(folder: Folder, attributes: Attributes, options: Options, parent: Attri
         folder: The folder.
         attributes: Its attributes.
         options: The caller's options.
-        parent: The attributes of the group that holds it; BigDataViewer keeps the factors of
-            levels there.
+        parent: The attributes of the group that holds it; BigDataViewer stores the
+            factors of levels there.
     """
     if is_dataset(attributes):
         where = f"{folder.path}/{NAME}"
@@ -122,7 +122,7 @@ class Members(Mapping[str, Node]):
 
 
 MOST_KEPT = 4096
-"""How many members of one group are kept in memory after they were read."""
+"""Maximum number of members of one group that are cached after they were read."""
 
 
 def is_name(name: str) -> bool:
@@ -142,7 +142,7 @@ def is_folder(folder: Folder) -> bool:
 
 
 def check_link(folder: Folder) -> None:
-    """Refuse a symbolic link to a parent folder: walking the hierarchy would not end."""
+    """Refuse a symbolic link to a parent folder: walking the hierarchy would never end."""
     if folder.is_local and os.path.islink(folder.path):  # noqa: PTH114 - once per member
         target = os.path.realpath(folder.path)
         above = os.path.realpath(os.path.dirname(folder.path))  # noqa: PTH120

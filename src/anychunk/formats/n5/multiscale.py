@@ -51,13 +51,13 @@ class Placed:
 
 
 def multiscales(group: Attributes, parent: Attributes, read: Read, order: Order) -> Json:
-    """Return the `ome` attribute of a group, None if it follows no convention.
+    """Return the `ome` attribute of a group, None if the group follows none of the conventions.
 
     Parameters:
         group: The attributes of the group.
         parent: The attributes of the group that holds it.
-        read: Returns the attributes of a member, None if there is none.
-        order: Turns N5 order into that of the arrays.
+        read: Returns the attributes of a member, None if it does not exist.
+        order: Converts a list from N5 order to the axis order of the arrays.
     """
     names = level_names(group, read)
     first = names[0][1] if names else {}
@@ -126,10 +126,10 @@ def level_factors(
     number: int,
     ndim: int,
 ) -> Vector:
-    """Return by how much a level is coarser than the first, along each axis.
+    """Return how much coarser a level is than the first, along each axis.
 
-    The level, the group and its parent may say so, under two names. Otherwise the ratio of the
-    dimensions decides.
+    The level, the group or its parent may state it, under either of two names. Otherwise it is the
+    ratio of the dimensions.
     """
     attributes = levels[number][1]
     candidates: list[Json] = [attributes.get("downsamplingFactors")]
@@ -174,7 +174,7 @@ def axis_names(attributes: Attributes, ndim: int) -> tuple[str, ...]:
 
 
 def _transform(found: Json, ndim: int) -> Placed | None:
-    """Return the position that COSEM's `transform` describes, None if it is not one."""
+    """Return the position that COSEM's `transform` describes, None if it is malformed."""
     if not isinstance(found, dict):
         return None
     scale, translate = _vector(found.get("scale"), ndim), _vector(found.get("translate"), ndim)

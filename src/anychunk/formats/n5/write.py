@@ -1,7 +1,7 @@
 """Writing arrays as N5 datasets: blocks in parallel, attributes last.
 
-A dataset whose writing was interrupted has no attributes, so no reader takes it for a dataset.
-Every block that exists is complete, because each is written under another name and renamed.
+An interrupted write leaves no attributes, so that no reader mistakes the folder for a dataset.
+Every existing block is complete, because each is written under a temporary name and renamed.
 """
 
 import json
@@ -47,7 +47,7 @@ class Target:
     is_cropped: bool
     """Whether blocks at the edge are cropped to the dataset; otherwise they are padded."""
     has_zarr_metadata: bool
-    """Whether a `zarr.json` is written beside `attributes.json`."""
+    """Whether a `zarr.json` is written next to `attributes.json`."""
 
     def codec(self, dtype: np.dtype[Any]) -> N5Default:
         """Return the codec of its blocks."""
@@ -98,20 +98,20 @@ def write(
         levels: How many levels to write, each half as large as the one before.
         downsample: How levels are made: average, max, min or mode.
         nodata: A value that is excluded from downsampling.
-        still: Axes that are not downsampled.
-        axes: The order of `array` and of all arguments: "n5" is dimension 0, the fastest, first;
+        still: The axes that are not downsampled.
+        axes: The order of `array` and of all arguments: "n5" has dimension 0, the fastest, first;
             "reversed" is (z, y, x).
         edges: "cropped" blocks at the edge, as Java writes them, or "padded" to whole blocks.
         resolution: The size of an element along each axis.
         unit: The unit of `resolution`.
         attributes: Further attributes.
-        also_zarr: Write a `zarr.json` beside the attributes, so that zarr reads the same blocks.
+        also_zarr: Write a `zarr.json` next to the attributes, so that zarr reads the same blocks.
         storage: How remote objects are accessed, as in `anychunk.open`.
 
     Raises:
         ValueError: An argument is wrong.
         UnsupportedError: N5 has no such data type.
-        FormatError: There already is a dataset at `url`, or above it.
+        FormatError: A dataset already exists at `url`, or above it.
     """
     if downsample not in BY_WINDOW:
         raise ValueError(f"N5: downsample={downsample!r}, expected one of {' '.join(BY_WINDOW)}")
@@ -159,10 +159,10 @@ def check_samples(samples: Samples, url: str) -> None:
     """Refuse an array that N5 cannot hold."""
     if samples.dtype.name not in DATA_TYPES:
         raise UnsupportedError(
-            f"{url}: data type {samples.dtype.name}, N5 has {' '.join(DATA_TYPES)}"
+            f"{url}: N5 has no data type {samples.dtype.name}; supported: {' '.join(DATA_TYPES)}"
         )
     if not samples.shape:
-        raise UnsupportedError(f"{url}: shape (), N5 needs at least one dimension")
+        raise UnsupportedError(f"{url}: shape (), expected at least one dimension")
 
 
 def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
@@ -209,7 +209,7 @@ def pixel_resolution(
 
 
 def container(folder: Folder) -> str | None:
-    """Return the url of the container that a folder is in: the first part that ends with .n5."""
+    """Return the url of the container of a folder: up to the first path component ending in .n5."""
     match = re.match(r"(?i)(.*?[^/\\]\.n5)(?:[/\\]|$)", folder.path)
     return match[1] if match else None
 
@@ -227,7 +227,7 @@ def start_container(folder: Folder, has_zarr_metadata: bool) -> None:
     top = Folder(root, storage=folder.storage)
     found = read_folder(top) or {}
     if is_dataset(found):
-        raise FormatError(f"{root}: is a dataset, nothing can be written inside it")
+        raise FormatError(f"{root}: found a dataset, expected a group to write into")
     if "n5" not in found:
         put_json(f"{root}/{NAME}", {"n5": VERSION, **found}, top)
     if has_zarr_metadata:
@@ -271,7 +271,7 @@ def write_pyramid(
     extra: dict[str, Json],
     smaller: Callable[[Samples], Halved],
 ) -> None:
-    """Write s0, then each level from the one before, which is read back block by block.
+    """Write s0, then compute each level from the previous one, which is read back block by block.
 
     Reading back costs less than computing every level from the caller's array, which may be slow.
     """

@@ -1,7 +1,7 @@
 """The samples that a dataset is written from, read one region at a time, in N5 axis order.
 
-`Given` is the caller's array, `Stored` a level that has been written, `Halved` the next level made
-of it. `Regions` cuts any of them into pieces of whole blocks.
+`Given` is the caller's array, `Stored` a level that has been written, `Halved` the next level
+computed from it. `Regions` cuts any of them into pieces of whole blocks.
 """
 
 import math
@@ -28,7 +28,7 @@ from anychunk.resample import by_window
 type Array = npt.NDArray[Any]
 
 REGION_BYTES = 64 << 20
-"""How much one thread reads at a time, at most."""
+"""Maximum number of bytes that one thread reads at a time."""
 
 
 class Samples(Protocol):
@@ -106,7 +106,7 @@ class Halved:
     """Samples reduced by `factors`; trailing elements that fill no window are dropped."""
 
     full: Samples
-    """What is reduced."""
+    """The samples that are reduced."""
     factors: Shape
     """Elements of a window along each axis."""
     method: str = "average"

@@ -1,8 +1,8 @@
-"""`zarr.json` beside `attributes.json`, so that zarr reads the same block files.
+"""`zarr.json` next to `attributes.json`, so that zarr reads the same block files.
 
 If every block is whole, the header of a block is constant, and standard codecs describe it:
 `transpose`, `bytes`, the compressor, and `offset`, which skips the header. Otherwise `n5_default`
-is needed, because only the header tells the size of a cropped block.
+is needed, because only the header states the size of a cropped block.
 """
 
 import base64

@@ -4,9 +4,9 @@ Spec:    Joint BIIF Profile 2024.1, MIL-STD-2500C (2.1), MIL-STD-2500A (2.0), ST
 Axes:    (band, y, x), always three.
 Opened:  all image segments; IC NC NM C1 M1 C3 M3 I1 C4 M4 C5 M5 C8 M8 CD MD; IMODE B P R S; INT
          and SI of 1 to 64 bits, B, R of 32 and 64, C of 64; blocked, in one block, masked, padded;
-         reduced resolutions in files beside it (.r1, .r2 …) as levels.
+         reduced resolutions in sibling files (.r1, .r2 …) as levels.
 Refused: other IC, encrypted segments, other sample types, headers that contradict themselves. A
-         refused image does not keep the others of its file from opening; its attribute
+         refused image does not prevent the others of its file from opening; its attribute
          `nitf.refused` says why.
 """
 
@@ -36,7 +36,7 @@ type Levels = list[ArrayIndex]
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a NITF or NSIF file."""
+    """Return whether a file that begins with `head` is a NITF or NSIF file."""
     return head[:9] in VERSIONS
 
 
@@ -44,9 +44,9 @@ def parse(source: Source, *, rsets: bool | None = None) -> GroupIndex:
     """Index a NITF file by its headers, without reading samples.
 
     Parameters:
-        source: of the file.
-        rsets: whether to look for reduced resolutions in files beside it (.r1, .r2 …). By default
-            beside local files, and beside remote files whose name ends in .r0.
+        source: the file.
+        rsets: whether to look for reduced resolutions in sibling files (.r1, .r2 …). The default is
+            True for local files, and for remote files whose name ends in .r0.
     """
     index = parse_file(source)
     has_rsets = source.is_local or source.url.endswith(".r0") if rsets is None else rsets

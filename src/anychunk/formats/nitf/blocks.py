@@ -25,7 +25,7 @@ type Offsets = npt.NDArray[np.int64]
 DIMENSIONS = ("band", "y", "x")
 LITTLE: Json = {"name": "bytes", "configuration": {"endian": "little"}}
 ABSENT = 0xFFFFFFFF
-"""In a mask table: the block is not stored."""
+"""Entry of a mask table for a block that is not stored."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Mask:
     start: int
     """File offset of the first byte of image data."""
     offsets: Offsets | None
-    """With bands in front if they are stored apart. None: blocks are stored one after another."""
+    """Shaped like `block_grid`. None: blocks are stored one after another."""
     pad: Any
     """Value of pixels that are not stored, or None if the file does not state it."""
     table: int | None = None
@@ -47,7 +47,7 @@ class Mask:
 
 
 def block_grid(image: Image) -> tuple[int, ...]:
-    """Return the shape of the table of blocks, with bands in front if they are stored apart."""
+    """Return the shape of the table of blocks, with a leading band axis if bands are separate."""
     grid = (image.blocks_down, image.blocks_across)
     return (image.bands, *grid) if image.has_bands_apart else grid
 
@@ -131,7 +131,7 @@ def block_array(
 
 
 def ranges(offsets: Offsets, end: int) -> tuple[Offsets, Offsets]:
-    """Return offsets and lengths of blocks without stated lengths.
+    """Return offsets and lengths of blocks whose lengths the file does not state.
 
     A block extends to the next stored block, the last one to `end`. Blocks that are not stored have
     offset and length 0.
@@ -153,7 +153,7 @@ def cropped(table: Offsets, image: Image) -> npt.NDArray[np.uint64]:
 
 
 def check_inside(image: Image, offsets: Offsets) -> None:
-    """Raise `FormatError` if a block begins behind the image data."""
+    """Raise `FormatError` if a block begins after the end of the image data."""
     stored = offsets[offsets >= 0]
     if len(stored) and int(stored.max()) >= image.segment.end:
         raise FormatError(

@@ -3,8 +3,8 @@
 A layout is a sequence of `Field`, `When` (fields that exist only under a condition) and `Repeat` (a
 list of equal records).
 
-A number field whose text is not a number is kept as text: many files are wrong in fields that do
-not matter for their pixels. `number` returns a value that must be a number.
+A number field whose text is not a number is kept as text: many files have errors in fields that do
+not affect their pixels. `number` returns a value that must be a number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ class Field:
 
     name: str
     width: Width
-    """In bytes, or computed from the values before it."""
+    """Width in bytes, or a function that computes it from the values before it."""
     kind: Literal["text", "int", "uint", "bytes"] = "text"
     """text: ISO 8859-1, trailing blanks dropped; int: decimal digits; uint: big-endian binary."""
 
@@ -88,7 +88,9 @@ def _read(layout: Layout, data: bytes, offset: int, values: Values) -> tuple[Val
                 record, after = _read(entry.layout, data, offset, {})
                 if after == offset:
                     # the count comes from the file: empty records would never run out of data
-                    raise FormatError(f"@{offset}: records of {entry.name} have length 0")
+                    raise FormatError(
+                        f"@{offset}: records of {entry.name} have length 0, expected at least 1"
+                    )
                 offset = after
                 records.append(record)
             values[entry.name] = records

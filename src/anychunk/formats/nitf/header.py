@@ -48,7 +48,7 @@ def plain(
 
 
 def count_of(name: str) -> Callable[[Values], int]:
-    """Return a function that takes a count from the field `name`."""
+    """Return a function that returns the count in the field `name`."""
     return lambda values: number(values, name, default=0)
 
 
@@ -78,7 +78,7 @@ SEGMENTS: tuple[tuple[Kind, str, str, int, str, int], ...] = (
 
 
 def lengths(version: str) -> Layout:
-    """Return the fields with the lengths of all segments."""
+    """Return the layout of the fields with the lengths of all segments."""
     layout: list[Field | When | Repeat] = []
     for kind, count, head, head_width, body, body_width in SEGMENTS:
         # 2.1 has no labels, but keeps the place of their count
@@ -159,7 +159,7 @@ IMAGE_EXTENSIONS: tuple[Layout, ...] = (
     extension("UDIDL", "UDOFL", "UDID"),
     extension("IXSHDL", "IXSOFL", "IXSHD"),
 )
-"""TREs after the subheader of an image; apart because some files omit or damage them."""
+"""TREs after the subheader of an image; read separately because some files omit or damage them."""
 
 
 def graphic_layout(version: str) -> Layout:
@@ -240,7 +240,7 @@ class Segment:
 
     kind: Kind
     number: int
-    """Among the segments of its kind, from 0."""
+    """Number among the segments of its kind, from 0."""
     header_offset: int
     header_length: int
     offset: int
@@ -249,13 +249,13 @@ class Segment:
     is_last: bool = False
     """Whether it is the last segment of the file."""
     problem: str | None = None
-    """What could not be read of the subheader; for an image, not needed for its pixels."""
+    """Which part of the subheader could not be read; an image's pixels do not need it."""
     refusal: FormatError | None = None
     """Why an image is refused: its subheader cannot be read, or its position is unknown."""
 
     @property
     def name(self) -> str:
-        """Names the segment in messages."""
+        """Name of the segment, for messages."""
         return f"{self.kind} {self.number}"
 
     @property
@@ -280,7 +280,7 @@ class File:
 def read_file(source: Source) -> File:
     """Read the file header and all subheaders.
 
-    A damaged subheader does not keep other segments from being read.
+    A damaged subheader does not prevent other segments from being read.
 
     Raises:
         FormatError: the file header cannot be read.

@@ -35,9 +35,9 @@ REFUSED = {
     "CC": "zlib",
     "MC": "zlib",
 }
-"""What other values of IC stand for."""
+"""Meaning of the values of IC that are not supported."""
 IMODES = ("B", "P", "R", "S")
-"""Interleaved by block, pixel or row, or band sequential."""
+"""Interleaved by block, by pixel or by row, or band sequential."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Image:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of decoded samples."""
+        """Data type of decoded samples."""
         try:
             return sample_dtype(self.pvtype, self.nbpp)
         except CodecConfigError as e:
@@ -71,7 +71,7 @@ class Image:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Band, y, x."""
+        """Shape of the image: (bands, y, x)."""
         return self.bands, self.rows, self.columns
 
     @property
@@ -95,9 +95,9 @@ def read_image(segment: Segment, url: str, size: int) -> Image:
     """Validate the subheader of an image segment.
 
     Parameters:
-        segment: with the parsed subheader.
+        segment: the segment, with its parsed subheader.
         url: names the file in messages.
-        size: of the file.
+        size: length of the file.
 
     Raises:
         FormatError: the subheader contradicts itself or the file.

@@ -1,6 +1,6 @@
 """IC C3, M3, C5, M5 and I1: one JPEG stream per block, or per block and band.
 
-Nothing states where blocks begin, except a mask table. Without one, the streams of an image are
+Only a mask table states where blocks begin. Without one, the streams of an image are
 found by their markers, which takes one pass over all of its data.
 """
 
@@ -133,12 +133,12 @@ def start_markers(source: Source, start: int, end: int, piece: int = 4 * limits.
     """Return the offset of every JPEG stream in a range that contains only streams.
 
     Entropy-coded data cannot contain a start marker (0xFF is followed by 0), but a comment or a
-    thumbnail can; so only those that follow an end marker count.
+    thumbnail can; so only start markers that follow an end marker count.
 
     Parameters:
-        source: to read from.
-        start, end: the range.
-        piece: bytes read at a time.
+        source: the file.
+        start, end: the byte range.
+        piece: number of bytes to read at a time.
     """
     found: list[Offsets] = []
     at = start

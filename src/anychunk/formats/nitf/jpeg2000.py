@@ -65,7 +65,7 @@ def check(stream: Codestream, image: Image) -> None:
     found = (len(siz.components), size.height, size.width)
     if found != image.shape:
         raise FormatError(
-            f"{image.where}: a codestream of {found[0]} bands of {found[1]} x {found[2]}, "
+            f"{image.where}: the codestream has {found[0]} bands of {found[1]} x {found[2]}, "
             f"expected {image.bands} of {image.rows} x {image.columns}"
         )
 

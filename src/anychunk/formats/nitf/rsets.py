@@ -1,4 +1,4 @@
-"""R-sets: reduced resolutions of an image in files beside it, each half as large: .r1, .r2 …"""
+"""R-sets: reduced resolutions of an image in sibling files, each half as large: .r1, .r2 …"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,18 +10,18 @@ from anychunk.model.index import ArrayIndex, GroupIndex
 from anychunk.model.pin import Pin
 
 MAX_LEVELS = 16
-"""The most levels to look for, the full resolution included."""
+"""Maximum number of levels, including full resolution."""
 
 
 def with_rsets(
     index: GroupIndex, main: Source, parse: Callable[[Source], GroupIndex]
 ) -> GroupIndex:
-    """Add the R-set files beside a file as levels of its image.
+    """Add the R-set files next to a file as levels of its image.
 
     Files with several images, or whose image has several levels already, are returned unchanged.
 
     Parameters:
-        index: of the file.
+        index: index of the file.
         main: source of the file; `.r1` … are appended to its url, or replace its `.r0`.
         parse: indexes one file.
     """
@@ -70,7 +70,7 @@ def sibling(
 
 
 def is_next_level(array: ArrayIndex, before: ArrayIndex) -> bool:
-    """Whether `array` has the bands and type of `before`, and half of its rows and columns."""
+    """Return whether `array` has the bands and type of `before`, and half its size."""
     if (array.data_type, array.shape[0]) != (before.data_type, before.shape[0]):
         return False
     # writers round odd sizes up or down

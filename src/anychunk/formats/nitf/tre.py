@@ -1,4 +1,4 @@
-"""Tagged record extensions (TREs): metadata that headers carry besides their own fields.
+"""Tagged record extensions (TREs): metadata that headers contain in addition to their own fields.
 
 Spec: STDI-0002. A TRE is a tag of 6 characters, a length of 5 digits, and data.
 """

@@ -1,8 +1,8 @@
 """IC NC and NM: uncompressed blocks, described by standard Zarr codecs where possible.
 
 A block is one chunk, with two exceptions. Large blocks are divided into groups of rows, which needs
-no further codec because samples are just bytes. Bands that are stored apart within a block (IMODE B
-and S) are separate chunks unless they are small.
+no further codec because samples are not compressed. Bands that are stored separately within a block
+(IMODE B and S) are separate chunks unless they are small.
 """
 
 import math
@@ -26,9 +26,9 @@ from anychunk.model.index import ArrayIndex, ByteRanges, Json
 CHUNK_BYTES = 4 * limits.MIB
 """Larger blocks are divided into groups of rows."""
 MAX_ROWS = 1 << 16
-"""Per chunk; bounds the search for a divisor in very narrow images."""
+"""Maximum number of rows per chunk; bounds the search for a divisor in very narrow images."""
 BAND_BYTES = 256 * limits.KIB
-"""Bands stored apart are separate chunks from this size on."""
+"""Minimum size at which bands that are stored separately become separate chunks."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Cut:
     """How stored blocks are divided into chunks."""
 
     bands: int
-    """Per chunk."""
+    """Bands per chunk."""
     rows: int
-    """Per chunk."""
+    """Rows per chunk."""
     tail: int
     """Rows of the last chunk of a block, if `rows` does not divide its height; otherwise 0."""
 
@@ -69,7 +69,7 @@ def array_index(source: Source, image: Image) -> ArrayIndex:
 
 
 def is_plain(image: Image) -> bool:
-    """Whether samples are whole bytes of significant bits, so that `bytes` decodes them."""
+    """Return whether samples are whole bytes of significant bits, so that `bytes` decodes them."""
     if image.nbpp not in ALIGNED:
         return False
     if image.abpp == image.nbpp or image.dtype.kind not in "ui":
@@ -120,7 +120,7 @@ def plan(image: Image) -> Cut:
 
 
 def is_whole(image: Image, rows: int, bands: int) -> bool:
-    """Whether a group of rows ends on a byte boundary."""
+    """Return whether a group of rows ends on a byte boundary."""
     return rows * image.block_width * image.nbpp * bands % 8 == 0
 
 
@@ -136,7 +136,7 @@ def block_offsets(image: Image, mask: Mask) -> Offsets:
 def check_extent(image: Image, offsets: Offsets, size: int) -> None:
     """Raise `TruncatedError` if a block extends beyond the image data, into another segment.
 
-    If the file itself ends too early, only reading the truncated chunks is an error.
+    If the file itself is truncated, only reading the missing chunks is an error.
     """
     segment = image.segment
     # LI is too small in some files; after the last segment there is nothing else
@@ -215,7 +215,7 @@ def byte_ranges(url: str, image: Image, cut: Cut, blocks: Offsets) -> ByteRanges
 def fronts(
     image: Image, cut: Cut, lengths: npt.NDArray[np.uint64], tail_bytes: int
 ) -> dict[str, Any]:
-    """Return the fronts that tell the window codec the shape of each chunk."""
+    """Return the fronts from which the window codec reads the shape of each chunk."""
     order = ORDERS[image.imode] if cut.bands > 1 else (0, 1, 2)
     full = (cut.bands, cut.rows, image.block_width)
     short = (cut.bands, cut.tail, image.block_width)

@@ -26,7 +26,7 @@ from anychunk.io import Source
 from anychunk.model.index import ArrayIndex, ByteRanges, Parts
 
 SIGNATURE = struct.pack(">IH", 6, 14)
-"""How a look-up section begins: offset of its table of tables, and length of a record."""
+"""Start of a look-up section: offset of its table of tables, and length of a record."""
 # MIL-STD-2411-1: section identifiers in the location table of an RPF frame
 LOOKUP, SUBFRAME_MASK, SPATIAL_DATA = 132, 138, 140
 
@@ -43,7 +43,7 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIn
     """Return the array of a C4 or M4 image.
 
     Parameters:
-        source: of the file.
+        source: the file.
         image: the image.
         locations: file offsets of the sections of an RPF frame by identifier; empty otherwise.
     """

@@ -1,7 +1,7 @@
-"""TIFF, BigTIFF, COG, OME-TIFF and related formats: every series an image, every pixel as stored.
+"""TIFF, BigTIFF, COG, OME-TIFF and related formats: one image per series, with pixels as stored.
 
 Spec:    TIFF 6.0, BigTIFF, GeoTIFF 1.1, OME-TIFF 6; structure as tifffile finds it.
-Axes:    (band, y, x); the axes that pages are stacked along in front, by name: (t, c, z, …).
+Axes:    (band, y, x), preceded by the axes that pages are stacked along: (t, c, z, …).
 Opened:  both byte orders; strips and tiles; interleaved and planar bands; 1 to 64 bits, floats of
          16, 24, 32 and 64 bits, complex; predictors; every compression that imagecodecs decodes;
          overviews and SubIFDs as levels; masks; sparse files; OME-TIFF in several files of one
@@ -27,15 +27,15 @@ MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a TIFF file."""
+    """Return whether a file that begins with `head` is a TIFF file."""
     return head.startswith(MAGIC)
 
 
 def parse(source: Source) -> GroupIndex:
     """Index a TIFF file by its directories, without reading samples.
 
-    An image that is refused does not keep the others from opening; the reasons are in the attribute
-    `tiff.refused`.
+    An image that is refused does not prevent the others from opening; the reasons are in the
+    attribute `tiff.refused`.
     """
     with tiff_file(source) as tif:
         images, refusals = find_images(tif, source.url)
@@ -76,7 +76,7 @@ def image_index(image: Image, sources: list[Source], xml: ET.Element | None) -> 
 
     Parameters:
         image: the image.
-        sources: of the file and of its companions, as the planes of the image number them.
+        sources: sources of the file and its companions, as `Plane.file` numbers them.
         xml: the OME-XML Pixels element of the image.
     """
     full = image.levels[0]

@@ -24,7 +24,7 @@ HIDDEN = {
     273, 279, 288, 289, 324, 325, 330, 347, 519, 520, 521, 34735, 34736, 34737, 42112, 50838, 50839,
     65426, 65432,
 }  # fmt: skip
-"""Tags left out of `tiff.tags`: byte offsets, and those that have an attribute of their own."""
+"""Tags left out of `tiff.tags`: byte offsets, and those that have a separate attribute."""
 MAX_VALUES = 2048
 """Tags with more values than this are left out: they are data, not description."""
 MAX_TEXT = 1 << 20
@@ -37,7 +37,7 @@ UNITS = {
     "in": "inch", "ft": "foot", "s": "second", "sec": "second", "ms": "millisecond",
     "µs": "microsecond", "min": "minute", "h": "hour",
 }  # fmt: skip
-"""OME-Zarr's unit names by what files write, in lower case."""
+"""OME-Zarr's unit names, by the spelling found in files, in lower case."""
 KNOWN_UNITS = {*UNITS.values(), "yard", "mile", "day", "kilometer"}
 
 
@@ -114,7 +114,7 @@ def _key_name(key: int) -> str:
 
 
 def gdal_metadata(page: tifffile.TiffPage) -> dict[str, Json]:
-    """Return the items of GDAL_METADATA: {name: text}, and {band: {name: text}} for a band's."""
+    """Return the items of GDAL_METADATA: {name: text}, and {band: {name: text}} per band."""
     text = page.tags.valueof(42112)
     if not isinstance(text, str):
         return {}
@@ -157,7 +157,7 @@ def ome_attribute(image: Image, paths: Sequence[str], xml: ET.Element | None) ->
 
     Parameters:
         image: the image.
-        paths: of the arrays of its levels.
+        paths: paths of the arrays of its levels.
         xml: its OME-XML Pixels element, for the channels.
     """
     first = image.levels[0]
@@ -216,9 +216,9 @@ def geo_attributes(
     """Return the `proj:` and `spatial:` attributes of a page or of one of its levels.
 
     Parameters:
-        page: with the GeoTIFF tags.
+        page: the page with the GeoTIFF tags.
         shape: height and width of the level.
-        full: height and width of the page, if the level is another one.
+        full: height and width of the page, if the level is a different page.
     """
     transform = page_transform(page)
     if transform is not None and full is not None and all(shape):

@@ -1,4 +1,4 @@
-"""Where the strips and tiles of pages are: arrays of offsets and lengths.
+"""The location of strips and tiles: arrays of offsets and lengths.
 
 A page whose tables are shorter than its grid still opens: strips and tiles without an entry are
 unreadable, not absent, so they point beyond the end of the file.
@@ -30,7 +30,7 @@ def check_count(layout: Layout, *, pages: int, known: int) -> None:
     """Check the number of strips or tiles of all pages, before tables are allocated for them.
 
     Parameters:
-        layout: of the pages.
+        layout: layout of the pages.
         pages: number of pages.
         known: number of strips or tiles that the file has entries for.
     """
@@ -51,9 +51,9 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
     Length 0 marks those that the file declares absent (sparse files).
 
     Parameters:
-        page: with the tables.
-        layout: of the page.
-        size: of the file.
+        page: the page, with its tables of offsets and byte counts.
+        layout: layout of the page.
+        size: length of the file.
     """
     count = math.prod(layout.file_grid)
     offsets = _column(page.dataoffsets, layout)
@@ -82,7 +82,7 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
 
 
 def _is_sound(offsets: Table, lengths: Table, count: int, size: int) -> bool:
-    """Whether every strip or tile is present and inside the file, as in nearly all files."""
+    """Return whether every strip or tile is present and inside the file, as in nearly all files."""
     if not count or offsets[:count].max() > size:
         return False
     is_there = (offsets[:count] > 0) & (lengths[:count] > 0)
@@ -148,9 +148,9 @@ def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[La
     strips are compressed, have gaps between them or are too short.
 
     Parameters:
-        layout: of the pages.
-        offsets, lengths: of the strips, shaped (pages, *file_grid).
-        size: of the file.
+        layout: layout of the pages.
+        offsets, lengths: byte ranges of the strips, shaped (pages, *file_grid).
+        size: length of the file.
     """
     if layout.is_tiled or layout.compression != NONE or not layout.is_plain or not offsets.size:
         return layout, offsets, lengths
@@ -172,7 +172,7 @@ def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[La
 
 
 def whole_rows(height: int, row_bytes: int) -> int | None:
-    """Return a divisor of `height` for chunks of about `ROWS_BYTES`; None if none is close."""
+    """Return a divisor of `height` for chunks of about `ROWS_BYTES`, or None."""
     most = max(1, min(height, ROWS_BYTES // max(row_bytes, 1)))
     if most == height:
         return height

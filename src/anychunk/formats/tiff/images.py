@@ -10,7 +10,7 @@ from anychunk.errors import AnychunkError, LimitError, UnsupportedError
 from anychunk.formats.tiff.page_stack import Stack, page_stack, series_stacks
 
 Refusal = (UnsupportedError, LimitError)
-"""Errors that keep one image from opening, but not the others of its file."""
+"""Errors that prevent one image from opening, but not the others of its file."""
 REDUCED, MASK = 1, 4
 """Bits of NewSubfileType (TIFF 6.0 section 8)."""
 
@@ -22,9 +22,9 @@ class Image:
     levels: list[Stack]
     masks: list[Stack] = field(default_factory=list)
     series: Any = None
-    """The tifffile series that it is."""
+    """The tifffile series of the image."""
     kind: str = ""
-    """Of the series: ome, imagej, svs, generic …"""
+    """Kind of the series: ome, imagej, svs, generic …"""
     name: str = ""
 
 
@@ -48,7 +48,7 @@ def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[A
 
 
 def _series(tif: tifffile.TiffFile) -> list[Any]:
-    """Return the series of a file; if its vendor metadata is damaged, by its directories alone."""
+    """Return the series of a file, ignoring its vendor metadata if that is damaged."""
     try:
         return list(tif.series(squeeze=False))
     except (AnychunkError, OSError, MemoryError):
@@ -141,7 +141,7 @@ def _owner(image: Image, candidates: list[Image]) -> Image | None:
 
 
 def _is_proportional(small: Stack, full: Stack) -> bool:
-    """Whether one reduction factor explains width and height, each rounded up or down."""
+    """Return whether one reduction factor explains width and height, each rounded up or down."""
     a, b = small.layout, full.layout
     if not a.width or not a.height:
         return False

@@ -53,7 +53,7 @@ class Layout:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """Of decoded samples."""
+        """Data type of decoded samples."""
         try:
             return samples.sample_dtype(self.sample_format, self.bits)
         except UnsupportedError as e:
@@ -66,12 +66,12 @@ class Layout:
 
     @property
     def shape(self) -> Shape:
-        """Of the page: band, y, x, with z in front if it is deeper than 1."""
+        """Shape of the page: (band, y, x), or (z, band, y, x) if its depth is more than 1."""
         return (*((self.depth,) if self.depth > 1 else ()), self.bands, self.height, self.width)
 
     @property
     def chunk_shape(self) -> Shape:
-        """Of a strip or tile, with the axes of `shape`."""
+        """Shape of a strip or tile, with the axes of `shape`."""
         deep = (self.chunk_depth,) if self.depth > 1 else ()
         return (*deep, self.chunk_bands, self.chunk_height, self.chunk_width)
 
@@ -163,7 +163,7 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
     """Return the layout of a page.
 
     Parameters:
-        page: with the tags.
+        page: the page, with its tags.
         where: names the page in messages.
 
     Raises:

@@ -25,7 +25,7 @@ Q_TABLES, DC_TABLES, AC_TABLES = 519, 520, 521
 
 
 def is_whole_stream(source: Source, offsets: Table, lengths: Table) -> bool:
-    """Whether the page is a single strip that is a complete JPEG stream."""
+    """Return whether the page is a single strip that is a complete JPEG stream."""
     return (
         offsets.size == 1 and bool(lengths.flat[0]) and _peek(source, int(offsets.flat[0])) == SOI
     )

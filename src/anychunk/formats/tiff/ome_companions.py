@@ -29,7 +29,7 @@ def with_companions(
 
     Parameters:
         images: changed in place where planes are missing.
-        source: of the file that names the companions.
+        source: source of the file that names the companions.
         pixels: the OME-XML Pixels elements of the series that tifffile numbers 0, 1 …
         root_uuid: UUID of the OME element.
 
@@ -73,7 +73,7 @@ def _filled(stack: Stack, places: list[ome_xml.Placement], files: "_Companions")
 
 
 class MissingSource(MemorySource):
-    """An empty stand-in for a companion that does not exist."""
+    """An empty placeholder for a companion that does not exist."""
 
     def __init__(self, url: str) -> None:
         super().__init__(b"", url)
@@ -108,8 +108,8 @@ class _Companions:
         theirs = page_layout(page, layout.where)
         if theirs != layout:
             raise FormatError(
-                f"{self._where}: page {directory} of {name} has another layout (size, data type or "
-                f"compression) than {layout.where}; all planes of an image must share one"
+                f"{self._where}: page {directory} of {name} differs in layout (size, data type or "
+                f"compression) from {layout.where}; all planes of an image must share one layout"
             )
         return Plane(page=page, file=number)
 

@@ -1,4 +1,4 @@
-"""OME-XML in a TIFF file: which planes are in which page of which file, and channels.
+"""OME-XML in a TIFF file: the file and page of every plane, and the channels.
 
 Spec: OME-TIFF 6 (https://ome-model.readthedocs.io).
 """
@@ -22,9 +22,9 @@ class Placement:
     start: int
     """The number of the first plane."""
     count: int | None
-    """None: as many as the file has pages."""
+    """The number of planes; None for as many as the file has pages."""
     file: str | None
-    """None: the file that holds the XML."""
+    """Name of the file; None for the file that holds the XML."""
     directory: int
     """The page of the first plane."""
 
@@ -45,7 +45,7 @@ def children(element: ET.Element, name: str) -> list[ET.Element]:
 
 
 def pixels_of_image(image: Image, pixels: Sequence[ET.Element]) -> ET.Element | None:
-    """Return the Pixels element of an image, out of `own_pixels`."""
+    """Return the Pixels element of an image, from those that `own_pixels` returns."""
     if image.kind != "ome" or image.series is None:
         return None
     number = int(image.series._index)  # noqa: SLF001 - tifffile has no public name for it
@@ -72,7 +72,7 @@ def placements(pixels: ET.Element, root_uuid: str | None, name: str, where: str)
     Parameters:
         pixels: the Pixels element.
         root_uuid: UUID of the OME element, which identifies the file that holds the XML.
-        name: of the file that holds the XML.
+        name: name of the file that holds the XML.
         where: names the file in messages.
     """
     try:

@@ -38,9 +38,9 @@ class MatchedPage:
     """One page of a series, compared with the first."""
 
     page: Page | None
-    """None: the series has no page at this position."""
+    """The page; None if the series has no page at this position."""
     layout: Layout | None
-    """None: that of the first page of the series."""
+    """The layout of the page; None: that of the first page of the series."""
     tables: bytes | None = None
     """The page's own JPEG tables."""
     error: UnsupportedError | None = None
@@ -53,9 +53,9 @@ def match_pages(
     """Return every page, with its layout if that differs from the first page's.
 
     Parameters:
-        pages: of the series.
+        pages: pages of the series.
         keyframe: the page that tifffile takes as the model of the series.
-        layout: that of `keyframe`.
+        layout: layout of `keyframe`.
     """
     model = None if all(page is keyframe for page in pages) else _signature(keyframe)
     if model is None:

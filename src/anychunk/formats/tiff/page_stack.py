@@ -1,4 +1,4 @@
-"""Pages of one layout stacked into one array, `(…, band, y, x)` with the series' axes in front."""
+"""Pages of one layout stacked into one array: the axes of the series, then (band, y, x)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
 AXES = {"T": "t", "C": "c", "Z": "z", "I": "page", "Q": "other", "S": "sample", "Y": "y", "X": "x"}
 """Axis names by tifffile's letters; other letters get tifffile's name."""
 NO_TABLES = b"\xff\xd8\xff\xd9"
-"""JPEG tables that define none."""
+"""An empty stream of JPEG tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +30,9 @@ class Plane:
     """One page of a stack."""
 
     page: Page | None
-    """None: it is declared but missing; if it is in another file, that file is missing."""
+    """The page; None if it is declared but missing, or if its file is missing."""
     file: int = 0
-    """Number of the source that it is in."""
+    """Number of the source that contains the page."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,9 +44,9 @@ class Stack:
     axes: tuple[str, ...]
     """Names of the leading axes."""
     sizes: Shape
-    """Of the leading axes."""
+    """Sizes of the leading axes."""
     planes: Sequence[Plane | None]
-    """None: the file declares no page at this position."""
+    """The pages; None where the file declares no page."""
     run: int | None = None
     """Offset of the first page if the samples of all pages are contiguous: there may be fewer
     directories than pages (ImageJ)."""
@@ -55,18 +55,18 @@ class Stack:
 
     @property
     def shape(self) -> Shape:
-        """Of the array."""
+        """Shape of the array."""
         return (*self.sizes, *self.layout.shape)
 
     @property
     def dimension_names(self) -> tuple[str, ...]:
-        """Of the array."""
+        """Dimension names of the array."""
         deep = ("z",) if self.layout.depth > 1 else ()
         return (*self.axes, *deep, "band", "y", "x")
 
 
 def series_stacks(level: Any, where: str) -> tuple[list[Stack], list[AnychunkError]]:
-    """Return the stack of one level of a series, or several stacks if the layout of pages differs.
+    """Return the stack of one level of a series, or several stacks if its pages differ in layout.
 
     Also returns the errors of the pages that are refused.
     """
@@ -105,7 +105,7 @@ def _stacks_by_layout(
     """Return one stack per layout, and the errors of the pages that are refused."""
     if any(m.page is None for m in matched):
         raise UnsupportedError(
-            f"{layout.where}: an image with missing pages whose other pages differ in layout "
+            f"{layout.where}: an image with both missing pages and pages of different layouts "
             "is not supported"
         )
     groups: dict[Layout, list[MatchedPage]] = {}
@@ -131,7 +131,8 @@ def _stacks_by_layout(
 def _with_tables(stack: Stack, tables: Sequence[bytes | None]) -> Stack:
     """Store JPEG tables per plane if they differ.
 
-    The codec's configuration holds one set for the whole array; others go in front of the chunks.
+    The codec's configuration holds one set for the whole array; others are put in front of the
+    chunks.
     """
     if stack.layout.compression != JPEG or len(set(tables)) == 1:
         return stack
@@ -153,7 +154,7 @@ def leading_axes(
 
     Parameters:
         axes: tifffile's letters of the axes of the series.
-        shape: of the series.
+        shape: shape of the series.
         count: number of pages.
         page_size: number of samples per page.
     """
@@ -181,9 +182,9 @@ def stack_index(
 
     Parameters:
         stack: the pages.
-        sources: of the files, as `Plane.file` numbers them.
-        fill_value: of the array.
-        attributes: of the array.
+        sources: sources of the files, as `Plane.file` numbers them.
+        fill_value: fill value of the array.
+        attributes: attributes of the array.
     """
     # tables are (planes, separate bands, z, y, x) until they are reordered below
     layout, offsets, lengths = _tables(stack, sources)
@@ -282,7 +283,7 @@ def _old_jpeg(
 
 
 def _page_fronts(headers: Sequence[bytes | None], other: bytes, offsets: Table) -> dict[str, Any]:
-    """Return the fronts that put each page's header before every one of its tiles."""
+    """Return the fronts that put the header of each page before all of its tiles."""
     unique = tuple(dict.fromkeys(h or other for h in headers))
     ids = np.array([unique.index(h or other) for h in headers], np.uint32)
     spread = np.broadcast_to(ids.reshape((-1,) + (1,) * 4), offsets.shape)

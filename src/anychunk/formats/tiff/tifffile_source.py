@@ -1,4 +1,4 @@
-"""TIFF structure through tifffile: a source as its file object, and directory chains made safe."""
+"""TIFF structure through tifffile: a source as a file object, and checks of directory chains."""
 
 import io
 import logging
@@ -21,7 +21,7 @@ class SourceFile:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.error: BaseException | None = None
-        """The first error of the source: tifffile treats some as damage to the file and goes on."""
+        """The first error of the source: tifffile takes some errors for damage and continues."""
         self._position = 0
         self._size = source.size()
 
@@ -62,8 +62,8 @@ class SourceFile:
 class AcyclicPages(tifffile.TiffPages):  # type: ignore[misc] # final, but has no other hook
     """Pages up to the first directory whose successor was seen before.
 
-    tifffile follows a cycle of directories forever or skips pages on it. Here each directory counts
-    once.
+    tifffile follows a cycle of directories forever or skips pages on it. Here each directory
+    is visited once.
     """
 
     def _seek(self, index: int, /) -> int:
@@ -97,11 +97,11 @@ def tiff_file(source: Source, **flags: Any) -> Iterator[tifffile.TiffFile]:
     """Open a TIFF file with tifffile.
 
     Parameters:
-        source: of the file.
+        source: the file.
         flags: passed on to `tifffile.TiffFile`.
 
     Raises:
-        FormatError: for any exception of tifffile, which has no class of its own for damaged files.
+        FormatError: for any exception of tifffile, which has no specific class for damaged files.
     """
     file = SourceFile(source)
     quiet = _DropThisThread()
