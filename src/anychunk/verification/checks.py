@@ -33,7 +33,7 @@ type Progress = Callable[[int, int], None]
 BATCH_BYTES = 16 * MIB
 """About how much one thread decodes at a time."""
 MOST = 1000
-"""Findings of one kind per array that are listed one by one."""
+"""Findings of one kind per array that are listed individually."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def verify(
         url: A path or url of a file or a saved index, or an index.
         against: An independent reader to compare pixels with: `tifffile`, `rasterio`, `numpy` or
             `tensorstore`.
-        tolerance: By how much its values may differ; useful for lossy compressions.
+        tolerance: The largest difference allowed, for lossy compressions.
         workers: The number of threads; by default one per core.
         progress: Called with (chunks done, chunks in total) as the work proceeds.
         storage: Options of the object store, passed to obstore.

@@ -39,9 +39,9 @@ def write_json(
         documents: The metadata documents, by key.
         found: The references of every array.
         written: How each url is written.
-        folder: What the template `base` stands for.
+        folder: The value of the template `base`.
         zarr_format: 3 or 2, which decides the form of chunk keys.
-        separator: What chunk keys are separated by.
+        separator: The separator in chunk keys.
     """
     uses_base = any(reference.startswith(BASE) for reference in written.values())
     templates = {"base": folder.rstrip("/")} if uses_base else {}
