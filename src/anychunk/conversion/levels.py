@@ -138,8 +138,8 @@ def target_axes(
         names = tuple(options.axes)
         if len(names) != len(image.axes) or len(set(names)) != len(names):
             raise UnsupportedError(
-                f"convert: axes {' '.join(names)} for an image of {len(image.axes)} axes; "
-                "name each axis once"
+                f"convert: axes {' '.join(names)}, expected {len(image.axes)} different names, "
+                "one per axis of the image"
             )
     else:
         names = image.names

@@ -102,7 +102,7 @@ def shard_shape(
     most: int,
     stored: Shape | None = None,
 ) -> Shape:
-    """Return a shard shape of up to `most` elements: whole chunks, if possible `stored` ones too."""
+    """Return a shard shape of up to `most` elements, in whole chunks, and `stored` ones if possible."""
     axes = growing_axes(names)
     start = list(chunk)
     if stored is not None:

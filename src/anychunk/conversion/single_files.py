@@ -145,7 +145,7 @@ def compare(samples: Any, url: str, *, axes: str | None, storage: Storage | None
 
 
 def writer_of(url: str) -> formats.WritableFormat:
-    """Return the format to write, by the extension of the target."""
+    """Return the format to write, inferred from the extension of the target."""
     try:
         return formats.writer(url)
     except UnsupportedError as e:

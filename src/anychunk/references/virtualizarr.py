@@ -43,7 +43,8 @@ def _virtualizarr() -> Any:
         import virtualizarr.manifests
     except ImportError as e:
         raise MissingDependencyError(
-            'manifests need virtualizarr; install it with: pip install "anychunk[virtualizarr]"'
+            "VirtualiZarr manifests need virtualizarr; "
+            'install it with: pip install "anychunk[virtualizarr]"'
         ) from e
     return virtualizarr
 

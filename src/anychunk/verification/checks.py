@@ -295,7 +295,7 @@ def read_batch(
 def compare(
     node: Node, against: str, report: Report, tolerance: float, storage: Storage | None
 ) -> None:
-    """Compare the first level of every image with another reader, as far as it reads them."""
+    """Compare the first level of every image with another reader; note those it cannot read."""
     source = node.attributes.get("anychunk", {}).get("source")
     reader = peers.reader(against)
     known = 0

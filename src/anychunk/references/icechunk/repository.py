@@ -41,7 +41,7 @@ def icechunk_module() -> Any:
 
 @contextmanager
 def icechunk_errors(ice: Any, where: str) -> Iterator[None]:
-    """Raise errors of Icechunk as `SourceError` that names the repository."""
+    """Convert Icechunk's errors to `SourceError`, naming the repository."""
     try:
         yield
     except AnychunkError:
