@@ -31,18 +31,18 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     format: str | None = typer.Option(
         None,
         "--format",
-        help="kerchunk, parquet or icechunk; default: from the output's extension.",
+        help="kerchunk, parquet or icechunk; inferred from the output by default.",
     ),
     combine: str | None = typer.Option(
         None,
         "--combine",
-        help="How to combine several files: stack, concat, mosaic or group (default).",
+        help="How files are combined: stack, concat, mosaic or group (default).",
     ),
     along: str | None = typer.Option(None, "--along", help="Axis to stack or concatenate along."),
     overlap: str = typer.Option(
         "error",
         "--overlap",
-        help="What to use where files of a mosaic overlap: error, first or last.",
+        help="How overlaps in a mosaic are handled: error, first or last.",
     ),
     scheduler: str | None = typer.Option(
         None, "--scheduler", help="Address of a Dask scheduler to parse files on."
@@ -54,11 +54,9 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     append: bool = typer.Option(False, "--append", help="Append to an Icechunk repository."),
     batch: int = typer.Option(100, "--batch", min=1, help="With --append: files per commit."),
     layout: str = typer.Option(
-        "anychunk", "--layout", help="Layout of kerchunk JSON: anychunk or osml."
+        "anychunk", "--layout", help="For kerchunk: layout, anychunk or osml."
     ),
-    zarr_format: int = typer.Option(
-        3, "--zarr-format", help="Zarr version of kerchunk JSON: 3 or 2."
-    ),
+    zarr_format: int = typer.Option(3, "--zarr-format", help="For kerchunk: Zarr version, 3 or 2."),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
     allow: Allow = None,
 ) -> None:

@@ -102,7 +102,10 @@ def shard_shape(
     most: int,
     stored: Shape | None = None,
 ) -> Shape:
-    """Return a shard shape of up to `most` elements, in whole chunks, and `stored` ones if possible."""
+    """Return a shard shape of whole chunks, up to `most` elements.
+
+    If possible, it holds whole `stored` chunks of the source too.
+    """
     axes = growing_axes(names)
     start = list(chunk)
     if stored is not None:

@@ -96,7 +96,7 @@ def _batches(numbers: Numbers) -> Iterator[Numbers]:
 
 
 def _columns(numbers: Numbers, references: ChunkReferences, urls: list[str]) -> list[Any]:
-    """Return the values of `%` in the lines of some chunks: coordinates, url, offset, length."""
+    """Return the values of the lines of some chunks: coordinates, url, offset and length."""
     grid = references.grid
     coords = [c.tolist() for c in np.unravel_index(numbers, grid)] if grid else []
     ids = references.url_ids_of(numbers).tolist()
