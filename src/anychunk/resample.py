@@ -107,7 +107,9 @@ def downsample_region(
     """
     check_method(method)
     if source.dtype.kind == "V" and source.dtype.name != "bfloat16":
-        raise UnsupportedError(f"downsample: {source.dtype} can neither be ordered nor averaged")
+        raise UnsupportedError(
+            f"downsample: {source.dtype} cannot be ordered or averaged; expected numbers"
+        )
     if method in BY_WINDOW:
         begin = [s * r - a for s, r, a in zip(start, ratio, at, strict=True)]
         end = [e * r - a for e, r, a in zip(stop, ratio, at, strict=True)]

@@ -46,7 +46,7 @@ def thumbnail(
         at: Positions along other axes, such as z or t; by default the middle.
         band: Show one band in grey. By default, an image of three or four bands is shown in colour,
             any other by its first band.
-        percentiles: The values shown as black and as white, as percentiles of those shown.
+        percentiles: The percentiles of the shown values that become black and white.
         open_path: Opens the array at a path, for callers that cache chunks.
 
     Raises `UnsupportedError` if the image has no plane, or no such band, axis or position.
@@ -62,7 +62,7 @@ def thumbnail(
     if unknown:
         known = " ".join(shown.names[i] for i in others) or "none"
         raise UnsupportedError(
-            f"thumbnail: no position can be chosen along {unknown[0]!r}, only along: {known}"
+            f"thumbnail: cannot choose a position along {unknown[0]!r}; possible axes: {known}"
         )
     place = {i: position(shown.names[i], array.shape[i], at or {}) for i in others}
     colours = colours_of(shown) if len(picked) == 1 else None
@@ -79,7 +79,7 @@ def thumbnail(
         order = [*others, *([] if bands is None else [bands]), y, x]
         data = np.asarray(array[tuple(full)]).transpose(order)
         data = data.reshape(-1, *data.shape[-2:])
-        # look colours up before averaging: the mean of two palette entries is a third one
+        # look colours up before averaging: the mean of two palette indices is another colour
         return data if colours is None else coloured(data[0], colours)
 
     height, width = array.shape[y], array.shape[x]
@@ -108,7 +108,7 @@ def plane_axes(image: Image) -> tuple[int, int]:
     space = [i for i, name in enumerate(names) if name not in BANDS]
     if len(space) < 2:
         raise UnsupportedError(
-            f"thumbnail: axes {' '.join(names)} do not include a plane; expected two besides bands"
+            f"thumbnail: axes {' '.join(names)}, expected at least two besides bands"
         )
     return space[-2], space[-1]
 

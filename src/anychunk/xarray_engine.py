@@ -66,7 +66,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether to open a file if no engine is named: by content, or by extension if remote."""
+        """Return whether this engine opens a file: by content, or by extension if it is remote."""
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
         url = str(filename_or_obj)
@@ -92,7 +92,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
             drop_variables: Names of variables to leave out.
             image: Number or path of the image.
             level: 0 is the full resolution.
-            mask_and_scale: Replace nodata by NaN, and apply scale and offset.
+            mask_and_scale: Replace nodata with NaN, and apply scale and offset.
             storage: Options of the object store, passed to obstore.
             options: Further options of `anychunk.index`.
         """
@@ -100,7 +100,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
         chosen = im.chosen(list(im.images(node)), image)
         if not 0 <= level < len(chosen.levels):
             raise NoSuchImageError(
-                f"level {level} of image {image} does not exist; it has {len(chosen.levels)} levels"
+                f"image {image} has no level {level}; its levels are 0 to {len(chosen.levels) - 1}"
             )
         found = dataset(node, chosen, level, mask_and_scale=mask_and_scale, storage=storage)
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or ()

@@ -75,7 +75,7 @@ def test_a_band_axis_of_length_one_is_dropped_beside_channels():
 @pytest.mark.parametrize("axes", ["yx", "zyxt", "yyx"])
 def test_axes_must_name_each_axis_once(axes):
     _, image = image_of(array((3, 4, 5), "zyx"), "zyx")
-    with pytest.raises(UnsupportedError, match="3 axes"):
+    with pytest.raises(UnsupportedError, match=rf"{' '.join(axes)}\b.*\b3\b"):
         lv.target_axes(image, (3, 4, 5), ZarrOptions(axes=axes))
 
 

@@ -92,7 +92,7 @@ def test_one_image_fits_in_a_jnrrd(tmp_path):
     with tifffile.TiffWriter(tmp_path / "a.tif") as out:
         out.write(np.zeros((20, 30), "uint8"))
         out.write(np.ones((40, 50), "uint16"))
-    with pytest.raises(FormatError, match=r"b\.jnrrd: .* 2: 0 1"):
+    with pytest.raises(FormatError, match=r"b\.jnrrd: \D*\b2\b\D*\b0 1\b"):
         anychunk.convert(tmp_path / "a.tif", tmp_path / "b.jnrrd")
     anychunk.convert(tmp_path / "a.tif", tmp_path / "b.jnrrd", image=1)
     assert anychunk.open_array(tmp_path / "b.jnrrd").shape[-2:] == (40, 50)

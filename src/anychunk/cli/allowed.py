@@ -13,5 +13,8 @@ Allow = Annotated[
 
 
 def allowed(prefixes: list[str] | None) -> dict[str, Any]:
-    """Return the option for `anychunk.index`, which only saved indexes accept."""
+    """Return the keyword arguments for `anychunk.index`: none without prefixes.
+
+    Only saved indexes accept `allow`.
+    """
     return {"allow": prefixes} if prefixes else {}

@@ -35,7 +35,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     axes: Annotated[str, typer.Option(help="Axis names, e.g. zyx.")] = "",
     image: Annotated[str, typer.Option(help="Number or path of the only image to convert.")] = "",
     format: Annotated[
-        str, typer.Option(help="zarr, n5 or jnrrd; default: by the target's extension.")
+        str, typer.Option(help="zarr, n5 or jnrrd; default: from the target's extension.")
     ] = "",
     option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the N5 or JNRRD writer. Repeatable.")

@@ -26,29 +26,37 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         help="Paths, URLs, or glob patterns."
     ),
     output: str = typer.Option(
-        ..., "-o", "--output", help="Where to save it: .json, .parquet or .icechunk."
+        ..., "-o", "--output", help="Where to save the index: .json, .parquet or .icechunk."
     ),
     format: str | None = typer.Option(
-        None, "--format", help="kerchunk, parquet or icechunk; default: by the output's extension."
+        None,
+        "--format",
+        help="kerchunk, parquet or icechunk; inferred from the output by default.",
     ),
     combine: str | None = typer.Option(
-        None, "--combine", help="For several files: stack, concat, mosaic or group (default)."
+        None,
+        "--combine",
+        help="How files are combined: stack, concat, mosaic or group (default).",
     ),
     along: str | None = typer.Option(None, "--along", help="Axis to stack or concatenate along."),
     overlap: str = typer.Option(
-        "error", "--overlap", help="Where files of a mosaic overlap: error, first or last."
+        "error",
+        "--overlap",
+        help="How overlaps in a mosaic are handled: error, first or last.",
     ),
     scheduler: str | None = typer.Option(
         None, "--scheduler", help="Address of a Dask scheduler to parse files on."
     ),
     keep_going: bool = typer.Option(False, "--keep-going", help="Skip files that fail."),
     copy: str = typer.Option(
-        "never", "--copy", help="never, or needed: copy chunks that cannot be referenced."
+        "never", "--copy", help="Copy chunks that cannot be referenced: never or needed."
     ),
     append: bool = typer.Option(False, "--append", help="Append to an Icechunk repository."),
     batch: int = typer.Option(100, "--batch", min=1, help="With --append: files per commit."),
-    layout: str = typer.Option("anychunk", "--layout", help="For kerchunk: anychunk or osml."),
-    zarr_format: int = typer.Option(3, "--zarr-format", help="For kerchunk: 3 or 2."),
+    layout: str = typer.Option(
+        "anychunk", "--layout", help="For kerchunk: layout, anychunk or osml."
+    ),
+    zarr_format: int = typer.Option(3, "--zarr-format", help="For kerchunk: Zarr version, 3 or 2."),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
     allow: Allow = None,
 ) -> None:

@@ -20,7 +20,10 @@ def serve(  # noqa: PLR0917 - typer calls it by name
         str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")
     ] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(help="Default: 8000, or the next free port.", min=0, max=65535)
+        int | None,
+        typer.Option(
+            help="Port to listen on; default: 8000, or the next free one.", min=0, max=65535
+        ),
     ] = None,
     token: Annotated[
         str | None,
@@ -29,7 +32,7 @@ def serve(  # noqa: PLR0917 - typer calls it by name
         ),
     ] = None,
     memory: Annotated[
-        int, typer.Option(help="MiB to cache decoded chunks in; no chunk may be larger.", min=64)
+        int, typer.Option(help="MiB for caches; larger chunks are not decoded.", min=64)
     ] = 512,
     allow_host: Annotated[
         list[str] | None,

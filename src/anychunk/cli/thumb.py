@@ -15,14 +15,17 @@ from anychunk.thumbnail import png, thumbnail
 def thumb(  # noqa: PLR0917 - typer calls it by name
     file: Annotated[str, typer.Argument(help="Path or URL of a file, folder or saved index.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", help="Default: FILE.png in the current folder.")
+        str,
+        typer.Option(
+            "-o", "--output", help="PNG to write; default: FILE.png in the current folder."
+        ),
     ] = "",
     image: Annotated[str, typer.Option(help="Number or path of the image.")] = "0",
     size: Annotated[int, typer.Option(help="Longer side in pixels.", min=1, max=8192)] = 512,
     band: Annotated[int | None, typer.Option(help="Show only this band, in grey.")] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(help="AXIS=INDEX, e.g. z=10; default: the middle. Repeatable."),
+        typer.Option(help="Position along an axis, e.g. z=10; default: the middle. Repeatable."),
     ] = None,
     low: Annotated[float, typer.Option(help="Percentile shown as black.")] = 2.0,
     high: Annotated[float, typer.Option(help="Percentile shown as white.")] = 98.0,

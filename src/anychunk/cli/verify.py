@@ -25,7 +25,7 @@ def verify(
         str, typer.Option(help=f"Compare with another reader: {', '.join(READERS)}.")
     ] = "",
     tolerance: Annotated[
-        float, typer.Option(help="Largest difference from it that is allowed.")
+        float, typer.Option(help="Largest difference from that reader to accept.")
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     allow: Allow = None,

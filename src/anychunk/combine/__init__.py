@@ -1,7 +1,8 @@
 """Combine the indexes of many files into one: stacked, concatenated, mosaicked or grouped.
 
 Only chunk tables are joined; no chunk is read. So the chunks must fit: the same data type, codecs
-and chunk shape everywhere, and joints only where chunks end. Every file that does not fit is named.
+and chunk shape everywhere, and boundaries between files only at chunk boundaries.
+Errors name every file that does not fit.
 """
 
 import warnings
@@ -101,7 +102,7 @@ def _root(
     pins: dict[str, Pin] = {}
     for group in groups.values():
         pins |= group.pins
-    # a folder cannot be pinned: it has no size, etag or time of change that stands for its content
+    # a folder cannot be pinned: it has no size, etag or modification time that reflects its content
     if folders := [absolute(url) for url, group in groups.items() if url not in group.pins]:
         about["folders"] = folders
     return GroupIndex(members=members, attributes={**kept, "anychunk": about}, pins=pins)
@@ -113,7 +114,7 @@ def _is_shared(key: str, groups: Files) -> bool:
 
 
 def group_names(urls: Sequence[str]) -> list[str]:
-    """Return a group name for each file: its stem, with as many folders as make it unique.
+    """Return a unique group name for each file: its stem, preceded by folder names if necessary.
 
     Raises:
         FormatError: If a url occurs twice.
@@ -133,7 +134,7 @@ def group_names(urls: Sequence[str]) -> list[str]:
 def _joined_trees(
     groups: Files, join: Callable[[str, Mapping[str, ArrayIndex]], ArrayIndex]
 ) -> GroupIndex:
-    """Return the first file's tree, every array replaced by the join of those at its path."""
+    """Return the first file's tree, each array replaced by the join of all arrays at its path."""
     trees = {url: dict(group.arrays()) for url, group in groups.items()}
     first_url, first = next(iter(trees.items()))
     raise_problems(
@@ -176,12 +177,12 @@ def axis_of(node: GroupIndex, how: How, along: str | int | None) -> int:
 def _with_common_georeference(
     made: GroupIndex, groups: Files, along: str | int | None, path: str = ""
 ) -> GroupIndex:
-    """Drop the georeference that was taken from the first file, where it does not hold for all.
+    """Drop the georeference of the first file wherever it does not apply to all files.
 
     Parameters:
         made: The combined tree, with the attributes of the first file.
         groups: The files.
-        along: The axis of a concatenation; one of the map's axes makes every extent wrong.
+        along: The axis of a concatenation; if it is a map axis, no file's extent applies.
         path: Where `made` is in the whole tree.
     """
     members: dict[str, Node] = {}
@@ -216,6 +217,6 @@ def _with_common_georeference(
 
 
 def _is_map_axis(image: GroupIndex, array: ArrayIndex, along: str | int, path: str) -> bool:
-    """Return whether the axis `along` is one of the map's, x or y."""
+    """Return whether the axis `along` is a map axis, x or y."""
     name = array.dimension_names[axis_number(array, along, path)]
     return name in image.attributes.get("spatial:dimensions", ())

@@ -25,7 +25,7 @@ def raise_problems(problems: Sequence[str]) -> None:
 
 
 def check_sample_meaning(path: str, images: Mapping[str, GroupIndex | ArrayIndex]) -> None:
-    """Refuse files whose samples mean other values than those of the first, listing them all.
+    """Refuse files whose samples have another meaning than those of the first; list them all.
 
     Parameters:
         path: The path of the images inside their files, for messages.

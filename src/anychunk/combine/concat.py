@@ -1,4 +1,4 @@
-"""Concatenate arrays of several files along an axis that they have."""
+"""Concatenate arrays of several files along an existing axis."""
 
 import math
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def concat(path: str, arrays: Mapping[str, ArrayIndex], along: str | int) -> Arr
 
 
 def axis_number(array: ArrayIndex, along: str | int, path: str) -> int:
-    """Return the number of the axis that `along` names or counts, negative numbers from the end."""
+    """Return the number of the axis `along`: a name, or a number that may be negative."""
     names = array.dimension_names
     if isinstance(along, int) and -len(names) <= along < len(names):
         return along % len(names)

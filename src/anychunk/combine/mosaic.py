@@ -1,9 +1,10 @@
 """Put georeferenced images on one common pixel grid, chunk by chunk.
 
 Every image must have the reference system and the pixel size of the first, and start a whole number
-of chunks from the north-west corner of all. A chunk that an image fills only partly may lie only at
-the edge of the mosaic: beyond the image's last pixel it holds padding. Absent chunks cover nothing,
-so gaps between images, and chunks that a file declares absent, read as the fill value.
+of chunks from the north-west corner of the mosaic. A chunk that an image fills only partly is
+allowed only at the edge of the mosaic: beyond the image's last pixel it holds padding. Absent
+chunks cover nothing, so gaps between images, and chunks that a file declares absent, read as the
+fill value.
 """
 
 import math
@@ -24,7 +25,7 @@ from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 type Overlap = Literal["error", "first", "last"]
 
 TOLERANCE = 1e-3
-"""How many pixels an image may lie off the common grid: the rounding error of coordinates."""
+"""How many pixels an image may be off the common grid: the rounding error of coordinates."""
 SIZE_TOLERANCE = 1e-9
 """How much pixel sizes may differ, relatively: 1e-3 pixels over a million pixels."""
 
@@ -48,7 +49,7 @@ def mosaic(groups: Files, overlap: Overlap) -> dict[str, Node]:
 
     Raises:
         FormatError: If an image does not fit the common grid, or overlaps another.
-        ValueError: If `overlap` is none of these.
+        ValueError: If `overlap` has another value.
     """
     if overlap not in ("error", "first", "last"):
         raise ValueError(f"overlap is {overlap!r}, expected 'error', 'first' or 'last'")
@@ -96,7 +97,7 @@ def _georeference(transform: geo.Transform, size: tuple[int, int]) -> dict[str, 
 def _georeferenced(
     level: ArrayIndex, transform: geo.Transform, full: tuple[int, int]
 ) -> ArrayIndex:
-    """Replace the georeference that a level had in its own file by the mosaic's, if it had one."""
+    """Replace the georeference of a level, if it has one, with that of the mosaic."""
     if "spatial:transform" not in level.attributes:
         return level
     height, width = level.shape[-2:]
@@ -108,7 +109,7 @@ def _georeferenced(
 
 
 def _with_kept_levels(attributes: dict[str, Json], members: Mapping[str, Node]) -> dict[str, Json]:
-    """Remove the levels that were dropped from OME's list of datasets."""
+    """Remove dropped levels from the list of datasets in OME metadata."""
     ome = attributes.get("ome")
     if not ome:
         return attributes
@@ -131,7 +132,7 @@ def _array(image: GroupIndex, key: str, name: str) -> ArrayIndex:
 def _placed(name: str, images: Mapping[str, Node]) -> tuple[dict[str, Placed], geo.Transform]:
     """Return where each image lies on the common grid, and the transform of that grid.
 
-    The grid is that of the first image, extended to the north-west corner of all.
+    The grid is that of the first image, extended to the north-west corner of the mosaic.
     """
     transforms = {url: _transform(url, name, image) for url, image in images.items()}
     _check_grids(name, images, transforms)
@@ -142,7 +143,7 @@ def _placed(name: str, images: Mapping[str, Node]) -> tuple[dict[str, Placed], g
         off = max(abs(n - round(n)) for n in (columns[url], rows[url]))
         if off > TOLERANCE:
             raise FormatError(
-                f"combine: {url} {name}: lies {off:.3g} pixels off the grid of the first image, "
+                f"combine: {url} {name}: is {off:.3g} pixels off the grid of the first image, "
                 f"expected at most {TOLERANCE:g}"
             )
     left, top = min(round(c) for c in columns.values()), min(round(r) for r in rows.values())
@@ -219,7 +220,8 @@ def _joined_level(
     factors = [_factor(_array(p.image, "0", name), arrays[u], u) for u, p in placed.items()]
     if len(set(factors)) > 1:
         raise FormatError(
-            f"combine: {path}: files have this level at different factors {sorted(set(factors))}"
+            f"combine: {path}: reduced by different factors {sorted(set(factors))}, "
+            "expected the same factor in all files"
         )
     starts = {
         url: _start(url, (p.row, p.column), factors[0], first, path) for url, p in placed.items()
@@ -243,7 +245,7 @@ def _check_ends(
             if end % chunk and end != whole:
                 raise FormatError(
                     f"combine: {url} {path}: ends at pixel {end}, inside a chunk of {chunk}, but "
-                    f"the mosaic continues to {whole}; only images at its edge may end in a chunk"
+                    f"the mosaic continues to {whole}; only images at its edge may end inside one"
                 )
 
 

@@ -1,6 +1,6 @@
 """Parse many files in parallel, on threads of this process or on a Dask cluster.
 
-A worker returns an index, which is plain arrays, or the error that it met.
+A worker returns an index, which is plain data, or the error that occurred.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Stack arrays of several files on a new first axis.
 
-A chunk of the result is a chunk of one file with an axis of length 1 in front, so its bytes stay as
-they are. Everything that describes the chunk's axes must learn of the new one: the codecs, the
+A chunk of the result is a chunk of one file with an axis of length 1 in front, so its bytes are
+unchanged. The new axis is added to everything that describes the chunk's axes: the codecs, the
 headers of cropped chunks, and OME metadata.
 """
 

@@ -70,7 +70,7 @@ def convert(
             index.
         target: A path or url that ends in `.zarr` (Zarr v3 with OME-Zarr 0.5 metadata), `.n5` or
             `.jnrrd` (the first level of each image).
-        format: The format to write, if the extension does not tell: `zarr`, `n5` or `jnrrd`.
+        format: `zarr`, `n5` or `jnrrd`; by default inferred from the extension.
         like: For Zarr, the preset: `ome-zarr`, `cloud` or `archive`. `chunk`, `shard`,
             `compression` and `levels` override its settings one by one.
         chunk: Chunk shape of the last axes; blocks of N5, tiles of JNRRD.

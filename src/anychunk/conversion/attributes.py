@@ -22,7 +22,7 @@ def root_attributes(source: Node, found: list[Image], *, is_one: bool) -> dict[s
 
 
 def group_attributes(source: Node, path: str) -> dict[str, Json]:
-    """Return the attributes of a group of the source, or none where it has no such group."""
+    """Return the attributes of a group of the source; empty if it has no such group."""
     group = find(source, path)
     return dict(group.attributes) if isinstance(group, GroupIndex) else {}
 
@@ -57,8 +57,8 @@ def image_attributes(
 def level_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) -> list[ome.Level]:
     """Return scale and translation of every level.
 
-    An element of a computed level covers a window of the full resolution; its centre is the
-    window's, hence the translation by half of what the window adds.
+    An element of a computed level covers a window of the full resolution, and its centre is the
+    centre of the window. Hence the translation by half the difference of their sizes.
     """
     scale = tuple(image.scale[i] for i in order)
     origin = tuple(image.translation[i] for i in order)
@@ -81,7 +81,7 @@ def level_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) 
 
 
 def copied_scales(image: Image, levels: Sequence[Level], order: tuple[int, ...]) -> list[ome.Level]:
-    """Return scale and translation of copied levels as the source declares them."""
+    """Return the scale and translation of copied levels, as declared by the source."""
     described = im.multiscale(image.attributes)
     if not described:
         shapes = [level.shape for level in levels]

@@ -76,7 +76,7 @@ def dask_workers(scheduler: str, conversion: Conversion) -> Iterator[Workers]:
 def write_all(
     conversion: Conversion, journal: Journal, workers: Workers, progress: Progress | None
 ) -> int:
-    """Run every task that is not done yet; return the bytes of those that were."""
+    """Run every task that is not done yet; return the number of bytes that were already done."""
     before = journal.done()
     done = skipped = 0
     try:

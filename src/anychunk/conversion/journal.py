@@ -44,7 +44,7 @@ class Journal:
         return found
 
     def start(self) -> None:
-        """Write the journal with what is known to be done, without an incomplete last line."""
+        """Rewrite the journal with all tasks known to be done, dropping an incomplete last line."""
         self._lines = self.lines[:-1] if self.is_ours else [self.fingerprint]
         self._put()
 

@@ -109,7 +109,7 @@ def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) ->
 def beside_level(
     source: Node, name: str, path: str, options: ZarrOptions, levels: Sequence[Level]
 ) -> Level:
-    """Plan a copy of an array that lies beside `levels`, such as a mask."""
+    """Plan a copy of an array stored beside `levels`, such as a mask."""
     array = _array(source, name)
     own, taken = name.rsplit("/", 1)[-1], {level.path for level in levels}
     while im.join(path, own) in taken:
@@ -133,13 +133,13 @@ def _array(source: Node, path: str) -> ArrayIndex:
 def target_axes(
     image: Image, shape: Shape, options: ZarrOptions
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the names of the target's axes, and the source's axes in that order."""
+    """Return the target's axis names, and the number of the source axis for each of them."""
     if options.axes is not None:
         names = tuple(options.axes)
         if len(names) != len(image.axes) or len(set(names)) != len(names):
             raise UnsupportedError(
-                f"convert: axes {' '.join(names)} for an image of {len(image.axes)} axes; "
-                "name each axis once"
+                f"convert: axes {' '.join(names)}, expected {len(image.axes)} different names, "
+                "one per axis of the image"
             )
     else:
         names = image.names
@@ -287,7 +287,7 @@ class Recipe:
 
     def method(self, array: ArrayIndex) -> str:
         """Return how coarser levels are computed."""
-        # the mean of two palette entries, or of two classes, is a third one
+        # the mean of two palette indices, or of two classes, is an unrelated third one
         is_counted = data_kind(array) == "bool" or drawing.palette(self.attributes) is not None
         found = self.options.method or ("mode" if is_counted else "average")
         if found not in BY_WINDOW:
@@ -329,11 +329,11 @@ def _halvings(full: int, here: int) -> int:
 def region_shape(
     shard: Shape, shape: Shape, names: Sequence[str], itemsize: int, stored: Shape
 ) -> Shape:
-    """Return the shape that is computed at a time: whole shards, even along halved axes."""
+    """Return the shape of one region: whole shards, with even lengths along halved axes."""
     most = REGION_BYTES // itemsize
     covered = tuple(min(n, s) for n, s in zip(shape, stored, strict=True))
     axes = presets.growing_axes(names)
-    # exceed the bound up to twice if that keeps stored chunks from being read by two regions
+    # up to twice the bound if that prevents stored chunks from being read for two regions
     wide = presets.grow(list(shard), covered, axes, 2 * most)
     grown = list(presets.shard_shape(wide, shape, names, most, stored))
     for axis in axes:

@@ -81,8 +81,8 @@ def chunk_shape(
     """Return a chunk shape of up to `most` elements, about as long along every axis of space.
 
     Where the source's `stored` chunks are planes, the chunk grows to `PLANE` within the plane
-    before it grows across planes: a cube would be assembled from many planes, and each of them
-    read again for every cube that it passes through.
+    before it grows across planes: a cube would be assembled from many planes, each of which
+    would be read again for every cube that it intersects.
     """
     axes = growing_axes(names)
     chunk = [
@@ -102,7 +102,10 @@ def shard_shape(
     most: int,
     stored: Shape | None = None,
 ) -> Shape:
-    """Return a shard of up to `most` elements: whole chunks, and whole `stored` ones if it can."""
+    """Return a shard shape of whole chunks, up to `most` elements.
+
+    If possible, it holds whole `stored` chunks of the source too.
+    """
     axes = growing_axes(names)
     start = list(chunk)
     if stored is not None:

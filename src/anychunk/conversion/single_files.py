@@ -1,4 +1,4 @@
-"""Conversion to formats with a writer of their own, N5 and JNRRD: the first level of each image.
+"""Conversion to N5 and JNRRD, by the writers of these formats: the first level of each image.
 
 Only Zarr is written task by task and can be resumed; here the format's writer does all the work.
 """
@@ -102,14 +102,15 @@ def check_target(url: str, found: list[Image], *, is_folder: bool, overwrite: bo
     if len(found) > 1:
         known = " ".join(i.path or "/" for i in found[:20])
         raise FormatError(
-            f"{url}: holds one image, the source has {len(found)}: {known}; choose one by image"
+            f"{url}: the source has {len(found)} images ({known}), expected one; "
+            "choose it with image= or --image"
         )
     if not overwrite and not is_remote(url) and Path(local_path(url)).exists():
         raise FormatError(f"{url}: already exists; remove it, or pass overwrite")
 
 
 def check_inside(target: str, url: str) -> None:
-    """Raise if a symbolic link leads the path of an image out of the target."""
+    """Raise if a symbolic link takes the path of an image outside the target."""
     if target != url and not is_remote(url):
         real_path(local_path(target), (local_path(url),))
 
@@ -145,7 +146,7 @@ def compare(samples: Any, url: str, *, axes: str | None, storage: Storage | None
 
 
 def writer_of(url: str) -> formats.WritableFormat:
-    """Return the format to write, by the extension of the target."""
+    """Return the format to write, inferred from the extension of the target."""
     try:
         return formats.writer(url)
     except UnsupportedError as e:
@@ -167,7 +168,7 @@ class AsIntegers:
 
 
 def axis_options(name: str, image: Image) -> dict[str, Any]:
-    """Return the options by which a format's writer learns what is known about the axes."""
+    """Return the options that describe the axes to a format's writer."""
     return AXIS_OPTIONS[name](image) if name in AXIS_OPTIONS else {}
 
 

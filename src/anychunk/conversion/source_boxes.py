@@ -29,7 +29,7 @@ class SourceBoxes:
     """
 
     def __init__(self, array: zarr.Array[Any], region: Shape) -> None:
-        """Wrap `array`, of which boxes of up to `region` will be read."""
+        """Wrap `array`, to read boxes of shape `region` or smaller."""
         self.array = array
         self.chunk = tuple(array.chunks)
         self._nbytes = math.prod(self.chunk) * array.dtype.itemsize

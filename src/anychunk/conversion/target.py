@@ -61,7 +61,7 @@ class Target:
             if self.is_local:
                 shutil.rmtree(self.part)
         if overwrite and not self.is_local and not journal.is_ours:
-            # chunks of fill values are not written: an old chunk would show in their place
+            # chunks of fill values are not written: an old one in their place would remain visible
             sink.remove_all(self.url, storage=self.storage)
         journal.start()
         return journal

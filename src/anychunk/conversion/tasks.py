@@ -2,8 +2,8 @@
 
 A task is one region of the coarsest level of a run together with every region below it. It is
 computed depth first: a region of a coarser level is assembled from the reduced regions of the finer
-one, each of which is written as soon as it is there. So the finest level is read once, and a worker
-holds only one region per level. Tasks run on threads, or on Dask workers.
+one, each of which is written as soon as it is computed. So the finest level is read once, and a
+worker holds only one region per level. Tasks run on threads, or on Dask workers.
 """
 
 import itertools
@@ -276,8 +276,8 @@ def _regions_below(run: Run, number: int, coords: Shape) -> Iterator[tuple[Level
 def children(level: Level, finer: Level, coords: Shape) -> Iterator[Shape]:
     """Yield the regions of the finer level that a region is computed from.
 
-    The last region along an axis takes all that are left. Where halving drops an odd element, the
-    finer level may have one region more than its share; it must still be written by some task.
+    The last region along an axis takes all remaining ones. Where halving drops an odd element,
+    the finer level may have an extra region, which must still be written by some task.
     """
     ranges = []
     for c, ratio, count, below in zip(coords, level.ratio, level.grid, finer.grid, strict=True):
@@ -319,7 +319,7 @@ class Encoder:
             config=ArrayConfig.from_dict({"order": "C", "write_empty_chunks": False}),
             prototype=default_buffer_prototype(),
         )
-        # zarr looks at every element to find out whether a chunk is empty; this one does not
+        # zarr compares every element with the fill value to detect empty chunks; this does not
         self.unchecked = replace(
             self.spec, config=ArrayConfig.from_dict({"order": "C", "write_empty_chunks": True})
         )

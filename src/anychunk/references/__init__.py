@@ -22,7 +22,7 @@ SUFFIXES = {
 
 
 def index_format(target: str, format: str | None = None) -> str:
-    """Return the index format of a target: `format` if it is given, or else by its extension."""
+    """Return the index format of a target: `format` if given, else inferred from the extension."""
     if format is not None:
         if format not in INDEX_FORMATS:
             raise UnsupportedError(
@@ -33,8 +33,8 @@ def index_format(target: str, format: str | None = None) -> str:
     found = SUFFIXES.get(name[name.rfind(".") :] if "." in name else "")
     if found is None:
         raise UnsupportedError(
-            f"{target}: its extension is not that of an index; use one of {' '.join(SUFFIXES)}, "
-            f"or pass format= one of: {' '.join(INDEX_FORMATS)}"
+            f"{target}: cannot infer the index format from this extension; "
+            f"use one of {' '.join(SUFFIXES)}, or pass format= one of: {' '.join(INDEX_FORMATS)}"
         )
     return found
 
@@ -77,5 +77,5 @@ def load_folder(folder: Folder, name: str, *, allow: Iterable[str] = (), **optio
     return cast("Node", INDEX_FORMATS[name].load(folder, allow=allow, **options))
 
 
-# `index.save()` and `index.to_virtualizarr()`: an index is plain data, and knows nothing of us
+# `index.save()` and `index.to_virtualizarr()`: the model layer cannot import this one
 register_saving(save=save, to_virtualizarr=to_virtualizarr)

@@ -193,7 +193,7 @@ def _of_ranges(
 
 
 def _missing_pins(reader: ChunkReader, urls: Sequence[str]) -> dict[str, Pin]:
-    """Ask for the pins of sources that the index does not pin: they were never opened."""
+    """Return pins of the sources that the index does not pin because they were never opened."""
     unpinned = [url for url in urls if url not in reader.sources.pins]
     if not unpinned:
         return {}
@@ -216,7 +216,7 @@ def _known_lengths(reader: ChunkReader, lengths: Uint64) -> Uint64:
 def _of_objects(
     chunks: Objects, capabilities: Capabilities, reader: ChunkReader
 ) -> ChunkReferences:
-    """List the objects: a saved index must say which chunks exist, it cannot try them out."""
+    """List the objects: a saved index must record which chunks exist."""
     there = dict(list_objects(chunks.base, storage=reader.sources.storage, roots=chunks.places))
     count = math.prod(chunks.grid)
     lengths = np.zeros(count, np.uint64)

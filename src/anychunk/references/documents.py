@@ -36,7 +36,7 @@ def write_documents(
         references: How each url is written.
         base: The folder that the index is saved in, if it is to move with its data.
         zarr_format: 3 or 2.
-        separator: What chunk keys of Zarr v3 are separated by.
+        separator: The separator in chunk keys of Zarr v3.
     """
     found: dict[str, Document] = {}
     for path, member in walk(node):
@@ -80,7 +80,7 @@ def _pin_json(pin: Pin) -> Document:
 
 
 def read_pins(found: Any, resolver: UrlResolver) -> dict[str, Pin]:
-    """Read the pins in a root's attributes, by resolved url."""
+    """Return the pins in a root's attributes, by resolved url."""
     if not isinstance(found, dict):
         raise FormatError(f"{resolver.url}: pins are {type(found).__name__}, expected an object")
     return {resolver.resolve(str(url)): _read_pin(pin, resolver.url) for url, pin in found.items()}
@@ -152,11 +152,11 @@ def parse_array(document: Document, where: str) -> Fields:
         grid = document["chunk_grid"]
         if grid["name"] != "regular":
             raise UnsupportedError(
-                f"{where}: chunk grid {grid['name']!r} is not opened; opened: regular"
+                f"{where}: chunk grid {grid['name']!r} is not supported; supported: regular"
             )
         shape, chunks = document["shape"], grid["configuration"]["chunk_shape"]
         if document.get("storage_transformers"):
-            raise UnsupportedError(f"{where}: storage transformers are not opened")
+            raise UnsupportedError(f"{where}: storage transformers are not supported")
         names = document.get("dimension_names") or [None] * len(shape)
         return {
             "shape": parse_lengths(shape, where),
@@ -186,6 +186,6 @@ def _key_pattern(document: Document, where: str) -> str:
         raise FormatError(f"{where}: chunk_key_encoding {encoding!r} has no name") from e
     if name not in ("default", "v2") or separator not in (".", "/"):
         raise UnsupportedError(
-            f"{where}: chunk_key_encoding {encoding!r} is not opened; opened: default, v2"
+            f"{where}: chunk_key_encoding {encoding!r} is not supported; supported: default, v2"
         )
     return f"c{separator}" if name == "default" else str(separator)

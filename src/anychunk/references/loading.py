@@ -58,19 +58,19 @@ def no_rows() -> Rows:
 def url_resolver(
     nodes: Nodes, where: str, allow: Iterable[str], templates: Mapping[str, str] | None = None
 ) -> UrlResolver:
-    """Return what resolves the references of a saved index.
+    """Return the `UrlResolver` for the references of a saved index.
 
     Parameters:
-        nodes: What the index holds; its root records the folder of saving.
+        nodes: The content of the index; its root records the folder that it was saved in.
         where: The url of the index.
-        allow: Prefixes of urls that references may lead to, besides the index's folder.
+        allow: Prefixes of urls that references may point to, besides the index's folder.
         templates: The values of `{{name}}` in references, where the format has templates.
     """
     root = nodes.get("", {})
     base = read_base(root[1]["attributes"] if isinstance(root, tuple) else root, where)
     known = None if templates is None else dict(templates)
     if known is not None and base is not None:
-        # references below the recorded folder are looked up below the present one
+        # references below the recorded folder are looked up below the current one
         known["base"] = base
     return UrlResolver(url=where, base=base, templates=known, allow=tuple(allow))
 
@@ -133,15 +133,17 @@ def _byte_ranges(grid: Shape, rows: Rows, urls: list[str], where: str) -> ByteRa
 def _check_rows(rows: Rows, count: int, where: str) -> None:
     most = max(rows.numbers.size, len(rows.inline))
     if most > count:
-        raise FormatError(f"{where}: {most} references for a grid of {count} chunks")
-    # a length of 0 would read as an absent chunk, that is as fill: never a malformed reference
+        raise FormatError(f"{where}: {most} references, expected at most {count}, one per chunk")
+    # a length of 0 means an absent chunk: a malformed reference must not read as fill values
     if not rows.lengths.all():
         raise FormatError(f"{where}: a reference of 0 bytes, expected none for an absent chunk")
     if not all(rows.inline.values()):
         raise FormatError(f"{where}: an inline chunk of 0 bytes, expected none for an absent chunk")
     is_long = (rows.lengths > HIGHEST) & (rows.lengths != WHOLE)
     if ((rows.offsets > HIGHEST) | is_long).any():
-        raise FormatError(f"{where}: a reference beyond byte {int(HIGHEST)}, the end of any object")
+        raise FormatError(
+            f"{where}: a reference ends beyond byte {int(HIGHEST)}, which no object reaches"
+        )
 
 
 def _parts(found: Mapping[int, list[Range]], count: int) -> Parts | None:

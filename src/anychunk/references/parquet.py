@@ -6,7 +6,8 @@ Opened:  what fsspec, kerchunk and VirtualiZarr write, and ours.
 Refused: chunks of several parts, unless they are copied in; an index whose root is an array.
 
 fsspec reads Zarr v2 only, so `.zmetadata` holds the v2 metadata of every array that v2 can express.
-`anychunk.json` beside it holds the v3 metadata of all arrays, the pins, and the folder of saving.
+`anychunk.json` beside it holds the v3 metadata of all arrays, the pins, and the folder that the
+index was saved in.
 """
 
 import json
@@ -86,7 +87,7 @@ def save(
     base = None if relative is False else folder_of(target)
     v3 = write_documents(node, written, base, 3)
     root = target.rstrip("/")
-    # removed first and written last: a save that was interrupted is not taken for an index
+    # removed first and written last, so that an interrupted save is not mistaken for an index
     sink.remove(f"{root}/{V2_METADATA}", storage=storage)
     for path, (_, references) in found.items():
         for record, data in _records(arrow, references, written):
@@ -175,7 +176,7 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
 
     Parameters:
         folder: The folder.
-        allow: Prefixes of urls that references may lead to, besides the folder around the index.
+        allow: Prefixes of urls that references may point to, besides the folder around the index.
     """
     arrow = _pyarrow()
     where = folder.path

@@ -1,8 +1,9 @@
 """Urls in saved indexes: how they are written, resolved, and checked against what is allowed.
 
-An index moves with its data: it records the folder that it was saved in, and a reference below that
-folder is looked up below the folder where the index is now. A saved index is untrusted input, so a
-reference may lead only to the index's own folder, unless the caller allows more.
+An index can be moved together with its data: it records the folder that it was saved in, and a
+reference below that folder is resolved against the folder where the index is now. A saved index is
+untrusted input, so a reference may point only into the index's own folder, unless the caller allows
+more.
 """
 
 import os
@@ -15,9 +16,9 @@ from anychunk.errors import FormatError
 from anychunk.io import absolute, is_remote, local_path
 
 EVERYWHERE = "*"
-"""As an allowed prefix: references may lead anywhere."""
+"""As an allowed prefix: references may point anywhere."""
 BASE = "{{base}}"
-"""The template that stands for the folder of a kerchunk JSON index."""
+"""The template for the folder of a kerchunk JSON index."""
 
 
 def folder_of(url: str) -> str:
@@ -54,9 +55,9 @@ class UrlResolver:
     allow: Iterable[str] = ()
     """Prefixes of urls that may be read, besides the index's own folder."""
     _resolved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Many chunks refer to few urls."""
+    """Cache of resolved references: many chunks refer to few urls."""
     _real_folders: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Folders with symbolic links resolved: many files lie in few folders."""
+    """Cache of folders with symbolic links resolved: many files share few folders."""
 
     @property
     def has_moved(self) -> bool:
@@ -67,7 +68,7 @@ class UrlResolver:
         """Return the url of a reference.
 
         Raises:
-            FormatError: If it leads outside what is allowed, or uses an unknown template.
+            FormatError: If it points outside what is allowed, or uses an unknown template.
         """
         found = self._resolved.get(reference)
         if found is None:
@@ -101,7 +102,7 @@ class UrlResolver:
         path = unquote(urlsplit(url).path) if is_remote(url) else url
         if "\0" in path or ".." in path.split("/") or not self._is_allowed(url, folder):
             raise FormatError(
-                f"{self.url}: the reference {url!r} leads outside {folder}; "
+                f"{self.url}: the reference {url!r} points outside {folder}; "
                 "pass allow=[…] or --allow to permit it"
             )
 

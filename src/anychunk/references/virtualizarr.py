@@ -43,7 +43,8 @@ def _virtualizarr() -> Any:
         import virtualizarr.manifests
     except ImportError as e:
         raise MissingDependencyError(
-            'manifests need virtualizarr; install it with: pip install "anychunk[virtualizarr]"'
+            "VirtualiZarr manifests need virtualizarr; "
+            'install it with: pip install "anychunk[virtualizarr]"'
         ) from e
     return virtualizarr
 
@@ -154,7 +155,7 @@ def from_virtualizarr(found: Any, *, allow: Iterable[str] = (EVERYWHERE,)) -> No
 
     Parameters:
         found: A `ManifestStore`, a `ManifestGroup`, or a virtual xarray `Dataset` or `DataTree`.
-        allow: Prefixes of urls that references may lead to; by default any.
+        allow: Prefixes of urls that references may point to; by default any.
 
     Raises:
         UnsupportedError: If it is something else, or a variable is loaded instead of virtual.
@@ -201,7 +202,8 @@ def _collect(
             _collect(child, f"{path}/{name}" if path else name, nodes, resolver, where)
     else:
         raise UnsupportedError(
-            f"{where}: {kind} is not opened; opened: ManifestStore ManifestGroup Dataset DataTree"
+            f"{where}: {kind} is not supported; "
+            "supported: ManifestStore ManifestGroup Dataset DataTree"
         )
 
 

@@ -151,7 +151,7 @@ def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) ->
 
     Raises:
         FormatError: If they are malformed.
-        UnsupportedError: If the data type or a filter is not opened.
+        UnsupportedError: If the data type or a filter is not supported.
     """
     try:
         shape = parse_lengths(zarray["shape"], where)
@@ -167,7 +167,8 @@ def from_v2(zarray: Mapping[str, Any], zattrs: Mapping[str, Any], where: str) ->
         raise FormatError(f"{where}: .zarray is malformed ({e})") from e
     if dtype is None or dtype.kind not in "biufc":
         raise UnsupportedError(
-            f"{where}: Zarr v2 data type {zarray['dtype']!r} is not opened; opened: numbers, bool"
+            f"{where}: Zarr v2 data type {zarray['dtype']!r} is not supported; "
+            "supported: numbers, bool"
         )
     if not isinstance(filters, list) or order not in ("C", "F"):
         raise FormatError(
@@ -232,7 +233,7 @@ def _codec(step: Any, where: str) -> tuple[bool, Json]:
     if name in ARRAY_FILTERS or name in BYTES_FILTERS:
         is_array = name in ARRAY_FILTERS
         return is_array, {"name": f"numcodecs.{name}", "configuration": configuration}
-    raise UnsupportedError(f"{where}: Zarr v2 filter {name!r} is not opened")
+    raise UnsupportedError(f"{where}: Zarr v2 filter {name!r} is not supported")
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Json:

@@ -96,8 +96,8 @@ class AccessControl:
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         """Return (status, line) for a method that is not supported or a host that is not allowed.
 
-        The Host header is checked against DNS rebinding: a foreign page can resolve a name of its
-        own to 127.0.0.1, and a browser would then treat this server as part of that page's origin.
+        Checking the Host header prevents DNS rebinding: a foreign page can resolve its own host
+        name to 127.0.0.1, and a browser would then treat this server as part of that page's origin.
         """
         if scope["method"] not in METHODS:
             return 405, f"method {scope['method'][:20]}: expected one of {', '.join(METHODS)}"

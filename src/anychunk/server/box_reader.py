@@ -96,7 +96,7 @@ class Caches:
 
 
 def spilled(array: Array) -> Array:
-    """Move an array into an unnamed temporary file; return it mapped from there."""
+    """Move an array into an unnamed temporary file; return a memory map of it."""
     try:
         # mapping is safe here: no other process can open the file and truncate it
         with tempfile.TemporaryFile() as file:
@@ -104,7 +104,9 @@ def spilled(array: Array) -> Array:
             file.flush()
             return np.memmap(file, array.dtype, "r", shape=array.shape)
     except OSError as e:
-        raise SourceError(f"a decoded chunk of {array.nbytes} bytes: {e.strerror or e}") from e
+        raise SourceError(
+            f"a decoded chunk of {array.nbytes} bytes cannot be kept on disk: {e.strerror or e}"
+        ) from e
 
 
 def served_store(index: Node, storage: Storage | None = None) -> IndexStore:
@@ -127,7 +129,7 @@ def assembled(
     Parameters:
         pieces: Yields where in the box each piece goes, and its pixels, or None if it is absent.
         start: First element of the box.
-        stop: Behind its last element.
+        stop: End of the box, exclusive.
         dtype: Data type of the result.
         fill: Value of absent pieces.
 
@@ -150,9 +152,9 @@ def assembled(
 
 
 def spans_of(offsets: Uint64, lengths: Uint64) -> dict[int, tuple[int, int]] | None:
-    """Coalesce byte ranges that lie close; return, by offset, the span that each range is in.
+    """Coalesce byte ranges that are close together; return the span of each range, by its offset.
 
-    None if together they are too long to be read at once, or some have no known length.
+    Return None if together they are too long to be read at once, or a length is unknown.
     """
     if not len(lengths) or (lengths == WHOLE).any() or int(lengths.sum()) > LARGE:
         return None
@@ -288,7 +290,7 @@ class BoxReader:
 
         Parameters:
             start: First element of the box.
-            stop: Behind its last element.
+            stop: End of the box, exclusive.
             is_sweep: Whether the boxes beside it will be read next.
         """
         self.check(start, stop)
@@ -399,7 +401,7 @@ class BoxReader:
     def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_cached: bool) -> Array | None:
         """Return one decoded chunk, or None if it is absent.
 
-        Unless it is cached, it may lie in `scratch` and is valid until the next chunk is decoded.
+        A chunk that is not cached may be in `scratch`, valid only until the next one is decoded.
         """
         cache = self._caches.large if self._is_large else self._caches.small
         key, now = (self._token, coords), self._chunk_version(coords)
@@ -434,8 +436,8 @@ class BoxReader:
     ) -> Array | None:
         if self._decode.nbytes > self._caches.most:
             raise LimitError(
-                f"{self.store.where(self.path)}: a decoded chunk has {self._decode.nbytes} bytes, "
-                f"this server decodes at most {self._caches.most}; start it with more --memory"
+                f"{self.store.where(self.path)}: a chunk decodes to {self._decode.nbytes} bytes, "
+                f"expected at most {self._caches.most}; restart the server with more --memory"
             )
         if stored is None:
             stored = self.stored(coords)
@@ -456,7 +458,7 @@ class BoxReader:
             length = sum(length for _, _, length in reader.ranges(number))
             if length > max(LARGE, 2 * self._decode.nbytes):
                 raise LimitError(
-                    f"{length} bytes are stored for a chunk that decodes to {self._decode.nbytes}"
+                    f"{length} bytes are stored for a chunk of {self._decode.nbytes} decoded bytes"
                 )
 
     def passed_now(self, coords: Shape) -> Bytes1D | None:

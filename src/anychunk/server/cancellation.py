@@ -1,7 +1,7 @@
 """Cancellation: long work calls `check` now and then, and stops once no client waits for it.
 
-Whether clients wait is a property of the thread, so that code far below a request can ask without
-every function in between passing it on.
+The check is stored per thread, so that code deep inside a request can call it without every
+function in between passing it on.
 """
 
 import threading

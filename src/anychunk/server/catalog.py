@@ -62,7 +62,7 @@ class Entry:
     root: str | None = None
     """The folder below which the file was found, and which it must not leave by a link."""
     pins: dict[str, Pin] | None = None
-    """Versions of its sources when it was first opened; clients may have read metadata of those."""
+    """Pins of its sources when it was first opened; clients may have cached metadata from then."""
     error: Exception | None = None
     failed_at: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -78,7 +78,7 @@ class Entry:
             folder = place.rstrip("/").rpartition("/")[0]
             if folder:
                 text = text.replace(f"{folder}/", "")
-        # other absolute paths: a link may lead to any folder
+        # other absolute paths: a link may point to any folder
         text = re.sub(r"(?<![\w/:.])/(?:[^\s/:'\"]+/)+", "", text)
         return " ".join(text.split())
 
@@ -153,7 +153,7 @@ class Catalog:
 
     def _open_entry(self, entry: Entry) -> Opened:
         if entry.root is not None and not is_remote(entry.url):
-            # again: what `scan` found may have been replaced by a link since
+            # checked again: the file that `scan` found may have been replaced by a link since
             real_path(local_path(entry.url), (entry.root,))
         try:
             index = api.index(entry.url, storage=self._storage)
@@ -232,7 +232,7 @@ def is_folder_format(path: str) -> bool:
 
 
 def files_below(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, url) of the supported files below a folder; links that lead out are skipped."""
+    """Yield (name, url) of the supported files below a folder, except links that point outside."""
     real = root.resolve()
     found = examined = 0
     for place, folders, files in os.walk(root):

@@ -1,4 +1,4 @@
-"""The bytes of one chunk of the hierarchy that a file is served as."""
+"""Produce the bytes of served chunks."""
 
 import itertools
 import math
@@ -24,17 +24,17 @@ from anychunk.server.response_bodies import BytesBody
 type Array = npt.NDArray[Any]
 
 MOST_STATS = 64
-"""A cached chunk made from up to this many files is checked against each; beyond, it expires."""
+"""A cached chunk made from up to this many files is checked against each; others expire."""
 EXPIRES_S = 5.0
 
 _tokens = itertools.count(10**9)
 
 
 class Chunks:
-    """Makes the chunks of one served hierarchy."""
+    """Produces the chunks of one served hierarchy."""
 
     def __init__(self, tree: Node, store: IndexStore, *, caches: Caches) -> None:
-        """Prepare to make chunks.
+        """Prepare to produce chunks.
 
         Parameters:
             tree: The hierarchy, as `hierarchy.served_tree` plans it.
@@ -125,7 +125,7 @@ class Chunks:
         return reader, low, high
 
     def _version(self, array: ArrayIndex, coords: Shape) -> Version:
-        """Return a value that changes with the files behind a chunk; raise if a pinned one did."""
+        """Return a value that changes with the files of a chunk; raise if a pinned file changed."""
         reader, low, high = self._base(array, coords)
         reader.check(low, high)
         grid = touched_grid(low, high, reader.index.chunk_shape)

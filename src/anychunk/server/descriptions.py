@@ -124,7 +124,7 @@ def info(opened: Opened, entry: Entry) -> dict[str, Json]:
 
 
 def metadata(tree: Node, path: str) -> bytes | None:
-    """Return the `zarr.json` of a node, or None; the root's holds all others if they are few."""
+    """Return the `zarr.json` of a node, or None; that of the root is consolidated if possible."""
     node = find(tree, path)
     if node is None:
         return None
@@ -141,7 +141,7 @@ def metadata(tree: Node, path: str) -> bytes | None:
 
 
 def consolidated(root: GroupIndex) -> dict[str, Json] | None:
-    """Return the metadata of all nodes below the root, or None if they are too many."""
+    """Return the metadata of all nodes below the root, or None if there are too many."""
     found: dict[str, Json] = {}
     total, until = 0, time.monotonic() + WALK_S
     try:

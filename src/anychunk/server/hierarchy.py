@@ -79,7 +79,7 @@ class Plane:
 
     @classmethod
     def of(cls, image: Image) -> "Plane | None":
-        """Return the plane of an image, or None if it has no two spatial axes."""
+        """Return the plane of an image, or None if it has fewer than two spatial axes."""
         try:
             y, x = plane_axes(image)
         except UnsupportedError:
@@ -203,7 +203,7 @@ def computed_levels(
     nodata: float | None,
     compression: Compression,
 ) -> Iterator[ArrayIndex]:
-    """Yield levels of half the size each, until one fits a screen; the caller names them."""
+    """Yield levels, each half the size of the one before, until one fits on a screen."""
     dtype = native_dtype(last)
     if (dtype.kind not in "biufc" and dtype.name != "bfloat16") or not math.prod(last.shape):
         return
@@ -321,7 +321,7 @@ def described(
     shapes: Sequence[Shape],
     added: Sequence[tuple[str, Shape]],
 ) -> Json:
-    """Return the `ome` attribute: the file's own levels `names`, and the `added` ones."""
+    """Return the `ome` attribute for the file's own levels `names` and the `added` levels."""
     ome = dict(image.attributes.get("ome") or {})
     shown = dict(multiscale(image.attributes))
     shown["axes"] = [dict(axis) for axis in image.axes]
@@ -337,7 +337,7 @@ def described(
         # exactly 2 even for odd sizes: resampling drops the incomplete window at the end
         factor = [f * (2 if n != m else 1) for f, n, m in zip(factor, shape, last, strict=True)]
         last = shape
-        # OME translations are of pixel centres: that of a window of f pixels is (f - 1) / 2 further
+        # OME translations refer to pixel centres: the centre of f pixels is (f - 1) / 2 further on
         datasets.append(
             dataset(
                 name,
@@ -409,7 +409,7 @@ def served_tree(
     path: str = "",
     levels: frozenset[str] = frozenset(),
 ) -> Node:
-    """Return a node of an index, and everything below it, as it is served.
+    """Return the served form of a node of an index and of everything below it.
 
     Parameters:
         node: A group or array of the index of a file.
@@ -425,7 +425,7 @@ def served_tree(
     except AnychunkError:
         raise
     except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as e:
-        # `ome` and the like come from the file as they are: any JSON value may be anywhere in them
+        # `ome` and similar attributes are copied from the file: they may contain any JSON value
         raise FormatError(f"{path or '/'}: {type(e).__name__} in the attributes: {e}") from e
 
 

@@ -75,7 +75,7 @@ class Jobs:
 
     def _start(self, key: Hashable, work: Callable[[], Any], *, is_slow: bool) -> Job:
         if len(self._jobs) >= MOST_JOBS:
-            raise BusyError(f"{len(self._jobs)} requests are already waiting; try again later")
+            raise BusyError(f"{len(self._jobs)} jobs are running or waiting; try again later")
         job = self._jobs[key] = Job(work)
         pool = self._slow if is_slow else self._quick
         job.future = asyncio.get_running_loop().run_in_executor(pool, self._execute, job)

@@ -58,16 +58,16 @@ STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (AnychunkError, 415),
     (OSError, 502),
 )
-"""Statuses by class of error; the first that matches counts."""
+"""Statuses by class of error; the first match applies."""
 
 
 def status_of(error: BaseException) -> int:
-    """Return the HTTP status of a failure; 500 for everything that we did not foresee."""
+    """Return the HTTP status of a failure; 500 for everything unexpected."""
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
 def error_line(error: BaseException) -> str:
-    """Return one line about a failure; a defect is logged instead, for it may name internals."""
+    """Return one line about a failure; a defect is only logged, because it may reveal internals."""
     if isinstance(error, MemoryError):
         return "out of memory"
     if status_of(error) == 500:
@@ -91,7 +91,7 @@ class SendBudget:
                     await self._freed.wait_for(lambda: self._fits(nbytes))
             except TimeoutError as e:
                 raise BusyError(
-                    f"{self.taken} bytes of other responses are being sent; try again later"
+                    f"{self.taken} bytes of other responses are in memory; try again later"
                 ) from e
         self.taken += nbytes
 
@@ -126,7 +126,7 @@ class PiecewiseResponse(Response):
             part: (start, stop) of the bytes that are sent; by default all.
             budget: Bounds the memory of all responses together; without one, nothing is counted.
         """
-        # not super().__init__: it wants the body as bytes, and computes headers that are given here
+        # not super().__init__: it requires the body as bytes, and computes headers itself
         self.status_code = status
         self.background = None
         self.body = b""

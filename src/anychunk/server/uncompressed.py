@@ -40,7 +40,7 @@ class Layout:
         stored = [box[axis] for axis in self.order]
         axis, starts, length = runs(self.shape, stored, self.dtype.itemsize)
         data = source.read_runs([offset + start for start in starts], length)
-        # up to `axis` exactly the box was read, of the axes behind it everything
+        # up to `axis` exactly the box was read; later axes were read in full
         lead = [part.stop - part.start for part in stored[: axis + 1]]
         array = data.view(self.dtype).reshape([*lead, *self.shape[axis + 1 :]])
         piece = array[(slice(None),) * (axis + 1) + tuple(stored[axis + 1 :])]
@@ -71,8 +71,8 @@ def uncompressed_layout(array: ArrayIndex, dtype: np.dtype[Any]) -> Layout | Non
 def runs(shape: Shape, box: Sequence[slice], itemsize: int) -> tuple[int, list[int], int]:
     """Cut a box of a C-ordered array into runs of consecutive bytes, all of the same length.
 
-    A run covers part of one axis, and everything of the axes behind it: either because the box
-    covers them, or because runs along them would be shorter than `LEAST_RUN`.
+    A run covers part of one axis, and all later axes in full: either because the box covers them,
+    or because runs along them would be shorter than `LEAST_RUN`.
 
     Returns:
         The axis that runs are cut along, the offset of each run, and their length in bytes.

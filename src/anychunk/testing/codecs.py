@@ -81,7 +81,7 @@ def half(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class CodecContract:
-    """Tests of codecs; set `codecs` and `arrays`, of which every pair is tried."""
+    """Tests of codecs: set `codecs` and `arrays`; every combination is tested."""
 
     codecs: ClassVar[Sequence[Codec]]
     """Codecs to test."""
@@ -196,7 +196,7 @@ class CodecContract:
             self.assert_close(zarr.open_array(store, mode="r")[...], array)
 
     def test_every_pipeline(self) -> None:
-        """Each pipeline of zarr, and ours, reads what was written."""
+        """Every pipeline, zarr's two and ours, reads the same values back."""
         for codec, array in self.cases():
             store = write(codec, array, chunks=self.chunks_of(array))
             for pipeline in PIPELINES:

@@ -34,7 +34,7 @@ type Progress = Callable[[int, int], None]
 BATCH_BYTES = 16 * MIB
 """About how much one thread decodes at a time."""
 MOST = 1000
-"""Findings of one kind per array that are listed one by one."""
+"""Findings of one kind per array that are listed individually."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ def verify(
         url: A path or url of a file or a saved index, or an index.
         against: An independent reader to compare pixels with: `tifffile`, `rasterio`, `numpy` or
             `tensorstore`.
-        tolerance: By how much its values may differ; useful for lossy compressions.
+        tolerance: The largest difference allowed, for lossy compressions.
         workers: The number of threads; by default one per core.
         progress: Called with (chunks done, chunks in total) as the work proceeds.
         storage: Options of the object store, passed to obstore.
@@ -296,7 +296,7 @@ def read_batch(
 def compare(
     node: Node, against: str, report: Report, tolerance: float, storage: Storage | None
 ) -> None:
-    """Compare the first level of every image with another reader, as far as it reads them."""
+    """Compare the first level of every image with another reader; note those it cannot read."""
     source = node.attributes.get("anychunk", {}).get("source")
     reader = peers.reader(against)
     known = 0

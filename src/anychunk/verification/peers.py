@@ -49,7 +49,7 @@ def slabs(array: Any, shape: Shape) -> Pieces:
 
 
 def by_numpy(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
-    """Read a NPY file with numpy."""
+    """Read an NPY file with numpy."""
     return slabs(np.load(url, mmap_mode="r"), shape) if number == 0 else None
 
 

@@ -4,7 +4,7 @@ Spec:    https://icechunk.io/en/latest/reference/spec/
 Opened:  a branch or a tag of any repository: virtual, native and inline chunks.
 Refused: chunks of several parts or with inline bytes in front, unless they are copied in.
 
-References carry the source's etag or time of change, which Icechunk itself checks; the root's
+References carry the source's etag or modification time, which Icechunk itself checks; the root's
 attributes hold the pins as well. A save is one commit: a crash before it leaves the repository as
 it was.
 """
@@ -56,11 +56,11 @@ def save(
     storage: Storage | None = None,
     message: str | None = None,
 ) -> str:
-    """Save an index as one commit that replaces what the branch held; return the snapshot's id.
+    """Save an index as one commit that replaces the branch's content; return the snapshot's id.
 
     Parameters:
         node: The index.
-        target: The repository; created if there is none.
+        target: The repository; created if it does not exist.
         relative: False: the index does not move with its data.
         copy: "needed" copies chunks that Icechunk cannot refer to; "never" refuses them.
         storage: obstore's options, for the repository and the sources.
@@ -87,7 +87,7 @@ def append(
 
     Parameters:
         node: The index.
-        target: The repository; created if there is none.
+        target: The repository; created if it does not exist.
         along: The axis along which arrays of the same path are extended; None: all arrays are new.
         copy: "needed" copies chunks that Icechunk cannot refer to; "never" refuses them.
         storage: obstore's options, for the repository and the sources.
@@ -134,11 +134,11 @@ def sniff_folder(folder: Folder) -> bool:
 def load(
     folder: Folder, *, allow: Iterable[str] = (), branch: str = BRANCH, tag: str | None = None
 ) -> Node:
-    """Load what a branch or a tag holds as an index.
+    """Load the content of a branch or a tag as an index.
 
     Parameters:
         folder: The repository.
-        allow: Prefixes of urls that references may lead to, besides the repository's folder.
+        allow: Prefixes of urls that references may point to, besides the repository's folder.
         branch: The branch.
         tag: A tag, which takes precedence over the branch.
     """
@@ -165,7 +165,7 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
         root = sync(read_bytes(store, "zarr.json"))
     attributes = parse_document(root, url).get("attributes") if root is not None else {}
     about = (attributes or {}).get("anychunk") or {}
-    # a repository that moved with its data still records where they were
+    # a repository that moved with its data still records the old location
     resolver = UrlResolver(url=url, base=about.get("base"), allow=(EVERYWHERE,))
     names = (*about.get("pins", {}), *about.get("folders", []))
     return {resolver.resolve(name) for name in names}

@@ -1,4 +1,4 @@
-"""Append an index to a repository that already holds one: longer arrays, or further ones."""
+"""Append an index to a repository that already holds one: extend its arrays, or add new ones."""
 
 import warnings
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ def append_index(
 def _without_conflicts(
     documents: dict[str, Document], there: Mapping[str, Document], target: str
 ) -> dict[str, Document]:
-    """Return the documents to write: groups keep their attributes, unless they are no longer true.
+    """Return the documents to write; existing groups keep attributes that still apply.
 
     A georeference that differs between the files is dropped from the group and its arrays.
     """

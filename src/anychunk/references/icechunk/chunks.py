@@ -77,7 +77,7 @@ def _write_of_source(  # noqa: PLR0917 - one caller, which has all of them at ha
         )
         return
     starts, box, (locations, offsets, lengths) = _box(references, numbers, location)
-    # whole manifests at a time: one that two calls share would be written twice
+    # whole manifests at a time: a manifest shared by two calls would be written twice
     place = tuple(a + b for a, b in zip(starts, shift, strict=True))
     rows = chunks_per_manifest([references.grid])
     for row in range(0, box[0], rows):
@@ -122,10 +122,10 @@ def _box(
 
 
 def _checksum(pin: Pin | None) -> str | datetime | None:
-    """Return what Icechunk checks a source against: its strong etag, or its time of change.
+    """Return what Icechunk checks a source against: its strong etag, or its modification time.
 
-    Icechunk rejects a source that was modified after this time, which has whole seconds only: the
-    time is rounded up, so that the source itself is accepted.
+    Icechunk rejects a source that was modified after this time, which has a resolution of one
+    second: it is rounded up, so that the unmodified source is accepted.
     """
     if pin is None:
         return None

@@ -18,12 +18,12 @@ from anychunk.references.urls import folder_of
 
 BRANCH = "main"
 MANIFEST_CHUNKS = 60_000
-"""How many chunks one manifest describes, which Icechunk keeps in memory while it writes it."""
+"""How many chunks one manifest describes; Icechunk builds a whole manifest in memory."""
 NO_LOCATION_COMPRESSION = 65_535
-"""From how many chunks on Icechunk compresses every location by itself: its highest value.
+"""Number of chunks from which on Icechunk compresses each location separately; the maximum.
 
-That takes half of the time of a save and gains nothing: the manifest as a whole is compressed too,
-and the locations in it are those of a few files."""
+That would take half of the time of a save and gain nothing: the manifest as a whole is compressed
+too, and its locations are those of a few files."""
 
 
 def icechunk_module() -> Any:
@@ -41,7 +41,7 @@ def icechunk_module() -> Any:
 
 @contextmanager
 def icechunk_errors(ice: Any, where: str) -> Iterator[None]:
-    """Raise errors of Icechunk as `SourceError` that names the repository."""
+    """Convert Icechunk's errors to `SourceError`, naming the repository."""
     try:
         yield
     except AnychunkError:
@@ -111,7 +111,7 @@ def readonly_store(
     ice: Any, url: str, storage: Storage | None, branch: str, tag: str | None
 ) -> Any:
     """Open the store of a branch, or of a tag, for reading."""
-    # every manifest is read once: a cache of them would only take memory
+    # every manifest is read once: caching them would only use memory
     config = ice.RepositoryConfig(caching=ice.CachingConfig(num_chunk_refs=0))
     repository = ice.Repository.open(repository_storage(ice, url, storage), config=config)
     session = repository.readonly_session(tag=tag) if tag else repository.readonly_session(branch)

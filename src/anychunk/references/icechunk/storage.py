@@ -47,7 +47,7 @@ def s3_options(storage: Storage | None) -> dict[str, Any]:
 
 
 def s3_credentials(storage: Storage | None) -> dict[str, Any]:
-    """Return Icechunk's credentials for S3: anonymous, from the options, or from_env."""
+    """Return Icechunk's credentials for S3: anonymous, or from the options or the environment."""
     options = _lower_case(storage)
     if options.get("skip_signature"):
         return {"anonymous": True}
@@ -84,8 +84,8 @@ def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
     if parts.scheme in ("http", "https"):
         return ice.http_storage(url)
     raise UnsupportedError(
-        f"{url}: Icechunk repositories are not opened on {parts.scheme}; "
-        "opened: file s3 gs http https"
+        f"{url}: Icechunk repositories on {parts.scheme} are not supported; "
+        "supported: file s3 gs http https"
     )
 
 
@@ -102,7 +102,7 @@ def container_store(ice: Any, prefix: str, storage: Storage | None) -> Any:
     if scheme in ("http", "https"):
         return ice.http_store()
     raise UnsupportedError(
-        f"{prefix}: Icechunk has no references to {scheme}; it has: file s3 gs http https"
+        f"{prefix}: Icechunk cannot refer to {scheme} urls; supported: file s3 gs http https"
     )
 
 

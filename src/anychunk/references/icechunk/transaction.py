@@ -2,7 +2,7 @@
 
 Icechunk keeps everything that a session wrote in memory until it is committed. A long save is
 therefore committed piece by piece on a temporary branch; the target branch is moved once, when
-everything is there.
+everything is written.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ class Transaction:
 
     @property
     def store(self) -> Any:
-        """The store to write to; another one after each `count_references`."""
+        """The store to write to; may be replaced by `count_references`."""
         return self._session.store
 
     def count_references(self, count: int) -> None:
@@ -56,7 +56,7 @@ class Transaction:
         """Commit everything to the branch; return the id of the snapshot."""
         snapshot = self._session.commit(message, allow_empty=True)
         if self._is_temporary:
-            # fails if somebody else has committed to the branch meanwhile
+            # fails if another writer has committed to the branch in the meantime
             self._repository.reset_branch(self._branch, snapshot, from_snapshot_id=self._start)
             self._repository.delete_branch(TEMPORARY_BRANCH)
             buffers.give_back()

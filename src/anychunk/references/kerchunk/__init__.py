@@ -48,7 +48,7 @@ def save(
     Parameters:
         node: The index.
         target: The file to write.
-        zarr_format: Whether metadata are Zarr v3 or v2.
+        zarr_format: Whether metadata is Zarr v3 or v2.
         layout: "osml" arranges groups and codecs as osml-imagery-io reads them.
         relative: Whether urls are written relative to the index's folder; by default if all
             sources are below it.
@@ -93,7 +93,7 @@ def _written(url: str, base: str | None) -> str:
     place = absolute(url)
     if "{{" in place:
         raise UnsupportedError(
-            f"{place}: kerchunk JSON takes braces in a name for a template; save the index as "
+            f"{place}: kerchunk JSON would read the braces as a template; save the index as "
             "parquet or Icechunk, or rename the file"
         )
     if base is None or not is_below(place, base):
@@ -115,7 +115,7 @@ def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
 
     Parameters:
         source: The file.
-        allow: Prefixes of urls that references may lead to, besides the file's own folder.
+        allow: Prefixes of urls that references may point to, besides the file's own folder.
     """
     size = source.size()
     if size > limits.get().index_bytes:

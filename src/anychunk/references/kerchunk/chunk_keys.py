@@ -45,7 +45,7 @@ def rows_by_array(found: ReferenceColumns, arrays: Arrays, where: str) -> dict[s
 
 
 def _prefix(path: str, pattern: str, fields: Fields) -> str:
-    """Return what the chunk keys of an array start with."""
+    """Return the prefix of an array's chunk keys."""
     prefix = f"{path}/" if path else ""
     if not pattern.startswith("c"):
         return prefix
@@ -84,9 +84,7 @@ def _runs(
             continue
         prefix = _prefix_of(key, prefixes)
         if prefix is None and key.rpartition("/")[2] in METADATA:
-            raise UnsupportedError(
-                f"{where}: {key!r} is a reference; metadata are opened inline only"
-            )
+            raise UnsupportedError(f"{where}: {key!r} is a reference, expected inline metadata")
         if prefix != current:
             if current is not None:
                 yield begin, i, current
@@ -134,6 +132,6 @@ def _parse_keys(keys: list[str], start: int, separator: str, ndim: int, where: s
         if coords.size == len(keys) * ndim:
             return coords.reshape(-1, ndim)
     raise FormatError(
-        f"{where}: one of the {len(keys)} keys from {keys[0]!r} on is not that of a chunk, "
+        f"{where}: malformed chunk key among the {len(keys)} keys from {keys[0]!r} on, "
         f"expected {ndim} numbers separated by {separator!r}"
     )

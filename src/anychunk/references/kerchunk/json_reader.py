@@ -141,14 +141,14 @@ def _read_top(text: str, key: str, at: int, found: ReferenceColumns, where: str)
     if key in ("version", "templates", "gen"):
         value, end = SCAN(text, at)
         if key == "gen" and value:
-            raise UnsupportedError(f"{where}: generated references (gen) are not opened")
+            raise UnsupportedError(f"{where}: generated references (gen) are not supported")
         if key == "templates":
             if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
                 raise ValueError("templates must be an object of strings")
             found.templates.update(value)
         if key == "version" and value not in (0, 1):
             raise UnsupportedError(
-                f"{where}: reference JSON version {value!r} is not opened; opened: 0 1"
+                f"{where}: reference JSON version {value!r} is not supported; supported: 0 1"
             )
         return end
     return _read_reference(text, key, at, found, where)  # version 0 has no "refs" around them
@@ -181,7 +181,7 @@ def _read_reference(text: str, key: str, at: int, found: ReferenceColumns, where
 
 
 def _inline(value: Any) -> Any:
-    """Return the bytes that a string stands for; leave other values as they are."""
+    """Return the bytes that a string encodes; return other values unchanged."""
     if isinstance(value, str) and value.startswith("base64:"):
         try:
             return base64.b64decode(value[7:], validate=True)

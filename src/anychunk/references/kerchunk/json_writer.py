@@ -39,9 +39,9 @@ def write_json(
         documents: The metadata documents, by key.
         found: The references of every array.
         written: How each url is written.
-        folder: What the template `base` stands for.
+        folder: The value of the template `base`.
         zarr_format: 3 or 2, which decides the form of chunk keys.
-        separator: What chunk keys are separated by.
+        separator: The separator in chunk keys.
     """
     uses_base = any(reference.startswith(BASE) for reference in written.values())
     templates = {"base": folder.rstrip("/")} if uses_base else {}
@@ -96,7 +96,7 @@ def _batches(numbers: Numbers) -> Iterator[Numbers]:
 
 
 def _columns(numbers: Numbers, references: ChunkReferences, urls: list[str]) -> list[Any]:
-    """Return the values of `%` in the lines of some chunks: coordinates, url, offset, length."""
+    """Return the values of the lines of some chunks: coordinates, url, offset and length."""
     grid = references.grid
     coords = [c.tolist() for c in np.unravel_index(numbers, grid)] if grid else []
     ids = references.url_ids_of(numbers).tolist()

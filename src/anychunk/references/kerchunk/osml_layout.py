@@ -1,7 +1,8 @@
 """Arrange an index as osml-imagery-io reads it: groups `0`, `1`, … with an array `data` each.
 
-Its codecs ignore configuration keys that they do not know, and then decode other pixels. So keys of
-ours that change what is decoded are refused by name; those that only enable checks are left out.
+Its codecs ignore configuration keys that they do not know, and then decode wrong pixels. So
+keys added by anychunk that change the pixels are refused; those that only enable checks are left
+out.
 """
 
 from dataclasses import replace
@@ -23,7 +24,7 @@ KNOWN = {
 }  # fmt: skip
 """The keys that osml-imagery-io 0.2.2 reads, by codec."""
 CHECKS = {"last_height", "last_width"}
-"""Keys of ours that only make decoding stricter."""
+"""Keys added by anychunk that only make decoding stricter."""
 
 
 def osml_layout(node: Node) -> Node:
@@ -49,7 +50,7 @@ def osml_layout(node: Node) -> Node:
 
 
 def _codec(codec: Json, where: str) -> Json:
-    """Return a codec without keys that only check; refuse keys that osml-imagery-io ignores."""
+    """Return a codec without keys that only enable checks; refuse other keys added by anychunk."""
     known = KNOWN.get(codec["name"]) if isinstance(codec, dict) else None
     if known is None:
         return codec
@@ -59,6 +60,6 @@ def _codec(codec: Json, where: str) -> Json:
         name = codec["name"].rpartition("/")[2]
         raise UnsupportedError(
             f"{where}: osml-imagery-io ignores {' '.join(ours)} of {name}, "
-            'and would decode other pixels; save with layout="anychunk"'
+            'and would decode wrong pixels; save with layout="anychunk"'
         )
     return {**codec, "configuration": {k: v for k, v in configuration.items() if k in known}}
