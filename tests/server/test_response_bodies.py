@@ -177,7 +177,7 @@ def test_a_chunk_beyond_the_end_of_its_file(file):
     made = reader(ByteRanges(offsets=table(900), lengths=table(300), urls=(file,)))
     body = stored_body(made, 0)
     assert bytes(body.read(0, 100)) == FILE[900:]
-    with pytest.raises(TruncatedError, match="@1000: 1 bytes"):
+    with pytest.raises(TruncatedError, match=r"@1000: .*\b1 bytes.* 1000"):
         body.read(100, 101)
 
 
