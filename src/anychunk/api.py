@@ -231,7 +231,7 @@ def _parsed(
     What it raises on purpose is an `AnychunkError`. Anything else that comes out of a library it
     parses with is the file's fault; out of the parser's own code it is a defect.
     """
-    _signature(parse).bind(source, **options)  # a wrong option is the caller's mistake: TypeError
+    _check_options(parse, source, options, where=where)
     try:
         return parse(source, **options)
     except (AnychunkError, FileNotFoundError, MemoryError, Warning):
@@ -240,6 +240,19 @@ def _parsed(
         if is_defect(e, own=("anychunk", parse.__module__.partition(".")[0])):
             raise defect(e, where) from e
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
+
+
+def _check_options(
+    parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
+) -> None:
+    """Refuse options that a parser does not have: the caller's mistake, not the file's."""
+    signature = _signature(parse)
+    try:
+        signature.bind(source, **options)
+    except TypeError as e:
+        known = [n for n, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
+        listed = ", ".join(known) or "none"
+        raise TypeError(f"{where}: {e}; options of this format: {listed}") from None
 
 
 def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:
