@@ -16,10 +16,17 @@ import pytest
 import zarr
 
 from anychunk import codecs, formats
-from anychunk.codecs.base import ArrayToArray, ArrayToBytes, BytesToBytes
+from anychunk.codecs.base import (
+    ArrayFilter,
+    ArrayToArray,
+    ArrayToBytes,
+    BytesFilter,
+    BytesToBytes,
+)
 
 ROOT = Path(__file__).parents[1]
-POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+POINTS = PYPROJECT["project"]["entry-points"]
 SHARED = (
     "https://awslabs.github.io/osml-imagery-io/codecs/",
     "scale_offset",
@@ -33,21 +40,26 @@ def is_ours(cls):
     return isinstance(cls, type) and issubclass(cls, BytesToBytes | ArrayToArray | ArrayToBytes)
 
 
-def declared_codecs():
-    """Every codec class of the package, found by looking at the files."""
+def declared(kinds, name):
+    """Every class of one of `kinds` that a codec's module defines under a name in JSON."""
     for found in pkgutil.walk_packages(codecs.__path__, "anychunk.codecs."):
         module = importlib.import_module(found.name)
         for value in vars(module).values():
-            if is_ours(value) and value.__module__ == module.__name__ and "name" in vars(value):
+            is_class = isinstance(value, type) and issubclass(value, kinds)
+            if is_class and value.__module__ == module.__name__ and name in vars(value):
                 yield value
 
 
-def test_installed_metadata_is_the_files():
-    for group, entries in POINTS.items():
-        if group.startswith("anychunk."):
-            assert {e.name: e.value for e in entry_points(group=group)} == entries, (
-                "run: make setup"
-            )
+def declared_codecs():
+    return declared((BytesToBytes, ArrayToArray, ArrayToBytes), "name")
+
+
+@pytest.mark.parametrize("group", POINTS)
+def test_installed_metadata_is_the_files(group):
+    found = {e.name: e.value for e in entry_points(group=group) if e.module.startswith("anychunk.")}
+    assert found == POINTS[group], (
+        "entry points in pyproject.toml are not installed; run: make setup"
+    )
 
 
 @pytest.mark.parametrize("cls", list(declared_codecs()), ids=lambda cls: cls.name)
@@ -61,13 +73,23 @@ def test_codec_is_listed(cls):
         assert cls.name not in POINTS["zarr.codecs"], "zarr would warn users of the other package"
 
 
+@pytest.mark.parametrize(
+    "cls", list(declared((BytesFilter, ArrayFilter), "codec_id")), ids=lambda cls: cls.codec_id
+)
+def test_v2_filter_is_listed(cls):
+    target = f"{cls.__module__}:{cls.__qualname__}"
+    found = POINTS["numcodecs.codecs"].get(cls.codec_id)
+    assert found == target, f'add to numcodecs.codecs: "{cls.codec_id}" = "{target}"'
+
+
 @pytest.mark.parametrize("name", codecs.table())
 def test_codec_entry(name):
     cls = codecs.codec_class(name)
     assert is_ours(cls)
     assert cls.name == name
     for label in ("Spec:", "JSON:", "Lossless:"):
-        assert label in __import__(cls.__module__, fromlist=["x"]).__doc__, label
+        found = sys.modules[cls.__module__].__doc__ or ""
+        assert f"\n{label}" in found, f"add to the docstring of {cls.__module__}: {label}"
 
 
 @pytest.mark.parametrize("name", codecs.table())
@@ -80,13 +102,31 @@ def test_format_entry(name):
     module = formats.table()[name]
     assert isinstance(module, formats.Format | formats.FolderFormat)
     for label in ("Spec:", "Axes:", "Opened:", "Refused:"):
-        assert label in module.__doc__, label
+        found = module.__doc__ or ""
+        assert f"\n{label}" in found, f"add to the docstring of {module.__name__}: {label}"
 
 
-def test_every_format_file_is_listed():
-    folder = ROOT / "src/anychunk/formats"
-    files = {path.stem for path in folder.iterdir() if not path.name.startswith(("_", "."))}
-    assert files == set(POINTS["anychunk.formats"])
+FORMATS = sorted(
+    path.stem
+    for path in (ROOT / "src/anychunk/formats").iterdir()
+    if not path.name.startswith(("_", "."))
+)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_format_is_listed(name):
+    module = f"anychunk.formats.{name}"
+    line = f'{name} = "{module}"'
+    assert POINTS["anychunk.formats"].get(name) == module, f"add to anychunk.formats: {line}"
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    (independent,) = [c for c in contracts if c["type"] == "independence"]
+    assert module in independent["modules"], (
+        f'add to the import-linter contract "{independent["name"]}": "{module}"'
+    )
+
+
+def test_every_listed_format_has_a_file():
+    assert set(POINTS["anychunk.formats"]) <= set(FORMATS)
 
 
 GOOD = """
@@ -113,6 +153,7 @@ BROKEN = {
     "leaving": ("raise SystemExit(3)", "SystemExit"),
     "unreadable": ("def sniff(:", "SyntaxError"),
     "half": ("def sniff(head): return True", "TypeError"),
+    "listless": (f"{GOOD}\nEXTENSIONS = None", "TypeError"),
 }
 """Modules of plug-ins that cannot be used, and what importing each gives."""
 
@@ -220,3 +261,37 @@ def test_format_whose_sniff_fails_or_claims_everything(tmp_path, file):
     assert other == "b_greedy"
     assert tiff == "anychunk.formats.tiff"
     assert err.count("a_failing") == 1
+
+
+def test_extensions_of_a_plugin_are_known_to_xarray(tmp_path):
+    install(tmp_path / "site", good=f"{GOOD}\nEXTENSIONS = ('.Good',)")
+    code = """
+        import json
+        from anychunk.xarray_engine import AnychunkEntrypoint
+        guess = AnychunkEntrypoint().guess_can_open
+        print(json.dumps([guess("s3://b/a.good"), guess("s3://b/a.GOOD"), guess("s3://b/a.bad")]))
+    """
+    assert run(tmp_path / "site", code)[0] == [True, True, False]
+
+
+def test_defect_of_a_plugin_is_not_reported_to_us(tmp_path):
+    failing = GOOD.replace("def parse(source):", "def parse(source, *, tile=1):\n    1 / 0")
+    install(tmp_path / "site", good=failing)
+    (tmp_path / "b.good").write_bytes(b"GOOD\1\2\3\4")
+    code = """
+        import json, sys
+        import anychunk
+        found = []
+        for options in ({}, {"tiles": 2}):
+            try:
+                anychunk.open(sys.argv[1], **options)
+            except (anychunk.AnychunkError, TypeError) as e:
+                found.append([type(e).__name__, str(e)])
+        print(json.dumps(found))
+    """
+    ((defect, report), (refused, known)), _ = run(tmp_path / "site", code, tmp_path / "b.good")
+    assert (defect, refused) == ("InternalError", "TypeError")
+    assert "acme_good" in report
+    assert "github.com" not in report
+    assert "'tiles'" in known
+    assert known.endswith("tile")

@@ -8,6 +8,7 @@ xr = pytest.importorskip("xarray")
 rasterio = pytest.importorskip("rasterio")
 
 import anychunk  # noqa: E402
+from anychunk import xarray_engine  # noqa: E402
 
 
 @pytest.fixture
@@ -83,6 +84,21 @@ def test_engine_is_guessed_by_content(tmp_path):
     (tmp_path / "b.data").write_text("hello")
     with pytest.raises(ValueError, match="engine"):
         xr.open_dataset(tmp_path / "b.data")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_ours"),
+    [
+        ("s3://bucket/a.TIF", True),
+        ("https://host/a.jp2", True),
+        ("s3://bucket/a.n5/", True),
+        ("https://host/a.npy", True),
+        ("s3://bucket/a.zarr", False),
+        ("https://host/a", False),
+    ],
+)
+def test_engine_of_remote_urls_is_guessed_by_extension(url, is_ours):
+    assert xarray_engine.AnychunkEntrypoint().guess_can_open(url) == is_ours
 
 
 def test_nothing_is_read_before_it_is_asked_for(scene, monkeypatch):

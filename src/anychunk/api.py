@@ -235,7 +235,7 @@ def _parsed(
     A parser raises `AnychunkError` on purpose. Any other exception is blamed on the file if it was
     raised inside a library that the parser uses, and on the parser if its own code raised it.
     """
-    _signature(parse).bind(source, **options)  # a wrong option is the caller's mistake: TypeError
+    _check_options(parse, source, options, where=where)
     try:
         return parse(source, **options)
     except (AnychunkError, FileNotFoundError, MemoryError, Warning):
@@ -244,6 +244,19 @@ def _parsed(
         if is_defect(e, own=("anychunk", parse.__module__.partition(".")[0])):
             raise defect(e, where) from e
         raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
+
+
+def _check_options(
+    parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
+) -> None:
+    """Refuse options that a parser does not have: the caller's mistake, not the file's."""
+    signature = _signature(parse)
+    try:
+        signature.bind(source, **options)
+    except TypeError as e:
+        known = [n for n, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
+        listed = ", ".join(known) or "none"
+        raise TypeError(f"{where}: {e}; options of this format: {listed}") from None
 
 
 def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:

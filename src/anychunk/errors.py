@@ -80,7 +80,7 @@ class MissingDependencyError(AnychunkError, ImportError):
 
 
 class InternalError(AnychunkError):
-    """A defect of anychunk itself, whatever the input was; please report it."""
+    """A defect of anychunk itself, or of a plug-in, whatever the input was; please report it."""
 
 
 class FormatWarning(UserWarning):
@@ -98,6 +98,11 @@ def is_defect(error: BaseException, *, own: tuple[str, ...] = ("anychunk",)) -> 
     frames of numpy and of the standard library are skipped, because they fail only if they are
     called wrongly.
     """
+    return _blamed(error) in own
+
+
+def _blamed(error: BaseException) -> str:
+    """Return the package that an exception comes from."""
     blamed = ""
     frame = error.__traceback__
     while frame is not None:
@@ -105,9 +110,13 @@ def is_defect(error: BaseException, *, own: tuple[str, ...] = ("anychunk",)) -> 
         if package != "numpy" and package not in sys.stdlib_module_names:
             blamed = package
         frame = frame.tb_next
-    return blamed in own
+    return blamed
 
 
 def defect(error: BaseException, where: str) -> InternalError:
-    """Return the error that reports a defect of ours; raise it `from error`."""
-    return InternalError(f"{where}: {type(error).__name__}: {error}; this is a defect, {REPORT}")
+    """Return the error that reports a defect of ours or a plug-in's; raise it `from error`."""
+    package = _blamed(error)
+    whom = (
+        REPORT if package in ("anychunk", "") else f"please report it to the authors of {package}"
+    )
+    return InternalError(f"{where}: {type(error).__name__}: {error}; this is a defect, {whom}")

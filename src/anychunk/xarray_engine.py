@@ -27,25 +27,6 @@ from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Json, Node, find
 from anychunk.read.zarr_array import open_path
 
-SUFFIXES = [
-    ".tif",
-    ".tiff",
-    ".btf",
-    ".ntf",
-    ".nitf",
-    ".nsf",
-    ".jp2",
-    ".j2k",
-    ".j2c",
-    ".jpx",
-    ".jph",
-    ".jhc",
-    ".n5",
-    ".jnrrd",
-    ".nrrd",
-    ".npy",
-]
-"""Extensions by which remote urls are recognised: guessing an engine must not cost a request."""
 GRID_MAPPING = "spatial_ref"
 """The name of the variable with the coordinate reference system, as rioxarray expects it."""
 
@@ -71,7 +52,8 @@ class AnychunkEntrypoint(BackendEntrypoint):
             return False
         url = str(filename_or_obj)
         if is_remote(url):
-            return url.lower().rstrip("/").endswith(tuple(SUFFIXES))
+            # guessing an engine must not cost a request
+            return url.lower().rstrip("/").endswith(formats.extensions())
         return is_opened(local_path(url))
 
     def open_dataset(

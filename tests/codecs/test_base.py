@@ -61,6 +61,66 @@ def test_example_refuses_bad_input():
         Shuffle.from_dict("acme.shuffle")
     with pytest.raises(ChunkDecodeError, match="7 bytes"):
         Shuffle(itemsize=2).decode_bytes(np.zeros(7, np.uint8), None)
+    with pytest.raises(ChunkEncodeError, match="7 bytes"):
+        Shuffle(itemsize=2).encode_bytes(np.zeros(7, np.uint8), None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.arange(6, dtype=np.uint8),
+        np.arange(6, dtype=np.uint8)[::-1],
+        np.arange(12, dtype=np.uint8)[::2],
+        np.arange(6, dtype=">u2").reshape(2, 3).T,
+        np.array(7, dtype=np.uint8),
+        np.zeros((0, 3), np.uint8),
+    ],
+    ids=lambda data: f"{data.dtype}{data.shape}{data.strides}",
+)
+def test_as_bytes_is_flat_and_contiguous(data):
+    found = base.as_bytes(data)
+    assert (found.ndim, found.dtype) == (1, np.uint8)
+    assert found.flags.c_contiguous
+    assert found.tobytes() == data.tobytes()
+    assert np.shares_memory(found, data) == (data.flags.c_contiguous and data.size > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backwards(base.BytesToBytes):
+    """Returns views that are not contiguous."""
+
+    name: ClassVar[str] = "acme.backwards"
+    is_fixed_size = True
+
+    def encode_bytes(self, data, spec):
+        return data[::-1]
+
+    def decode_bytes(self, data, spec, out=None):
+        return data[::-1]
+
+    def compute_encoded_size(self, input_byte_length, chunk_spec):
+        return input_byte_length
+
+
+@pytest.fixture
+def _backwards():
+    zarr.registry.register_codec("acme.backwards", Backwards)
+    yield
+    codec_registries.pop("acme.backwards")
+
+
+@pytest.mark.usefixtures("_backwards")
+class TestStridedResult(CodecContract):
+    codecs = (Backwards(),)
+    arrays = (np.arange(30, dtype="uint16").reshape(5, 6),)
+
+
+def test_contract_names_a_codec_that_zarr_does_not_find():
+    class Contract(CodecContract):
+        codecs = (Backwards(),)
+
+    with pytest.raises(AssertionError, match="acme.backwards.*entry point"):
+        Contract().test_is_registered()
 
 
 def test_example_as_a_zarr_v2_filter():

@@ -31,7 +31,8 @@ MODULES = {
     "acme_good": GOOD,
     "acme_missing": "import a_module_that_is_not_installed",
     "acme_syntax": "def (",
-    "acme_exits": "raise RuntimeError('no licence')",
+    "acme_raises": "raise RuntimeError('no licence')",
+    "acme_exits": "raise SystemExit(3)",
     "acme_thing": "Thing = 7",
 }
 
@@ -85,7 +86,7 @@ result = zarr.registry.get_codec_class("acme.plain").__module__
     assert (result, found) == ("acme_good", [])
 
 
-@pytest.mark.parametrize("module", ["acme_missing", "acme_syntax", "acme_exits", "acme_thing"])
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "acme_good"])
 def test_a_broken_codec_is_skipped_with_one_warning(installed, module, tmp_path):
     installed("acme-codecs", **{"acme.broken": f"{module}:Thing"})
     result, found = installed.run(
@@ -111,7 +112,8 @@ result = ["acme.broken" in codecs.load_all(), "offset" in codecs.load_all()]
     [
         ("acme_missing", "ModuleNotFoundError"),
         ("acme_syntax", "SyntaxError"),
-        ("acme_exits", "RuntimeError"),
+        ("acme_raises", "RuntimeError"),
+        ("acme_exits", "SystemExit"),
         ("acme_thing", "NoneType"),
     ],
 )

@@ -138,3 +138,47 @@ def test_small():
 
 def test_grid_shape():
     assert grid_shape((10, 0, 1), (4, 3, 1)) == (3, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "fill"),
+    [
+        ("uint8", 0),
+        ("float32", 0),
+        ("bool", False),
+        ("complex64", [0.0, 0.0]),
+        ("complex128", [0.0, 0.0]),
+        ("string", ""),
+        ({"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 1}}, 0),
+    ],
+)
+def test_default_fill_value(data_type, fill):
+    from zarr.dtype import parse_dtype
+
+    found = array(data_type=data_type).metadata()["fill_value"]
+    assert (type(found), found) == (type(fill), fill)
+    parse_dtype(data_type, zarr_format=3).from_json_scalar(found, zarr_format=3)
+
+
+@pytest.mark.parametrize("fill", [0, 0.0, [0.0], "0", {}])
+def test_complex_fill_value_is_a_pair(fill):
+    with pytest.raises(FormatError, match="complex64"):
+        array(data_type="complex64", fill_value=fill)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "complex64", "float16"])
+def test_absent_chunk_reads_as_the_default_fill(dtype):
+    import anychunk
+
+    absent = np.zeros((1,), np.uint64)
+    index = array(
+        shape=(3,),
+        chunk_shape=(3,),
+        data_type=dtype,
+        codecs=({"name": "bytes", "configuration": {"endian": "little"}},),
+        chunks=ByteRanges(offsets=absent, lengths=absent, urls=("memory://none",)),
+        dimension_names=("x",),
+    )
+    np.testing.assert_array_equal(anychunk.open(index)[...], np.zeros(3, dtype))
+    group = anychunk.open(GroupIndex(members={"a": index}))
+    np.testing.assert_array_equal(group["a"][...], np.zeros(3, dtype))

@@ -66,7 +66,10 @@ class CodecEntry:
         """
         try:
             cls = self.entry.load()
-        except Exception as e:  # importing runs foreign code, which may raise anything
+        except (
+            Exception,
+            SystemExit,
+        ) as e:  # importing runs foreign code, which may raise anything
             if self.is_ours:
                 raise
             raise self._broken(f"fails to import ({type(e).__name__}: {e})") from e

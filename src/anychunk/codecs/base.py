@@ -17,11 +17,13 @@ from `AnychunkError`. A complete codec:
     Lossless: yes.
     """
 
+    from collections.abc import Buffer
     from dataclasses import dataclass
     from typing import ClassVar
 
-    from anychunk.codecs.base import BytesToBytes, v2_filter
-    from anychunk.errors import ChunkDecodeError, CodecConfigError
+    from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+    from anychunk.codecs.zarr_core import ArraySpec
+    from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 
     @dataclass(frozen=True, kw_only=True)
@@ -34,19 +36,23 @@ from `AnychunkError`. A complete codec:
         itemsize: int
         """Size of an element in bytes; a key of the JSON configuration, required."""
 
-        def __post_init__(self):
+        def __post_init__(self) -> None:
             if type(self.itemsize) is not int or self.itemsize < 1:
                 raise CodecConfigError(f"{self.name}: itemsize {self.itemsize!r}, expected >= 1")
 
-        def encode_bytes(self, data, spec):
+        def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> Buffer:
+            if len(data) % self.itemsize:
+                raise ChunkEncodeError(f"{self.name}: {len(data)} bytes, not whole elements")
             return data.reshape(-1, self.itemsize).T
 
-        def decode_bytes(self, data, spec, out=None):
+        def decode_bytes(
+            self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
+        ) -> Buffer:
             if len(data) % self.itemsize:
                 raise ChunkDecodeError(f"{self.name}: {len(data)} bytes, not a multiple")
             return data.reshape(self.itemsize, -1).T
 
-        def compute_encoded_size(self, input_byte_length, chunk_spec):
+        def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
             return input_byte_length
 
 
@@ -82,7 +88,9 @@ of the chain, and returns the codec. An array -> array codec that changes the sh
 or the fill value says so in `resolve_metadata(chunk_spec)`, by returning the changed spec.
 
 **Errors.** Hooks raise `ChunkDecodeError` or `ChunkEncodeError`, or another `AnychunkError`. Any
-other exception, except `MemoryError`, is turned into one of these two, with its cause.
+other exception, except `MemoryError`, is turned into one of these two, with its cause; but one that
+is raised by anychunk's own code, a codec of this package included, becomes an `InternalError`. So
+check the length of the data before numpy does.
 
 **Threads.** Hooks run on several threads at once: keep no state in the codec.
 '''
@@ -145,7 +153,7 @@ def chunk_spec(spec: ArraySpec) -> ChunkSpec:
 def as_bytes(data: BytesLike | Array) -> Bytes1D:
     """Return a flat uint8 view of `data`; only arrays that are not C-contiguous are copied."""
     if isinstance(data, np.ndarray):
-        if data.dtype == np.uint8 and data.ndim == 1:
+        if data.dtype == np.uint8 and data.ndim == 1 and data.flags.c_contiguous:
             return data
         return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     return np.frombuffer(data, np.uint8)

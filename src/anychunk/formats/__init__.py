@@ -5,6 +5,9 @@ directory or an object-store prefix), and those of `WritableFormat` if it also w
 through the entry-point group `anychunk.formats`, ours and third-party ones alike, and recognised
 by content. docs/howto/own-format.md has a complete example.
 
+A module may list the extensions of its files in `EXTENSIONS`, for example `(".tif", ".tiff")`: by
+these, xarray chooses the engine for remote urls, which it must not read for that.
+
 A plug-in cannot break other formats: one that fails to import, or lacks the required functions, is
 skipped with a warning, and raises `MissingDependencyError` only when it is requested by name.
 """
@@ -143,6 +146,9 @@ def _load(entry: EntryPoint) -> Module:
         raise TypeError(
             f"{entry.value} has neither sniff and parse nor sniff_folder and parse_folder"
         )
+    listed = getattr(module, "EXTENSIONS", ())
+    if not isinstance(listed, tuple) or not all(isinstance(name, str) for name in listed):
+        raise TypeError(f"{entry.value}: EXTENSIONS is {listed!r:.100}, expected a tuple of str")
     return module
 
 
@@ -168,6 +174,13 @@ def names() -> tuple[str, ...]:
     """Return the names of all registered formats, including those that cannot be loaded."""
     working, broken = _registered()
     return (*working, *broken)
+
+
+@cache
+def extensions() -> tuple[str, ...]:
+    """Return the extensions that the usable formats list, in lower case."""
+    listed = [getattr(module, "EXTENSIONS", ()) for module in table().values()]
+    return tuple(name.lower() for names in listed for name in names)
 
 
 @cache

@@ -20,6 +20,7 @@ from anychunk.io import Source
 from anychunk.model.grid import Shape
 from anychunk.model.index import ArrayIndex, GroupIndex, Json
 
+EXTENSIONS = (".npy",)
 MAGIC = b"\x93NUMPY"
 LOCAL_CHUNK, REMOTE_CHUNK = 32 * limits.MIB, 4 * limits.MIB
 """Desired length of a chunk. A local chunk is a slice of mapped memory, and only the selected part
@@ -133,7 +134,6 @@ def array_index(header: Header, *, url: str, chunk_bytes: int) -> ArrayIndex:
         data_type=dtype.name,
         codecs=raw.codecs,
         chunks=raw.chunks,
-        fill_value=False if dtype.kind == "b" else [0.0, 0.0] if dtype.kind == "c" else 0,
         dimension_names=tuple(f"dim_{i}" for i in range(len(header.shape))),
         attributes={"npy": {"descr": dtype.str, "fortran_order": is_fortran}},
     )

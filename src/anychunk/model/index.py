@@ -228,6 +228,20 @@ class Computed(_ByValue):
 
 type Chunks = ByteRanges | Objects | Computed
 
+DEFAULT_FILLS: dict[str, Json] = {
+    "bool": False,
+    "complex64": (0.0, 0.0),
+    "complex128": (0.0, 0.0),
+    "string": "",
+}
+"""The default fill value of each Zarr v3 data type whose JSON is not that of a number."""
+
+
+def _default_fill(data_type: Json) -> Json:
+    name = data_type.get("name") if isinstance(data_type, Mapping) else data_type
+    fill = DEFAULT_FILLS.get(name, 0) if isinstance(name, str) else 0
+    return list(fill) if isinstance(fill, tuple) else fill
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ArrayIndex(_Savable):
@@ -239,13 +253,17 @@ class ArrayIndex(_Savable):
     """Data type as in Zarr v3 metadata: a name, or an object with name and configuration."""
     codecs: tuple[Json, ...]
     chunks: Chunks
-    fill_value: Json = 0
+    fill_value: Json = None
+    """As in Zarr v3 metadata; by default the zero, False or empty string of the data type."""
     dimension_names: tuple[str | None, ...]
     attributes: dict[str, Json] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
     """The version of every source, by url, if this array is the root of its index."""
 
     def __post_init__(self) -> None:
+        if self.fill_value is None:
+            object.__setattr__(self, "fill_value", _default_fill(self.data_type))
+        self._check_fill()
         if len(self.chunk_shape) != len(self.shape) or min(self.chunk_shape, default=1) < 1:
             raise FormatError(f"index: chunks {self.chunk_shape} do not fit shape {self.shape}")
         if len(self.dimension_names) != len(self.shape):
@@ -259,6 +277,15 @@ class ArrayIndex(_Savable):
         if self.chunks.grid != grid:
             raise FormatError(
                 f"index: the chunk table has shape {self.chunks.grid}, expected {grid}"
+            )
+
+    def _check_fill(self) -> None:
+        is_complex = isinstance(self.data_type, str) and self.data_type.startswith("complex")
+        fill = self.fill_value
+        if is_complex and not (isinstance(fill, list | tuple) and len(fill) == 2):
+            raise FormatError(
+                f"index: fill_value {fill!r:.100} for {self.data_type}, expected a list of the "
+                "real and the imaginary part"
             )
 
     @cached_property

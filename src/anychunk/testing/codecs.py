@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
+from zarr.errors import UnknownCodecError
 
 from anychunk.api import open as open_any
 from anychunk.codecs.base import ChunkSpec
@@ -113,6 +114,20 @@ class CodecContract:
             np.testing.assert_allclose(found, expected, rtol=0, atol=self.tolerance)
         else:
             np.testing.assert_array_equal(found, expected)
+
+    def test_is_registered(self) -> None:
+        """The name in the JSON of a codec leads zarr to its class."""
+        for codec in self.codecs:
+            name = codec.to_dict()["name"]
+            try:
+                found: type | None = zarr.registry.get_codec_class(str(name))
+            except UnknownCodecError:
+                found = None
+            assert found is not None, (
+                f"zarr finds no codec {name!r}: list its entry point under zarr.codecs and install "
+                "the package again, or call zarr.registry.register_codec"
+            )
+            assert found.__qualname__ == type(codec).__qualname__, f"{name!r} is {found}"
 
     def test_round_trip(self) -> None:
         """An array written with zarr reads back."""

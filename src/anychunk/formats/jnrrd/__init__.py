@@ -20,6 +20,7 @@ from anychunk.io import Source
 from anychunk.model.index import GroupIndex
 
 __all__ = [
+    "EXTENSIONS",
     "Finding",
     "Header",
     "Line",
@@ -33,6 +34,8 @@ __all__ = [
     "validate",
     "write",
 ]
+
+EXTENSIONS = (".jnrrd", ".nrrd")
 
 
 def sniff(head: bytes) -> bool:

@@ -20,6 +20,8 @@ from anychunk.io import Source
 from anychunk.metadata import geo
 from anychunk.model.index import GroupIndex, Json
 
+EXTENSIONS = (".jp2", ".j2k", ".j2c", ".jpx", ".jph", ".jhc")
+
 
 def sniff(head: bytes) -> bool:
     """Return whether a file that begins with `head` is a codestream or a file of the JP2 family."""

@@ -18,7 +18,9 @@ from anychunk.formats.n5.write import write
 from anychunk.io import Folder
 from anychunk.model.index import Node
 
-__all__ = ["claims", "parse_folder", "sniff_folder", "write"]
+__all__ = ["EXTENSIONS", "claims", "parse_folder", "sniff_folder", "write"]
+
+EXTENSIONS = (".n5",)
 
 
 def claims(url: str) -> bool:

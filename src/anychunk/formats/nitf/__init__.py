@@ -32,6 +32,8 @@ from anychunk.formats.nitf.vector_quantization import rpf_locations, vq_index
 from anychunk.io import Source
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 
+EXTENSIONS = (".ntf", ".nitf", ".nsf")
+
 type Levels = list[ArrayIndex]
 
 

@@ -23,6 +23,7 @@ from anychunk.formats.tiff.tifffile_source import check_chain, tiff_file
 from anychunk.io import Source
 from anychunk.model.index import GroupIndex, Json, Node
 
+EXTENSIONS = (".tif", ".tiff", ".btf")
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
