@@ -327,7 +327,7 @@ def test_append_of_another_place_drops_the_place(tmp_path):
     node = anychunk.index(target)
     assert "spatial:transform" in node["0"].attributes
     assert "spatial:transform" in node["0/0"].attributes
-    with pytest.warns(UserWarning, match="r.icechunk 0: "):
+    with pytest.warns(UserWarning, match="r.icechunk 0: .*georeference"):
         anychunk.append(tmp_path / "2.tif", target, combine="stack")
     node = anychunk.index(target)
     assert node["0/0"].shape[0] == 3

@@ -94,11 +94,11 @@ def test_module_runs(file):
 @pytest.mark.parametrize(
     ("target", "values"),
     [
-        ("{tmp}/none.tif", ["{tmp}/none.tif"]),
-        ("{tmp}", ["{tmp}"]),
-        ("{tmp}/empty", ["{tmp}/empty"]),
+        ("{tmp}/none.tif", ["{tmp}/none.tif: no such file"]),
+        ("{tmp}", ["{tmp}: ", "jnrrd jpeg2000 n5"]),
+        ("{tmp}/empty", ["{tmp}/empty: ", "empty; "]),
         ("{tmp}/text", ["{tmp}/text", "hello", "anychunk formats"]),
-        ("http://127.0.0.1:9/a.tif", ["http://127.0.0.1:9/a.tif"]),
+        ("http://127.0.0.1:9/a.tif", ["http://127.0.0.1:9/a.tif: ", "network"]),
         ("gopher://host/a.tif", ["gopher", "s3 gs az http https"]),
     ],
 )

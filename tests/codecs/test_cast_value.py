@@ -1,6 +1,7 @@
 """`cast_value` as a codec: JSON, maps, fill values, errors, and arrays exchanged with zarr."""
 
 import json
+import re
 
 import ml_dtypes
 import numcodecs
@@ -282,7 +283,8 @@ def test_empty_and_scalar_chunks(shape):
     [("int64", "float64"), ("uint32", "float32"), ("float64", "int64"), ("int16", "bfloat16")],
 )
 def test_integers_that_a_float_cannot_hold_are_refused_when_created(dtype, target):
-    with pytest.raises(CodecConfigError, match="strict=False"):
+    integer, real = sorted((dtype, target), key=lambda name: "float" in name)
+    with pytest.raises(CodecConfigError, match=rf"{real} .*\b{integer} .*strict=False"):
         create(dtype, CastValue(data_type=target))
     store = {}
     array = create(dtype, CastValue(data_type=target, strict=False), store=store)
@@ -371,9 +373,12 @@ def test_wrong_chunk_type_is_an_error():
         decode(CastValue(data_type="uint8"), np.zeros(3, np.int8), "f8")
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "bool", "S3", "M8[s]"])
-def test_types_that_are_no_real_numbers(dtype):
-    with pytest.raises(AnychunkError, match="cast_value"):
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [("complex64", "complex64"), ("bool", "bool"), ("S3", "S3"), ("M8[s]", "datetime64[s]")],
+)
+def test_types_that_are_no_real_numbers(dtype, name):
+    with pytest.raises(AnychunkError, match=rf"cast_value: .*{re.escape(name)}"):
         create(dtype, CastValue(data_type="uint8"), fill=None)
 
 

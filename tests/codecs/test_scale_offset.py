@@ -75,8 +75,8 @@ def test_json_is_zarrs(codec, data):
         ({"scale": float("inf")}, "scale .*inf"),
         ({"scale": "NaN"}, "scale .*'NaN'"),
         ({"scale": "-Infinity"}, "scale .*'-Infinity'"),
-        ({"scale": 0}, "scale must"),
-        ({"scale": -0.0}, "scale must"),
+        ({"scale": 0}, "scale must .*zero"),
+        ({"scale": -0.0}, "scale must .*zero"),
         ({"offset": float("nan")}, "offset .*nan"),
         ({"offset": None}, "offset .*NoneType"),
         ({"offset": True}, "offset .*bool"),
@@ -257,7 +257,7 @@ def test_fill_value_is_encoded():
     ("dtype", "options", "fill", "message"),
     [
         ("uint8", {"offset": 10}, 0, r"0 at \(\) .*-10, .*fill value"),
-        ("float32", {"scale": 10.0}, 3e38, "float32"),
+        ("float32", {"scale": 10.0}, 3e38, r"3\.0\d*e\+38 at \(\) .*float32 .*fill value"),
         ("float32", {"scale": 1e-40}, 1.00001, r"1\.00001\d* .*strict=False"),
     ],
 )

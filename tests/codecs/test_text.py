@@ -36,8 +36,8 @@ def test_known_values():
         (b"1 22 33", "u1", "3 .* 4$"),
         (b"1", "u1", "1 bytes .*4 "),
         (b"1 2 3 256", "u1", r"uint8 \[0, 255\]"),
-        (b"1 2 3 x", "u1", "x"),
-        (b"1 2 3 x", "f4", "x"),
+        (b"1 2 3 x", "u1", "'x'"),
+        (b"1 2 3 x", "f4", "'x'"),
     ],
 )
 def test_ascii_is_refused(text, dtype, match):

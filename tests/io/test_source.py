@@ -134,7 +134,7 @@ def test_short_body_is_an_error(tmp_path, file):
 
 def test_unreadable_file(tmp_path):
     (tmp_path / "d").mkdir()
-    with pytest.raises(SourceError, match="/d: "):
+    with pytest.raises(SourceError, match="/d: not a regular file"):
         FileSource(str(tmp_path / "d"))
     with pytest.raises(SourceError):
         read_object(str(tmp_path / "d"))
@@ -265,7 +265,7 @@ class TestFolder:
             folder.read("three")
 
     def test_web_server_does_not_list(self):
-        with pytest.raises(UnsupportedError, match="http://127.0.0.1:1/x"):
+        with pytest.raises(UnsupportedError, match="http://127.0.0.1:1/x: .* list"):
             Folder("http://127.0.0.1:1/x").names()
 
 
@@ -294,14 +294,14 @@ class TestResolve:
     )
     @pytest.mark.parametrize("base", ["local", "s3://bucket/folder"])
     def test_outside_is_refused(self, tmp_path, base, reference):
-        with pytest.raises(FormatError, match="reference"):
+        with pytest.raises(FormatError, match="leads outside"):
             resolve(str(tmp_path) if base == "local" else base, reference)
 
     def test_link_that_leads_outside_is_refused(self, tmp_path):
         (tmp_path / "in").mkdir()
         (tmp_path / "secret").write_text("x")
         (tmp_path / "in" / "link").symlink_to(tmp_path / "secret")
-        with pytest.raises(FormatError, match="reference"):
+        with pytest.raises(FormatError, match="leads outside"):
             resolve(str(tmp_path / "in"), "link")
 
     def test_allowed_explicitly(self, tmp_path):

@@ -50,6 +50,16 @@ def test_whole_chunks_are_not_kept(path):
     assert RECENT.nbytes == 0
 
 
+def test_kept_chunks_are_read_only(path, monkeypatch):
+    kept = []
+    put = RECENT.put
+    monkeypatch.setattr(RECENT, "put", lambda key, *rest: kept.append(key) or put(key, *rest))
+    anychunk.open_array(path)[0, :5, :5]
+    (key,) = kept
+    with pytest.raises(ValueError, match="read-only"):
+        RECENT.get(key)[0] = 1
+
+
 def test_results_are_the_callers_own(path):
     array = anychunk.open_array(path)
     array[0, :5, :5][...] = 7

@@ -159,6 +159,80 @@ def test_pins_are_read_strictly(tmp_path):
         anychunk.open(tmp_path / "i.json")
 
 
+DOCUMENT = "0/0/zarr.json"
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "error", "message"),
+    [
+        (DOCUMENT, {"data_type": "x"}, UnsupportedError, "0/0: .*'x'"),
+        (DOCUMENT, {"data_type": 5}, UnsupportedError, "0/0: .*type 5 "),
+        (DOCUMENT, {"fill_value": {}}, FormatError, r"0/0: fill value {} .*u?int"),
+        (DOCUMENT, {"fill_value": 2**63}, FormatError, rf"0/0: fill value {2**63} "),
+        (DOCUMENT, {"dimension_names": [1, 2]}, FormatError, r"0/0: dimension_names \(1, 2\)"),
+        (DOCUMENT, {"dimension_names": ["x"]}, FormatError, r"0/0: .*\('x',\).* 2,"),
+        (DOCUMENT, {"codecs": ["x"]}, FormatError, "0/0: codec 'x'"),
+        (DOCUMENT, {"codecs": [{"name": 1}]}, FormatError, "0/0: codec {'name': 1}"),
+        (DOCUMENT, {"shape": [4]}, FormatError, r"0/0: .*\(2, 2\).*\(4,\)"),
+        (DOCUMENT, {"attributes": 5}, FormatError, "0/0: attributes are 5"),
+        ("0/zarr.json", {"attributes": ["x"]}, FormatError, r"0: attributes are \['x'\]"),
+        ("zarr.json", {"attributes": {"anychunk": 5}}, FormatError, "anychunk is 5"),
+    ],
+)
+def test_metadata_that_zarr_would_refuse(tmp_path, key, change, error, message):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "i.json")
+    found = json.loads((tmp_path / "i.json").read_text())
+    found["refs"][key] = json.dumps({**json.loads(found["refs"][key]), **change})
+    (tmp_path / "i.json").write_text(json.dumps(found))
+    with pytest.raises(error, match=message):
+        anychunk.index(tmp_path / "i.json")
+
+
+@pytest.mark.parametrize("chunk_shape", [[2, 0], [2]])
+def test_chunk_shapes_that_make_no_grid(tmp_path, chunk_shape):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "i.json")
+    text = (tmp_path / "i.json").read_text()
+    changed = text.replace('\\"chunk_shape\\": [2, 2]', f'\\"chunk_shape\\": {chunk_shape}')
+    assert changed != text
+    (tmp_path / "i.json").write_text(changed)
+    with pytest.raises(FormatError, match=r"0/0: chunk shape \(2,.*\(4, 4\)"):
+        anychunk.index(tmp_path / "i.json")
+
+
+@pytest.mark.parametrize("ranges", [5, None, {}, "x", []])
+def test_ranges_that_are_no_list(tmp_path, ranges):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "i.json")
+    found = json.loads((tmp_path / "i.json").read_text())
+    found["refs"]["0/0/c/0/0"] = ["{{base}}/a b.bin", ranges]
+    (tmp_path / "i.json").write_text(json.dumps(found))
+    with pytest.raises(FormatError, match=r"i\.json.*0/0/c/0/0"):
+        anychunk.index(tmp_path / "i.json")
+
+
+@pytest.mark.parametrize(
+    "codecs", [[{"name": "x"}], [{"name": "bytes", "configuration": {"endian": "x"}}], []]
+)
+def test_codecs_that_zarr_does_not_open(tmp_path, codecs):
+    node, _ = plain(tmp_path)
+    node.save(tmp_path / "i.json")
+    found = json.loads((tmp_path / "i.json").read_text())
+    found["refs"][DOCUMENT] = json.dumps({**json.loads(found["refs"][DOCUMENT]), "codecs": codecs})
+    (tmp_path / "i.json").write_text(json.dumps(found))
+    group = anychunk.open_group(tmp_path / "i.json")
+    for read in (
+        lambda: group["0/0"],
+        lambda: group["0"]["0"],
+        group["0"].members,
+        lambda: list(group["0"].arrays()),
+        lambda: group.image(0),
+    ):
+        with pytest.raises(AnychunkError):
+            read()
+
+
 def test_chunks_with_a_front_and_parts_are_copied_once(tmp_path):
     node, _ = MADE["parted"](tmp_path)
     chunks = replace(node["p"].chunks, fronts=(b"\x63",), lengths=uint64([1, 3]))

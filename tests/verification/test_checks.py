@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_pixels_that_differ_from_another_reader(tmp_path):
     wrong = GroupIndex(members={"0": GroupIndex(members={"0": array})}, attributes=index.attributes)
     report = anychunk.verify(wrong, against="numpy")
     assert report.findings[0].severity == "error"
-    assert all(text in report.findings[0].what for text in ("1 ", "numpy", "(3, 5)", " 3"))
+    assert re.search(r"^1 .*\bnumpy\b.*\(3, 5\).* 3$", report.findings[0].what)
     assert anychunk.verify(wrong, against="numpy", tolerance=3).is_good
 
 
@@ -154,8 +155,7 @@ def test_difference(dtype):
 def test_command(capsys, tiff):
     code, out, err = run(capsys, "verify", str(tiff), "--against", "tifffile")
     assert (code, err) == (0, "")
-    assert "1 arrays" in out
-    assert "12 chunks" in out
+    assert f"{tiff}: good; 1 arrays, 12 chunks (0 absent)" in out
     tiff.write_bytes(tiff.read_bytes()[:-2000])
     code, out, _ = run(capsys, "verify", str(tiff), "--json")
     assert code == 1
@@ -169,8 +169,8 @@ def test_a_file_that_does_not_open_does_not_stop_the_others(capsys, tiff, tmp_pa
     files = [str(tmp_path / "text"), str(tmp_path / "none.tif"), str(tiff)]
     code, out, err = run(capsys, "verify", *files)
     assert (code, err) == (1, "")
-    assert all(file in out for file in files)
-    assert "12 chunks" in out
+    assert all(f"error {file}: " in out for file in files[:2])
+    assert f"{tiff}: good; 1 arrays, 12 chunks" in out
     code, out, _ = run(capsys, "verify", *files, "--json")
     assert code == 1
     assert [report["is_good"] for report in json.loads(out)] == [False, False, True]

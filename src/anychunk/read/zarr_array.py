@@ -6,6 +6,7 @@ read by zarr, with the same result.
 """
 
 from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from zarr.storage import StorePath
 from anychunk import codecs
 from anychunk.codecs.zarr_core import ArraySpec, default_buffer_prototype, get_data_type_from_json
 from anychunk.decode.chunks import ChunkReader
-from anychunk.errors import NoSuchImageError
+from anychunk.errors import AnychunkError, FormatError, NoSuchImageError
 from anychunk.io import OnChange, Storage
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.images import array_path
@@ -68,7 +69,21 @@ def _array(index: Node, path: str, store: IndexStore) -> "Array":
             f"{store.where('')}: no array {path!r}; it has: {' '.join(known[:20])}{more}"
         )
     # from the index itself: zarr would ask the store for the metadata, through its event loop
-    return Array(AsyncArray(array_metadata(found), StorePath(store, path)))
+    with _metadata_errors(store, path):
+        metadata = array_metadata(found)
+    return Array(AsyncArray(metadata, StorePath(store, path)))
+
+
+@contextmanager
+def _metadata_errors(store: Any, path: str) -> Generator[None]:
+    """Raise what zarr raises on metadata, such as those of a saved index, as errors of ours."""
+    try:
+        yield
+    except AnychunkError:
+        raise
+    except Exception as e:
+        where = store.where(path) if isinstance(store, IndexStore) else path
+        raise FormatError(f"{where}: zarr does not open the metadata ({e})") from e
 
 
 class Array(zarr.Array[ArrayV3Metadata]):
@@ -161,17 +176,26 @@ class Group(zarr.Group):
         return _array(store.index, "/".join(filter(None, [self.path, below])), store)
 
     def __getitem__(self, path: str) -> Any:
+        store = self.store
+        whole = "/".join(filter(None, [self.path, *path.split("/")]))
+        if isinstance(store, IndexStore) and isinstance(find(store.index, whole), ArrayIndex):
+            return _array(store.index, whole, store)
         return _ours(super().__getitem__(path))
 
     def members(self, *args: Any, **kwargs: Any) -> tuple[tuple[str, Any], ...]:
-        return tuple((name, _ours(node)) for name, node in super().members(*args, **kwargs))
+        with _metadata_errors(self.store, self.path):
+            return tuple((name, _ours(node)) for name, node in super().members(*args, **kwargs))
 
     def arrays(self) -> Generator[tuple[str, Any], None]:
-        for name, node in super().arrays():
+        with _metadata_errors(self.store, self.path):
+            found = tuple(super().arrays())
+        for name, node in found:
             yield name, _ours(node)
 
     def groups(self) -> Generator[tuple[str, Any], None]:
-        for name, node in super().groups():
+        with _metadata_errors(self.store, self.path):
+            found = tuple(super().groups())
+        for name, node in found:
             yield name, _ours(node)
 
 

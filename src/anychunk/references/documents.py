@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from anychunk.codecs.zarr_core import get_data_type_from_json
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.io import absolute
 from anychunk.model.index import ArrayIndex, Json, Node, walk
@@ -102,8 +103,10 @@ def _read_pin(pin: Any, where: str) -> Pin:
 
 def read_base(root: Document, where: str) -> str | None:
     """Return the folder that an index was saved in, from the root's attributes."""
-    about = root.get("anychunk")
-    base = about.get("base") if isinstance(about, dict) else None
+    about = root.get("anychunk", {})
+    if not isinstance(about, dict):
+        raise FormatError(f"{where}: the attribute anychunk is {about!r}, expected an object")
+    base = about.get("base")
     if base is not None and not isinstance(base, str):
         raise FormatError(f"{where}: base is {base!r}, expected the url of a folder")
     return base
@@ -134,13 +137,15 @@ def parse_nodes(documents: Mapping[str, Document], where: str) -> Nodes:
             if document.get("node_type") == "array":
                 found[path] = _key_pattern(document, here), parse_array(document, here)
             else:
-                found[path] = dict(document.get("attributes") or {})
+                found[path] = _attributes(document, here)
         elif name == ".zarray":
             zattrs = documents.get(f"{path}/.zattrs" if path else ".zattrs", {})
             separator = document.get("dimension_separator", ".")
             if separator not in (".", "/"):
                 raise FormatError(f"{here}: dimension_separator {separator!r}, expected '.' or '/'")
-            found[path] = separator, from_v2(document, zattrs, here)
+            fields = from_v2(document, zattrs, here)
+            check_array(fields, here)
+            found[path] = separator, fields
         elif name == ".zgroup":
             found[path] = dict(documents.get(f"{path}/.zattrs" if path else ".zattrs", {}))
     return found
@@ -158,13 +163,13 @@ def parse_array(document: Document, where: str) -> Fields:
         if document.get("storage_transformers"):
             raise UnsupportedError(f"{where}: storage transformers are not supported")
         names = document.get("dimension_names") or [None] * len(shape)
-        return {
+        fields = {
             "shape": parse_lengths(shape, where),
             "chunk_shape": parse_lengths(chunks, where),
             "data_type": document["data_type"],
             "codecs": tuple(document["codecs"]),
             "fill_value": document["fill_value"],
-            "attributes": dict(document.get("attributes") or {}),
+            "attributes": _attributes(document, where),
             "dimension_names": tuple(names),
         }
     except KeyError as e:
@@ -173,6 +178,50 @@ def parse_array(document: Document, where: str) -> Fields:
         if isinstance(e, FormatError):
             raise
         raise FormatError(f"{where}: zarr.json is malformed ({e})") from e
+    check_array(fields, where)
+    return fields
+
+
+def check_array(fields: Fields, where: str) -> None:
+    """Refuse fields of an array that zarr would refuse when the array is opened.
+
+    Codecs are only checked for a name: what else they need is checked when they are built.
+    """
+    check_chunk_shape(fields, where)
+    shape, names = fields["shape"], fields["dimension_names"]
+    if len(names) != len(shape) or not all(name is None or type(name) is str for name in names):
+        raise FormatError(
+            f"{where}: dimension_names {names}, expected {len(shape)}, each of them text or null"
+        )
+    for codec in fields["codecs"]:
+        if not isinstance(codec, dict) or not isinstance(codec.get("name"), str):
+            raise FormatError(f"{where}: codec {codec!r}, expected an object with a name")
+    try:
+        data_type = get_data_type_from_json(fields["data_type"], zarr_format=3)
+    except Exception as e:
+        raise UnsupportedError(
+            f"{where}: data type {fields['data_type']!r} is not opened ({e})"
+        ) from e
+    try:
+        data_type.from_json_scalar(fields["fill_value"], zarr_format=3)
+    except Exception as e:
+        raise FormatError(
+            f"{where}: fill value {fields['fill_value']!r} is not a {fields['data_type']} ({e})"
+        ) from e
+
+
+def check_chunk_shape(fields: Fields, where: str) -> None:
+    """Refuse a chunk shape that makes no grid."""
+    shape, chunks = fields["shape"], fields["chunk_shape"]
+    if len(chunks) != len(shape) or 0 in chunks:
+        raise FormatError(f"{where}: chunk shape {chunks} does not fit shape {shape}")
+
+
+def _attributes(document: Document, where: str) -> Document:
+    found = document.get("attributes") or {}
+    if not isinstance(found, dict):
+        raise FormatError(f"{where}: attributes are {str(found)[:80]}, expected an object")
+    return dict(found)
 
 
 def _key_pattern(document: Document, where: str) -> str:

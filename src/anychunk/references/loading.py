@@ -21,7 +21,14 @@ from anychunk.model.index import (
     Uint64,
 )
 from anychunk.model.pin import Pin
-from anychunk.references.documents import Document, Fields, Nodes, read_base, read_pins
+from anychunk.references.documents import (
+    Document,
+    Fields,
+    Nodes,
+    check_chunk_shape,
+    read_base,
+    read_pins,
+)
 from anychunk.references.urls import UrlResolver
 
 type Int64 = npt.NDArray[np.int64]
@@ -91,10 +98,7 @@ def build_index(
 
 def build_array(fields: Fields, rows: Rows, urls: list[str], where: str) -> ArrayIndex:
     """Build an array from its fields and its rows."""
-    if len(fields["chunk_shape"]) != len(fields["shape"]) or 0 in fields["chunk_shape"]:
-        raise FormatError(
-            f"{where}: chunk shape {fields['chunk_shape']} does not fit shape {fields['shape']}"
-        )
+    check_chunk_shape(fields, where)
     grid = grid_shape(fields["shape"], fields["chunk_shape"])
     if math.prod(grid) > limits.get().chunks:
         raise LimitError(

@@ -169,6 +169,8 @@ def _read_reference(text: str, key: str, at: int, found: ReferenceColumns, where
     elif isinstance(value, list) and len(value) == 3 and isinstance(value[0], str):
         found.add(key, value[0], *_range(value[1:], key))
     elif isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
+        if not isinstance(value[1], list) or not value[1]:
+            raise ValueError(f"{key!r} has the byte ranges {str(value[1])[:80]}, expected a list")
         first, *rest = [_range(part, key) for part in value[1]]
         found.add(key, value[0], *first)
         if rest:
