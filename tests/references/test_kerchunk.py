@@ -162,11 +162,23 @@ def test_pins_are_read_strictly(tmp_path):
 DOCUMENT = "0/0/zarr.json"
 
 
+@pytest.mark.parametrize("data_type", ["x", 5])
+def test_an_array_of_unknown_type_leaves_the_others_readable(tmp_path, data_type):
+    node, values = plain(tmp_path)
+    node.save(tmp_path / "i.json")
+    found = json.loads((tmp_path / "i.json").read_text())
+    document = json.loads(found["refs"][DOCUMENT])
+    found["refs"]["0/1/zarr.json"] = json.dumps({**document, "data_type": data_type})
+    (tmp_path / "i.json").write_text(json.dumps(found))
+    group = anychunk.open_group(tmp_path / "i.json")
+    np.testing.assert_array_equal(group["0/0"][...], values)
+    with pytest.raises(FormatError, match="0/1"):
+        group["0/1"]
+
+
 @pytest.mark.parametrize(
     ("key", "change", "error", "message"),
     [
-        (DOCUMENT, {"data_type": "x"}, UnsupportedError, "0/0: .*'x'"),
-        (DOCUMENT, {"data_type": 5}, UnsupportedError, "0/0: .*type 5 "),
         (DOCUMENT, {"fill_value": {}}, FormatError, r"0/0: fill value {} .*u?int"),
         (DOCUMENT, {"fill_value": 2**63}, FormatError, rf"0/0: fill value {2**63} "),
         (DOCUMENT, {"dimension_names": [1, 2]}, FormatError, r"0/0: dimension_names \(1, 2\)"),

@@ -17,7 +17,7 @@ from zarr.storage import StorePath
 from anychunk import codecs
 from anychunk.codecs.zarr_core import ArraySpec, default_buffer_prototype, get_data_type_from_json
 from anychunk.decode.chunks import ChunkReader
-from anychunk.errors import AnychunkError, FormatError, NoSuchImageError
+from anychunk.errors import AnychunkError, FormatError, NoSuchImageError, defect, is_defect
 from anychunk.io import OnChange, Storage
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.images import array_path
@@ -83,6 +83,8 @@ def _metadata_errors(store: Any, path: str) -> Generator[None]:
         raise
     except Exception as e:
         where = store.where(path) if isinstance(store, IndexStore) else path
+        if is_defect(e):
+            raise defect(e, where) from e
         raise FormatError(f"{where}: zarr does not open the metadata ({e})") from e
 
 
