@@ -160,7 +160,7 @@ def test_nothing_is_written_over_or_into_a_dataset(tmp_path):
     with pytest.raises(FormatError, match=r"a\.n5/v: .*already"):
         anychunk.write(ARRAY, tmp_path / "a.n5/v")
     anychunk.write(ARRAY, tmp_path / "b.n5")
-    with pytest.raises(FormatError, match=r"b\.n5: is a dataset"):
+    with pytest.raises(FormatError, match=r"b\.n5: .*dataset"):
         anychunk.write(ARRAY, tmp_path / "b.n5/v")
 
 
