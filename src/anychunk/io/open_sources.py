@@ -85,9 +85,10 @@ class Sources:
         source = self._open.get(url)
         if source is None:
             return self.open(url)
-        if isinstance(source, FileSource):
-            self._check(url, source.pin(), source.refresh())
-        return self.open(url)
+        if not isinstance(source, FileSource) or source.is_unchanged():
+            return source
+        self._check(url, source.pin(), source.refresh())
+        return self.open(url)  # the new version, if a change is only a warning
 
     def _check(self, url: str, pin: Pin | None, now: Pin) -> None:
         change = pin.differs(now) if pin else None

@@ -179,7 +179,7 @@ def spans(selection: Any, shape: Shape) -> tuple[Spans, tuple[int, ...]] | None:
     return found, tuple(dropped)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, which would triple the cost of building one per request
 class Plan:
     """The chunks that a box of an array touches, in C order.
 
