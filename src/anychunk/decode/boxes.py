@@ -62,18 +62,25 @@ class located:  # noqa: N801 - used as a function: `with located(where):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if not isinstance(error, Exception) or isinstance(error, MemoryError):
-            return
-        is_ours = isinstance(error, AnychunkError)
-        if not is_ours and not self._is_decoding:
-            return
-        where, text = self._where(), str(error)
-        if not is_ours and is_defect(error):
-            raise defect(error, where) from error
-        if not is_ours:
-            raise ChunkDecodeError(f"{where}: {text or type(error).__name__}") from error
-        if not text.startswith(where):
-            raise type(error)(f"{where}: {text}") from error
+        if isinstance(error, Exception):
+            raise_located(error, self._where, is_decoding=self._is_decoding)
+
+
+def raise_located(error: Exception, where: Callable[[], str], *, is_decoding: bool = True) -> None:
+    """Raise an error with the address of its chunk; return if it is to be raised as it is.
+
+    For loops over very many chunks, in which entering `located` for each would cost too much.
+    """
+    is_ours = isinstance(error, AnychunkError)
+    if isinstance(error, MemoryError) or not (is_ours or is_decoding):
+        return
+    place, text = where(), str(error)
+    if not is_ours and is_defect(error):
+        raise defect(error, place) from error
+    if not is_ours:
+        raise ChunkDecodeError(f"{place}: {text or type(error).__name__}") from error
+    if not text.startswith(place):
+        raise type(error)(f"{place}: {text}") from error
 
 
 class ArrayReader:

@@ -21,7 +21,7 @@ from anychunk import limits
 from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer, codecs_from_list
-from anychunk.decode.boxes import located
+from anychunk.decode.boxes import raise_located
 from anychunk.decode.chunks import ChunkReader, HasReaders, Reading, Stored
 from anychunk.io import Bytes1D, copying
 from anychunk.io.buffers import borrowed
@@ -111,12 +111,15 @@ class _Batch:
                     self.out[target] = self.fill
                     self.missing.append(position)  # atomic: threads share the list
                     continue
-                with located(partial(name, position)):
+                try:
                     if self.recent:
                         kept = self.kept(self.recent[position], stored)
                         self.place(target, kept[source])
                     else:
                         self.take(stored, scratch if len(scratch) else None, source, target)
+                except Exception as e:
+                    raise_located(e, partial(name, position))
+                    raise
 
     def take(
         self, stored: Bytes1D, scratch: Bytes1D | None, source: Selector, target: Selector
