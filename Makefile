@@ -1,30 +1,38 @@
 # `make demo` and `make test` do all their own set-up on a fresh machine.
 VENV := .venv
-BIN := $(VENV)/bin
-# two workers; tests of one file stay together, because they share servers and generated files
-PYTEST_FLAGS := --numprocesses 2 --dist loadfile
-PIP_FLAGS := -qq --disable-pip-version-check --no-compile --constraint constraints.txt
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)
+# Three workers on two cores, because many tests wait for servers and child processes. Tests of one file stay together,
+# because they share servers and generated files; tests/conftest.py starts with the files that take longest.
+PYTEST_FLAGS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of interpreters, each of which would compile everything it imports
 unexport PYTHONDONTWRITEBYTECODE
+# an absolute path, because child processes run elsewhere
+export COVERAGE_FILE := $(CURDIR)/.coverage
 
-.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages demo test test-others test-peers bare guard lint types layers docs check bench format clean
+.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: pyproject.toml constraints.txt .ci/find-python
+$(VENV)/ready: pyproject.toml constraints.txt .ci/find-python .ci/install-packages setup.py $(wildcard src/anychunk/native/*.[ch])
 	@python="$$(.ci/find-python)" && echo "setting up $(VENV) with $$python" && "$$python" -m venv $(VENV)
-	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip
-	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable ".[all]" --group dev
-	@$(BIN)/python -m compileall -qq -j 2 src $(VENV)/lib || true  # two processes; pip uses one
+	@.ci/install-packages $(BIN)/python --editable ".[all]" --group dev
 	@touch $@
 
 demo: setup
 	@$(BIN)/python examples/demo.py
 
 # TESTS: files, folders or names of tests, or @FILE with one per line; all by default
+# COVER=1: record which lines run, child processes included, for `make coverage`
 test: setup
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
+	@$(BIN)/python -m $(if $(COVER),coverage run -m )pytest $(PYTEST_FLAGS) $(TESTS)
+
+# Fails if fewer lines ran than recorded in pyproject.toml, in all tests with COVER=1 since `coverage erase`.
+# `coverage report` then lists them by file, `coverage html` by line.
+coverage: setup
+	@$(BIN)/coverage combine --quiet
+	@total=$$($(BIN)/coverage report --format=total); code=$$?; echo "coverage: $$total % of lines"; exit $$code
 
 # Both commands of the README, in an environment with only Python and make.
 bare:
@@ -34,38 +42,93 @@ bare:
 guard: setup
 	@$(BIN)/python -m pytest bench/test_guard.py
 
-# The same tests on every other supported interpreter found here. Left out (ONCE) is what does not depend on the
-# interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of compiled
-# code (OpenJPEG, z5py, tensorstore, numpy).
-ONCE := test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
-  server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py codecs/test_zarr_suite.py
-OTHERS = for version in 3.12 3.13; do \
+# Damaged files of every format, indexes and codecs; findings and counts are kept in ~/.cache/anychunk-fuzz.
+# MINUTES: how long; SEED: of the random numbers; FORMATS: separated by commas; REAL: a folder of real files that are
+# damaged, too. A run continues where the last one with the same seed ended.
+fuzz: setup
+	@$(BIN)/python -m fuzz --minutes $(or $(MINUTES),1) --seed $(or $(SEED),0) $(if $(FORMATS),--formats $(FORMATS)) $(if $(REAL),--real $(REAL))
+
+fuzz-summary: setup
+	@$(BIN)/python -m fuzz --summary
+
+# The same 2,000 inputs every time, for a minute at most; fails on any finding.
+fuzz-check: setup
+	@state=$$(mktemp -d) && $(BIN)/python -m fuzz --minutes 1 --inputs 2000 --seed 1 --start 0 --state $$state; code=$$?; rm -rf $$state; exit $$code
+
+# The compiled module under AddressSanitizer, with a C compiler.
+fuzz-native: setup
+	@$(BIN)/python -m fuzz.native --minutes $(or $(MINUTES),1) --seed $(or $(SEED),0)
+
+# Parsers, guided by coverage, with atheris in an environment of its own. TARGET: tiff, nitf, jpeg2000, jnrrd or npy.
+CORPUS = $${XDG_CACHE_HOME:-$$HOME/.cache}/anychunk-fuzz/corpus
+fuzz-guided: setup .venv-atheris/ready
+	@$(BIN)/python -m fuzz --corpus "$(CORPUS)"
+	@.venv-atheris/bin/python -m fuzz.guided $(or $(TARGET),jpeg2000) "$(CORPUS)/$(or $(TARGET),jpeg2000)" \
+	  -max_total_time=$$(( 60 * $(or $(MINUTES),1) )) -artifact_prefix="$(CORPUS)/"
+
+.venv-atheris/ready: pyproject.toml .ci/find-python
+	@"$$(.ci/find-python)" -m venv .venv-atheris
+	@.ci/install-packages .venv-atheris/bin/python --editable . "atheris>=3"
+	@touch $@
+
+# The tests on every other supported interpreter found here: OTHERS_TESTS, or all. Left out (ONCE) is what does not
+# depend on the interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of
+# compiled code (OpenJPEG, z5py, tensorstore, numpy).
+ONCE := readers test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
+  server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py codecs/test_zarr_suite.py \
+  fuzz formats/test_tiff_edits.py formats/test_jpeg2000_edits.py codecs/test_hostile_chunks.py
+OTHERS = for version in 3.12 3.13 3.14; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
 
-# No ahead-of-time compilation here: most modules are never imported.
 setup-others: setup
 	@$(OTHERS) \
 	  python="$$(.ci/find-python $$version 2>/dev/null)" || { echo "Python $$version not found: skipping its tests"; continue; }; \
 	  if [ ! -e "$$venv/ready" ] || [ pyproject.toml -nt "$$venv/ready" ] || [ constraints.txt -nt "$$venv/ready" ]; then \
 	    echo "setting up $$venv"; "$$python" -m venv "$$venv" && \
-	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --upgrade pip && \
-	    "$$venv/bin/python" -m pip install $(PIP_FLAGS) --editable ".[all]" --group test && touch "$$venv/ready" || exit 1; \
+	    .ci/install-packages "$$venv/$(SCRIPTS)/python" --editable ".[all]" --group test && touch "$$venv/ready" || exit 1; \
 	  fi; \
 	done
 
 test-others: setup-others
 	@$(OTHERS) \
 	  [ -e "$$venv/ready" ] || continue; \
-	  echo "testing on Python $$version"; "$$venv/bin/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) || exit 1; \
+	  echo "testing on Python $$version"; "$$venv/$(SCRIPTS)/python" -m pytest $(PYTEST_FLAGS) $(ONCE:%=--ignore=tests/%) $(OTHERS_TESTS) || exit 1; \
 	done
+
+# The same tests in other environments: without extras, where tests that need one are skipped; with the oldest versions
+# of the dependencies; with pre-releases of zarr and the newest releases of all others.
+test-minimal: INSTALL = --constraint constraints.txt --editable . --group test-core
+test-oldest: INSTALL = $(addprefix --constraint ,$(wildcard constraints-oldest.txt)) --editable ".[all]" --group test
+test-next: INSTALL = --upgrade --upgrade-strategy eager "zarr>=3.4.dev0" --editable ".[all]" --group test
+test-minimal: FLAGS = -p tests.without_extras -rs
+test-minimal: ONCE := $(filter-out conversion,$(ONCE))
+test-minimal test-oldest test-next:
+	@venv=".venv-$(@:test-%=%)" && "$$(.ci/find-python)" -m venv --clear "$$venv" && \
+	  "$$venv/$(SCRIPTS)/python" -m pip install -qq --disable-pip-version-check --upgrade pip && \
+	  "$$venv/$(SCRIPTS)/python" -m pip install -qq --disable-pip-version-check $(INSTALL) && \
+	  "$$venv/$(SCRIPTS)/python" -m pytest $(PYTEST_FLAGS) $(FLAGS) $(ONCE:%=--ignore=tests/%) $(TESTS)
 
 # Exchange indexes with osml-imagery-io, which has a separate environment.
 test-peers: setup .venv-osml/ready
 	@$(BIN)/python -m pytest tests/references/test_osml_layout.py
-lint: setup
+
+# The tests of zarr and VirtualiZarr without anychunk, with it installed and with it enabled. SUITE: one of them.
+test-neighbours:
+	@"$$(.ci/find-python)" .ci/test-neighbours $(SUITE) $(TESTS)
+
+lint: setup schemas
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+# The schemas are part of the package: no network.
+SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
+schemas: setup
+	@$(SCHEMA).github-workflows .github/workflows/*.yml
+	@$(SCHEMA).github-issue-forms .github/ISSUE_TEMPLATE/[0-9]*.yml
+	@$(SCHEMA).github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	@$(SCHEMA).dependabot .github/dependabot.yml
+	@$(SCHEMA).citation-file-format CITATION.cff
 
 types: setup
 	@$(BIN)/mypy
@@ -79,9 +142,12 @@ docs: setup
 	@out=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 
 # Two jobs at a time, except the tests, which use both cores. Documentation last: a test checks that it is up to date.
+# With TESTS, which .ci/run passes, coverage adds to that of an earlier run.
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
-	@$(MAKE) --no-print-directory test test-others guard docs
+	@$(if $(TESTS),,$(BIN)/coverage erase)
+	@$(MAKE) --no-print-directory test COVER=1
+	@$(MAKE) --no-print-directory coverage test-others guard fuzz-check docs TESTS=
 
 bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)
@@ -89,6 +155,14 @@ bench: setup peers guard
 # System packages that some tests compare with; those tests are skipped without them.
 tools:
 	@.ci/install-tools
+
+# Write the wheel and the source distribution to dist.
+wheel: setup
+	@rm -rf dist && $(BIN)/python -m build --quiet .
+
+# Fails if the tag, the version and the changelog disagree.
+release-check: setup
+	@$(BIN)/python .ci/check-release "$(TAG)"
 
 # Run every page of docs/howto with the built wheel, in empty folders, without development tools.
 try-wheel: setup
@@ -124,4 +198,4 @@ format: setup
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(VENV)-3.* site demo build dist
+	rm -rf $(VENV) $(VENV)-* site demo build dist .coverage*

@@ -69,7 +69,7 @@ def read_compressed(data, name, folder, rounds):
     anychunk.write(data, path, tile=TILE, compression=name, compression_levels=1)
     array = anychunk.open_array(path)
     assert np.array_equal(array[:], data)
-    chunks = anychunk.index(path)["0/0"].chunks
+    chunks = anychunk.index(path)["0/0/image"].chunks
     whole = np.memmap(path, np.uint8)
     ranges = list(zip(chunks.offsets.flat, chunks.lengths.flat, strict=True))
     size = int(np.prod(TILE)) * 2

@@ -64,10 +64,10 @@ def reading(folder, array, rounds):
 
     for kind, compression in COMPRESSIONS.items():
         path, wrong = folder / "all.n5" / kind, {}
-        anychunk.write(array, path, block=(64, 64, 64), compression=compression)
+        anychunk.write(array, path, block=(64, 64, 64), compression=compression, axes="xyz")
         theirs = opened(path)
         calls = {
-            OURS: lambda path=path: anychunk.open(path)[...],
+            OURS: lambda path=path: anychunk.open(path, axes="xyz")[...],
             "tensorstore": lambda a=theirs: a.read().result(),
             BARE: bare(path, kind),
             **peers.calls(("zarr-n5",), str(path), array, wrong),
@@ -77,11 +77,11 @@ def reading(folder, array, rounds):
             dataset = z5py.File(str(path.parent), "r")[kind]
             dataset.n_threads = cores()
             calls = {
-                OURS: lambda path=path: anychunk.open(path, axes="reversed")[...],
+                OURS: lambda path=path: anychunk.open(path)[...],
                 "z5py": lambda dataset=dataset: dataset[...],
             }
             yield compare(f"N5 {kind}, full read as (z, y, x)", calls, 1.0, rounds=rounds)
-        ours = anychunk.open(path)
+        ours = anychunk.open(path, axes="xyz")
         calls = {
             OURS: lambda a=ours: a[64:128, 64:128, 5:6],
             "tensorstore": lambda a=theirs: a[64:128, 64:128, 5:6].read().result(),

@@ -75,7 +75,7 @@ def by_wrk(url: str, path: str, side: int, seconds: int) -> float:
 def bare(path: Path) -> float:
     """Decode and encode every chunk of the first level on all cores; return chunks per second."""
     index = anychunk.index(path)
-    own, shown = index["0/0"], served_tree(index)["0/0"]
+    own, shown = index["0/0/image"], served_tree(index)["0/0/image"]
     reader = IndexStore(index).chunk_reader("0/0")
     decode = Decoder([codecs.from_json(c) for c in own.codecs], array_spec(own))
     encode = Encoder([codecs.from_json(c) for c in shown.codecs], array_spec(shown))
@@ -107,9 +107,9 @@ def rates(folder: Path, quick: bool) -> list[Row]:
             urllib.request.urlopen(f"{address}/api/files").read()
         for _ in range(rounds):
             found["bare"].append(bare(scene))
-            found["warm"].append(by_wrk(url, "/zarr/scene.tif/0/0/c/0", side, seconds))
-            found["decoded"].append(by_wrk(small, "/zarr/scene.tif/0/0/c/0", side, seconds))
-            found["passed"].append(by_wrk(url, "/zarr/plain.tif/0/0/c/0", 16, seconds))
+            found["warm"].append(by_wrk(url, "/zarr/scene.tif/0/0/image/c", side, seconds))
+            found["decoded"].append(by_wrk(small, "/zarr/scene.tif/0/0/image/c", side, seconds))
+            found["passed"].append(by_wrk(url, "/zarr/plain.tif/0/0/image/c", 16, seconds))
     best = {name: max(values) for name, values in found.items()}
     loop = f"loop {best['bare']:.0f}/s on {cores()} cores"
     return [
@@ -139,9 +139,9 @@ def panning(folder: Path, quick: bool) -> Row:
     strips = folder / "strips.tif"
     tifffile.imwrite(strips, field(4096), rowsperstrip=1, compression="zlib")
     urls = [
-        ("/zarr/scene.tif/0/0/c/0/%d/%d", 8),
+        ("/zarr/scene.tif/0/0/image/c/%d/%d", 8),
         ("/zarr/scene.tif/0/1/c/0/%d/%d", 4),
-        ("/zarr/strips.tif/0/0/c/0/%d/%d", 8),
+        ("/zarr/strips.tif/0/0/image/c/%d/%d", 8),
         ("/zarr/strips.tif/0/1/c/0/%d/%d", 4),
         ("/zarr-raw/strips.tif/0/2/c/0/%d/%d", 2),
     ]

@@ -10,9 +10,9 @@ import numpy as np
 import rasterio
 import rasterio.shutil
 from rasterio.windows import Window
-from tests.browser import Look, browser, served
 
 from bench.measure import Row
+from tests.browser import Look, browser, served
 
 SIDE, QUICK_SIDE, BLOCK = 20_000, 4_000, 2_000
 ZOOM = 0.51

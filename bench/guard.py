@@ -42,7 +42,10 @@ def n5(folder: Path) -> Calls:
     from bench.bench_n5 import COMPRESSIONS, opened, volume
 
     path = folder / "a.n5"
-    anychunk.write(volume(quick=True), path, block=(64, 64, 64), compression=COMPRESSIONS["zstd"])
+    compression = COMPRESSIONS["zstd"]
+    anychunk.write(
+        volume(quick=True), path, block=(64, 64, 64), compression=compression, axes="xyz"
+    )
     ours, theirs = anychunk.open(path), opened(path)
     return {OURS: lambda: ours[...], "peer": lambda: theirs.read().result()}
 
@@ -73,7 +76,7 @@ def window(folder: Path) -> Calls:
     array, dataset = anychunk.open_array(folder / "512.tif"), rasterio.open(folder / "512.tif")
     place = (slice(1000, 1100), slice(1000, 1100))
     return {
-        OURS: lambda: [array[:, *place] for _ in range(20)],
+        OURS: lambda: [array[..., *place] for _ in range(20)],
         "peer": lambda: [dataset.read(window=Window.from_slices(*place)) for _ in range(20)],
     }
 

@@ -8,7 +8,6 @@ import numpy as np
 import zarr
 
 from anychunk.codecs import headers
-from anychunk.codecs.offset import Offset
 
 
 def main(folder: Path) -> None:
@@ -19,7 +18,7 @@ def main(folder: Path) -> None:
         shape=values.shape,
         chunks=(40, 30),
         dtype="float32",
-        compressors=[Offset(offset=header.nbytes, prefix_func=header)],
+        compressors=[headers.pad(header)],
     )
     array[...] = values
     loaded = np.load(folder / "a.zarr" / "c" / "1" / "0")

@@ -1,7 +1,7 @@
 """A Zarr array whose chunk files are TIFFs that other tools open.
 
-Once uncompressed with the static header of the offset document, once compressed with a header that
-is made for each chunk. Edge chunks are whole TIFFs too, padded with the fill value.
+Once uncompressed with the static header of the pad document, once compressed with a header that is
+made for each chunk. Edge chunks are whole TIFFs too, padded with the fill value.
 """
 
 import sys
@@ -15,7 +15,7 @@ from PIL import Image
 from zarr.codecs import ZstdCodec
 
 from anychunk.codecs import headers
-from anychunk.codecs.offset import Offset
+from anychunk.codecs.pad import Pad
 
 STATIC = (
     "SUkqAAgAAAAIAAABAwABAAAAAAEAAAEBAwABAAAAAAEAAAIBAwABAAAAEAAAAAMBAwABAAAAAQAAAAYBAwABAAAA"
@@ -28,8 +28,8 @@ def main(folder: Path) -> None:
     image = ((np.sin(x / 40) * np.cos(y / 25) + 1) * 30000).astype("uint16")
     made = headers.tiff((256, 256), "uint16", compression="zstd")
     arrays = {
-        "static": [Offset(offset=110, prefix=STATIC)],
-        "dynamic": [ZstdCodec(level=3), Offset(offset=made.nbytes, prefix_func=made)],
+        "static": [Pad(location="start", nbytes=110, padding=STATIC)],
+        "dynamic": [ZstdCodec(level=3), headers.pad(made)],
     }
     for name, codecs in arrays.items():
         array = zarr.create_array(

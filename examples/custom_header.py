@@ -1,4 +1,4 @@
-"""Example 2 of the offset and pad documents: a custom header in front of compressed chunks.
+"""Example 2 of the pad and offset documents: a custom header in front of compressed chunks.
 
 The documents forget the array -> bytes codec and gzip's level; this is the JSON that works.
 """
@@ -20,7 +20,7 @@ PAD = {
 
 
 def main() -> None:
-    for codec in (OFFSET, PAD):
+    for codec in (PAD, OFFSET):
         store: dict[str, zarr.core.buffer.Buffer] = {}
         array = zarr.create_array(
             store,

@@ -27,7 +27,7 @@ def window_of(shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 def check(array: object, data: np.ndarray) -> bool:
     """Read a window through zarr and compare it with what was written."""
-    values = array  # a zarr.Array; N5 reverses the order of axes
+    values = array  # a zarr.Array
     shape = values.shape  # type: ignore[attr-defined]
     window = np.asarray(values[window_of(shape)])  # type: ignore[index]
     expected = data.T if shape == data.shape[::-1] != data.shape else data

@@ -68,7 +68,7 @@ def jp2(path: Path) -> np.ndarray:
 def n5(path: Path) -> np.ndarray:
     """Write a volume with three levels in blocks of 64."""
     data = demo_scenes.tissue(96, 128, 160)
-    options = {"axes": "reversed", "block": (64, 64, 64), "levels": 3}
+    options = {"block": (64, 64, 64), "levels": 3}
     anychunk.write(data, str(path), **options, resolution=(2.0, 0.5, 0.5), unit="um")
     return data
 

@@ -1,4 +1,4 @@
-"""Example 3 of the offset and pad documents: N5 blocks read by standard codecs and `offset`.
+"""Example 3 of the pad and offset documents: N5 blocks read by standard codecs and `offset`.
 
 As printed, the example reads every block transposed, because N5's first axis varies fastest. With a
 `transpose` codec it is right, as long as all blocks are full.

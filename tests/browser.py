@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[1]
 SWITCHES = [
     "--headless",
@@ -48,7 +50,7 @@ def served(*paths: Path) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(10)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -62,7 +64,9 @@ def browser() -> Iterator[Any]:
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("chromium is not here: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not here: pip install playwright"
+    )
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=path, args=SWITCHES)
         try:
@@ -99,12 +103,19 @@ class Look:
         if is_settled:
             self.settle()
 
+    def frames(self, count: int) -> None:
+        """Wait until the browser has drawn `count` frames."""
+        self.page.evaluate(
+            """async (count) => {
+              for (; count > 0; count--) await new Promise((done) => requestAnimationFrame(done));
+            }""",
+            count,
+        )
+
     def settle(self) -> None:
         """Wait until the view is drawn, after two frames in which a change marks it as not drawn."""
         self.page.wait_for_function("() => document.querySelector('#picture')")
-        self.page.evaluate(
-            "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))"
-        )
+        self.frames(2)
         self.page.wait_for_selector(SETTLED)
 
     def pixels(self) -> np.ndarray:
@@ -126,7 +137,9 @@ class Look:
         return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)
 
     def hash(self) -> dict[str, str]:
-        self.page.wait_for_timeout(260)  # it is written a little later than shown
+        # The page writes it by a timer of 200 ms after the change. A longer one, set later in the same
+        # page, ends after it, however slow the machine.
+        self.page.evaluate("() => new Promise((done) => setTimeout(done, 260))")
         pairs = self.page.evaluate("() => [...new URLSearchParams(location.hash.slice(1))]")
         return dict(pairs)
 

@@ -1,6 +1,42 @@
+import os
+from pathlib import Path
+
+import hypothesis
 import pytest
 
 from anychunk.errors import InternalError
+from tests.patience import PATIENCE_S
+
+# how long an example takes, or the choice of one, depends on what else the machine does
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
+# read by dask in every process: by default it gives up connections after 30 s
+for _timeout in ("CONNECT", "TCP"):
+    os.environ[f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{_timeout}"] = f"{PATIENCE_S}s"
+
+# Files are handed to workers in this order, then the others: a long file that comes last keeps one worker busy alone.
+LONGEST = [
+    "test_examples.py",
+    "test_viewer.py",
+    "conversion/test_staging.py",
+    "references/test_matrix.py",
+    "readers/test_matrix.py",
+    "formats/test_tiff_edits.py",
+    "codecs/test_zarr_suite.py",
+    "test_import.py",
+    "test_systems.py",
+    "test_archive.py",
+    "formats/test_n5_hostile.py",
+    "formats/test_jnrrd_hostile.py",
+    "fuzz/test_fuzz.py",
+]
+
+
+def pytest_collection_modifyitems(items):
+    rank = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
+from tests.patience import PATIENCE_S
+
 
 @dataclass
 class Served:
@@ -90,4 +92,4 @@ def serve(folder: Path):
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(PATIENCE_S)

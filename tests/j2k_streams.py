@@ -12,6 +12,7 @@ import pytest
 
 import anychunk
 from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
+from tests.patience import PATIENCE_S
 
 COMPRESS, DECOMPRESS = shutil.which("opj_compress"), shutil.which("opj_decompress")
 needs_openjpeg = pytest.mark.skipif(
@@ -58,7 +59,7 @@ def _compress(raw: bytes, characteristics: str, options: tuple[str, ...]) -> byt
         source, target = Path(folder, "in.rawl"), Path(folder, "out.j2k")
         source.write_bytes(raw)
         command = [COMPRESS, "-i", source, "-o", target, "-F", characteristics, *options]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
         return target.read_bytes()
 
 
@@ -68,7 +69,7 @@ def decompress(stream: bytes, *, level: int = 0) -> list[np.ndarray]:
         source = Path(folder, "in.j2k")
         source.write_bytes(stream)
         command = [DECOMPRESS, "-i", source, "-o", Path(folder, "out.pgx"), "-r", str(level)]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
         files = sorted(Path(folder).glob("out*.pgx"), key=lambda p: int(p.stem.split("_")[-1]))
         return [read_pgx(file.read_bytes()) for file in files]
 

@@ -4,11 +4,12 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.patience import PATIENCE_S, wait_until
 
 BINARY = shutil.which("nginx")
 needs_nginx = pytest.mark.skipif(
@@ -45,16 +46,16 @@ def serve_nginx(folder: Path, aside: Path):
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(PATIENCE_S)
 
 
 def _wait(port, process):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
+    def answers():
+        assert process.poll() is None, f"nginx ended at once: {process.stderr.read()}"
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
         except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise RuntimeError(f"nginx does not answer: {process.stderr.read()}")
+            return False
+        return True
+
+    wait_until(answers)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 NAME = "zarr-n5==0.3.1"
 FOLDER = Path(sys.prefix) / "peers" / NAME
 READER = """
@@ -26,7 +28,7 @@ def install():
     if not FOLDER.exists():
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
         done = subprocess.run(
-            [*command, str(FOLDER), NAME], check=False, capture_output=True, timeout=100
+            [*command, str(FOLDER), NAME], check=False, capture_output=True, timeout=PATIENCE_S
         )
         if done.returncode:
             pytest.skip(f"{NAME} cannot be installed: {done.stderr.decode()[-200:]}")
@@ -41,7 +43,7 @@ def run(script, *arguments):
         check=False,
         capture_output=True,
         env=environment,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return done.stdout.decode()

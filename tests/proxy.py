@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.patience import PATIENCE_S
+
 HOP = {"connection", "keep-alive", "transfer-encoding", "date", "server"}
 
 
@@ -55,7 +57,7 @@ def proxy(host: str, port: int):
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            connection = http.client.HTTPConnection(host, port, timeout=60)
+            connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
             try:
                 # the Host header stays as it was: it is part of the signature
                 connection.putrequest(
@@ -102,7 +104,7 @@ def proxy(host: str, port: int):
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(PATIENCE_S)
 
 
 if __name__ == "__main__":

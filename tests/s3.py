@@ -4,11 +4,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.patience import PATIENCE_S, wait_until
 
 KEY, SECRET = "key", "secret"
 
@@ -47,7 +48,7 @@ def serve_s3(folder: Path):
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -63,18 +64,16 @@ def _proxy(port):
             yield process.stdout.readline().strip()
         finally:
             process.stdin.close()
-            process.wait(60)
+            process.wait(PATIENCE_S)
 
 
 def _wait(port, process):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError("rclone ended at once")
+    def answers():
+        assert process.poll() is None, "rclone ended at once"
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
         except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError("rclone does not answer")
+            return False
+        return True
+
+    wait_until(answers)

@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
@@ -22,6 +21,7 @@ from anychunk.errors import AnychunkError, FilesError, FormatError, SourceChange
 from anychunk.references import icechunk as ice
 from tests.http_server import serve
 from tests.nginx import needs_nginx, serve_nginx
+from tests.patience import PATIENCE_S, wait_until
 from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3
 
@@ -53,10 +53,10 @@ def test_remote_file_in_each_form(web, form):
         anychunk.open(folder / form)
     opened = anychunk.open(folder / form, allow=[served.url])
     served.requests.clear()
-    np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+    np.testing.assert_array_equal(opened["0/0/image"][...].reshape(64, 80), VALUES)
     assert len(served.requests) <= 2
     served.fail[:] = [500, 503]
-    np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+    np.testing.assert_array_equal(opened["0/0/image"][...].reshape(64, 80), VALUES)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -67,13 +67,13 @@ def test_faults_are_errors_never_fill(web, form):
         opened = anychunk.open(folder / form, allow=[served.url])
         served.fail[:] = [500] * 50
         with pytest.raises(SourceError, match="a.tif"):
-            opened["0/0"][...]
+            opened["0/0/image"][...]
         served.fail.clear()
         served.short = True
         with pytest.raises(AnychunkError, match="a.tif"):
-            opened["0/0"][...]
+            opened["0/0/image"][...]
         served.short = False
-        np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+        np.testing.assert_array_equal(opened["0/0/image"][...].reshape(64, 80), VALUES)
 
 
 FAULTS = {"500": {"fail": 500}, "dropped": {"drop": 1}, "short": {"short": 1}}
@@ -103,10 +103,10 @@ def test_faults_of_the_network_are_retried_then_errors_never_fill(web, form, fau
             break_next(count)
             if is_read:
                 group = opened or anychunk.open(url)
-                np.testing.assert_array_equal(group["0/0"][...].reshape(64, 80), VALUES)
+                np.testing.assert_array_equal(group["0/0/image"][...].reshape(64, 80), VALUES)
             else:
                 with pytest.raises(AnychunkError, match="a.tif"):
-                    (opened or anychunk.open(url))["0/0"][...]
+                    (opened or anychunk.open(url))["0/0/image"][...]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -116,7 +116,7 @@ def test_a_changed_remote_file_is_noticed(web, form):
     write_cog(folder / "data" / "a.tif", VALUES[::-1])
     opened = anychunk.open(folder / form, allow=[served.url])
     with pytest.raises(SourceChangedError, match="index it again"):
-        opened["0/0"][...]
+        opened["0/0/image"][...]
 
 
 @needs_nginx
@@ -127,14 +127,14 @@ def test_a_real_web_server_in_each_form(tmp_path):
         for form in FORMS:
             anychunk.index(f"{url}/a%20b.tif").save(tmp_path / form)
             opened = anychunk.open(tmp_path / form, allow=[url])
-            np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+            np.testing.assert_array_equal(opened["0/0/image"][...].reshape(64, 80), VALUES)
         lines = (tmp_path / "aside" / "requests").read_text().splitlines()
         assert all(" 206 " in line for line in lines if "GET" in line)
         assert len(lines) <= 4 * len(FORMS)
         write_cog(tmp_path / "data" / "a b.tif", VALUES + 1)
         for form in FORMS:
             with pytest.raises(SourceChangedError):
-                anychunk.open(tmp_path / form, allow=[url])["0/0"][...]
+                anychunk.open(tmp_path / form, allow=[url])["0/0/image"][...]
         with pytest.raises(FileNotFoundError, match="check the url"):
             anychunk.open(f"{url}/none.tif")
 
@@ -146,11 +146,11 @@ def test_an_index_on_the_web_refers_to_its_own_folder(web):
     text = (folder / "data" / "i.json").read_text()
     assert "{{base}}/a.tif" in text
     opened = anychunk.open(f"{served.url}/data/i.json")
-    np.testing.assert_array_equal(opened["0/0"][...].reshape(64, 80), VALUES)
+    np.testing.assert_array_equal(opened["0/0/image"][...].reshape(64, 80), VALUES)
     with (folder / "data" / "a.tif").open("ab") as file:
         file.write(b"more")
     with pytest.raises(SourceChangedError, match="size"):
-        anychunk.open(f"{served.url}/data/i.json")["0/0"][...]
+        anychunk.open(f"{served.url}/data/i.json")["0/0/image"][...]
 
 
 @needs_s3
@@ -166,7 +166,7 @@ def test_s3_in_each_form(tmp_path):
             url = f"s3://bucket/scenes/{form}"
             node.save(url, storage=storage)
             opened = anychunk.open(url, storage=storage)
-            found = opened["0/0"][...].reshape(2, 64, 80)
+            found = opened["0/0/image"][...].reshape(2, 64, 80)
             np.testing.assert_array_equal(found, np.stack([VALUES, VALUES]))
         everything = b"".join(
             p.read_bytes() for p in (tmp_path / "bucket").rglob("*") if p.is_file()
@@ -176,7 +176,7 @@ def test_s3_in_each_form(tmp_path):
         import zarr
 
         direct = zarr.open_group(repository.readonly_session("main").store, mode="r")
-        np.testing.assert_array_equal(direct["0/0"][1].reshape(64, 80), VALUES)
+        np.testing.assert_array_equal(direct["0/0/image"][1].reshape(64, 80), VALUES)
 
 
 @needs_s3
@@ -197,7 +197,7 @@ def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
         assert not failures
         for form in FORMS:
             node.save(f"s3://bucket/x y/{form}", storage=storage)
-            found = anychunk.open(f"s3://bucket/x y/{form}", storage=storage)["0/0"][...]
+            found = anychunk.open(f"s3://bucket/x y/{form}", storage=storage)["0/0/image"][...]
             truth = np.stack([VALUES + names.index(name) for name in sorted(names)])
             order = np.argsort([sorted(names).index(unquote(u.rpartition("/")[2])) for u in urls])
             np.testing.assert_array_equal(found.reshape(truth.shape)[order], truth)
@@ -263,7 +263,7 @@ def test_command_line(tmp_path, capsys):
              "--batch", "1"]
         )  # fmt: skip
     assert not e.value.code
-    assert anychunk.open(tmp_path / "s.icechunk")["0/0"].shape[0] == 2
+    assert anychunk.open(tmp_path / "s.icechunk")["0/0/image"].shape[0] == 2
 
 
 @pytest.mark.parametrize(("how", "along"), [("stack", None), ("concat", "y"), ("group", None)])
@@ -280,10 +280,10 @@ def test_append_goes_on_where_it_stopped(tmp_path, how, along):
     truth = [VALUES + i for i in range(5)]
     if how == "group":
         for i in range(5):
-            np.testing.assert_array_equal(opened[f"f{i}/0/0"][...].reshape(64, 80), truth[i])
+            np.testing.assert_array_equal(opened[f"f{i}/0/0/image"][...].reshape(64, 80), truth[i])
     else:
         joined = np.stack(truth) if how == "stack" else np.concatenate(truth)
-        np.testing.assert_array_equal(opened["0/0"][...].reshape(joined.shape), joined)
+        np.testing.assert_array_equal(opened["0/0/image"][...].reshape(joined.shape), joined)
     assert len(anychunk.index(target).pins) == 5
 
 
@@ -313,7 +313,7 @@ def test_append_to_a_repository_that_was_moved(tmp_path):
     target = tmp_path / "new" / "r.icechunk"
     write_cog(tmp_path / "new" / "1.tif", VALUES + 1)
     assert anychunk.append(str(tmp_path / "new" / "*.tif"), target, combine="stack") == 1
-    found = anychunk.open(target)["0/0"][...]
+    found = anychunk.open(target)["0/0/image"][...]
     np.testing.assert_array_equal(found.reshape(2, 64, 80), np.stack([VALUES, VALUES + 1]))
 
 
@@ -327,12 +327,16 @@ def test_append_of_another_place_drops_the_place(tmp_path):
     node = anychunk.index(target)
     assert "spatial:transform" in node["0"].attributes
     assert "spatial:transform" in node["0/0"].attributes
+    assert node["0/0/image"].attributes["grid_mapping"] == "spatial_ref"
+    assert set(node["0/0"].members) == {"image", "spatial_ref", "x", "y"}
     with pytest.warns(UserWarning, match="r.icechunk 0: .*georeference"):
         anychunk.append(tmp_path / "2.tif", target, combine="stack")
     node = anychunk.index(target)
-    assert node["0/0"].shape[0] == 3
-    for found in (node["0"], node["0/0"]):
+    assert node["0/0/image"].shape[0] == 3
+    for found in (node["0"], node["0/0"], node["0/0/image"]):
         assert not [key for key in found.attributes if key.startswith("spatial:")]
+    assert "grid_mapping" not in node["0/0/image"].attributes
+    assert set(node["0/0"].members) == {"image"}
 
 
 def test_append_refuses_what_does_not_go_on(tmp_path):
@@ -343,11 +347,11 @@ def test_append_refuses_what_does_not_go_on(tmp_path):
     anychunk.append(tmp_path / "a.tif", target, combine="stack")
     for name, message in (
         ("b.tif", "codecs|data_type"),
-        ("c.tif", r"\[1, 1, 32, 80\] .*\[1, 1, 64, 80\]"),
+        ("c.tif", r"\[1, 32, 80\] .*\[1, 64, 80\]"),
     ):
         with pytest.raises(FormatError, match=message):
             anychunk.append(tmp_path / name, target, combine="stack")
-    assert anychunk.open(target)["0/0"].shape[0] == 1
+    assert anychunk.open(target)["0/0/image"].shape[0] == 1
     with pytest.raises(ValueError, match="mosaic"):
         anychunk.append(tmp_path / "a.tif", target, combine="mosaic")
 
@@ -358,13 +362,14 @@ if __name__ == "__main__":
     storage = json.loads(sys.argv[1])
     client = distributed.Client(sys.argv[2])
     anychunk.append("s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
-                    batch=int(sys.argv[3]), client=client, storage=storage)
+                    batch=int(sys.argv[3]), executor=client, storage=storage)
 """
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_parses_on_a_cluster(tmp_path):
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     for name in "ab":
         write_cog(tmp_path / f"{name}.tif", VALUES)
     (tmp_path / "c.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
@@ -385,7 +390,7 @@ def test_the_command_parses_on_a_cluster(tmp_path):
 
 @needs_s3
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(4 * PATIENCE_S)
 def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
     """COGs over S3 into one Icechunk repository: 40 of them, a thousand with ANYCHUNK_SLOW."""
     import distributed
@@ -408,30 +413,31 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
         assert batch <= done
         left = len(ice.saved_sources("s3://data/all.icechunk", storage=storage))
         assert left % batch == 0  # whole batches only
-        half = anychunk.open("s3://data/all.icechunk", storage=storage)["0/0"]
+        half = anychunk.open("s3://data/all.icechunk", storage=storage)["0/0/image"]
         assert half.shape[0] == left
         with distributed.Client(cluster) as client:
             added = anychunk.append(
                 "s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
-                batch=batch, client=client, storage=storage,
+                batch=batch, executor=client, storage=storage,
             )  # fmt: skip
         assert added == COUNT - left
-        found = anychunk.open("s3://data/all.icechunk", storage=storage)["0/0"][...]
+        found = anychunk.open("s3://data/all.icechunk", storage=storage)["0/0/image"][...]
     truth = np.stack([VALUES[:32, :32] + i for i in range(COUNT)])
     np.testing.assert_array_equal(found.reshape(truth.shape), truth)
 
 
 def _wait_for_commits(storage, process, *, at_least):
     """Return how many files are committed, once they are enough or the process has ended."""
-    deadline = time.monotonic() + 400
     done = 0
-    while time.monotonic() < deadline and process.poll() is None:
+
+    def are_enough():
+        nonlocal done
         # rclone does not replace an object atomically: a reader may see half of each version
         with suppress(SourceError):
             done = len(ice.saved_sources("s3://data/all.icechunk", storage=storage))
-        if done >= at_least:
-            break
-        time.sleep(0.05)
+        return done >= at_least or process.poll() is not None
+
+    wait_until(are_enough)
     return done
 
 
@@ -447,6 +453,182 @@ def test_virtual_parser_reads_by_the_stores_of_the_registry(web):
         f"{served.url}/data/a.tif",
         registry=registry,
         parser=anychunk.VirtualParser(),
-        loadable_variables=["data"],
+        loadable_variables=["image"],
     )
-    np.testing.assert_array_equal(dataset["data"].to_numpy().reshape(64, 80), VALUES)
+    np.testing.assert_array_equal(dataset["image"].to_numpy().reshape(64, 80), VALUES)
+
+
+def written(folder, count, **options):
+    """Write small files; return their paths."""
+    paths = []
+    for i in range(count):
+        paths.append(str(folder / f"f{i:03}.tif"))
+        write_cog(paths[-1], VALUES[:16, :16] + i, **options)
+    return paths
+
+
+@pytest.mark.parametrize("how", ["stack", "group"])
+def test_a_commit_touches_only_what_it_adds(tmp_path, monkeypatch, how):
+    """However many files are there, the same keys are read and written."""
+    import icechunk
+
+    paths = written(tmp_path, 24)
+    touched = []
+    for name in ("get", "set"):
+        plain = getattr(icechunk.IcechunkStore, name)
+
+        def note(self, key, *args, plain=plain, **options):
+            touched.append(key)
+            return plain(self, key, *args, **options)
+
+        monkeypatch.setattr(icechunk.IcechunkStore, name, note)
+    target, counts = tmp_path / "r.icechunk", []
+    for start in range(0, 24, 6):
+        touched.clear()
+        anychunk.append(paths[start : start + 6], target, combine=how)
+        counts.append(len(touched))
+    assert len(set(counts[1:])) == 1
+    assert len(anychunk.index(target).pins) == 24
+
+
+@pytest.mark.filterwarnings("ignore:.*Zarr V3 specification")
+def test_a_plain_reader_opens_an_archive(tmp_path):
+    import zarr
+
+    paths = written(tmp_path, 3)
+    target = tmp_path / "r.icechunk"
+    anychunk.append(paths, target, combine="stack", batch=2)
+    repository = ice.open_repository(str(target))
+    group = zarr.open_group(repository.readonly_session("main").store, mode="r")
+    found = group["0/0/image"][...].reshape(3, 16, 16)
+    np.testing.assert_array_equal(found, np.stack([VALUES[:16, :16] + i for i in range(3)]))
+    rows = [json.loads(text) for text in group["anychunk.sources"][...]]
+    assert [row["url"] for row in rows] == paths
+    commits = list(repository.ancestry(branch="main"))
+    assert [c.message for c in commits[:2]] == ["Add 1 files", "Add 2 files"]
+    assert commits[1].metadata["references"] == 2
+    assert commits[1].metadata["files"] == 2
+
+
+@pytest.mark.parametrize("how", ["stack", "group"])
+def test_another_writer_between(tmp_path, monkeypatch, how):
+    """What it committed stays, and is appended to; the same files are not added twice."""
+    from anychunk.references.icechunk import transaction
+
+    paths = written(tmp_path, 6)
+    target = tmp_path / "r.icechunk"
+    anychunk.append(paths[:2], target, combine=how)
+    commit, others = transaction.Transaction.commit, [paths[4:], paths[2:3]]
+
+    def commit_after_another(self, message, statistics):
+        if others:
+            more = others.pop(0)
+            monkeypatch.setattr(transaction.Transaction, "commit", commit)
+            anychunk.append(more, target, combine=how)
+            monkeypatch.setattr(transaction.Transaction, "commit", commit_after_another)
+        return commit(self, message, statistics)
+
+    monkeypatch.setattr(transaction.Transaction, "commit", commit_after_another)
+    with pytest.raises(SourceError, match="another writer added .*f002"):
+        # the first attempt meets files 4 and 5, the second file 2
+        anychunk.append(paths[2:4], target, combine=how)
+    assert anychunk.append(paths, target, combine=how) == 1
+    assert len(ice.saved_sources(str(target))) == 6
+    opened = anychunk.open(target)
+    if how == "group":
+        assert sorted(opened.group_keys()) == [f"f{i:03}" for i in range(6)]
+    else:
+        found = opened["0/0/image"][...].reshape(6, 16, 16)
+        truth = np.stack([VALUES[:16, :16] + i for i in (0, 1, 4, 5, 2, 3)])
+        np.testing.assert_array_equal(found, truth)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("how", ["stack", "group"])
+def test_indexed_to_a_target(tmp_path, form, how):
+    paths = written(tmp_path, 5)
+    target = tmp_path / form
+    for batch in (2, None):  # the second replaces the first
+        assert anychunk.index(paths, combine=how, to=target, batch=batch) is None
+        found, truth = anychunk.open(target), anychunk.open(anychunk.index(paths, combine=how))
+        for path, _ in anychunk.index(paths, combine=how).arrays():
+            np.testing.assert_array_equal(found[path][...], truth[path][...])
+        assert len(anychunk.index(target).pins) == 5
+    (tmp_path / "f002.tif").write_bytes(b"II*\0")
+    with pytest.raises(FilesError, match="1 of 5"):
+        anychunk.index(paths, combine=how, to=target, batch=1)
+    assert len(anychunk.index(target).pins) == 5  # what was there stays
+    failures = {}
+    anychunk.index(paths, combine=how, to=target, batch=1, failures=failures)
+    assert list(failures) == [paths[2]]
+    assert len(anychunk.index(target).pins) == 4
+    anychunk.index(paths[0], to=target)
+    assert len(anychunk.index(target).pins) == 1
+
+
+def test_streams_that_are_cut_are_not_saved_in_batches(tmp_path, monkeypatch):
+    """Their seek points are part of the codecs, which all files of a stack share."""
+    paths = written(tmp_path, 5)
+    monkeypatch.setattr("anychunk.archive.has_streams", lambda node: True)
+    anychunk.index(paths, combine="stack", to=tmp_path / "i.icechunk", batch=1)
+    repository = ice.open_repository(str(tmp_path / "i.icechunk"))
+    assert [c.metadata.get("files") for c in repository.ancestry(branch="main")] == [5, None]
+
+
+def test_on_processes(tmp_path):
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    paths = written(tmp_path, 5)
+    (tmp_path / "f003.tif").write_bytes(b"II*\0")
+    failures = {}
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        options = {"combine": "stack", "failures": failures, "executor": executor}
+        assert anychunk.append(paths, tmp_path / "r.icechunk", batch=3, **options) == 4
+    assert list(failures) == [paths[3]]
+    found = anychunk.open(tmp_path / "r.icechunk")["0/0/image"][...].reshape(4, 16, 16)
+    np.testing.assert_array_equal(found, np.stack([VALUES[:16, :16] + i for i in (0, 1, 2, 4)]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_pickled_array_refers_to_a_large_saved_index(tmp_path, monkeypatch, form):
+    from anychunk import references
+    from anychunk.read import zarr_store
+
+    paths = written(tmp_path, 40)
+    node = anychunk.index(paths, combine="stack")
+    node.save(tmp_path / form)
+    opened = anychunk.open(tmp_path / form)["0/0/image"]
+    small = len(pickle.dumps(opened))
+    monkeypatch.setattr(zarr_store, "SMALL_TABLES", 100)
+    data = pickle.dumps(opened)
+    assert len(data) < small
+    assert b"f039.tif" not in data
+    references._loaded.clear()
+    again = pickle.loads(data)
+    np.testing.assert_array_equal(again[...], opened[...])
+    assert pickle.loads(data).store.index is again.store.index  # loaded once per process
+    # a copy that was changed is not what was saved
+    changed = anychunk.index(tmp_path / form)
+    changed = type(changed)(members=changed.members, pins=changed.pins)
+    assert b"f039.tif" in pickle.dumps(anychunk.open(changed))
+    # nor is a later version: a repository keeps the old one
+    anychunk.index(paths[:20], combine="stack").save(tmp_path / form)
+    references._loaded.clear()
+    if form == "i.icechunk":
+        np.testing.assert_array_equal(pickle.loads(data)[...], opened[...])
+    else:
+        with pytest.raises(SourceChangedError, match="open the index again"):
+            pickle.loads(data)
+
+
+def test_a_window_of_a_stack_is_a_small_graph(tmp_path):
+    """Selected before it is chunked: no task for what is outside."""
+    import xarray
+
+    anychunk.index(written(tmp_path, 40), combine="stack").save(tmp_path / "i.json")
+    dataset = xarray.open_dataset(tmp_path / "i.json", engine="anychunk")
+    mean = dataset["image"].isel(x=slice(0, 8), y=slice(0, 8)).chunk({"t": 20}).mean()
+    assert len(mean.__dask_graph__()) <= 10
+    truth = np.mean([VALUES[:8, :8] + i for i in range(40)])
+    np.testing.assert_allclose(float(mean.compute()), truth)

@@ -1,3 +1,4 @@
+import io
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 import anychunk
 from anychunk import limits
 from anychunk.cli import main
+from tests.patience import PATIENCE_S
 from tests.permissions import unprivileged
 
 
@@ -31,6 +33,19 @@ def test_info(capsys, file):
     assert (code, err) == (0, "")
     for word in ("npy", "0/0", "3 x 4", "uint16"):
         assert word in out
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_names_that_the_terminal_cannot_show(tmp_path, capsys, monkeypatch, encoding):
+    """Output to a pipe is in the code page on Windows, which has few of all characters."""
+    np.save(tmp_path / "日本.npy", np.zeros((3, 4), "uint16"))
+    pipe = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding))
+    with pytest.raises(SystemExit) as caught:
+        main(["info", str(tmp_path / "日本.npy")])
+    sys.stdout.flush()
+    assert not caught.value.code
+    assert b"\\u65e5\\u672c.npy" in b"".join(pipe.getvalue().split())
 
 
 def test_info_json(capsys, file):
@@ -84,7 +99,7 @@ def test_module_runs(file):
         [sys.executable, "-m", "anychunk", "info", file],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert "0/0" in done.stdout
@@ -127,7 +142,7 @@ def test_a_file_without_permission(tmp_path, command):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anychunk
 from anychunk import codecs
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference"
@@ -24,7 +25,7 @@ def test_generated_pages_are_up_to_date():
         [sys.executable, ROOT / ".ci/generate-docs", "--check"],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

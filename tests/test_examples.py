@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from anychunk import codecs
+from tests.patience import PATIENCE_S
 from tests.s3 import binary, serve_s3
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +41,7 @@ def run(command, folder, environment=None):
         env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, f"{done.stderr}\n{done.stdout}"

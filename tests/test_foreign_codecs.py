@@ -56,9 +56,9 @@ def big_endian(tmp_path):
 
 READERS = {
     "open_array": lambda path: anychunk.open_array(path)[...],
-    "group": lambda path: anychunk.open(path)["0/0"][...],
+    "group": lambda path: anychunk.open(path)["0/0/image"][...],
     "zarr's own selection": lambda path: anychunk.open_array(path).oindex[...],
-    "plain zarr": lambda path: zarr.open_array(anychunk.open(path).store, path="0/0")[...],
+    "plain zarr": lambda path: zarr.open_array(anychunk.open(path).store, path="0/0/image")[...],
 }
 
 
@@ -66,4 +66,4 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_pixels_do_not_depend_on_who_registered(big_endian, reader):
     path, pixels = big_endian
-    assert np.array_equal(READERS[reader](path)[0], pixels)
+    assert np.array_equal(READERS[reader](path), pixels)

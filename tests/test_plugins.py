@@ -23,6 +23,7 @@ from anychunk.codecs.base import (
     BytesFilter,
     BytesToBytes,
 )
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -175,7 +176,7 @@ def child(folder, *arguments):
         [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
         env={**os.environ, "PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"},
     )
@@ -204,7 +205,7 @@ def test_broken_format_is_skipped_with_one_warning(tmp_path, file, name):
         import anychunk, numpy
         from anychunk import errors
         path, name = sys.argv[1:]
-        found = [anychunk.open(path)["0/0"][...].tolist() for _ in range(2)]
+        found = [anychunk.open(path)["0/0/image"][...].tolist() for _ in range(2)]
         other = anychunk.open(path[:-5] + "b.good")["0/0"][...].tolist()
         caught = []
         for ask in (
@@ -251,7 +252,7 @@ def test_format_whose_sniff_fails_or_claims_everything(tmp_path, file):
     code = """
         import json, sys
         import anychunk
-        found = anychunk.open(sys.argv[1])["0/0"][...].tolist()
+        found = anychunk.open(sys.argv[1])["0/0/image"][...].tolist()
         other = anychunk.index(sys.argv[2]).attributes["anychunk"]["format"]
         anychunk.open(sys.argv[2])
         print(json.dumps([found, other, anychunk.formats.by_name("tiff").__name__]))

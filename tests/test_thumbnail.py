@@ -1,14 +1,21 @@
 """Thumbnails: the right plane, the right level, the right grey."""
 
+import json
+import struct
+import zlib
+
 import imagecodecs
 import numpy as np
 import pytest
 import tifffile
 
 import anychunk
-from anychunk.errors import UnsupportedError
+from anychunk import limits
+from anychunk.errors import LimitError, UnsupportedError
 from anychunk.io import read_object
-from anychunk.thumbnail import means, picture, png, row_step, thumbnail
+from anychunk.metadata.painting import paint
+from anychunk.thumbnail import band_limits, block_steps, means, png, thumbnail
+from tests.effort import at_most
 from tests.test_cli import run
 
 
@@ -24,14 +31,14 @@ def test_ramp_is_stretched(tmp_path):
 
 
 def test_place_along_other_axes(tmp_path):
-    data = np.zeros((5, 20, 30), "uint8")
+    data = np.zeros((5, 20, 30), "uint16")
     data[3, :, 15:] = 9
     np.save(tmp_path / "a.npy", data)
     index = anychunk.index(tmp_path / "a.npy")
     assert thumbnail(index).max() == 0
-    assert thumbnail(index, at={"dim_0": 3})[0, -1] == 255
-    with pytest.raises(UnsupportedError, match=r"dim_0 7 .*\b4$"):
-        thumbnail(index, at={"dim_0": 7})
+    assert thumbnail(index, at={"z": 3})[0, -1] == 255
+    with pytest.raises(UnsupportedError, match=r"z 7 .*\b4$"):
+        thumbnail(index, at={"z": 7})
 
 
 def test_colours_and_one_band(tmp_path):
@@ -43,6 +50,8 @@ def test_colours_and_one_band(tmp_path):
     assert pixels.shape == (50, 60, 3)
     assert pixels[0, 0].tolist() == [255, 0, 0]
     assert pixels[-1, -1].tolist() == [0, 0, 128]
+    # a photograph of 8 bits is not stretched
+    assert thumbnail(index)[0, 0].tolist() == [200, 0, 0]
     assert thumbnail(index, band=2)[0, 0] == 0
     with pytest.raises(UnsupportedError, match=r"band 3 .*\b2$"):
         thumbnail(index, band=3)
@@ -72,8 +81,13 @@ def test_the_fitting_level_is_read(tmp_path):
 def test_missing_values_are_black():
     data = np.array([[[np.nan, 5.0, 10.0, -9999.0]]])
     whole = np.arange(2), np.arange(5)
-    assert picture(means(data, *whole, -9999), (0, 100)).tolist() == [[0, 0, 255, 0]]
-    assert picture(np.full((1, 2, 2), np.nan), (2, 98)).tolist() == [[0, 0], [0, 0]]
+    assert grey(means(data, *whole, -9999), (0, 100)).tolist() == [[0, 0, 255, 0]]
+    assert grey(np.full((1, 2, 2), np.nan), (2, 98)).tolist() == [[0, 0], [0, 0]]
+
+
+def grey(values, percentiles):
+    display = {"model": "grey", "bands": [0]}
+    return paint({0: values[0]}, display, band_limits(values, [0], display, None, percentiles))
 
 
 def test_a_line_is_refused(tmp_path):
@@ -106,11 +120,15 @@ def test_a_picture_of_one_pixel(shape, tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", np.full(shape, 9, "uint8"), photometric="rgb")
     picture = thumbnail(anychunk.index(tmp_path / "a.tif"))
     assert imagecodecs.png_decode(png(picture)).shape == picture.shape == shape
-    assert picture_of_nothing().shape == (4, 1, 3)
 
 
-def picture_of_nothing():
-    return picture(np.full((3, 4, 1), np.nan), (2, 98))
+def test_a_picture_of_nothing_is_black():
+    nothing = np.full((3, 4, 1), np.nan)
+    display = {"model": "rgb", "bands": [0, 1, 2]}
+    limits = band_limits(nothing, [0, 1, 2], display, None, (2, 98))
+    pixels = paint(dict(enumerate(nothing)), display, limits)
+    assert pixels.shape == (4, 1, 3)
+    assert not pixels.any()
 
 
 def test_arrays_may_come_from_elsewhere(tmp_path):
@@ -123,7 +141,7 @@ def test_arrays_may_come_from_elsewhere(tmp_path):
         return anychunk.open(node)[path]
 
     assert thumbnail(node, open_path=opened).shape == (8, 8)
-    assert asked == ["0/0"]
+    assert asked == ["0/0/image"]
 
 
 def test_a_small_picture_mixes_the_colours_of_a_palette_not_their_numbers(tmp_path):
@@ -138,7 +156,8 @@ def test_a_small_picture_mixes_the_colours_of_a_palette_not_their_numbers(tmp_pa
 
 
 def test_nodata_is_excluded_from_a_small_picture(tmp_path):
-    rasterio = pytest.importorskip("rasterio")
+    import rasterio
+
     data = np.repeat(np.array([10, 20], "int16"), 200)[None].repeat(400, 0)
     data[::2] = -9999
     data[:, :40] = -9999
@@ -169,7 +188,54 @@ def test_strips_are_bounded_whatever_the_order_of_axes():
     class Large:
         shape, chunks = (100_000, 100_000, 3), (256, 256, 3)
 
-    assert row_step(Large, 0, 1) == 256
+    assert block_steps(Large, 0, 1) == (256, 10_752)
+
+    class Wide:
+        shape, chunks = (1000, 3000, 3), (256, 256, 3)
+
+    assert block_steps(Wide, 0, 1) == (768, 3000)
+
+
+def grid_of_tiles(path, *, side, count, tile, stored):
+    """Write a TIFF of count x count tiles, of which the tiles `stored` all refer to one stream."""
+    stream = zlib.compress(np.full((tile, tile), 9, "uint8").tobytes())
+    numbers = np.zeros(count * count, "uint32")
+    numbers[stored] = 1
+    start = 8 + len(stream) + len(stream) % 2
+    tables = (numbers * 8).astype("<u4").tobytes() + (numbers * len(stream)).astype("<u4").tobytes()
+    entries = [
+        (256, 4, 1, side), (257, 4, 1, side), (258, 3, 1, 8), (259, 3, 1, 8), (262, 3, 1, 1),
+        (277, 3, 1, 1), (322, 4, 1, tile), (323, 4, 1, tile), (324, 4, count * count, start),
+        (325, 4, count * count, start + 4 * count * count),
+    ]  # fmt: skip
+    directory = struct.pack("<H", len(entries))
+    directory += b"".join(struct.pack("<HHII", *entry) for entry in entries) + bytes(4)
+    data = b"II*\0" + struct.pack("<I", start + len(tables)) + stream
+    path.write_bytes(data.ljust(start, b"\0") + tables + directory)
+    return path
+
+
+def test_many_chunks_of_the_same_few_bytes_are_refused(tmp_path):
+    """45 KB that would decode to 18 GB."""
+    path = grid_of_tiles(tmp_path / "a.tif", side=131_072, count=64, tile=2048, stored=slice(None))
+    assert path.stat().st_size < 50_000
+    with at_most(200_000), pytest.raises(LimitError, match="thumbnail_bytes"):
+        thumbnail(anychunk.index(path), size=64)
+    path = grid_of_tiles(tmp_path / "b.tif", side=512, count=8, tile=64, stored=slice(8, None))
+    found = thumbnail(anychunk.index(path), size=8)
+    assert (found == [[0]] + [[9]] * 7).all()
+    with limits.override(thumbnail_bytes=1 << 10), pytest.raises(LimitError):
+        thumbnail(anychunk.index(path), size=8)
+
+
+def test_absent_chunks_are_not_read(tmp_path):
+    """Of 4 GB, one tile is stored."""
+    path = grid_of_tiles(tmp_path / "a.tif", side=65_536, count=32, tile=2048, stored=[33])
+    with at_most(500_000):
+        found = thumbnail(anychunk.index(path), size=32)
+    assert found.shape == (32, 32)
+    assert found[1, 1] == 9
+    assert np.count_nonzero(found) == 1
 
 
 def test_a_remote_picture(capsys, tmp_path):
@@ -178,3 +244,21 @@ def test_a_remote_picture(capsys, tmp_path):
     assert run(capsys, "thumb", str(tmp_path / "a.npy"), "-o", url)[0] == 0
     data = read_object(url)
     assert imagecodecs.png_decode(data.tobytes()).shape == (3, 4)
+
+
+def test_absent_blocks_are_not_tried(tmp_path):
+    """A few bytes announce 390,625 of them; the folder is listed."""
+    anychunk.write(np.full((64, 64), 9, "uint8"), tmp_path / "a.n5", block=(64, 64))
+    document = tmp_path / "a.n5/attributes.json"
+    attributes = json.loads(document.read_text()) | {"dimensions": [40_000, 40_000]}
+    document.write_text(json.dumps(attributes))
+    with at_most(1_000_000):
+        found = thumbnail(anychunk.index(tmp_path / "a.n5"), size=512)
+    assert found.shape == (512, 512)
+    # a link may lead to any number of blocks, so those are tried
+    (tmp_path / "a.n5/9").symlink_to("0")
+    with (
+        limits.override(probed_chunks=1000),
+        pytest.raises(LimitError, match="raise probed_chunks"),
+    ):
+        thumbnail(anychunk.index(tmp_path / "a.n5"), size=8)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
         open_array,
         open_group,
         save,
-        write,
     )
     from anychunk.conversion import convert
+    from anychunk.conversion.writing import write
     from anychunk.read.zarr_array import Array, Group
     from anychunk.verification import verify
 
@@ -57,6 +57,7 @@ _MODULES = {
     "Group": "read.zarr_array",
     "convert": "conversion",
     "verify": "verification",
+    "write": "conversion.writing",
 }
 
 

@@ -2,108 +2,193 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Buffer, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, BinaryIO, Literal, cast, overload
 
 import numpy as np
 import zarr
 
-from anychunk import codecs, formats, references
+from anychunk import archive, codecs, formats, references
 from anychunk._version import __version__
-from anychunk.combine import How, axis_of, group_names
-from anychunk.combine import combine as combine_files
+from anychunk.combine import How
+from anychunk.combine.batches import Recipe
 from anychunk.combine.mosaic import Overlap
-from anychunk.combine.parallel import Failures, parse_many
-from anychunk.combine.patterns import expand, is_pattern
+from anychunk.combine.parallel import Failures
+from anychunk.combine.patterns import expand
 from anychunk.errors import (
-    AnychunkError,
-    FilesError,
     FormatError,
     UnsupportedError,
-    defect,
-    is_defect,
+    untrusted,
 )
+from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io import (
     Folder,
     OnChange,
     Source,
     Storage,
-    absolute,
+    as_url,
     buffered,
+    held_source,
+    in_store,
+    is_held,
+    is_pattern,
     is_remote,
     local_path,
     open_source,
+    remember,
+    with_source,
 )
-from anychunk.model.images import array_path
+from anychunk.metadata.meaning import Meaning
+from anychunk.metadata.reading import meaning_of_level
+from anychunk.model.images import array_path, image_around
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
 from anychunk.read import pipeline
 from anychunk.read.zarr_array import Array, Group, open_path
 from anychunk.read.zarr_array import open_group as open_index
-from anychunk.references import icechunk, virtualizarr
+from anychunk.read.zarr_store import IndexStore
+from anychunk.references import virtualizarr
 
 type Url = str | Path
+type Held = Buffer | BinaryIO
+"""The content of a file, or an open file."""
 
 
+@overload
 def index(
-    url: Url | Sequence[Url],
+    url: Url | Held | Sequence[Url],
     *,
     format: str | None = None,
     storage: Storage | None = None,
     combine: How | None = None,
     along: str | int | None = None,
     overlap: Overlap = "error",
-    client: Any = None,
+    executor: Any = None,
     failures: Failures | None = None,
+    to: None = None,
+    batch: int | None = None,
     **options: Any,
-) -> GroupIndex | ArrayIndex:
+) -> GroupIndex | ArrayIndex: ...
+
+
+@overload
+def index(
+    url: Url | Held | Sequence[Url],
+    *,
+    format: str | None = None,
+    storage: Storage | None = None,
+    combine: How | None = None,
+    along: str | int | None = None,
+    overlap: Overlap = "error",
+    executor: Any = None,
+    failures: Failures | None = None,
+    to: Url,
+    batch: int | None = None,
+    **options: Any,
+) -> None: ...
+
+
+def index(
+    url: Url | Held | Sequence[Url],
+    *,
+    format: str | None = None,
+    storage: Storage | None = None,
+    combine: How | None = None,
+    along: str | int | None = None,
+    overlap: Overlap = "error",
+    executor: Any = None,
+    failures: Failures | None = None,
+    to: Url | None = None,
+    batch: int | None = None,
+    **options: Any,
+) -> GroupIndex | ArrayIndex | None:
     """Read the structure of a file, or a saved index; no samples are read.
 
     Parameters:
         url: A path or url, or several, or a pattern such as `"s3://bucket/*.tif"`. Accepts
-            local paths and `file:`, `s3:`, `gs:`, `az:`, `http:`, `https:` and `memory:` urls.
+            local paths and `file:`, `s3:`, `gs:`, `az:`, `abfs:`, `http:`, `https:` and `memory:`
+            urls, signed ones too; bytes; and open binary files. A path in a store that is passed as
+            `storage`.
         format: The name of a format, instead of recognising it by content; `anychunk formats`
             lists them.
-        storage: Options for obstore's store: credentials, `region`, `endpoint`, `skip_signature`,
-            `client_options`.
+        storage: How remote files are read: a dictionary of obstore's options (credentials,
+            `region`, `endpoint`, `skip_signature`, `client_options`, `retry_config`,
+            `credential_provider` …), an obstore store, or an fsspec filesystem. See
+            *Credentials and clouds* in the documentation.
         combine: How several files become one index: `"stack"` along a new axis, `"concat"` along
             an existing one, `"mosaic"` on one map grid, `"group"` side by side.
-        along: The axis to stack or concatenate along, by name or number.
+        along: The axis to concatenate along, by name or number; or the new axis of a stack: `"t"`
+            (the default), `"z"` or `"c"`.
         overlap: What `"mosaic"` does where images overlap: `"error"`, `"first"` or `"last"`.
-        client: A Dask client, or the address of a scheduler, to parse many files on.
+        executor: Where many files are parsed: a `concurrent.futures.Executor` of threads or
+            processes, a Dask client, or the address of a Dask scheduler; by default threads.
         failures: A dictionary. Files that cannot be indexed are left out and noted in it, with the
             reason; without it the first of them raises.
+        to: Where to save the index of several files, as `save` does, instead of returning it. An
+            Icechunk repository is written batch by batch, so that archives of any size are indexed
+            in little memory; what was there is replaced when all files are indexed.
+        batch: With `to`, the number of files that are held in memory; by default 500 or more.
         **options: Options of the format itself:
 
+            - DTED: `checksums=False` reads records whose checksums are wrong.
             - JNRRD, NRRD and saved indexes: `allow=[…]`, folders or url prefixes outside the
               file's own folder that it may refer to (`["*"]`: anywhere).
-            - N5: `axes="n5"` or `"reversed"`, the order of dimensions; `blocks="samples"` or
+            - N5: `axes="zyx"` or `"xyz"`, the order of dimensions; `blocks="samples"` or
               `"bytes"`, the second for blocks that are not arrays of samples.
             - NITF: `rsets=True` or `False`, whether reduced resolutions in sibling files
               (`.r1`, `.r2` …) become levels; by default they do for local files.
+              `justify=True` or `False`, whether left-justified samples (PJUST L) are shifted
+              down; by default they are unless their low bits are in use.
+              `complex_pairs=False` keeps the I and Q bands of SAR images (SICD), which are
+              otherwise one complex band.
+            - TIFF, NITF, JPEG 2000: `sidecars=True` or `False`, whether to look for side files
+              (`.aux.xml`, world files, `.ovr`, `.msk`); by default for local files.
 
     Returns:
-        A `GroupIndex`; an `ArrayIndex` where the url is itself one array, such as an N5 dataset.
+        A `GroupIndex`; an `ArrayIndex` where the url is itself one array, such as an N5 dataset;
+        None with `to`.
 
     Raises:
         AnychunkError: The file cannot be indexed; the subclass says why.
-        FileNotFoundError: There is no such file or object.
+        MissingFileError: There is no such file or object; also a `FileNotFoundError`.
     """
-    if not isinstance(url, str | Path) or combine is not None or is_pattern(str(url)):
+    is_one = is_held(url) or (isinstance(url, str | Path) and not is_pattern(str(url)))
+    if not is_one or combine is not None:
+        if is_held(url):
+            raise ValueError("combine= takes paths and urls, not bytes or an open file")
         if combine is None:
             raise ValueError("several files require combine='stack', 'concat', 'mosaic' or 'group'")
-        files = index_files(
-            expand(url, storage),
-            client=client,
+        files = files_to_index(
+            cast("Url | Sequence[Url]", url),
+            combine=combine,
+            along=along,
+            executor=executor,
             failures=failures,
             format=format,
             storage=storage,
             **options,
         )
-        return combine_files(files, combine, along=along, overlap=overlap)
-    url = str(url)
+        if to is None:
+            return archive.index_files(files, overlap=overlap)
+        archive.save_files(files, as_url(to), overlap=overlap, batch=batch, storage=storage)
+        return None
+    if is_held(url):
+        found = _index_held(url, format, storage, options)
+    else:
+        found = _index_one(as_url(cast("Url", url)), format=format, storage=storage, **options)
+    if to is None:
+        return found
+    references.save(found, as_url(to), storage=storage)
+    return None
+
+
+def _index_one(
+    url: str, *, format: str | None = None, storage: Storage | None = None, **options: Any
+) -> Node:
+    """Read the structure of one file."""
+    url = in_store(remember(url), storage)
     if _is_folder(url, format):
         return _index_folder(Folder(url, storage=storage), format, options)
     try:
@@ -120,40 +205,39 @@ def index(
     return _index_object(source, head, format, options)
 
 
-def index_files(
-    urls: Sequence[str],
+def _index_held(
+    given: Any, format: str | None, storage: Storage | None, options: Mapping[str, Any]
+) -> Node:
+    """Index bytes or an open file."""
+    source = held_source(given)
+    if isinstance(source, str):
+        return _index_one(source, format=format, storage=storage, **options)
+    head = source.read(0, min(formats.HEAD, source.size())).tobytes()
+    return _index_object(source, head, format, options)
+
+
+def files_to_index(
+    urls: Url | Iterable[Url],
     *,
-    client: Any = None,
+    combine: How | None,
+    along: str | int | None = None,
+    executor: Any = None,
     failures: Failures | None = None,
     progress: Callable[[], object] | None = None,
-    may_be_none: bool = False,
     **options: Any,
-) -> dict[str, Node]:
-    """Index many files, on threads or a Dask cluster; return the indexes by url, in order.
+) -> archive.Files:
+    """Return files, and how they are indexed; parameters are those of `index`.
 
-    Parameters:
-        urls: The files.
-        client: As in `index`.
-        failures: As in `index`.
-        progress: Called after every file.
-        may_be_none: Whether to return an empty result if every file failed, instead of raising.
-        **options: As in `index`.
-
-    Raises:
-        FilesError: Some files cannot be indexed and `failures` was not given, or none can be.
+    `progress` is called after every file.
     """
-    found: dict[str, Node] = {}
-    failed: Failures = {} if failures is None else failures
-    for url, outcome in parse_many(partial(index, **options), urls, client):
-        if isinstance(outcome, AnychunkError):
-            failed[url] = str(outcome)
-        else:
-            found[url] = outcome
-        if progress is not None:
-            progress()
-    if failed and (failures is None or not (found or may_be_none)):
-        raise FilesError(failed, len(urls))
-    return {url: found[url] for url in urls if url in found}
+    recipe = Recipe(parse=partial(_index_one, **options), how=combine, along=along)
+    return archive.Files(
+        urls=expand(urls, options.get("storage")),
+        recipe=recipe,
+        executor=executor,
+        failures=failures,
+        progress=progress,
+    )
 
 
 def _is_folder(url: str, format: str | None) -> bool:
@@ -166,7 +250,7 @@ def _is_folder(url: str, format: str | None) -> bool:
     # only a request would tell a remote folder from an object, but the name of one may
     known = formats.table() if format is None else {format: formats.by_name(format)}
     folders = [m for m in known.values() if isinstance(m, formats.FolderFormat)]
-    return any(format or (isinstance(m, formats.WritableFormat) and m.claims(url)) for m in folders)
+    return any(format or (hasattr(m, "claims") and m.claims(url)) for m in folders)
 
 
 def _exists(folder: Folder) -> bool:
@@ -174,7 +258,8 @@ def _exists(folder: Folder) -> bool:
     try:
         return folder.names() != ([], [])
     except UnsupportedError:  # web servers do not list: ask for the files that a folder must have
-        return any(folder.read(name) is not None for name in ("attributes.json", ".zmetadata"))
+        known = ("attributes.json", "zarr.json", ".zgroup", ".zarray", ".zmetadata")
+        return any(folder.read(name) is not None for name in known)
 
 
 def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:
@@ -186,6 +271,7 @@ def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) 
             if name is None:
                 raise
     if name in references.INDEX_FORMATS:
+        _check_options(references.INDEX_FORMATS[name].load, folder, options, where=folder.path)
         return references.load_folder(folder, name, **options)
     module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
     parsed = _parsed(module.parse_folder, folder, options, where=folder.path)
@@ -203,10 +289,11 @@ def _index_object(
                 raise
             name = "kerchunk"
     if name in references.INDEX_FORMATS:
+        _check_options(references.load, source, options, where=source.url)
         return references.load(source, **options)
     module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
     parsed = _parsed(module.parse, buffered(source), options, where=source.url)
-    pin = source.pin()
+    pin = with_source(source)
     about = {"format": name, "source": source.url, "size": pin.size, "version": __version__}
     if pin.etag is not None:
         about["etag"] = pin.etag
@@ -230,20 +317,10 @@ _signature = cache(inspect.signature)
 def _parsed(
     parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
 ) -> Node:
-    """Run a parser on untrusted bytes.
-
-    A parser raises `AnychunkError` on purpose. Any other exception is blamed on the file if it was
-    raised inside a library that the parser uses, and on the parser if its own code raised it.
-    """
+    """Run a parser on untrusted bytes; a parser's own code may not raise foreign exceptions."""
     _check_options(parse, source, options, where=where)
-    try:
+    with untrusted(where, own=("anychunk", parse.__module__.partition(".")[0])):
         return parse(source, **options)
-    except (AnychunkError, FileNotFoundError, MemoryError, Warning):
-        raise
-    except Exception as e:
-        if is_defect(e, own=("anychunk", parse.__module__.partition(".")[0])):
-            raise defect(e, where) from e
-        raise FormatError(f"{where}: {type(e).__name__} while parsing: {e}") from e
 
 
 def _check_options(
@@ -260,20 +337,25 @@ def _check_options(
 
 
 def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:
+    # what a Zarr store says about its own origin stays; it cannot say where it is
+    own = node.attributes.get("anychunk")
+    merged = {"anychunk": {**(own if isinstance(own, Mapping) else {}), **about}}
+    attributes = {**node.attributes, **merged}
     if isinstance(node, GroupIndex):
-        return node.with_root(pins=pins, attributes={"anychunk": about})
-    node.attributes.setdefault("anychunk", about)
-    return node
+        return replace(node, pins={**pins, **node.pins}, attributes=attributes)
+    return replace(node, attributes=attributes)
 
 
-def _as_index(url: Url | Node | Sequence[Url], storage: Storage | None, options: Any) -> Node:
+def _as_index(
+    url: Url | Held | Node | Sequence[Url], storage: Storage | None, options: Any
+) -> Node:
     if isinstance(url, GroupIndex | ArrayIndex):
         return url
-    return index(url, storage=storage, **options)
+    return index(url, storage=storage, to=None, **options)
 
 
 def open(  # noqa: A001 - the public name is anychunk.open
-    url: Url | Node | Sequence[Url],
+    url: Url | Held | Node | Sequence[Url],
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
@@ -289,9 +371,10 @@ def open(  # noqa: A001 - the public name is anychunk.open
         storage: Options for obstore's store, as in `index`.
         on_change: What happens when a source is no longer the one that was indexed: `"error"`
             raises `SourceChangedError`, `"warn"` warns and reads what is there.
-        **options: All other options of `index`: `format`, `combine`, `along`, `overlap`, `client`,
-            `failures`, and those of the formats: `allow` (JNRRD, NRRD, saved indexes), `axes` and
-            `blocks` (N5), `rsets` (NITF).
+        **options: All other options of `index`: `format`, `combine`, `along`, `overlap`,
+            `executor`, `failures`, and those of the formats: `allow` (JNRRD, NRRD, saved indexes),
+            `axes` and `blocks` (N5), `checksums` (DTED), `rsets`, `justify`, `complex_pairs`
+            (NITF), `sidecars` (TIFF, NITF, JPEG 2000).
 
     Returns:
         A `zarr.Group`; a `zarr.Array` where the url is itself one array, such as an N5 dataset.
@@ -299,7 +382,7 @@ def open(  # noqa: A001 - the public name is anychunk.open
 
     Raises:
         AnychunkError: The file cannot be opened; the subclass says why.
-        FileNotFoundError: There is no such file or object.
+        MissingFileError: There is no such file or object; also a `FileNotFoundError`.
     """
     node = _as_index(url, storage, options)
     if isinstance(node, ArrayIndex):
@@ -308,7 +391,7 @@ def open(  # noqa: A001 - the public name is anychunk.open
 
 
 def open_group(
-    url: Url | Node | Sequence[Url],
+    url: Url | Held | Node | Sequence[Url],
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
@@ -331,7 +414,7 @@ def open_group(
 
 
 def open_array(
-    url: Url | Node,
+    url: Url | Held | Node,
     *,
     image: int | str = 0,
     level: int | str = 0,
@@ -344,7 +427,7 @@ def open_array(
     Parameters:
         url: A path or url, a saved index, or what `index` returned.
         image: The number of the image, or its path.
-        level: The number of the level, 0 for full resolution, or its name.
+        level: The number of the level, 0 for full resolution, -1 for the coarsest; or its name.
         storage: As in `open`.
         on_change: As in `open`.
         **options: As in `open`.
@@ -356,7 +439,7 @@ def open_array(
     return open_path(node, array_path(node, image, level), storage=storage, on_change=on_change)
 
 
-def describe(url: Url | Node, **options: Any) -> dict[str, Json]:
+def describe(url: Url | Held | Node, **options: Any) -> dict[str, Json]:
     """Return what a file holds as plain data, ready for JSON: its attributes and every array.
 
     Options are those of `index`.
@@ -368,7 +451,7 @@ def describe(url: Url | Node, **options: Any) -> dict[str, Json]:
 
 
 def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
-    chunks = array.chunks
+    chunks = whole(array).chunks  # chunks that are parts of a tile share its bytes
     stored = None
     if isinstance(chunks, ByteRanges):
         stored = int(chunks.lengths.sum(dtype=np.uint64))
@@ -392,15 +475,16 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     """Write a numpy, dask or zarr array to a file.
 
     Parameters:
-        array: What to write; dask and zarr arrays may be larger than memory.
-        url: The target. Its extension decides the format: `.n5`, `.jnrrd`.
+        array: What to write; dask and zarr arrays may be larger than memory. Of an array that was
+            opened by this package, geometry, units, nodata, names and colours are written too.
+        url: The target. Its extension decides the format: `.n5`, `.jnrrd`, `.nrrd`, `.nhdr`.
         format: The name of a format, to override the extension.
         **options: Options of the format; see its page in the documentation.
 
     Raises:
         UnsupportedError: No format writes this extension, or the named format is read-only.
     """
-    url = str(url)
+    url = as_url(url)
     # JNRRD has an option of the same name: a value that names no format is meant for it
     is_option = format is not None and format not in formats.names()
     if is_option:
@@ -409,7 +493,20 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     module = formats.by_name(str(format)) if named else formats.writer(url)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} files can be read, but not written")
+    if "meaning" in inspect.signature(module.write).parameters and "meaning" not in options:
+        options = {**options, "meaning": _meaning(array)}
     module.write(array, url, **options)
+
+
+def _meaning(array: Any) -> Meaning | None:
+    """Return what the samples of an array mean that was opened by this package; else None."""
+    store = getattr(array, "store", None)
+    if not isinstance(array, zarr.Array) or not isinstance(store, IndexStore):
+        return None
+    image = image_around(store.index, array.path)
+    if image is None:
+        return None
+    return meaning_of_level(store.index, image, image.levels.index(array.path))
 
 
 def save(node: Node, target: str | Path, *, format: str | None = None, **options: Any) -> None:
@@ -426,17 +523,17 @@ def save(node: Node, target: str | Path, *, format: str | None = None, **options
     Raises:
         UnsupportedError: If the format cannot express the index; nothing is written then.
     """
-    references.save(node, str(target), format=format, **options)
+    references.save(node, as_url(target), format=format, **options)
 
 
 def append(
-    urls: str | Path | Iterable[str | Path],
+    urls: Url | Iterable[Url],
     target: str | Path,
     *,
     combine: How = "group",
     along: str | int | None = None,
-    batch: int = 100,
-    client: Any = None,
+    batch: int | None = None,
+    executor: Any = None,
     failures: Failures | None = None,
     progress: Callable[[], object] | None = None,
     storage: Storage | None = None,
@@ -446,52 +543,44 @@ def append(
     """Add files to an Icechunk repository, one commit per batch; return how many were added.
 
     Files that the repository already refers to are skipped, so the same call resumes after a crash,
-    which leaves the repository at its last commit.
+    which leaves the repository at its last commit. Where another writer commits at the same time,
+    the files are added to what it wrote.
 
     Parameters:
         urls: Paths, urls or patterns.
         target: The repository, created if it does not exist.
         combine: `"group"`, `"stack"` or `"concat"`; see `index`.
         along: The axis to stack or concatenate along.
-        batch: The number of files per commit.
-        client: As in `index`.
+        batch: The number of files per commit; by default as many as make commits cheap, at least
+            500.
+        executor: As in `index`.
         failures: As in `index`.
         progress: Called after every file.
         storage: As in `index`.
         copy: `"needed"` copies chunks that Icechunk cannot refer to; `"never"` refuses them.
         **options: As in `index`.
     """
+    files = files_to_index(
+        urls,
+        combine=check_appendable(combine),
+        along=along,
+        executor=executor,
+        failures=failures,
+        progress=progress,
+        storage=storage,
+        **options,
+    )
+    done = archive.append_files(files, as_url(target), batch=batch, copy=copy, storage=storage)
+    return done.files
+
+
+def check_appendable(combine: How) -> How:
+    """Refuse a combination that needs all files at once."""
     if combine == "mosaic":
         raise ValueError(
             "append: combine='mosaic' is not supported; index all files at once and save the result"
         )
-    place = str(target)
-    known = icechunk.saved_sources(place, storage=storage)
-    every = expand(urls, storage)
-    # including files that are already there: a resumed call must find the same names
-    names = dict(zip(every, group_names(every), strict=True)) if every else {}
-    waiting = [url for url in every if absolute(url) not in known]
-    added = 0
-    for start in range(0, len(waiting), batch):
-        some = waiting[start : start + batch]
-        files = index_files(
-            some,
-            client=client,
-            failures=failures,
-            progress=progress,
-            may_be_none=True,
-            storage=storage,
-            **options,
-        )
-        if not files:
-            continue
-        node = combine_files(files, combine, along=along, names=[names[url] for url in files])
-        axis = None if combine == "group" else axis_of(node, combine, along)
-        icechunk.append(node, place, along=axis, copy=copy, storage=storage)
-        added += len(files)
-    if failures and not added and not known:
-        raise FilesError(failures, len(waiting))
-    return added
+    return combine
 
 
 def from_virtualizarr(found: Any, **options: Any) -> Node:
@@ -503,18 +592,18 @@ def from_virtualizarr(found: Any, **options: Any) -> Node:
 class VirtualParser:
     """A parser for VirtualiZarr: `open_virtual_dataset(url, registry, parser=VirtualParser())`.
 
-    One array becomes a variable of the root; with `tree=True` every array stays at its own path, as
-    `open_virtual_datatree` expects.
+    One level of one image becomes the dataset, with its coordinates; with `tree=True` every level
+    of every image stays at its own path, as `open_virtual_datatree` expects.
     """
 
     image: int | str = 0
     """The number of the image, or its path."""
     level: int | str = 0
-    """The number of the level, 0 for full resolution."""
-    name: str = "data"
+    """The number of the level, 0 for full resolution, -1 for the coarsest; or its name."""
+    name: str = "image"
     """The name of the variable."""
     tree: bool = False
-    """Whether to keep all arrays, in groups."""
+    """Whether to keep all images and levels, in groups."""
     copy: Literal["never", "needed"] = "never"
     """`"needed"` copies chunks that a manifest cannot refer to; `"never"` refuses them."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -524,35 +613,46 @@ class VirtualParser:
         """Parse `url`, read by the stores of `registry`, into a `ManifestStore`."""
         storage = {"resolve": registry.resolve} if is_remote(url) else None
         node = index(url, storage=storage, **self.options)
-        if not self.tree:
-            path = array_path(node, self.image, self.level)
-            node = virtualizarr.single_array(node, path, self.name)
+        if self.tree:
+            node = virtualizarr.group_per_level(node)
         else:
-            node = virtualizarr.group_per_array(node, self.name)
+            path = array_path(node, self.image, self.level)
+            node = virtualizarr.single_level(node, path, self.name)
         return virtualizarr.to_virtualizarr(
             node, registry=registry, copy=self.copy, storage=storage
         )
 
 
-_replaced: dict[str, Any] | None = None
+_replaced: dict[str, str | None] = {}
+"""What the configuration named for each codec before ours; None for nothing."""
 
 
 def enable() -> None:
-    """Make zarr use our codecs and our pipeline for everything that it opens from now on."""
-    global _replaced  # noqa: PLW0603 - what `disable` puts back
+    """Make zarr use our codecs and our pipeline for everything that it opens from now on.
+
+    `disable` and `zarr.config.reset` undo it.
+    """
     names = codecs.register_all()
-    if _replaced is None:
-        _replaced = dict(zarr.config.get("codecs"))
+    chosen: dict[str, str] = zarr.config.get("codecs")
+    for name, ours in names.items():
+        if chosen.get(name) != ours:
+            _replaced[name] = chosen.get(name)
     # a nested update merges; setting by dotted key would split names that hold dots
     zarr.config.update({"codecs": names})
     pipeline.install(force=True)
 
 
 def disable() -> None:
-    """Remove our codecs and our pipeline from zarr's configuration."""
-    global _replaced  # noqa: PLW0603
-    if _replaced is not None:
-        zarr.config.set({"codecs": _replaced})
-        _replaced = None
+    """Remove our codecs and our pipeline from zarr's configuration, and nothing else."""
+    chosen: dict[str, str] = dict(zarr.config.get("codecs"))
+    classes = codecs.load_all() if _replaced else {}
+    for name, before in _replaced.items():
+        if chosen.get(name) == codecs.qualname(classes[name]):
+            del chosen[name]
+            if before is not None:
+                chosen[name] = before
+    if _replaced:
+        zarr.config.set({"codecs": chosen})
+        _replaced.clear()
         codecs.unregister_all()
     pipeline.uninstall()

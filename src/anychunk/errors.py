@@ -4,7 +4,8 @@ Messages read `where: what was found, against what was expected; what to do`.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 
 class AnychunkError(Exception):
@@ -49,6 +50,10 @@ class SourceError(AnychunkError, OSError):
 
 class SourceChangedError(AnychunkError, OSError):
     """The source has changed since it was indexed."""
+
+
+class MissingFileError(AnychunkError, FileNotFoundError):
+    """There is no such file, object or folder."""
 
 
 class NoSuchImageError(AnychunkError, KeyError):
@@ -99,6 +104,32 @@ def is_defect(error: BaseException, *, own: tuple[str, ...] = ("anychunk",)) -> 
     called wrongly.
     """
     return _blamed(error) in own
+
+
+@contextmanager
+def untrusted(where: str, *, own: tuple[str, ...] = ("anychunk",)) -> Iterator[None]:
+    """Run code that interprets untrusted input, so that it raises only errors of ours.
+
+    What the code raises on purpose is an `AnychunkError`. Any other exception, a panic of a library
+    in Rust included, is blamed on the input if a library raised it, and is a defect if code in the
+    packages `own` did.
+    """
+    try:
+        yield
+    except (AnychunkError, MemoryError, Warning):
+        raise
+    except BaseException as e:
+        if not isinstance(e, Exception) and not is_panic(e):
+            raise
+        if is_defect(e, own=own):
+            raise defect(e, where) from e
+        text = " ".join(str(e).split())[:300]
+        raise FormatError(f"{where}: {type(e).__name__}: {text}") from e
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether a library in Rust has panicked; the class is no `Exception`, nor public."""
+    return type(error).__module__ == "pyo3_runtime"
 
 
 def _blamed(error: BaseException) -> str:

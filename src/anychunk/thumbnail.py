@@ -1,18 +1,23 @@
-"""Thumbnails: one plane of the closest level, stretched between two percentiles."""
+"""Thumbnails: one plane of the closest level, drawn as the image's `Display` says."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import zarr
 
-from anychunk.errors import UnsupportedError
-from anychunk.metadata import drawing, samples
+from anychunk import limits
+from anychunk.decode.present import present_chunks
+from anychunk.errors import LimitError, UnsupportedError
+from anychunk.metadata import painting
+from anychunk.metadata.meaning import Display, Meaning
+from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
+from anychunk.model.grid import Shape, touched_grid
 from anychunk.model.images import Image
-from anychunk.model.index import ArrayIndex, Node, find
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Node, Objects, find
 from anychunk.read import zarr_array
 
 type Array = npt.NDArray[Any]
@@ -23,8 +28,15 @@ STRIP = 8 << 20
 """About how many elements are read at a time."""
 BANDS = ("band", "c", "channel")
 """Names of axes whose elements are bands."""
+EXPANSION = 256
+"""The ratio of decoded to stored bytes up to which a thumbnail may read more than
+`limits.thumbnail_bytes`."""
+ONE: Borders = np.array([0, 1])
+"""The borders of a single window of a single element."""
 COLOUR = 3
 """Bands of a colour picture."""
+STRETCH = (2.0, 98.0)
+"""Percentiles of the shown values that become black and white where the file states no limits."""
 
 
 def thumbnail(
@@ -34,38 +46,36 @@ def thumbnail(
     size: int = 512,
     at: Mapping[str, int] | None = None,
     band: int | None = None,
-    percentiles: tuple[float, float] = (2.0, 98.0),
+    percentiles: tuple[float, float] | None = None,
     open_path: Callable[[str], Any] | None = None,
 ) -> npt.NDArray[np.uint8]:
-    """Return a picture of an image, of shape (y, x), or (y, x, 3) for colour.
+    """Return a picture of an image, of shape (y, x), (y, x, 3) for colour, (y, x, 4) with alpha.
 
     Parameters:
         node: The index.
         image: Number or path of the image.
         size: The longer side of the picture, in pixels.
         at: Positions along other axes, such as z or t; by default the middle.
-        band: Show one band in grey. By default, an image of three or four bands is shown in colour,
-            any other by its first band.
-        percentiles: The percentiles of the shown values that become black and white.
+        band: Show one band in grey. By default, the image is drawn in the colours that its file
+            states, or else by its first band.
+        percentiles: The percentiles of the shown values that become black and white. By default,
+            the limits that the file states, 0 to 255 for samples of 8 bits, and else 2 and 98.
         open_path: Opens the array at a path, for callers that cache chunks.
 
-    Raises `UnsupportedError` if the image has no plane, or no such band, axis or position.
+    Raises `UnsupportedError` if the image has no plane, or no such band, axis or position, and
+    `LimitError` if a small file would decode to more than `limits.thumbnail_bytes`.
     """
     shown = im.chosen(list(im.images(node)), image)
+    meaning = meaning_of(node, shown)
     y, x = plane_axes(shown)
     path = fitting_level(node, shown, (y, x), size)
     array = zarr_array.open_path(node, path) if open_path is None else open_path(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
-    picked = pick_bands(array, bands, band)
+    display = drawn_by(meaning, band)
+    picked = pick_bands(display, 1 if bands is None else array.shape[bands], band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
-    unknown = [name for name in at or {} if name not in [shown.names[i] for i in others]]
-    if unknown:
-        known = " ".join(shown.names[i] for i in others) or "none"
-        raise UnsupportedError(
-            f"thumbnail: cannot choose a position along {unknown[0]!r}; possible axes: {known}"
-        )
-    place = {i: position(shown.names[i], array.shape[i], at or {}) for i in others}
-    colours = colours_of(shown) if len(picked) == 1 else None
+    place = positions({i: shown.names[i] for i in others}, array.shape, at or {})
+    table = painting.palette(display)
 
     def read(box: Mapping[int, slice]) -> Array:
         """Read (band, y, x)."""
@@ -77,27 +87,104 @@ def thumbnail(
         if bands is not None:
             full[bands] = slice(picked[0], picked[-1] + 1)
         order = [*others, *([] if bands is None else [bands]), y, x]
+        lengths = [len(range(*s.indices(n))) for s, n in zip(full, array.shape, strict=True)]
+        limits.check_chunk(math.prod(lengths) * array.dtype.itemsize, where="thumbnail")
         data = np.asarray(array[tuple(full)]).transpose(order)
         data = data.reshape(-1, *data.shape[-2:])
+        if bands is not None:
+            data = data[[number - picked[0] for number in picked]]
         # look colours up before averaging: the mean of two palette indices is another colour
-        return data if colours is None else coloured(data[0], colours)
+        return data if table is None else coloured(data[0], *table)
 
     height, width = array.shape[y], array.shape[x]
     if not math.prod(array.shape):
         raise UnsupportedError(f"thumbnail: image of shape {tuple(array.shape)} has no pixels")
     own = find(node, path)
-    nodata = samples.nodata(shown.attributes, own) if isinstance(own, ArrayIndex) else None
+    nodata = meaning.nodata
+    fixed = {i: slice(value, value + 1) for i, value in place.items()}
+    if bands is not None:
+        fixed[bands] = slice(picked[0], picked[-1] + 1)
+    stored = Stored(own, fixed) if isinstance(own, ArrayIndex) else None
+    if stored is not None:
+        stored.check_work(math.prod(array.chunks) * array.dtype.itemsize, path)
+    absent = np.full((len(picked), 1, 1), array.fill_value, array.dtype)
     small = shrink(
         read,
         (y, x),
         (height, width),
         size=size,
-        step=row_step(array, y, x),
-        nodata=nodata if colours is None else None,
+        steps=block_steps(array, y, x),
+        nodata=nodata if table is None else None,
+        is_absent=stored.is_absent if stored is not None else None,
+        absent=absent if table is None else coloured(absent[0], *table),
     )
-    if colours is not None:
-        return np.ascontiguousarray(np.rint(small).astype(np.uint8).transpose(1, 2, 0))
-    return picture(small, percentiles)
+    if table is not None:
+        pixels = np.ascontiguousarray(np.rint(small).astype(np.uint8).transpose(1, 2, 0))
+        return pixels if (table[1][:, 3] < 255).any() else np.ascontiguousarray(pixels[..., :3])
+    own_type = own.data_type if isinstance(own, ArrayIndex) else None
+    limits_of = band_limits(small, picked, display, own_type, percentiles)
+    return painting.paint(dict(zip(picked, small, strict=True)), display, limits_of)
+
+
+def drawn_by(meaning: Meaning, band: int | None) -> Display:
+    """Return how an image is drawn: as its file states, or one band in grey."""
+    display = meaning.display
+    if band is not None:
+        grey = Display(model="grey", bands=[band])
+        return grey if display is None or display["model"] != "palette" else display
+    if display is None:
+        return Display(model="grey", bands=[0])
+    return display
+
+
+def pick_bands(display: Display, count: int, band: int | None) -> list[int]:
+    """Return the bands to read: the one asked for, or those that the picture is painted from."""
+    if band is None:
+        return painting.bands_needed(display, count)
+    if not 0 <= band < count:
+        raise UnsupportedError(f"thumbnail: band {band} is outside 0..{count - 1}")
+    return [band]
+
+
+def band_limits(
+    small: Array,
+    picked: Sequence[int],
+    display: Display,
+    data_type: Any,
+    percentiles: tuple[float, float] | None,
+) -> dict[int, tuple[float, float]]:
+    """Return the values that are drawn darkest and brightest, by number of the band.
+
+    Parameters:
+        small: The values (band, y, x) of the picture.
+        picked: The numbers of the bands.
+        display: How the image is drawn.
+        data_type: Of the image's samples.
+        percentiles: As in `thumbnail`.
+    """
+    stated = {b: painting.stated_limits(display, b, data_type) for b in picked}
+    if percentiles is None and all(stated.values()):
+        return {band: limits for band, limits in stated.items() if limits is not None}
+    is_composite = display["model"] == "channels"
+    shared = value_limits(small, percentiles or STRETCH)
+    found = {}
+    for number, band in enumerate(picked):
+        # channels are different stains; the bands of a picture share their limits
+        own = value_limits(small[number], percentiles or STRETCH) if is_composite else shared
+        known = stated[band] if percentiles is None else None
+        found[band] = known or own
+    return found
+
+
+def value_limits(data: Array, percentiles: Sequence[float]) -> tuple[float, float]:
+    """Return two percentiles of the finite values, or the least and largest if those are equal."""
+    valid = data[np.isfinite(data)]
+    if not valid.size:
+        return 0.0, 1.0
+    low, high = np.percentile(valid, percentiles)
+    if high <= low:
+        low, high = valid.min(), valid.max()
+    return float(low), float(high)
 
 
 def plane_axes(image: Image) -> tuple[int, int]:
@@ -125,14 +212,15 @@ def fitting_level(node: Node, image: Image, axes: tuple[int, int], size: int) ->
     return best
 
 
-def pick_bands(array: zarr.Array[Any], axis: int | None, band: int | None) -> list[int]:
-    """Return the bands to show: the one asked for, three for colour, or the first."""
-    count = 1 if axis is None else array.shape[axis]
-    if band is not None:
-        if not 0 <= band < count:
-            raise UnsupportedError(f"thumbnail: band {band} is outside 0..{count - 1}")
-        return [band]
-    return list(range(COLOUR)) if count in (COLOUR, COLOUR + 1) else [0]
+def positions(axes: Mapping[int, str], shape: Shape, at: Mapping[str, int]) -> dict[int, int]:
+    """Return the positions along axes, which are given by number and name."""
+    unknown = [name for name in at if name not in axes.values()]
+    if unknown:
+        known = " ".join(axes.values()) or "none"
+        raise UnsupportedError(
+            f"thumbnail: cannot choose a position along {unknown[0]!r}; possible axes: {known}"
+        )
+    return {i: position(name, shape[i], at) for i, name in axes.items()}
 
 
 def position(name: str, length: int, at: Mapping[str, int]) -> int:
@@ -143,11 +231,96 @@ def position(name: str, length: int, at: Mapping[str, int]) -> int:
     return value
 
 
-def row_step(array: zarr.Array[Any], y: int, x: int) -> int:
-    """Return how many rows to read at a time: whole chunks, about `STRIP` elements."""
+class Stored:
+    """Which chunks of the shown plane are stored, and how much there is to decode."""
+
+    def __init__(self, index: ArrayIndex, fixed: Mapping[int, slice]) -> None:
+        """Prepare for one plane.
+
+        Parameters:
+            index: the array.
+            fixed: the positions along all axes but y and x.
+        """
+        self.index, self.fixed = index, fixed
+        self.tried, self.most = 0, limits.get().probed_chunks
+        self.marks: npt.NDArray[np.bool_] | None = None
+        """Which chunks are there, if they are too many to be tried."""
+        grid = self._grid({})
+        self.is_sparse = isinstance(index.chunks, Objects) and index.chunks.is_sparse
+        if self.is_sparse and _count(grid) > self.most:
+            present = present_chunks(index)
+            if present is not None:
+                self.marks = present.boxes(index.chunk_shape)
+                self.most = max(self.most, EXPANSION * int(self.marks[grid].sum()))
+
+    def _grid(self, box: Mapping[int, slice]) -> tuple[slice, ...]:
+        sides = [slice(0, n) for n in self.index.shape]
+        for axis, part in {**self.fixed, **box}.items():
+            sides[axis] = part
+        return touched_grid(
+            tuple(side.start for side in sides),
+            tuple(side.stop for side in sides),
+            self.index.chunk_shape,
+        )
+
+    def is_absent(self, box: Mapping[int, slice]) -> bool:
+        """Return whether every chunk of a box is absent; if not, it is about to be read.
+
+        Raises `LimitError` if too many chunks are tried: a few bytes announce any number of them.
+        """
+        grid, chunks = self._grid(box), self.index.chunks
+        if isinstance(chunks, ByteRanges):
+            return not chunks.lengths[grid].any()
+        if self.marks is not None and not self.marks[grid].any():
+            return True
+        self.tried += _count(grid)
+        if self.is_sparse and self.tried > self.most:
+            raise LimitError(
+                f"thumbnail: more than {self.most} chunks would be tried, most of which are "
+                f"absent; {limits.how_to_raise('probed_chunks')}"
+            )
+        return False
+
+    def check_work(self, chunk_bytes: int, where: str) -> None:
+        """Raise `LimitError` if far more is to be decoded than the file stores.
+
+        The chunks of a small file may all refer to the same few bytes.
+
+        Parameters:
+            chunk_bytes: the length of a decoded chunk.
+            where: names the array in messages.
+        """
+        chunks = self.index.chunks
+        if not isinstance(chunks, ByteRanges):
+            return
+        grid = self._grid({})
+        lengths = chunks.lengths[grid]
+        decoded = int((lengths > 0).sum()) * chunk_bytes
+        most = limits.get().thumbnail_bytes
+        if decoded <= most or (lengths == WHOLE).any():
+            return
+        offsets, first = np.unique(chunks.offsets[grid], return_index=True)
+        stored = int(lengths.reshape(-1)[first].sum())
+        if decoded > EXPANSION * stored:
+            raise LimitError(
+                f"thumbnail: {where} has {len(offsets)} different chunks of {stored} stored bytes, "
+                f"which decode to {decoded} bytes, more than {most} and {EXPANSION} times as many; "
+                f"{limits.how_to_raise('thumbnail_bytes')}"
+            )
+
+
+def _count(grid: tuple[slice, ...]) -> int:
+    """Return the number of chunks in a part of a grid."""
+    return math.prod(side.stop - side.start for side in grid)
+
+
+def block_steps(array: zarr.Array[Any], y: int, x: int) -> tuple[int, int]:
+    """Return how many rows and columns to read at a time: whole chunks, about `STRIP` elements."""
+    height, width = array.chunks[y], array.chunks[x]
     row = max(1, array.shape[x]) * COLOUR
-    chunk = array.chunks[y]
-    return max(chunk, STRIP // row // chunk * chunk)
+    rows = max(height, STRIP // row // height * height)
+    columns = max(width, STRIP // (rows * COLOUR) // width * width)
+    return rows, columns if rows * row > 4 * STRIP else array.shape[x]
 
 
 def shrink(
@@ -156,29 +329,66 @@ def shrink(
     shape: tuple[int, int],
     *,
     size: int,
-    step: int,
+    steps: tuple[int, int],
     nodata: float | None,
+    is_absent: Callable[[Mapping[int, slice]], bool] | None = None,
+    absent: Array | None = None,
 ) -> Array:
-    """Return the means of windows that cover the plane, reading it strip by strip.
+    """Return the means of windows that cover the plane, reading it block by block.
 
     Parameters:
         read: Reads (band, y, x) of the part given as slices by axis.
         axes: The axes y and x.
         shape: The size along them.
         size: The longer side of the result.
-        step: About how many rows to read at a time.
+        steps: About how many rows and columns to read at a time.
         nodata: The value that is excluded from means.
+        is_absent: Whether the file declares all of a part absent, which is then not read.
+        absent: The value (band, 1, 1) of such a part.
     """
     y, x = axes
     rows, columns = (borders(n, size / max(*shape, 1)) for n in shape)
     strips = []
-    first = 0
-    while first < len(rows) - 1:
-        last = max(first + 1, int(np.searchsorted(rows, rows[first] + step, "right")) - 1)
-        strip = read({y: slice(int(rows[first]), int(rows[last])), x: slice(0, shape[1])})
-        strips.append(means(strip, rows[first : last + 1] - rows[first], columns, nodata))
-        first = last
+    for top, bottom in runs(rows, steps[0]):
+        blocks = []
+        for left, right in runs(columns, steps[1]):
+            box = {
+                y: slice(int(rows[top]), int(rows[bottom])),
+                x: slice(int(columns[left]), int(columns[right])),
+            }
+            if is_absent is not None and absent is not None and is_absent(box):
+                mean = means(absent, ONE, ONE, nodata)
+                whole = (len(mean), bottom - top, right - left)
+                blocks.append(np.broadcast_to(mean, whole))
+                continue
+            edges = columns[left : right + 1] - columns[left]
+            blocks.append(piecewise_means(read(box), rows[top : bottom + 1], edges, nodata))
+        strips.append(np.concatenate(blocks, axis=2))
     return np.concatenate(strips, axis=1)
+
+
+def runs(edges: Borders, step: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last border of runs of whole windows, each about `step` long."""
+    first = 0
+    while first < len(edges) - 1:
+        # not beyond the end: a chunk may announce any size
+        end = min(int(edges[first]) + step, int(edges[-1]))
+        last = max(first + 1, int(np.searchsorted(edges, end, "right")) - 1)
+        yield first, last
+        first = last
+
+
+def piecewise_means(data: Array, rows: Borders, columns: Borders, nodata: float | None) -> Array:
+    """Return the means of windows, computed for about `STRIP` elements at a time.
+
+    Means are computed in 64-bit floats, which take up to eight times the memory of `data`.
+    """
+    row = max(1, data.shape[0] * data.shape[2])
+    found = []
+    for first, last in runs(rows, max(1, 2 * STRIP // row)):
+        part = data[:, rows[first] - rows[0] : rows[last] - rows[0]]
+        found.append(means(part, rows[first : last + 1] - rows[first], columns, nodata))
+    return np.concatenate(found, axis=1)
 
 
 def borders(length: int, scale: float) -> Borders:
@@ -212,42 +422,16 @@ def sums(data: Array, rows: Borders, columns: Borders) -> Array:
     return data
 
 
-def colours_of(image: Image) -> Array | None:
-    """Return the palette of an image as (n, 3) values from 0 to 255, or None if it has none."""
-    table = drawing.palette(image.attributes)
-    if table is None:
-        return None
-    try:
-        colours = np.asarray(table, np.float64)
-    except (TypeError, ValueError):  # a saved index may contain any attributes
-        return None
-    if colours.ndim != 2 or COLOUR not in colours.shape or not colours.size:
-        return None
-    if not np.isfinite(colours).all():
-        return None
-    # TIFF stores a palette by channel and in 16 bits, other formats by colour and in 8
-    colours = colours.T if colours.shape[0] == COLOUR else colours
-    return np.clip(colours / (257 if colours.max(initial=0) > 255 else 1), 0, 255)
+def coloured(data: Array, first: int, colours: Array) -> Array:
+    """Look (y, x) up in a palette; return (4, y, x).
 
-
-def coloured(data: Array, colours: Array) -> Array:
-    """Look (y, x) up in a palette; return (3, y, x)."""
-    number = np.clip(np.nan_to_num(data.astype(np.float64)), 0, len(colours) - 1)
+    Parameters:
+        data: Samples.
+        first: The sample of the first colour.
+        colours: (n, 4), values from 0 to 255.
+    """
+    number = np.clip(np.nan_to_num(data.astype(np.float64)) - first, 0, len(colours) - 1)
     return np.moveaxis(colours[number.astype(np.int64)], -1, 0)
-
-
-def picture(data: Array, percentiles: Sequence[float]) -> npt.NDArray[np.uint8]:
-    """Stretch (band, y, x) to bytes between two percentiles; NaN becomes black."""
-    is_valid = np.isfinite(data)
-    if not is_valid.any():
-        nothing = np.zeros((*data.shape[1:], data.shape[0]), np.uint8)
-        return nothing[..., 0] if data.shape[0] == 1 else nothing
-    low, high = np.percentile(data[is_valid], percentiles)
-    if high <= low:
-        low, high = data[is_valid].min(), data[is_valid].max()
-    scaled = (np.where(is_valid, data, low) - low) / ((high - low) or 1.0)
-    pixels = np.rint(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
-    return pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0))
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:

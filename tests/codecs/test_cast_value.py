@@ -475,3 +475,12 @@ def test_version_2_filter_refuses_half_a_value():
         codec.decode(b"abc")
     with pytest.raises(CodecConfigError, match="required key 'dtype'"):
         numcodecs.get_codec({"id": "cast_value", "data_type": "uint16"})
+
+
+@pytest.mark.parametrize("key", ["1", "0.5", "nan", ""])
+def test_a_number_in_quotes_is_no_key_of_floats(key):
+    """The fill value encoding of floats has no such strings; zarr's parser takes them."""
+    codec = CastValue(data_type="uint8", scalar_map={"encode": [[key, 0]]})
+    array = np.zeros(2, "float32")
+    with pytest.raises(CodecConfigError, match="key .*float32"):
+        codec.encode_array(array, ChunkSpec(array.shape, array.dtype))

@@ -44,6 +44,23 @@ class TestComplex(BlockContract):
     arrays = ((RNG.normal(size=(3, 5, 6)) + 1j).astype("c8"),)
 
 
+class TestComplexPairs(BlockContract):
+    codecs = (
+        *(block(16, m, "SI", shape=(6, 5, 6), complex_pairs=True) for m in "BPRS"),
+        block(32, "P", "R", shape=(6, 5, 6), complex_pairs=True),
+        block(12, "R", "SI", shape=(6, 5, 6), complex_pairs=True),
+    )
+    arrays = ((RNG.integers(-99, 99, (3, 5, 6)) + 5j).astype("c8"),)
+
+
+class TestComplexPairsOfDoubles(BlockContract):
+    codecs = (
+        block(64, "P", "R", shape=(6, 5, 6), complex_pairs=True),
+        block(32, "B", "SI", shape=(6, 5, 6), complex_pairs=True),
+    )
+    arrays = (RNG.integers(-(2**31) + 1, 2**31, (3, 5, 6)) * (1 - 1j),)
+
+
 class TestBits(BlockContract):
     codecs = (block(1, "B", "B"), block(1, "P", "INT"), block(7, "R"))
     arrays = (RNG.integers(0, 2, (3, 5, 6), "u1"),)
@@ -68,6 +85,23 @@ def test_known_order(imode, data):
     codec = block(16, imode, shape=(2, 1, 2))
     found = decode(codec, bytes.fromhex(data), "<u2")
     np.testing.assert_array_equal(found, [[[1, 2]], [[3, 4]]])
+
+
+@pytest.mark.parametrize(
+    ("imode", "data"), [("B", "0001 fffe 8000 7fff"), ("P", "0001 8000 fffe 7fff")]
+)
+def test_known_pairs(imode, data):
+    """I = 1 and -2, Q = -32768 and 32767, of two pixels."""
+    codec = block(16, imode, "SI", shape=(2, 1, 2), complex_pairs=True)
+    found = decode(codec, bytes.fromhex(data), "<c8")
+    np.testing.assert_array_equal(found, [[[1 - 32768j, -2 + 32767j]]])
+
+
+@pytest.mark.parametrize("value", [0.5, 32768, -32769j, np.nan, np.inf * 1j])
+def test_parts_that_do_not_fit(value):
+    codec = block(16, "P", "SI", shape=(2, 1, 1), complex_pairs=True)
+    with pytest.raises(ChunkEncodeError, match="16 bits"):
+        codec.encode_bytes(np.array([value], "<c8").view(np.uint8), None)
 
 
 def test_known_bits():
@@ -128,6 +162,7 @@ def test_values_that_do_not_fit(value):
     [
         {"nbpp": 65}, {"nbpp": 0}, {"nbpp": "8"}, {"imode": "X"}, {"pvtype": "R"}, {"pvtype": "?"},
         {"num_bands": 0}, {"block_width": -1}, {"block_height": True}, {"abpp": 9}, {"pjust": "M"},
+        {"complex_pairs": True},
     ],
 )  # fmt: skip
 def test_configuration_is_checked(wrong):

@@ -7,6 +7,7 @@ from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_block import OBJECT, VARLENGTH, read_header, write_header
 from anychunk.codecs.n5_cropped import N5Cropped
 from anychunk.codecs.n5_default import N5Default
+from anychunk.codecs.n5_reversed import N5Reversed
 from anychunk.errors import ChunkDecodeError, CodecConfigError, LimitError, UnsupportedError
 from anychunk.testing.codecs import CodecContract, write
 
@@ -175,3 +176,34 @@ def test_the_codecs_of_others_get_native_samples():
     )  # fmt: skip
     made[...] = values
     np.testing.assert_array_equal(made[...], values)
+
+
+class TestN5Reversed(CodecContract):
+    codecs = (N5Reversed(codecs=[BYTES]), N5Reversed(codecs=[BYTES, ZSTD]))
+    arrays = (
+        np.arange(60, dtype="uint16").reshape(5, 12),
+        np.linspace(0, 1, 21, dtype="float64").reshape(3, 7),
+    )
+    takes_any_shape = False
+
+
+def test_the_block_of_the_specification_in_reverse():
+    """N5's bytes are in C order for (z, y, x); only the sizes in the header are reversed."""
+    codec = N5Reversed(codecs=[BYTES])
+    array = np.arange(1, 7, dtype="uint16").reshape(3, 2, 1)
+    assert bytes(codec.encode_chunk(array, spec((3, 2, 1)))) == README
+    np.testing.assert_array_equal(codec.decode_chunk(buffer(README), spec((3, 2, 1))), array)
+    found = codec.decode_chunk(buffer(README), spec((4, 2, 2), fill=9))
+    np.testing.assert_array_equal(found[:3, :, :1], array)
+    assert (found[3:] == 9).all()
+    with pytest.raises(ChunkDecodeError, match=r"\(3, 2, 1\).*\(1, 2, 3\)"):
+        codec.decode_chunk(buffer(README), spec((1, 2, 3)))
+
+
+def test_a_block_in_reverse_larger_than_the_chunk():
+    codec = N5Reversed(codecs=[BYTES], block_shape=[3, 2, 1])
+    np.testing.assert_array_equal(
+        codec.decode_chunk(buffer(README), spec((2, 1, 1))), [[[1]], [[3]]]
+    )
+    assert N5Reversed.from_dict(codec.to_dict()) == codec
+    assert "block_shape" not in N5Reversed(codecs=[BYTES]).to_dict()["configuration"]

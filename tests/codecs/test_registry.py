@@ -14,6 +14,7 @@ import pytest
 
 from anychunk import codecs
 from anychunk.errors import AnychunkError, CodecConfigError, UnsupportedError
+from tests.patience import PATIENCE_S
 
 GOOD = """
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def installed(tmp_path):
             env=os.environ | {"PYTHONPATH": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -94,7 +95,7 @@ def test_a_broken_codec_is_skipped_with_one_warning(installed, module, tmp_path)
 import anychunk, numpy as np
 np.save("a.npy", np.arange(6, dtype="u2"))
 before = len(found)
-assert anychunk.open("a.npy")["0/0"][...].tolist() == [0, 1, 2, 3, 4, 5]
+assert anychunk.open("a.npy")["0/0/image"][...].tolist() == [0, 1, 2, 3, 4, 5]
 assert len(found) == before == 0
 anychunk.enable(); anychunk.disable(); anychunk.enable()
 from anychunk import codecs

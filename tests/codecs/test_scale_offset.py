@@ -128,7 +128,10 @@ def test_integers_are_exact_or_an_error(name, data):
     codec = ScaleOffset(offset=offset, scale=scale)
     stored = np.array([value], "i8" if kind.low < 0 else "u8").astype(kind.dtype)
     expected = (value - offset) * scale
-    if kind.low <= expected <= kind.high:
+    if not kind.low <= value - offset <= kind.high and kind.low <= expected <= kind.high:
+        with pytest.raises(ChunkEncodeError, match=rf" by way of {value - offset}, .*\b{name} "):
+            encode(codec, stored)
+    elif kind.low <= expected <= kind.high:
         assert int(encode(codec, stored)[0]) == expected
     else:
         with pytest.raises(ChunkEncodeError, match=rf" {expected}, .*\b{name} "):
@@ -137,11 +140,25 @@ def test_integers_are_exact_or_an_error(name, data):
     if quotient.denominator != 1:
         with pytest.raises(ChunkDecodeError, match=f"scale {scale}$"):
             decode(codec, stored)
-    elif kind.low <= quotient + offset <= kind.high:
+    elif kind.low <= quotient <= kind.high and kind.low <= quotient + offset <= kind.high:
         assert int(decode(codec, stored)[0]) == quotient + offset
     else:
         with pytest.raises(ChunkDecodeError, match=rf"\b{name} "):
             decode(codec, stored)
+
+
+@pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64", "int4", "int2"])
+def test_an_intermediate_integer_that_does_not_fit_is_an_error(name):
+    """The result would fit; the published text asks for an error all the same."""
+    kind = BY_NAME[name]
+    codec = ScaleOffset(offset=-1, scale=-1)
+    highest, lowest = (np.array([n]).astype(kind.dtype) for n in (kind.high, kind.low))
+    with pytest.raises(ChunkEncodeError, match=f"becomes {kind.low} by way of {kind.high + 1}"):
+        encode(codec, highest)
+    with pytest.raises(ChunkDecodeError, match=f"becomes {kind.high} by way of {kind.high + 1}"):
+        decode(codec, lowest)
+    almost = np.array([kind.high - 1]).astype(kind.dtype)
+    assert int(decode(codec, encode(codec, almost))[0]) == kind.high - 1
 
 
 def test_int64_overflow_is_an_error():

@@ -9,12 +9,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 import zarr
+from packaging.version import Version
 from zarr.codecs import BytesCodec
 from zarr.core.dtype import get_data_type_from_json, parse_dtype
 
 from anychunk.codecs.cast.number_types import BY_NAME, has_unused_bits, used_bits
 from anychunk.codecs.cast.small_types import SmallType
 from anychunk.codecs.cast_value import CastValue
+from anychunk.model.index import ByteRanges, GroupIndex
+from anychunk.read.zarr_array import open_group
+from tests.indexes import array as array_index
+from tests.indexes import pin_of, uint64
+from tests.patience import PATIENCE_S
 
 NAMES = [name for name, kind in BY_NAME.items() if kind.is_foreign]
 # zarr-extensions, data-types/NAME/README.md, "Fill value representation"
@@ -46,10 +52,18 @@ def test_every_published_type_is_here():
         assert parse_dtype(np.dtype(getattr(ml_dtypes, name)), zarr_format=3) == zdtype
 
 
+@pytest.mark.skipif(
+    Version(zarr.__version__) < Version("3.4.1"),
+    reason="loads entry points of data types: pip install 'zarr>=3.4.1'",
+)
 def test_a_fresh_process_finds_them():
     code = "import zarr; print(zarr.create_array({}, shape=(3,), dtype='float8_e4m3')[:])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.stdout.strip() == "[0 0 0]", done.stderr
 
@@ -175,9 +189,65 @@ def test_casts_ignore_the_unused_bits_of_stored_bytes(name):
     np.testing.assert_array_equal(array[:], expected)
 
 
+UNUSED = [name for name in NAMES if has_unused_bits(BY_NAME[name])]
+
+
+def dirty_and_clean(name):
+    """Every byte, and the values of its used bits by the published layout."""
+    stored = np.arange(256, dtype=np.uint8)
+    if name.startswith("float"):  # sign, exponent, mantissa; a bias of 1 or 3 (README.md)
+        exponent, mantissa = int(name[8]), int(name[10])
+        width, bias = 1 + exponent + mantissa, (1 << (exponent - 1)) - 1
+        bits = stored.astype(int) % (1 << width)
+        sign = np.where(bits >> (width - 1), -1.0, 1.0)
+        e, m = (bits >> mantissa) % (1 << exponent), bits % (1 << mantissa)
+        scale = 2.0 ** (np.maximum(e, 1) - bias - mantissa)
+        return stored, sign * (m + np.where(e, 1 << mantissa, 0)) * scale
+    width = int(name[-1])
+    bits = stored.astype(int) % (1 << width)
+    is_negative = ~np.full(256, name.startswith("u")) & (bits >= 1 << (width - 1))
+    return stored, (bits - is_negative * (1 << width)).astype(float)
+
+
+@pytest.mark.parametrize("name", UNUSED)
+@pytest.mark.parametrize("shards", [None, (128,)])
+def test_zarr_ignores_the_unused_bits_of_stored_bytes(name, shards):
+    stored, expected = dirty_and_clean(name)
+    store = {}
+    array = zarr.create_array(
+        store, shape=(256,), chunks=(64,), shards=shards, dtype=name, compressors=None, fill_value=1
+    )
+    array[:] = stored.view(BY_NAME[name].dtype)  # written as they are
+    found = zarr.open_array(store, mode="r")[:]
+    assert (found.astype(float) == expected).all()
+    assert (np.signbit(found.astype(float)) == np.signbit(expected)).all()
+    assert found.view(np.uint8).max() <= used_bits(BY_NAME[name])
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_an_index_ignores_the_unused_bits_of_stored_bytes(name, tmp_path):
+    stored, expected = dirty_and_clean(name)
+    path = tmp_path / "values.bin"
+    path.write_bytes(stored.tobytes())
+    chunks = ByteRanges(offsets=uint64([0, 128]), lengths=uint64([128, 128]), urls=(str(path),))
+    values = array_index((256,), (128,), chunks, data_type=name, fill_value=1)
+    made = GroupIndex(members={"v": values}, pins={str(path): pin_of(path)})
+    found = open_group(made)["v"][:]
+    assert (found.astype(float) == expected).all()
+    assert path.read_bytes() == stored.tobytes()
+
+
+@pytest.mark.parametrize("name", ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"])
+def test_a_fill_value_in_bits_ignores_the_unused_ones(name):
+    zdtype = get_data_type_from_json(name, zarr_format=3)
+    dirty = zdtype.from_json_scalar("0xc1", zarr_format=3)
+    assert dirty.tobytes() == b"\x01"
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2", "float8_e4m3fnuz", "int4", "int2"])
 def test_tensorstore_reads_and_writes_the_same(name, tmp_path):
-    tensorstore = pytest.importorskip("tensorstore")
+    import tensorstore
+
     values = all_values(name)[:64]
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     array = zarr.create_array(ours, shape=(64,), chunks=(32,), dtype=name, compressors=None)

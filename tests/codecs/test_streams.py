@@ -214,3 +214,11 @@ def test_the_standard_library_reads_it(codec, other):
 def test_level_is_checked(codec, level):
     with pytest.raises(CodecConfigError, match="level"):
         codec(level=level)
+
+
+def test_blosc_with_a_byte_too_many():
+    """A byte that was inserted into uncompressed samples shifts all that follow."""
+    stream = bytes(imagecodecs.blosc_encode(np.arange(40, dtype=np.uint8), compressor="lz4"))
+    wrong = stream[:30] + b"x" + stream[30:]
+    with pytest.raises(ChunkDecodeError, match=rf"{len(stream)}\b.*{len(wrong)}\b"):
+        streams.decode_blosc(np.frombuffer(wrong, np.uint8), 40)

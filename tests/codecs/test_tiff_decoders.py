@@ -1,5 +1,13 @@
-from anychunk.codecs.tiff import decoders, encoders
-from anychunk.codecs.tiff.tile import PICTURES
+from dataclasses import replace
+
+import imagecodecs
+import numpy as np
+import pytest
+
+from anychunk.codecs import streams
+from anychunk.codecs.tiff import decoders, encoders, synthetic
+from anychunk.codecs.tiff.tile import PICTURES, Tile
+from anychunk.errors import AnychunkError
 
 
 def test_every_picture_has_a_decoder():
@@ -9,3 +17,37 @@ def test_every_picture_has_a_decoder():
 
 def test_what_is_encoded_is_decoded():
     assert encoders.ENCODED <= decoders.KNOWN
+
+
+ROWS = (np.arange(64 * 64) % 251).astype(np.uint8)
+STREAMS = {
+    5: imagecodecs.lzw_encode(ROWS),
+    8: imagecodecs.deflate_encode(ROWS),
+    32773: imagecodecs.packbits_encode(ROWS),
+    34925: imagecodecs.lzma_encode(ROWS),
+    50000: imagecodecs.zstd_encode(ROWS),
+}
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"\0\0\0", b"\x12\x34\xff\x81" * 9])
+@pytest.mark.parametrize("compression", STREAMS)
+@pytest.mark.parametrize("rows", [64, 50])
+def test_surplus_is_ignored_as_in_libtiff(compression, surplus, rows):
+    """Bytes behind the stream, and rows behind the last, in every compression."""
+    stored = np.frombuffer(bytes(STREAMS[compression]) + surplus, np.uint8)
+    plain = Tile(tile_width=64, tile_height=rows)
+    described = replace(plain, compression=compression)
+    if (compression, rows) != (8, 50):  # libtiff's libdeflate refuses rows behind the last
+        expected = imagecodecs.tiff_decode(synthetic.synthetic_tiff(described, stored, rows=rows))
+        np.testing.assert_array_equal(expected.reshape(-1), ROWS[: 64 * rows])
+    found = decoders.decode(described, stored, np.empty(64 * rows, np.uint8))
+    np.testing.assert_array_equal(found.reshape(-1), ROWS[: 64 * rows])
+
+
+@pytest.mark.parametrize("compression", [8, 32773, 34925, 50000])
+def test_surplus_does_not_hide_missing_rows(compression):
+    whole = bytes(STREAMS[compression])
+    stored = np.frombuffer(whole[: len(whole) // 2] + bytes(9), np.uint8)
+    tile = Tile(tile_width=64, tile_height=64, last_height=64, compression=compression)
+    with pytest.raises((AnychunkError, *streams.DAMAGED)):
+        decoders.decode(tile, stored, np.empty(64 * 64, np.uint8))

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import zarr
 
+from tests.patience import PATIENCE_S
+
 NAME = f"zarr-{zarr.__version__}"
 FILES = ("tests/test_codecs/test_cast_value.py", "tests/test_codecs/test_scale_offset.py")
 
@@ -55,7 +57,7 @@ def source(folder):
             [*command, "--dest", folder, f"zarr=={zarr.__version__}"],
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
             check=False,
         )
         if done.returncode:
@@ -80,7 +82,7 @@ def test_zarrs_own_tests_pass(tmp_path):
         env=os.environ | {"PYTHONPATH": str(here), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]

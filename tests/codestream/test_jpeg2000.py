@@ -9,8 +9,10 @@ from anychunk.codestream.jpeg2000 import (
     Component,
     NeedsMoreError,
     Rect,
+    find_end,
     read_main_header,
     single_tile_header,
+    stream_parts,
     tile_parts,
 )
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
@@ -133,7 +135,7 @@ def test_type_holds_every_component():
 
 
 def part(tile=0, number=0, length=20, marker=b"\xff\x90\x00\x0a") -> bytes:
-    return marker + struct.pack(">HIBB", tile, length, number, 0) + bytes(8)
+    return marker + struct.pack(">HIBB", tile, length, number, 0) + b"\xff\x93" + bytes(6)
 
 
 def test_tile_parts():
@@ -143,12 +145,38 @@ def test_tile_parts():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("length", [20, 0])
+def test_tile_parts_up_to_the_end_of_the_codestream(length):
+    """Ranges that other software indexed may include EOC; it is no part of a tile-part."""
+    assert [p.length for p in tile_parts(part() + part(1, 0, length) + b"\xff\xd9")] == [20, 20]
+
+
+def test_end_marker_among_packets():
+    """T.800 A.8.1: the counter of SOP looks like EOC, alone or with the next byte."""
+    counters = b"\xff\x91\0\4\xff\xd9" + b"\x80" + b"\xff\x91\0\4\0\xff\xd9"
+    data = counters + b"\xff\xd9" + bytes(9) + b"\xff\xd9"
+    assert find_end(data, 0) == len(counters)
+    assert find_end(counters, 0) is None
+    assert find_end(b"\xff\xd9", 0) == 0
+
+
+def test_stream_parts_end_with_the_end_marker():
+    data = part() + part(1)
+    assert len(stream_parts(data + b"\xff\xd9" + b"padding")) == 2
+    for wrong in (data, data[:-1] + b"\xff\xd9", data + b"\0\xff\xd9", data + b"\xff"):
+        with pytest.raises(TruncatedError):
+            stream_parts(wrong)
+
+
 @pytest.mark.parametrize(
     ("data", "error"),
     [
         (b"", TruncatedError),
+        (b"\xff\xd9", TruncatedError),
         (part()[:-1], TruncatedError),
         (part() + b"\xff", TruncatedError),
+        (part() + b"\xd9\xff", TruncatedError),
+        (part() + b"\xff\xd9\0", TruncatedError),
         (part(length=13), TruncatedError),
         (part(length=21), TruncatedError),
         (part(marker=b"\xff\x93\x00\x0a"), FormatError),

@@ -1,5 +1,6 @@
 import struct
 
+import imagecodecs
 import numpy as np
 import pytest
 
@@ -102,3 +103,20 @@ def test_more_packets_than_bytes():
     with pytest.raises(TruncatedError, match=r"486 bytes.*\d{4,}"):
         check_tile(small, 0, memoryview(short), tile_parts(short))
     assert MAX_PACKETS < 1 << 20, "a walk takes seconds at the most"
+
+
+def test_more_progressions_than_openjpeg_takes_are_refused():
+    """Each of them lists 65,535 layers again: without a bound, 4 KB took longer than a minute."""
+    stream = imagecodecs.jpeg2k_encode(
+        np.zeros((8, 8), "u1"), level=0, resolutions=1, codecformat="j2k"
+    )
+    at = stream.index(b"\xff\x52")  # COD
+    many = b"".join(struct.pack(">BBHBBB", 0, 0, 65535, 33, 1, 0) for _ in range(500))
+    poc = b"\xff\x5f" + struct.pack(">H", 2 + len(many)) + many
+    layers = stream[: at + 6] + b"\xff\xff" + stream[at + 8 :]
+    edited = layers[:at] + poc + layers[at:]
+    with pytest.raises(FormatError, match="500 progressions, and at most 32 are"):
+        walk(edited)
+    assert imagecodecs.jpeg2k_decode(stream).shape == (8, 8)
+    with pytest.raises(imagecodecs.Jpeg2kError):
+        imagecodecs.jpeg2k_decode(edited)

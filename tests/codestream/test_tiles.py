@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import anychunk
+from anychunk import limits
 from anychunk.codestream import tiles
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.codestream.tiles import index_tiles
@@ -12,11 +13,9 @@ from anychunk.io import MemorySource
 from tests.http_server import serve
 from tests.j2k_streams import compress, field, interleaved, needs_openjpeg
 
-REQUEST_S, BYTES_S = 0.03, 100e6
-
 
 class Remote(MemorySource):
-    """A remote source that adds up the cost of its reads."""
+    """A remote source that counts its reads."""
 
     is_local = False
 
@@ -28,10 +27,6 @@ class Remote(MemorySource):
         self.requests += 1
         self.bytes += length
         return super().read(offset, length)
-
-    @property
-    def cost_s(self):
-        return self.requests * REQUEST_S + self.bytes / BYTES_S
 
 
 def stream(count: int, length: int, *, last_length: int | None = None) -> bytes:
@@ -71,6 +66,54 @@ def test_last_tile_part_without_a_length():
     """T.800 A.4.2: Psot = 0, up to EOC."""
     found = index_tiles(MemorySource(data := stream(3, 100, last_length=0)), 0, len(data))
     assert found.lengths.tolist() == [100, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("length", "padding"),
+    [
+        (100, b""), (100, bytes(5)), (100, b"\xff" * 4), (100, b"\0\xff\xd9"),
+        (0, b""), (0, bytes(5)), (0, b"\xff" * 4), (0, b"\0\xff\xd9\0"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("source", [MemorySource, Remote])
+def test_padding_after_the_end(monkeypatch, padding, source, length):
+    """Also if the last tile-part states no length, and EOC must be found (T.800 A.4.2)."""
+    monkeypatch.setattr(tiles, "WINDOW", 30)  # EOC is at the border of two reads
+    data = stream(3, 100, last_length=length)
+    found = index_tiles(source(data + padding), 0, len(data + padding))
+    assert found.lengths.tolist() == [100, 100, 100]
+    assert found.length == len(data)
+
+
+@pytest.mark.parametrize("source", [MemorySource, Remote])
+@pytest.mark.parametrize("has_tlm", [False, True])
+@pytest.mark.parametrize("lost", [1, 2, 3, -1, -2])
+def test_bytes_lost_or_inserted_in_the_last_tile_part(source, has_tlm, lost):
+    """The last tile-part then reaches over EOC, or ends before it."""
+    data = stream(20, 100)
+    data = with_tlm(data, [(n, 100) for n in range(20)]) if has_tlm else data
+    damaged = data[:-30] + bytes(max(-lost, 0)) + data[-30 + max(lost, 0) :]
+    assert len(damaged) == len(data) - lost
+    with pytest.raises(TruncatedError, match=r"EOC|expected 14 to"):
+        index_tiles(source(damaged), 0, len(damaged))
+    # inside a container, other bytes follow
+    padded = damaged + bytes(40)
+    with pytest.raises(TruncatedError, match="EOC"):
+        index_tiles(source(padded), 0, len(data), is_announced=True)
+
+
+@pytest.mark.parametrize("source", [MemorySource, Remote])
+@pytest.mark.parametrize("has_tlm", [False, True])
+@pytest.mark.parametrize("length", [100, 0])
+def test_without_end_marker_only_if_the_length_is_announced(source, has_tlm, length):
+    """As in some satellite images: the length of the box says that nothing is missing."""
+    data = stream(20, 100, last_length=length)[:-2]
+    data = with_tlm(data, [(n, 100) for n in range(20)]) if has_tlm else data
+    found = index_tiles(source(data + b"next box"), 0, len(data), is_announced=True)
+    assert found.lengths.tolist() == [100] * 20
+    assert found.length == len(data)
+    with pytest.raises(TruncatedError, match="EOC.*nothing"):
+        index_tiles(source(data), 0, len(data))
 
 
 @pytest.mark.parametrize("kind", [0x60, 0x50, 0x40, 0x10, 0x20])
@@ -121,14 +164,39 @@ def test_tlm_of_openjpeg_equals_hopping():
 @pytest.mark.parametrize(
     ("count", "length"), [(4, 8 << 20), (2000, 1000), (200, 100_000), (12, 4 << 20), (64, 1 << 20)]
 )
-def test_remote_reads_are_as_cheap_as_possible(count, length):
+def test_remote_tile_parts_are_skipped_unless_a_request_costs_more(count, length):
     data = stream(count, length)
     source = Remote(data)
     assert len(index_tiles(source, 0, len(data)).offsets) == count
-    hop = count * (REQUEST_S + 12 / BYTES_S)
-    read_on = -(-len(data) // tiles.WINDOW) * REQUEST_S + len(data) / BYTES_S
-    first = REQUEST_S + tiles.HEAD / BYTES_S
-    assert source.cost_s <= 1.1 * min(hop, read_on) + first + REQUEST_S + tiles.HOP / BYTES_S
+    assert source.bytes <= len(data) + tiles.HEAD
+    if length > limits.get().coalesce_gap:
+        assert source.bytes <= 12 * count + tiles.HEAD
+    else:
+        assert source.requests <= 8
+
+
+@pytest.mark.parametrize(("count", "length"), [(300, 5000), (40, 300_000), (3, 20_000)])
+@pytest.mark.parametrize("is_even", [True, False])
+def test_remote_streams_without_tlm_over_http(tmp_path, count, length, is_even):
+    """No byte is fetched twice, and of long tile-parts little more than their headers."""
+    header = read_main_header(stream(count, length)).length
+    lengths = [length if is_even else length + 37 * (n * n % 91) for n in range(count)]
+    data = stream(count, length)[:header]
+    for tile, told in enumerate(lengths):
+        data += b"\xff\x90\x00\x0a" + struct.pack(">HIBB", tile, told, 0, 1) + b"\xff\x93"
+        data += bytes(told - 14)
+    (tmp_path / "a.j2k").write_bytes(data + b"\xff\xd9")
+    with serve(tmp_path) as served:
+        index = anychunk.index(f"{served.url}/a.j2k")
+        assert index["0/0/image"].chunks.lengths.reshape(-1).tolist() == lengths
+        spans = [tuple(map(int, r.removeprefix("bytes=").split("-"))) for _, r in served.requests]
+        fetched = sum(min(last, len(data) + 1) - first + 1 for first, last in spans)
+        assert fetched <= len(data) + 2
+        if length > limits.get().coalesce_gap:
+            # 64 kB before the chain is recognised, then 8 kB for each tile-part
+            assert fetched <= 32_768 + 65_536 + (count + 4) * 8192
+        else:
+            assert len(spans) <= 6
 
 
 def test_remote_by_tlm_is_two_requests(tmp_path):
@@ -138,7 +206,7 @@ def test_remote_by_tlm_is_two_requests(tmp_path):
     (tmp_path / "a.j2k").write_bytes(data)
     with serve(tmp_path) as served:
         index = anychunk.index(f"{served.url}/a.j2k")
-        assert index["0/0"].grid == (1, 1, count)
+        assert index["0/0/image"].grid == (1, count)
         assert len(served.requests) == 2
 
 

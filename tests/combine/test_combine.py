@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
+import xarray
 
 import anychunk
 from anychunk.combine import combine, group_names
@@ -33,7 +34,7 @@ def test_group(tmp_path):
     group = anychunk.open(str(tmp_path / "?.tif"), combine="group")
     assert sorted(group.group_keys()) == ["0", "1", "2"]
     for i in range(3):
-        np.testing.assert_array_equal(group[f"{i}/0/0"][...].reshape(40, 50), IMAGES[i])
+        np.testing.assert_array_equal(group[f"{i}/0/0/image"][...].reshape(40, 50), IMAGES[i])
     assert group.attrs["anychunk"]["combine"] == "group"
     assert len(paths) == 3
 
@@ -70,14 +71,37 @@ def test_files_at_several_places_lose_their_place(tmp_path):
         assert found.attributes["spatial:transform"] == [10.0, 0.0, 0.0, 0.0, -10.0, 1000.0]
     with pytest.warns(UserWarning, match="image 0: .*georeference"):
         node = anychunk.index([first, other], combine="stack")
-    bands = anychunk.index([first, same], combine="concat", along=0)
+    bands = anychunk.index([first, same], combine="stack", along="c")
     assert "spatial:transform" in bands["0"].attributes
-    longer = anychunk.index([first, other], combine="concat", along="x")
-    numbered = anychunk.index([first, other], combine="concat", along=-1)
+    with pytest.warns(UserWarning, match="image 0: .*georeference"):
+        longer = anychunk.index([first, same], combine="concat", along="x")
+    with pytest.warns(UserWarning, match="image 0: .*georeference"):
+        numbered = anychunk.index([other, first], combine="concat", along=-1)
     for index in (node, longer, numbered):
         for found in (index["0"], index["0/0"]):
             assert not [key for key in found.attributes if key.startswith("spatial:")]
             assert found.attributes["proj:code"] == "EPSG:32633"
+
+
+@pytest.mark.parametrize("along", ["x", -1])
+def test_files_side_by_side_keep_their_place(tmp_path, along):
+    values = RANDOM.integers(0, 255, (128, 128), dtype="uint8")
+    paths = []
+    for i, west in enumerate((0, 1280)):
+        path = tmp_path / f"{i}.tif"
+        paths.append(write_geotiff(path, values, west, 1000))
+        with rasterio.Env(GDAL_TIFF_OVR_BLOCKSIZE=64), rasterio.open(path, "r+") as file:
+            file.build_overviews([2], rasterio.enums.Resampling.nearest)
+    index = anychunk.index(paths[:1], combine="concat", along=along)
+    assert index["0/0"].attributes["spatial:shape"] == [128, 128]
+    whole = anychunk.index(paths, combine="concat", along=along, failures={})
+    assert whole["0/0"].attributes["spatial:shape"] == [128, 256]
+    for level in ("0", "1"):
+        dataset = xarray.open_dataset(whole, engine="anychunk", level=level)
+        steps = np.diff(dataset["x"].values)
+        np.testing.assert_allclose(steps, 10.0 * 2 ** int(level))
+        first = xarray.open_dataset(paths[0], engine="anychunk", level=level)
+        assert float(dataset["x"][0]) == float(first["x"][0])
 
 
 def test_samples_that_stand_for_other_values_are_refused(tmp_path):

@@ -54,7 +54,7 @@ def test_scales_of_gdal_are_compared_to_rounding(tmp_path):
         paths.append(path)
     with pytest.raises(FormatError, match="1.tif 0: .*band 0"):
         anychunk.index(paths[:2], combine="stack")
-    assert anychunk.index(paths[::2], combine="stack")["0/0"].shape == (2, 1, 16, 16)
+    assert anychunk.index(paths[::2], combine="stack")["0/0/image"].shape == (2, 16, 16)
 
 
 @pytest.mark.parametrize(("off", "is_kept"), [(1e-12, True), (1e-8, False), (1e-2, False)])

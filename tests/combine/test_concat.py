@@ -13,7 +13,7 @@ def test_concat(tmp_path, axis):
     shapes = [(32, 48), (16, 48), (21, 48)] if axis == "y" else [(32, 48), (32, 16), (32, 11)]
     values = [RANDOM.integers(0, 255, shape, dtype="uint8") for shape in shapes]
     paths = save_all(tmp_path, values, compression="zlib")
-    found = anychunk.open(paths, combine="concat", along=axis)["0/0"][...]
+    found = anychunk.open(paths, combine="concat", along=axis)["0/0/image"][...]
     truth = np.concatenate(values, axis=0 if axis == "y" else 1)
     np.testing.assert_array_equal(found.reshape(truth.shape), truth)
 

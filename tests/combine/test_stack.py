@@ -1,11 +1,17 @@
 import numpy as np
 import pytest
 import rasterio
+import xarray
 
 import anychunk
 from anychunk.combine import combine
+from anychunk.errors import FormatError
+from anychunk.metadata.hierarchy import image_group, root_group
+from anychunk.metadata.meaning import Axis, Band, Crs, Level, Meaning, Place
+from anychunk.model.images import images
 from anychunk.model.index import GroupIndex
 from tests.combine.files import save_all
+from tests.made_images import made, raw_array
 
 RANDOM = np.random.default_rng(5)
 IMAGES = RANDOM.integers(0, 4000, (3, 40, 50), dtype="uint16")
@@ -15,10 +21,10 @@ IMAGES = RANDOM.integers(0, 4000, (3, 40, 50), dtype="uint16")
 def test_stack(tmp_path, options):
     paths = save_all(tmp_path, IMAGES, **options)
     node = anychunk.index(paths, combine="stack", along="t")
-    level = node["0/0"]
+    level = node["0/0/image"]
     assert level.dimension_names[0] == "t"
     assert level.shape[0] == 3
-    found = anychunk.open(node)["0/0"][...]
+    found = anychunk.open(node)["0/0/image"][...]
     np.testing.assert_array_equal(found.reshape(IMAGES.shape), IMAGES)
     assert set(node.pins) == set(paths)
     assert node.attributes["anychunk"]["files"] == 3
@@ -46,8 +52,9 @@ def test_stack_of_cropped_chunks(tmp_path):
         chunk_bytes=120,
     )
     files = {u: GroupIndex(members={"a": a}) for u, a in (("0", whole), ("1", other))}
-    found = anychunk.open(combine(files, "stack"))["a"][...]
-    np.testing.assert_array_equal(found, values)
+    node = combine(files, "stack")
+    assert node["a"].dimension_names == ("t", "y", "x")
+    np.testing.assert_array_equal(anychunk.open(node)["a"][...], values)
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -62,5 +69,90 @@ def test_stack_of_jpeg2000_and_transposed(tmp_path):
         np.save(tmp_path / f"{i}.npy", np.asfortranarray(value))
     for ending in ("jp2", "npy"):
         node = anychunk.index(str(tmp_path / f"*.{ending}"), combine="stack")
-        found = anychunk.open(node)["0/0"][...]
+        found = anychunk.open(node)["0/0/image"][...]
         np.testing.assert_array_equal(found.reshape(values.shape), values)
+
+
+def times(folder, dates, **options):
+    """Georeferenced images in two bands and two levels, one per date."""
+    files = {}
+    for i, date in enumerate(dates):
+        full = RANDOM.integers(1, 4000, (2, 64, 64), dtype="int16")
+        files[f"{i}"] = made(
+            folder, [full, full[:, ::2, ::2].copy()], file=f"{i}-", chunk=(2, 16, 16), time=date,
+            place=Place(crs=Crs(code="EPSG:32633"), transform=(10.0, 0.0, 500.0, 0.0, -10.0, 900.0)),
+            **options,
+        )  # fmt: skip
+    return files
+
+
+def test_dates_are_the_coordinate_of_t(tmp_path):
+    files = times(tmp_path, ["2026-03-01", "2026-03-15T12:30:00", "2026-04-01"])
+    for along in (None, "t", "time"):
+        found = xarray.open_dataset(
+            combine(files, "stack", along=along), engine="anychunk", level=1
+        )
+        assert found["image"].dims == ("t", "c", "y", "x")
+        assert found["image"].sel(t="2026-03").sizes["t"] == 2
+        assert found["t"].values[1] == np.datetime64("2026-03-15T12:30:00")
+    assert found["x"].values[:2].tolist() == [510.0, 530.0]
+    truth = [
+        xarray.open_dataset(f, engine="anychunk", level=1)["image"].values for f in files.values()
+    ]
+    np.testing.assert_array_equal(found["image"].values, np.stack(truth))
+    files = times(tmp_path, ["2026-03-01", None])
+    assert "t" not in xarray.open_dataset(combine(files, "stack"), engine="anychunk").coords
+
+
+def test_stack_along_z_and_c(tmp_path):
+    files = times(tmp_path, [None, None])
+    node = combine(files, "stack", along="z")
+    array = node["0/0/image"]
+    assert array.dimension_names == ("c", "z", "y", "x")
+    assert [axis["name"] for axis in next(images(node)).axes] == ["c", "z", "y", "x"]
+    truth = [anychunk.open(file)["0/0/image"][...] for file in files.values()]
+    np.testing.assert_array_equal(anychunk.open(node)["0/0/image"][...], np.stack(truth, axis=1))
+    again = combine({"a": combine(files, "stack"), "b": combine(files, "stack")}, "stack")
+    assert again["0/0/image"].dimension_names == ("t", "c", "z", "y", "x")
+    with pytest.raises(FormatError, match="'c' among c y x"):
+        combine(files, "stack", along="c")
+    with pytest.raises(ValueError, match="'file'"):
+        combine(files, "stack", along="file")
+
+
+def test_files_become_bands(tmp_path):
+    files = {
+        name: made(
+            tmp_path, [RANDOM.integers(1, 9, (32, 32), dtype="uint8")], file=name, chunk=(16, 16),
+            bands=(Band(name=name, scale=scale),),
+        )
+        for name, scale in (("red", 2.0), ("nir", 3.0))
+    }  # fmt: skip
+    found = xarray.open_dataset(combine(files, "stack", along="c"), engine="anychunk")["image"]
+    assert found["c"].values.tolist() == ["red", "nir"]
+    nir = anychunk.open(files["nir"])["0/0/image"][...]
+    np.testing.assert_array_equal(found.sel(c="nir"), nir * 3.0)
+
+
+def test_a_fill_value_that_no_file_uses_is_no_difference(tmp_path):
+    """Floats without nodata have NaN, unless a chunk is absent and reads as 0."""
+    whole, sparse = (RANDOM.random((32, 32)).astype("float32") for _ in range(2))
+    files = {"a": made(tmp_path, [whole], file="a", chunk=(16, 16))}
+    meaning = Meaning(axes=(Axis(name="y"), Axis(name="x")))
+    array = raw_array(tmp_path / "b.raw", sparse, (16, 16), absent=[(0, 0)])
+    files["b"] = root_group({"0": image_group(meaning, [Level(name="0", image=array)])})
+    assert (files["a"]["0/0/image"].fill_value, files["b"]["0/0/image"].fill_value) == ("NaN", 0)
+    sparse[:16, :16] = 0
+    for order in ("ab", "ba"):
+        node = combine({name: files[name] for name in order}, "stack")
+        found = anychunk.open(node)["0/0/image"][...]
+        np.testing.assert_array_equal(found[order.index("a")], whole)
+        np.testing.assert_array_equal(found[order.index("b")], sparse)
+
+
+def test_masks_of_stacks_are_dropped_with_a_warning(tmp_path):
+    mask = np.full((64, 64), 255, "uint8")
+    files = times(tmp_path, [None, None], masks=[mask, mask[::2, ::2].copy()])
+    with pytest.warns(UserWarning, match="image 0: the masks"):
+        node = combine(files, "stack")
+    assert "mask" not in node["0/0"].members

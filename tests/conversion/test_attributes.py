@@ -8,21 +8,25 @@ import pytest
 import anychunk
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
-from anychunk.metadata.ome import Axis, Level, ome
+from anychunk.metadata.hierarchy import image_group
+from anychunk.metadata.meaning import Axis, Level, Meaning
 from anychunk.model.index import GroupIndex
 
 
 @pytest.fixture
 def array(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((40, 60), "uint8"))
-    return replace(anychunk.index(tmp_path / "a.npy")["0/0"], dimension_names=("y", "x"))
+    return replace(anychunk.index(tmp_path / "a.npy")["0/0/image"], dimension_names=("y", "x"))
 
 
 def image(array, **more):
-    axes = [Axis(name="y", unit="micrometer"), Axis(name="x", unit="micrometer")]
-    level = Level(path="0", scale=(0.5, 0.25), translation=(10.0, 20.0))
-    attributes = {"ome": ome(axes, [level], name="cells"), **more}
-    return GroupIndex(members={"0": GroupIndex(members={"0": array}, attributes=attributes)})
+    axes = (
+        Axis(name="y", unit="micrometer", scale=0.5, origin=10.0),
+        Axis(name="x", unit="micrometer", scale=0.25, origin=20.0),
+    )
+    group = image_group(Meaning(axes=axes, name="cells"), [Level(name="0", image=array)])
+    group = replace(group, attributes={**group.attributes, **more})
+    return GroupIndex(members={"0": group})
 
 
 def transformations(plan, path=""):
@@ -46,13 +50,16 @@ def test_computed_levels_are_centred_on_their_windows(array):
 
 
 def test_copied_levels_keep_what_the_source_says(array):
-    axes = [Axis(name="y"), Axis(name="x")]
-    levels = [Level(path="0", scale=(1.0, 1.0)), Level(path="small", scale=(3.0, 5.0))]
-    group = GroupIndex(members={"0": array, "small": array}, attributes={"ome": ome(axes, levels)})
+    meaning = Meaning(axes=(Axis(name="y"), Axis(name="x")))
+    levels = [
+        Level(name="0", image=array),
+        Level(name="small", image=array, factor=(3.0, 5.0)),
+    ]
+    group = image_group(meaning, levels)
     plan = make_plan(GroupIndex(members={"0": group}), ZarrOptions(), 1)
     assert [t["scale"] for t in transformations(plan)] == [[1.0, 1.0], [3.0, 5.0]]
     datasets = plan.groups[""]["ome"]["multiscales"][0]["datasets"]
-    assert [dataset["path"] for dataset in datasets] == ["0", "1"]
+    assert [dataset["path"] for dataset in datasets] == ["0/image", "1/image"]
 
 
 def test_attributes_of_the_source_are_kept(array):
@@ -71,5 +78,5 @@ def test_named_axes_have_no_unit(array):
 def test_axes_that_ome_cannot_describe(array):
     plan = make_plan(image(array), ZarrOptions(axes="qx"), 1)
     assert "ome" not in plan.groups[""]
-    (note,) = plan.notes
-    assert "q x" in note
+    (loss,) = plan.losses
+    assert "q x" in loss

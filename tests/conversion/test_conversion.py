@@ -1,11 +1,11 @@
 """Conversion to Zarr, checked against numpy, zarr and an independent mean."""
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +19,11 @@ import anychunk
 from anychunk.conversion.tasks import Conversion
 from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.io import object_store
-from anychunk.metadata.ome import Axis, Level, ome
+from anychunk.metadata.hierarchy import image_group, root_group
+from anychunk.metadata.meaning import Axis, Level, Meaning
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
 from tests.corpus import needs_corpus, samples
+from tests.patience import PATIENCE_S, wait_until
 from tests.test_cli import run
 
 
@@ -49,7 +51,7 @@ def halved(array):
     return np.rint(cut).astype(array.dtype)
 
 
-def image_index(file, shape, dtype, *, axes, scale=None, fill=0, offset=128):
+def image_index(file, shape, dtype, *, axes, scale=None, nodata=None, offset=128):
     """Return an index of one image whose only chunk is a NPY file's data."""
     array = ArrayIndex(
         shape=shape,
@@ -63,18 +65,15 @@ def image_index(file, shape, dtype, *, axes, scale=None, fill=0, offset=128):
             ),
             urls=(str(file),),
         ),
-        fill_value=fill,
         dimension_names=tuple(axes),
     )
-    named = [Axis(name=a, unit="micrometer" if a in "xyz" else None) for a in axes]
-    levels = [Level(path="0", scale=tuple(scale or (1.0,) * len(shape)))]
-    return GroupIndex(
-        members={
-            "0": GroupIndex(
-                members={"0": array}, attributes={"ome": ome(named, levels, name="cells")}
-            )
-        }
+    steps = scale or (1.0,) * len(shape)
+    named = tuple(
+        Axis(name=a, scale=n, unit="micrometer" if a in "xyz" else None)
+        for a, n in zip(axes, steps, strict=True)
     )
+    meaning = Meaning(axes=named, name="cells", nodata=nodata)
+    return root_group({"0": image_group(meaning, [Level(name="0", image=array)])})
 
 
 def test_levels_and_metadata(npy, tmp_path):
@@ -85,7 +84,7 @@ def test_levels_and_metadata(npy, tmp_path):
     group = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
     level = data
     for number in range(3):
-        array = group[str(number)]
+        array = group[f"{number}/image"]
         assert array.dtype == data.dtype
         assert array.metadata.dimension_names == ("z", "y", "x")
         np.testing.assert_array_equal(array[:], level)
@@ -122,7 +121,7 @@ def test_chunk_and_shard_shapes(tmp_path, options, shape, monkeypatch):
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
     level = data
     for number in range(4):
-        array = group[str(number)]
+        array = group[f"{number}/image"]
         np.testing.assert_array_equal(array[:], level)
         ratio = [2 if n > 1 else 1 for n in level.shape]
         windows = level[tuple(slice(n // r * r) for n, r in zip(level.shape, ratio, strict=True))]
@@ -133,8 +132,10 @@ def test_chunk_and_shard_shapes(tmp_path, options, shape, monkeypatch):
     if "chunk" in options:
         given = options["chunk"]
         wanted = tuple(min(c, n) for c, n in zip((1, *given)[-3:], shape, strict=True))
-        assert group["0"].chunks == wanted
-    assert (group["0"].shards is None) == (options.get("shard") is False) or "shard" not in options
+        assert group["0/image"].chunks == wanted
+    assert (group["0/image"].shards is None) == (
+        options.get("shard") is False
+    ) or "shard" not in options
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float64", "complex64"])
@@ -143,19 +144,30 @@ def test_types(tmp_path, dtype):
     np.save(tmp_path / "a.npy", data)
     anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", axes="yx", levels=2, verify=True)
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
-    np.testing.assert_array_equal(group["0"][:], data)
-    assert group["1"].shape == (20, 25)
+    np.testing.assert_array_equal(group["0/image"][:], data)
+    assert group["1/image"].shape == (20, 25)
 
 
 def test_axes_come_in_the_order_of_ome(tmp_path):
     data = volume((20, 30, 4))
     np.save(tmp_path / "a.npy", data)
-    index = image_index(
-        tmp_path / "a.npy", (20, 30, 4), "uint16", axes="xyz", scale=(0.5, 0.5, 2.0)
+    array = image_index(tmp_path / "a.npy", (20, 30, 4), "uint16", axes="xyz")["0/0/image"]
+    described = {
+        "axes": [{"name": n, "type": "space", "unit": "micrometer"} for n in "xyz"],
+        "datasets": [
+            {
+                "path": "full",
+                "coordinateTransformations": [{"type": "scale", "scale": [0.5, 0.5, 2.0]}],
+            }
+        ],
+        "name": "cells",
+    }
+    index = GroupIndex(
+        members={"full": array}, attributes={"ome": {"version": "0.5", "multiscales": [described]}}
     )
     anychunk.convert(index, tmp_path / "b.zarr", levels=3, verify=True)
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
-    np.testing.assert_array_equal(group["0"][:], data.transpose(2, 1, 0))
+    np.testing.assert_array_equal(group["0/image"][:], data.transpose(2, 1, 0))
     image = group.attrs["ome"]["multiscales"][0]
     assert image["axes"][0] == {"name": "z", "type": "space", "unit": "micrometer"}
     assert image["name"] == "cells"
@@ -167,17 +179,17 @@ def test_axes_come_in_the_order_of_ome(tmp_path):
 def test_nodata_is_excluded_from_means(tmp_path):
     data = np.array([[10, 20, -9999, -9999], [30, -9999, -9999, -9999]], "int16")
     np.save(tmp_path / "a.npy", data)
-    index = image_index(tmp_path / "a.npy", (2, 4), "int16", axes="yx", fill=-9999)
+    index = image_index(tmp_path / "a.npy", (2, 4), "int16", axes="yx", nodata=-9999)
     anychunk.convert(index, tmp_path / "b.zarr", levels=2)
-    assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[20, -9999]]
+    assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1/image"][:].tolist() == [[20, -9999]]
 
 
 def test_nan_nodata_is_excluded_from_means(tmp_path):
     data = np.array([[1, 2, np.nan, np.nan], [3, np.nan, np.nan, np.nan]], "float32")
     np.save(tmp_path / "a.npy", data)
-    index = image_index(tmp_path / "a.npy", (2, 4), "float32", axes="yx", fill="NaN")
+    index = image_index(tmp_path / "a.npy", (2, 4), "float32", axes="yx", nodata=math.nan)
     anychunk.convert(index, tmp_path / "b.zarr", levels=2, verify=True)
-    read = zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:]
+    read = zarr.open_group(tmp_path / "b.zarr", mode="r")["1/image"][:]
     np.testing.assert_array_equal(read, [[2, np.nan]])
 
 
@@ -189,7 +201,9 @@ def test_zero_is_excluded_only_if_the_file_declares_it_nodata(tmp_path):
         with rasterio.open(tmp_path / "a.tif", "w", nodata=nodata, **profile) as out:
             out.write(data)
         anychunk.convert(tmp_path / "a.tif", tmp_path / "b.zarr", levels=2, overwrite=True)
-        assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[[expected, 0]]]
+        assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1/image"][:].tolist() == [
+            [expected, 0]
+        ]
 
 
 def test_levels_of_a_palette_hold_its_own_values(tmp_path):
@@ -200,7 +214,7 @@ def test_levels_of_a_palette_hold_its_own_values(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", data, colormap=colours, photometric="palette")
     anychunk.convert(tmp_path / "a.tif", tmp_path / "b.zarr", levels=3)
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
-    assert all(set(np.unique(group[level][:])) <= {10, 200} for level in ("0", "1", "2"))
+    assert all(set(np.unique(group[f"{level}/image"][:])) <= {10, 200} for level in "012")
 
 
 @pytest.mark.parametrize(("method", "expected"), [("max", 7), ("min", 1), ("mode", 1)])
@@ -209,7 +223,7 @@ def test_methods(tmp_path, method, expected):
     anychunk.convert(
         tmp_path / "a.npy", tmp_path / "b.zarr", axes="yx", levels=2, method=method, verify=True
     )
-    assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1"][:].tolist() == [[expected]]
+    assert zarr.open_group(tmp_path / "b.zarr", mode="r")["1/image"][:].tolist() == [[expected]]
 
 
 def test_several_files_become_images_of_one_group(tmp_path):
@@ -218,13 +232,14 @@ def test_several_files_become_images_of_one_group(tmp_path):
     anychunk.convert([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "c.zarr", axes="yx")
     group = zarr.open_group(tmp_path / "c.zarr", mode="r")
     assert group.attrs["ome"]["bioformats2raw.layout"] == 3
-    assert (group["0/0"][0, 0], group["1/0"][0, 0]) == (ord("a"), ord("b"))
-    assert group["1"].attrs["ome"]["multiscales"][0]["datasets"][0]["path"] == "0"
+    assert (group["0/0/image"][0, 0], group["1/0/image"][0, 0]) == (ord("a"), ord("b"))
+    assert group["1"].attrs["ome"]["multiscales"][0]["datasets"][0]["path"] == "0/image"
 
 
-def test_unnamed_axes_get_no_ome_attribute(npy, tmp_path):
-    done = anychunk.convert(npy[0], tmp_path / "b.zarr")
-    assert "dim_0" in done.notes[0]
+def test_unnamed_axes_get_no_ome_attribute(tmp_path):
+    np.save(tmp_path / "a.npy", volume((2, 3, 4, 5)))
+    done = anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr")
+    assert "dim_0" in done.losses[0]
     assert "ome" not in zarr.open_group(tmp_path / "b.zarr", mode="r").attrs
 
 
@@ -232,10 +247,11 @@ def test_fill_is_not_stored(tmp_path):
     data = np.zeros((64, 64), "float32")
     data[40:, :30] = -0.0
     np.save(tmp_path / "a.npy", data)
-    anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", chunk=(32, 32), shard=False, levels=1)
-    stored = sorted(p.name for p in (tmp_path / "b.zarr/0/c").rglob("*") if p.is_file())
+    index = image_index(tmp_path / "a.npy", (64, 64), "float32", axes="yx", nodata=0)
+    anychunk.convert(index, tmp_path / "b.zarr", chunk=(32, 32), shard=False, levels=1)
+    stored = sorted(p.name for p in (tmp_path / "b.zarr/0/image/c").rglob("*") if p.is_file())
     assert stored == ["0"]
-    read = zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:]
+    read = zarr.open_group(tmp_path / "b.zarr", mode="r")["0/image"][:]
     assert np.array_equal(np.signbit(read), np.signbit(data))
 
 
@@ -249,7 +265,7 @@ def test_remote_target(npy):
     group = zarr.open_group(
         ObjectStore(memory_store("convert-target")), path="deep/b.zarr", mode="r"
     )
-    np.testing.assert_array_equal(group["0"][:], npy[1])
+    np.testing.assert_array_equal(group["0/image"][:], npy[1])
     keys = [str(o["path"]) for batch in memory_store("convert-target").list() for o in batch]
     assert not [key for key in keys if "journal" in key]
     with pytest.raises(FormatError, match="deep/b.zarr: .*overwrite"):
@@ -278,7 +294,9 @@ def test_a_failed_conversion_is_resumed(npy, tmp_path, monkeypatch):
     written.write_bytes(b"broken")
     done = anychunk.convert(file, tmp_path / "b.zarr", verify=True, **options)
     assert 0 < done.skipped_bytes < done.nbytes
-    np.testing.assert_array_equal(zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:], data)
+    np.testing.assert_array_equal(
+        zarr.open_group(tmp_path / "b.zarr", mode="r")["0/image"][:], data
+    )
     assert not (tmp_path / ".b.zarr.part").exists()
     again = anychunk.convert(file, tmp_path / "b.zarr", **options)
     assert again.skipped_bytes == again.nbytes
@@ -297,7 +315,7 @@ def test_another_source_is_not_mixed_in(npy, tmp_path, monkeypatch):
         anychunk.convert(file, tmp_path / "b.zarr", axes="zyx")
     anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", overwrite=True)
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
-    assert group["0"].metadata.dimension_names == ("z", "y", "x")
+    assert group["0/image"].metadata.dimension_names == ("z", "y", "x")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", "b.zarr"]
 
 
@@ -305,8 +323,8 @@ def test_verify_finds_a_wrong_pixel(npy, tmp_path):
     file, data = npy
     anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=2, shard=False)
     right = int(data[4, 5, 6])
-    zarr.open_group(tmp_path / "b.zarr", mode="r+")["0"][4, 5, 6] = right + 1
-    with pytest.raises(FormatError, match=rf"0 \(4, 5, 6\): \D*{right + 1}\D*{right}\D*1 "):
+    zarr.open_group(tmp_path / "b.zarr", mode="r+")["0/image"][4, 5, 6] = right + 1
+    with pytest.raises(FormatError, match=rf"0/image \(4, 5, 6\): \D*{right + 1}\D*{right}\D*1 "):
         anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=2, shard=False, verify=True)
 
 
@@ -334,14 +352,26 @@ def test_no_such_image(npy, tmp_path):
         anychunk.convert(npy[0], tmp_path / "b.zarr", image=3)
 
 
+STOPS = """
+import runpy, threading
+from anychunk.conversion.journal import Journal
+def add_and_stop(self, *task, add=Journal.add):
+    add(self, *task)
+    threading.Event().wait()
+Journal.add = add_and_stop
+runpy.run_module("anychunk", run_name="__main__", alter_sys=True)
+"""
+"""The command, which stops after its first task until it is interrupted."""
+
+
 def test_an_interrupted_command_is_resumed(tmp_path):
     """Ctrl-C in the middle, then the same command again."""
     data = volume((32, 1024, 1024)) // 64
     np.save(tmp_path / "a.npy", data)
-    command = [sys.executable, "-m", "anychunk", "convert", "a.npy", "b.zarr"]
+    command = ["convert", "a.npy", "b.zarr"]
     command += ["--axes", "zyx", "--levels", "3", "--compression", "zstd:5"]
     running = subprocess.Popen(
-        command,
+        [sys.executable, "-c", STOPS, *command],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
@@ -349,26 +379,34 @@ def test_an_interrupted_command_is_resumed(tmp_path):
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     journal = tmp_path / ".b.zarr.part/.anychunk/journal"
-    until = time.monotonic() + 60
-    while time.monotonic() < until and running.poll() is None:
-        if journal.exists() and journal.read_text().count("\n") > 1:
-            break
-        time.sleep(0.02)
+    wait_until(
+        lambda: (
+            (journal.exists() and journal.read_text().count("\n") > 1) or running.poll() is not None
+        )
+    )
     os.kill(running.pid, signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130, errors
     assert errors.startswith("anychunk: interrupted; ")
     assert errors.count("\n") == 1
     assert not (tmp_path / "b.zarr").exists()
     done = subprocess.run(
-        [*command, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-m", "anychunk", *command, "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     assert json.loads(done.stdout)["skipped_bytes"] > 0
-    np.testing.assert_array_equal(zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:], data)
+    np.testing.assert_array_equal(
+        zarr.open_group(tmp_path / "b.zarr", mode="r")["0/image"][:], data
+    )
 
 
 def test_on_a_dask_cluster(npy, tmp_path):
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
     ) as cluster:
@@ -380,7 +418,9 @@ def test_on_a_dask_cluster(npy, tmp_path):
             scheduler=cluster.scheduler_address,
             verify=True,
         )
-    np.testing.assert_array_equal(zarr.open_group(tmp_path / "b.zarr", mode="r")["0"][:], npy[1])
+    np.testing.assert_array_equal(
+        zarr.open_group(tmp_path / "b.zarr", mode="r")["0/image"][:], npy[1]
+    )
 
 
 def test_command(capsys, npy, tmp_path):
@@ -391,7 +431,7 @@ def test_command(capsys, npy, tmp_path):
     assert (code, err) == (0, "")
     assert out.startswith(f"{target}: 2 arrays")
     assert "verified" in out
-    assert zarr.open_group(target, mode="r")["0"].chunks == (1, 64, 64)
+    assert zarr.open_group(target, mode="r")["0/image"].chunks == (1, 64, 64)
     code, out, err = run(capsys, "convert", str(file), str(tmp_path / "b.xyz"))
     assert code == 2
     assert err.count("\n") == 1
@@ -419,23 +459,26 @@ def test_stays_in_memory_bounds(tmp_path):
         env=os.environ | held,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert int(done.stdout) < 512, f"{done.stdout} MiB"
-    assert Path(tmp_path / "b.zarr/2/zarr.json").exists()
+    assert Path(tmp_path / "b.zarr/2/image/zarr.json").exists()
 
 
 def test_levels_with_other_axes_are_left_out(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(24, dtype="uint8"))
     index = image_index(tmp_path / "a.npy", (1, 4, 6), "uint8", axes="zyx")
-    image = index.members["0"]
-    flat = image_index(tmp_path / "a.npy", (2, 3), "uint8", axes="yx").members["0"].members["0"]
-    half = image_index(tmp_path / "a.npy", (1, 2, 3), "uint8", axes="zyx")
-    members = {"0": image.members["0"], "1": flat, "2": half.members["0"].members["0"]}
-    sizes = [(1.0, 1.0, 1.0), (2.0, 2.0), (1.0, 2.0, 2.0)]
-    levels = [Level(path=str(i), scale=scale) for i, scale in enumerate(sizes)]
-    attributes = {"ome": ome([Axis(name=n) for n in "zyx"], levels)}
+    flat = image_index(tmp_path / "a.npy", (2, 3), "uint8", axes="yx")["0/0/image"]
+    half = image_index(tmp_path / "a.npy", (1, 2, 3), "uint8", axes="zyx")["0/0/image"]
+    members = {"0": index["0/0/image"], "1": flat, "2": half}
+    sizes = [[1.0, 1.0, 1.0], [2.0, 2.0], [1.0, 2.0, 2.0]]
+    datasets = [
+        {"path": str(i), "coordinateTransformations": [{"type": "scale", "scale": scale}]}
+        for i, scale in enumerate(sizes)
+    ]
+    described = {"axes": [{"name": n, "type": "space"} for n in "zyx"], "datasets": datasets}
+    attributes = {"ome": {"version": "0.5", "multiscales": [described]}}
     group = GroupIndex(members={"0": GroupIndex(members=members, attributes=attributes)})
     anychunk.convert(group, tmp_path / "b.zarr", like="archive")
     made = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
@@ -453,7 +496,7 @@ def test_nothing_of_an_overwritten_remote_target_is_left(tmp_path):
     anychunk.convert(tmp_path / "b.npy", url, levels=1, overwrite=True, **options)
     store, path = object_store(url)
     group = zarr.open_group(zarr.storage.ObjectStore(store), path=path, mode="r", zarr_format=3)
-    np.testing.assert_array_equal(group["0"][:], np.eye(40))
+    np.testing.assert_array_equal(group["0/image"][:], np.eye(40))
     assert set(group) == {"0"}
 
 
@@ -485,20 +528,20 @@ def test_an_array_beside_the_levels_with_the_name_of_one(tmp_path):
     np.save(tmp_path / "a.npy", data)
     index = image_index(tmp_path / "a.npy", (4, 6), "uint8", axes="yx")
     image = index.members["0"]
-    beside = {"1": image.members["0"], **image.members}
+    beside = {"1": image["0/image"], **image.members}
     group = GroupIndex(members=beside, attributes=image.attributes)
     anychunk.convert(group, tmp_path / "b.zarr", levels=2, verify=True)
     made = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
-    np.testing.assert_array_equal(made["0"][:], data)
-    np.testing.assert_array_equal(made["1"][:], halved(data))
-    np.testing.assert_array_equal(made["1_"][:], data)
+    np.testing.assert_array_equal(made["0/image"][:], data)
+    np.testing.assert_array_equal(made["1/image"][:], halved(data))
+    np.testing.assert_array_equal(made["1_"][:], data)  # beside the level groups
 
 
 def test_levels_of_an_array_without_elements(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((3, 8, 0), "uint8"))
     anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", axes="cyx", levels=2, verify=True)
     made = zarr.open_group(tmp_path / "b.zarr", mode="r", zarr_format=3)
-    assert [made[name].shape for name in "01"] == [(3, 8, 0), (3, 4, 0)]
+    assert [made[f"{name}/image"].shape for name in "01"] == [(3, 8, 0), (3, 4, 0)]
 
 
 @pytest.mark.parametrize("compression", ["zstd:999", "zstd:--3", '[{"name": "nope"}]', "[7]"])
@@ -512,9 +555,9 @@ def test_levels_of_the_source_are_copied(cog, tmp_path):
     file, data = cog
     anychunk.convert(file, tmp_path / "b.zarr", verify=True)
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
-    np.testing.assert_array_equal(group["0"][:], data)
+    np.testing.assert_array_equal(group["0/image"][:], data)
     with rasterio.open(file, overview_level=0) as overview:
-        np.testing.assert_array_equal(group["1"][:], overview.read())
+        np.testing.assert_array_equal(group["1/image"][:], overview.read())
     assert group.attrs["proj:code"] == "EPSG:32611"
     assert group.attrs["tiff"]["compression"]
 
@@ -526,7 +569,7 @@ def test_levels_that_are_made_have_their_own_georeference(cog, tmp_path):
     for number, size in enumerate((10, 20, 40)):
         attributes = group[str(number)].attrs
         assert attributes["spatial:transform"] == [size, 0, 440720, 0, -size, 3751320]
-        assert tuple(attributes["spatial:shape"]) == group[str(number)].shape[1:]
+        assert tuple(attributes["spatial:shape"]) == group[f"{number}/image"].shape[1:]
         assert attributes["proj:code"] == "EPSG:32611"
     scale = group.attrs["ome"]["multiscales"][0]["datasets"][2]["coordinateTransformations"][0]
     assert scale["scale"] == [1.0, 40.0, 40.0]
@@ -539,8 +582,8 @@ def test_an_axis_of_one_band_is_left_out_beside_channels(tmp_path):
     )
     anychunk.convert(tmp_path / "a.ome.tif", tmp_path / "b.zarr", verify=True)
     group = zarr.open_group(tmp_path / "b.zarr", mode="r")
-    np.testing.assert_array_equal(group["0"][:], data)
-    assert group["0"].metadata.dimension_names == ("c", "z", "y", "x")
+    np.testing.assert_array_equal(group["0/image"][:], data)
+    assert group["0/image"].metadata.dimension_names == ("c", "z", "y", "x")
 
 
 def test_a_mask_goes_along(tmp_path):
@@ -560,8 +603,8 @@ def test_a_mask_goes_along(tmp_path):
         out.write(np.ones((1, 64, 64), "uint8"))
         out.write_mask(np.eye(64, dtype="uint8") * 255)
     anychunk.convert(tmp_path / "a.tif", tmp_path / "b.zarr", verify=True)
-    mask = np.squeeze(zarr.open_group(tmp_path / "b.zarr", mode="r")["mask"][:])
-    np.testing.assert_array_equal(mask != 0, np.eye(64, dtype=bool))
+    group = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    np.testing.assert_array_equal(group["0/mask"][:] != 0, np.eye(64, dtype=bool))
 
 
 REFUSED = {

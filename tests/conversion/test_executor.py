@@ -12,8 +12,7 @@ from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.tasks import Conversion
 from anychunk.errors import FormatError, SourceError
-
-PATIENCE_S = 30
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_every_task_is_written_and_recorded(conversion, journal):
 def test_what_is_done_is_skipped_if_it_is_still_right(conversion, journal, tmp_path):
     with ex.start_workers(2, None, conversion) as workers:
         ex.write_all(conversion, journal, workers, None)
-    (tmp_path / "b.zarr/0/c/0/0").write_bytes(b"damaged")
+    (tmp_path / "b.zarr/0/image/c/0/0").write_bytes(b"damaged")
     again = Journal(conversion.target, "abc")
     again.start()
     with ex.start_workers(2, None, conversion) as workers:
@@ -129,7 +128,6 @@ def test_workers_pass_the_conversion_to_every_call(conversion):
 
 
 def test_no_scheduler_answers(conversion):
-    pytest.importorskip("distributed")
     with (
         pytest.raises(SourceError, match="nonsense://nowhere"),
         ex.start_workers(1, "nonsense://nowhere", conversion),

@@ -11,8 +11,8 @@ from anychunk.conversion import levels as lv
 from anychunk.conversion import presets
 from anychunk.conversion.levels import Recipe, ZarrOptions
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.metadata import geo
-from anychunk.metadata.ome import Axis, Level, ome
+from anychunk.metadata.hierarchy import image_group
+from anychunk.metadata.meaning import Axis, Band, Crs, Level, Meaning, Place
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Objects
 from anychunk.resample import output_shape
@@ -32,19 +32,19 @@ def array(shape, names, *, dtype="uint16", chunk=None, **more):
     )
 
 
-def image_of(first, names, *others, scale=None, attributes=None):
+def image_of(first, names, *others, mask=None, **fields):
     """Return (source, image) of an image with the given levels."""
-    named = [Axis(name=n) for n in names]
-    size = tuple(scale or (1.0,) * len(names))
-    described = [
-        Level(path=str(i), scale=tuple(s * 2**i for s in size)) for i in range(1 + len(others))
+    levels = [
+        Level(name=str(i), image=level, mask=None if i else mask)
+        for i, level in enumerate((first, *others))
     ]
-    members = {str(i): level for i, level in enumerate((first, *others))}
-    group = GroupIndex(
-        members=members, attributes={"ome": ome(named, described), **(attributes or {})}
-    )
-    source = GroupIndex(members={"0": group})
+    meaning = Meaning(axes=tuple(Axis(name=n) for n in names), **fields)
+    source = GroupIndex(members={"0": image_group(meaning, levels)})
     return source, next(im.images(source))
+
+
+def named_axes(names):
+    return Meaning(axes=tuple(Axis(name=n) for n in names))
 
 
 @pytest.mark.parametrize(
@@ -54,29 +54,30 @@ def image_of(first, names, *others, scale=None, attributes=None):
         ("xyz", (3, 4, 5), {}, ("zyx", (2, 1, 0))),
         ("xyzct", (1, 2, 3, 4, 5), {}, ("tczyx", (4, 3, 2, 1, 0))),
         ("xyz", (3, 4, 5), {"axes": "tyx"}, ("tyx", (0, 1, 2))),
+        ("xyz", (3, 4, 5), {"axes": ("time", "y", "band")}, ("tcy", (0, 2, 1))),
         # an unknown axis leaves the order alone
         ("qyx", (3, 4, 5), {}, ("qyx", (0, 1, 2))),
     ],
 )
 def test_axes_of_the_target(names, shape, options, expected):
-    _, image = image_of(array(shape, names), names)
-    found, order = lv.target_axes(image, shape, ZarrOptions(**options))
-    assert ("".join(found), order) == expected
+    found, order = lv.target_meaning(named_axes(names), shape, ZarrOptions(**options))
+    assert ("".join(found.names), order) == expected
 
 
-def test_a_band_axis_of_length_one_is_dropped_beside_channels():
-    names = ("c", "band", "y", "x")
-    for bands, expected in ((1, (0, 2, 3)), (3, (0, 1, 2, 3))):
-        shape = (2, bands, 8, 8)
-        _, image = image_of(array(shape, names), names)
-        assert lv.target_axes(image, shape, ZarrOptions())[1] == expected
+def test_a_band_axis_of_length_one_is_dropped():
+    bands = (Band(name="a"), Band(name="b"))
+    for count, expected in ((1, (0, 2, 3)), (2, (0, 1, 2, 3))):
+        meaning = replace(named_axes("tcyx"), bands=bands[:count])
+        found, order = lv.target_meaning(meaning, (2, count, 8, 8), ZarrOptions())
+        assert order == expected
+        assert found.bands == bands[:count]
+        assert found.names == tuple("tcyx"[i] for i in expected)
 
 
 @pytest.mark.parametrize("axes", ["yx", "zyxt", "yyx"])
 def test_axes_must_name_each_axis_once(axes):
-    _, image = image_of(array((3, 4, 5), "zyx"), "zyx")
     with pytest.raises(UnsupportedError, match=rf"{' '.join(axes)}\b.*\b3\b"):
-        lv.target_axes(image, (3, 4, 5), ZarrOptions(axes=axes))
+        lv.target_meaning(named_axes("zyx"), (3, 4, 5), ZarrOptions(axes=axes))
 
 
 @pytest.mark.parametrize(
@@ -140,39 +141,51 @@ def test_itemsize():
 def test_levels_of_the_source_are_copied_unless_others_are_asked_for():
     first, half = array((1000, 1000), "yx"), array((500, 500), "yx")
     source, image = image_of(first, "yx", half)
-    copied = lv.image_levels(source, image, "", ZarrOptions())
+    copied = lv.image_levels(source, image, "", ZarrOptions()).levels
     assert [(a.path, a.source, a.shape) for a in copied] == [
-        ("0", "0/0", (1000, 1000)),
-        ("1", "0/1", (500, 500)),
+        ("0/image", "0/0/image", (1000, 1000)),
+        ("1/image", "0/1/image", (500, 500)),
     ]
-    made = lv.image_levels(source, image, "p", ZarrOptions(levels=3))
+    made = lv.image_levels(source, image, "p", ZarrOptions(levels=3)).levels
     assert [(a.path, a.source, a.shape, a.ratio) for a in made] == [
-        ("p/0", "0/0", (1000, 1000), (1, 1)),
-        ("p/1", None, (500, 500), (2, 2)),
-        ("p/2", None, (250, 250), (2, 2)),
+        ("p/0/image", "0/0/image", (1000, 1000), (1, 1)),
+        ("p/1/image", None, (500, 500), (2, 2)),
+        ("p/2/image", None, (250, 250), (2, 2)),
     ]
     assert all(a.metadata["dimension_names"] == ["y", "x"] for a in made)
+
+
+def test_masks_go_along_with_copied_and_with_computed_levels():
+    first, half = array((9, 12), "yx"), array((4, 6), "yx")
+    source, image = image_of(first, "yx", half, mask=array((9, 12), "yx", dtype="uint8"))
+    copied = lv.image_levels(source, image, "", ZarrOptions())
+    assert [(a.path, a.source, a.shape) for a in copied.masks] == [("0/mask", "0/0/mask", (9, 12))]
+    made = lv.image_levels(source, image, "", ZarrOptions(levels=2))
+    assert [(a.path, a.source, a.shape, a.ratio, a.method) for a in made.masks] == [
+        ("0/mask", "0/0/mask", (9, 12), (1, 1), "max"),
+        ("1/mask", None, (4, 6), (2, 2), "max"),
+    ]
+    assert [level.mask is not None for level in made.described] == [True, True]
 
 
 def test_what_cannot_be_averaged_gets_no_levels():
     options = ZarrOptions(levels=3)
     source, image = image_of(array((1000, 1000), "yx", dtype="string"), "yx")
-    assert len(lv.image_levels(source, image, "", options)) == 1
+    assert len(lv.image_levels(source, image, "", options).levels) == 1
     assert "string" in options.notes[0]
 
 
 def test_arrays_beside_levels_keep_their_names():
     mask = array((8, 8), "yx", dtype="bool")
-    source, image = image_of(array((8, 8), "yx"), "yx")
+    source, _ = image_of(array((8, 8), "yx"), "yx")
     group = source.members["0"]
     group = replace(group, members={**group.members, "mask": mask, "1": mask})
     source = GroupIndex(members={"0": group})
-    levels = lv.image_levels(source, image, "", ZarrOptions(levels=2))
     for name, expected in (("0/mask", "mask"), ("0/1", "1_")):
-        beside = lv.beside_level(source, name, "", ZarrOptions(levels=2), levels)
+        beside = lv.beside_level(source, name, "", ZarrOptions(levels=2), ["0", "1"])
         assert (beside.path, beside.source) == (expected, name)
     with pytest.raises(FormatError, match="0/none"):
-        lv.beside_level(source, "0/none", "", ZarrOptions(), levels)
+        lv.beside_level(source, "0/none", "", ZarrOptions(), ["0", "1"])
 
 
 @given(
@@ -223,23 +236,27 @@ def test_given_chunks_and_shards(options, chunk, shard):
     assert shard is None or found[1] == shard
 
 
+PALETTE = {"display": {"model": "palette", "palette": {"first": 0, "colors": [[0, 0, 0, 255]]}}}
+
+
 @pytest.mark.parametrize(
-    ("dtype", "attributes", "given", "expected"),
+    ("dtype", "fields", "given", "expected"),
     [
         ("uint8", {}, None, "average"),
         ("bool", {}, None, "mode"),
-        ("uint8", {"tiff": {"color_map": [[0], [0], [0]]}}, None, "mode"),
-        ("uint8", {"tiff": {"color_map": [[0], [0], [0]]}}, "max", "max"),
+        ("uint8", PALETTE, None, "mode"),
+        ("uint8", {"bands": (Band(interpretation="Palette"),)}, None, "mode"),
+        ("uint8", PALETTE, "max", "max"),
         ("uint8", {}, "lanczos", UnsupportedError),
     ],
 )
-def test_method(dtype, attributes, given, expected):
+def test_method(dtype, fields, given, expected):
     recipe = Recipe(
         order=(0, 1),
         names="yx",
         path="",
         options=ZarrOptions(method=given),
-        attributes=attributes,
+        is_palette=lv.is_palette(replace(named_axes("yx"), **fields)),
     )
     if expected is UnsupportedError:
         with pytest.raises(UnsupportedError, match="'lanczos'.*average max min mode"):
@@ -249,23 +266,22 @@ def test_method(dtype, attributes, given, expected):
 
 
 @pytest.mark.parametrize(
-    ("full", "here", "ratio"), [(101, 25, 4), (100, 50, 2), (7, 7, 1), (5, 1, 4)]
+    ("full", "levels", "ratio", "here"),
+    [(101, 3, 4, 25), (100, 2, 2, 50), (7, 1, 1, 7), (5, 3, 4, 1)],
 )
-def test_a_coarser_georeference_covers_whole_pixels(full, here, ratio):
-    transform = [10.0, 0.0, 440720.0, 0.0, -10.0, 3751320.0]
-    attributes = {"spatial:transform": transform, "proj:code": "EPSG:32611"}
-    found = lv.coarser_georeference(attributes, "yx", (full, full), (here, here))
+def test_a_coarser_georeference_covers_whole_pixels(full, levels, ratio, here):
+    """The ratio of the sizes would be too large wherever an odd last element was dropped."""
+    transform = (10.0, 0.0, 440720.0, 0.0, -10.0, 3751320.0)
+    place = Place(crs=Crs(code="EPSG:32611"), transform=transform)
+    source, image = image_of(array((full, full), "yx"), "yx", place=place)
+    chain = lv.image_levels(source, image, "", ZarrOptions(levels=levels))
+    group = image_group(chain.meaning, chain.described)
+    found = group[str(levels - 1)].attributes
     assert found["spatial:transform"] == [
         10.0 * ratio, 0.0, 440720.0, 0.0, -10.0 * ratio, 3751320.0,
     ]  # fmt: skip
     assert tuple(found["spatial:shape"]) == (here, here)
     assert found["proj:code"] == "EPSG:32611"
-    assert found == geo.attributes(
-        shape=(here, here),
-        transform=tuple(found["spatial:transform"]),
-        code="EPSG:32611",
-        projjson=None,
-    )
 
 
 @pytest.mark.parametrize(
@@ -273,4 +289,35 @@ def test_a_coarser_georeference_covers_whole_pixels(full, here, ratio):
     [({}, "yx"), ({"spatial:transform": [1, 2]}, "yx"), ({"spatial:transform": [1] * 6}, "zt")],
 )
 def test_without_a_georeference_there_is_none(attributes, names):
-    assert lv.coarser_georeference(attributes, names, (8, 8), (4, 4)) == {}
+    group = GroupIndex(members={"0": array((8, 8), names)}, attributes=attributes)
+    source = GroupIndex(members={"0": group})
+    (image,) = im.images(source)
+    chain = lv.image_levels(source, image, "", ZarrOptions(levels=2))
+    made = image_group(chain.meaning, chain.described)
+    assert not any(key == "spatial:transform" for key in made["1"].attributes)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "nodata", "fill", "expected"),
+    [
+        ("uint8", 255, 0, 255),
+        ("uint8", -9999, 0, 0),  # no sample can have it
+        ("uint8", math.nan, 7, 7),
+        ("int16", -9999, 0, -9999),
+        ("float32", -9999.0, 0, -9999.0),
+        ("float32", math.nan, 0, "NaN"),
+        ("float64", -math.inf, 0, "-Infinity"),
+        ("complex64", 0, [0.0, 0.0], [0.0, 0.0]),
+        # absent chunks stay absent
+        ("float32", None, 3.0, 3.0),
+    ],
+)
+def test_fill_value(data_type, nodata, fill, expected):
+    one = array((8, 8), "yx", dtype=data_type, fill_value=fill)
+    usable = lv.usable_nodata(nodata, data_type)
+    assert lv.target_fill(one, usable) == expected
+
+
+def test_attributes_of_an_array_are_kept_but_for_those_written_anew():
+    given = {"n5": {"a": 1}, "units": "m", "spatial:shape": [1, 2], "coordinates": "lat lon"}
+    assert lv.kept_attributes(given) == {"n5": {"a": 1}}

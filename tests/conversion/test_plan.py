@@ -117,21 +117,21 @@ def test_numpy_values_are_hashed_as_their_python_values(source):
 
 def test_one_image_is_the_root_and_several_are_groups(source):
     one = plan(source)
-    assert list(one.groups) == [""]
-    assert [level.path for level in one.arrays] == ["0"]
+    assert list(one.groups) == ["", "0"]
+    assert [level.path for level in one.arrays] == ["0/image"]
     assert one.nbytes == 40 * 50
     image = source["0"]
     deep = GroupIndex(
         members={"a": GroupIndex(members={"b": image}, attributes={"k": 1}), "1": image}
     )
     several = plan(deep)
-    assert set(several.groups) == {"", "a", "a/b", "1"}
+    assert set(several.groups) == {"", "a", "a/b", "a/b/0", "1", "1/0"}
     assert several.groups["a"] == {"k": 1}
-    assert [level.path for level in several.arrays] == ["a/b/0", "1/0"]
+    assert [level.path for level in several.arrays] == ["a/b/0/image", "1/0/image"]
     assert "bioformats2raw.layout" not in several.groups[""].get("ome", {})
     numbered = plan(GroupIndex(members={"0": image, "1": image}))
     assert numbered.groups[""]["ome"]["bioformats2raw.layout"] == 3
-    assert [level.path for level in plan(deep, image=1).arrays] == ["0"]
+    assert [level.path for level in plan(deep, image=1).arrays] == ["0/image"]
 
 
 def test_nothing_to_convert(source):

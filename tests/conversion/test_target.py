@@ -49,7 +49,7 @@ def test_metadata_is_written_at_the_end(url, plan):
     root = metadata(url, "zarr.json")
     assert (root["zarr_format"], root["node_type"]) == (3, "group")
     assert root["attributes"]["anychunk"]["conversion"] == plan.fingerprint
-    assert metadata(url, "0/zarr.json") == json.loads(json.dumps(plan.arrays[0].metadata))
+    assert metadata(url, "0/image/zarr.json") == json.loads(json.dumps(plan.arrays[0].metadata))
     assert read_object(f"{url}/.anychunk/journal") is None
 
 

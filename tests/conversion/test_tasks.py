@@ -127,12 +127,14 @@ def test_damage_is_found_by_checksum_and_by_comparison(conversion, tmp_path):
     box = (slice(0, 16), slice(0, 16))
     changed = conversion.read_target(first, box)
     changed[3, 4] += 1
-    (tmp_path / "b.zarr/0/c/0/0").write_bytes(conversion.encoder(first).encode(changed).tobytes())
+    (tmp_path / "b.zarr/0/image/c/0/0").write_bytes(
+        conversion.encoder(first).encode(changed).tobytes()
+    )
     assert conversion.stored_checksum(tasks[0]) != checksums[0]
     (finding,) = conversion.compare(tasks[0])
     right = int(VALUES[3, 4])
-    assert all(text in finding for text in ("0 (3, 4)", str(right), str(right + 1), "1 "))
-    (tmp_path / "b.zarr/0/c/0/0").unlink()
+    assert all(text in finding for text in ("0/image (3, 4)", str(right), str(right + 1), "1 "))
+    (tmp_path / "b.zarr/0/image/c/0/0").unlink()
     assert conversion.stored_checksum(tasks[0]) != checksums[0]
 
 
@@ -219,7 +221,7 @@ def test_sources_are_read_in_the_order_of_the_target(tmp_path, order):
     node = anychunk.index(tmp_path / "a.npy")
     plan = make_plan(node, ZarrOptions(axes="zyx"), 1)
     target = tuple(shape[i] for i in order)
-    copied = level(target, target, source="0/0", order=order, ratio=(1,) * len(order))
+    copied = level(target, target, source="0/0/image", order=order, ratio=(1,) * len(order))
     box = tuple(slice(1, n) for n in target)
     found = Conversion(plan, str(tmp_path / "b.zarr")).read_source(copied, box)
     left_out = tuple(i for i in range(3) if i not in order)

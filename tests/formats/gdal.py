@@ -15,6 +15,16 @@ def gdal_read(path):
             return opened.read()
 
 
+def gdal_shown(path):
+    """Read every band of a file with GDAL; (y, x) if there is one."""
+    return without_band(gdal_read(path))
+
+
+def without_band(array):
+    """Return an array of one band (1, y, x) as (y, x), and others unchanged."""
+    return array[0] if array.ndim == 3 and len(array) == 1 else array
+
+
 def gdal_write(path, array, **options):
     """Write an array (band, y, x) with GDAL, by way of a TIFF, because some drivers only copy."""
     bands, rows, columns = array.shape

@@ -35,8 +35,18 @@ class Image:
     """NROWS and NCOLS where they differ from the array's."""
     fields: dict = field(default_factory=dict)
     """Fields that say something else than they should."""
+    icat: str = "VIS"
+    isubcat: tuple[str, ...] = ()
+    irepband: tuple[str, ...] = ()
+    """M for every band if empty."""
+    comments: tuple[str, ...] = ()
     level: str = "001000"
     location: str = "0000000000"
+
+    @property
+    def shown(self):
+        """The array as it is opened: without an axis of bands if there is one band."""
+        return self.array[0] if len(self.array) == 1 else self.array
 
 
 def bits_of(value, nbpp, pvtype):
@@ -168,14 +178,17 @@ def subheader(image, version):
     }
     text = "IM" + "test".ljust(10) + "20260101000000" + " " * 17 + " " * 80 + security(version)
     text += values["ENCRYP"] + " " * 42 + values["NROWS"] + values["NCOLS"] + values["PVTYPE"]
-    text += image.irep.ljust(8) + "VIS     " + values["ABPP"] + image.pjust
+    text += image.irep.ljust(8) + image.icat.ljust(8) + values["ABPP"] + image.pjust
     icords = "N" if version == "NITF02.00" and image.icords == " " else image.icords
-    text += icords + image.igeolo + "0" + values["IC"]
+    text += icords + image.igeolo + str(len(image.comments))
+    text += "".join(comment.ljust(80) for comment in image.comments) + values["IC"]
     text += "" if image.ic in ("NC", "NM") else image.comrat
     text += values["NBANDS"] + (f"{bands:05d}" if bands >= 10 else "")
     raw = text.encode("latin-1")
     for i in range(bands):
-        raw += b"M " + b" " * 6 + b"N" + b"   "
+        category = image.isubcat[i] if image.isubcat else ""
+        colour = image.irepband[i] if image.irepband else "M"
+        raw += colour.ljust(2).encode() + category.ljust(6).encode() + b"N" + b"   "
         if image.lut and i == 0:
             raw += f"{len(image.lut)}{len(image.lut[0]):05d}".encode() + b"".join(image.lut)
         else:

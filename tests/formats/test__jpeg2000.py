@@ -45,8 +45,8 @@ def test_tiles_of_each_chunk():
 def test_levels_share_one_table():
     data = compress(list(field((300, 260))), "-t", "64,64")
     arrays = level_arrays(index_tiles(MemorySource(data), 0, len(data)), "a.j2k")
-    assert [a.shape for a in arrays] == [(1, -(-300 // 2**n), -(-260 // 2**n)) for n in range(6)]  # fmt: skip
-    assert [a.chunk_shape for a in arrays] == [(1, 64 >> n, 64 >> n) for n in range(6)]
+    assert [a.shape for a in arrays] == [(-(-300 // 2**n), -(-260 // 2**n)) for n in range(6)]  # fmt: skip
+    assert [a.chunk_shape for a in arrays] == [(64 >> n, 64 >> n) for n in range(6)]
     assert all(a.chunks is arrays[0].chunks for a in arrays)
     assert arrays[0].chunks.nbytes == 16 * 25
     assert [a.codecs[1]["configuration"]["resolution_level"] for a in arrays] == list(range(6))
@@ -56,8 +56,8 @@ def test_levels_share_one_table():
 def test_odd_tiles_join_in_lower_levels():
     data = compress(list(field((300, 260))), "-t", "50,50", "-n", "4")
     arrays = level_arrays(index_tiles(MemorySource(data), 0, len(data)), "a.j2k")
-    assert [a.chunk_shape for a in arrays] == [(1, 50, 50), (1, 25, 25), (1, 25, 25), (1, 25, 25)]
-    assert [a.grid for a in arrays] == [(1, 6, 6), (1, 6, 6), (1, 3, 3), (1, 2, 2)]
+    assert [a.chunk_shape for a in arrays] == [(50, 50), (25, 25), (25, 25), (25, 25)]
+    assert [a.grid for a in arrays] == [(6, 6), (6, 6), (3, 3), (2, 2)]
 
 
 def test_ten_thousand_tiles_are_16_bytes_each():
@@ -75,7 +75,7 @@ def packed(data: bytes) -> bytes:
 def test_packed_headers_make_the_image_one_chunk():
     data = packed(stream(20, 30))
     (array,) = level_arrays(index_tiles(MemorySource(data), 0, len(data)), "a.j2k")
-    assert array.grid == (1, 1, 1)
+    assert array.grid == (1, 1)
     assert array.codecs[1]["configuration"]["main_header"] is None
     assert (array.chunks.offsets.item(), array.chunks.lengths.item()) == (0, len(data))
 

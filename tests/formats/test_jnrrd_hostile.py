@@ -73,6 +73,16 @@ def test_gzip_bomb_in_a_tile(tmp_path):
     bomb = gzip.compress(bytes(64 << 20))
     tiles = [gzip.compress(t) for t in TILES]
     tiles[4] = bomb
+    # modules that the first read imports must not count
+    read(
+        tiled(
+            tmp_path / "b.jnrrd",
+            [9, 7],
+            [4, 3],
+            [gzip.compress(t) for t in TILES],
+            compression="gzip",
+        )
+    )
     for more in ({"size_table": [len(t) for t in tiles]}, {}):
         path = tiled(tmp_path / "a.jnrrd", [9, 7], [4, 3], tiles, compression="gzip", **more)
         tracemalloc.reset_peak()
@@ -80,8 +90,21 @@ def test_gzip_bomb_in_a_tile(tmp_path):
             read(path)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
         np.testing.assert_array_equal(anychunk.open_array(path)[:3], GRID[:3])
-        (finding,) = jnrrd.validate(path)
+        finding, *others = jnrrd.validate(path)
         assert "chunk (1, 1)" in finding.message
+        # the tiles' sizes are not stated: a warning of its own
+        assert [(f.severity, f.field) for f in others] == (
+            [] if more else [("warning", "tile:size_table")]
+        )
+
+
+@pytest.mark.usefixtures("bounded")
+def test_a_long_stream_is_not_cut_before_its_length_is_checked(tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(1000)))
+    header = "NRRD0004\ntype: uchar\ndimension: 2\nsizes: 1048576 1048576\nencoding: gzip\n"
+    (tmp_path / "a.nhdr").write_text(f"{header}data file: a.gz\n\n", "ascii")
+    with pytest.raises(LimitError, match="expansion"):
+        anychunk.index(tmp_path / "a.nhdr")
 
 
 @pytest.mark.usefixtures("bounded")
@@ -113,7 +136,7 @@ def test_wrong_checksum_names_the_tile(tmp_path):
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(
-        ChunkDecodeError, match=r"a.jnrrd 0/0 chunk \(2, 2\), bytes 4192..4204: .*checksum"
+        ChunkDecodeError, match=r"a.jnrrd 0/0/image chunk \(2, 2\), bytes 4192..4204: .*checksum"
     ):
         read(path)
 
@@ -187,7 +210,9 @@ FIELDS = list(tiling_fields.schema()["properties"])
     )
 )
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @pytest.mark.filterwarnings("ignore::anychunk.errors.FormatWarning")
 def test_any_values_of_fields(tmp_path, changes):
@@ -223,4 +248,11 @@ def test_any_bytes_after_the_magic(data, cut_at):
         source = MemorySource(start + data, "any")
         if jnrrd.sniff(start):
             with contextlib.suppress(AnychunkError, FileNotFoundError, IsADirectoryError):
-                assert jnrrd.parse(source)["0/0"].shape
+                assert jnrrd.parse(source)["0/0/image"].shape
+
+
+def test_names_are_limited_for_all_levels_together(tmp_path):
+    more = {"levels": 3, "level_scales": [1, 2, 4], "pattern": "{l}_{i}"}
+    path = external(tmp_path / "a.jnrrd", [512, 450], [1, 1], **more)
+    with pytest.raises(LimitError, match="302"):
+        anychunk.index(path)

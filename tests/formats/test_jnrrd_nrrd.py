@@ -1,7 +1,9 @@
 """Plain NRRD, against pynrrd."""
 
+import bz2
 import gzip
 
+import nrrd
 import numpy as np
 import pytest
 
@@ -10,7 +12,6 @@ from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats import jnrrd
 from anychunk.testing.formats import FormatContract
 
-nrrd = pytest.importorskip("nrrd")
 # pynrrd asks for the time in a way that Python 3.12 warns of
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 VALUES = np.arange(2 * 3 * 4, dtype=np.int16).reshape(2, 3, 4) - 5
@@ -26,7 +27,7 @@ class TestNrrd(FormatContract):
         for encoding in ("raw", "gzip", "bzip2"):
             path = folder / f"{encoding}.nrrd"
             nrrd.write(str(path), VALUES, {"encoding": encoding}, index_order="C")
-            yield path, {"0/0": VALUES}
+            yield path, {"0/0/image": VALUES}
 
 
 @pytest.mark.parametrize("encoding", ["raw", "gzip", "bzip2", "ascii"])
@@ -58,9 +59,12 @@ def test_geometry_and_keys(tmp_path):
     group = anychunk.open(tmp_path / "a.nrrd")["0"]
     (image,) = group.attrs["ome"]["multiscales"]
     scale, shift = image["datasets"][0]["coordinateTransformations"]
-    assert scale["scale"] == [4.0, 3.0, 2.0, 1.0]
-    assert shift["translation"] == [3.0, 2.0, 1.0, 0.0]
-    assert [a["name"] for a in image["axes"]] == ["z", "y", "x", "v"]
+    assert scale["scale"] == [1.0, 4.0, 3.0, 2.0]
+    assert shift["translation"] == [0.0, 3.0, 2.0, 1.0]
+    assert [a["name"] for a in image["axes"]] == ["c", "z", "y", "x"]
+    assert group["0/image"].shape == (3, 2, 2, 2)
+    assert group.attrs["anychunk.space"]["frame"] == "LPS"
+    assert group.attrs["anychunk.tags"] == {"my key": "some value"}
     assert group.attrs["nrrd"]["key_values"] == {"my key": "some value"}
     assert group.attrs["nrrd"]["space_directions"][0] is None
     assert anychunk.describe(tmp_path / "a.nrrd")["format"] == "jnrrd"
@@ -122,6 +126,44 @@ def test_skips(tmp_path):
         np.testing.assert_array_equal(read(path), VALUES)
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "bzip2"])
+@pytest.mark.parametrize("front", [0, 352, 3_000_000])
+def test_samples_at_the_end_of_a_compressed_stream(tmp_path, encoding, front):
+    """A header over a `.nii.gz` file: samples follow 352 bytes or more inside the stream."""
+    compress = {"gzip": gzip.compress, "bzip2": bz2.compress}[encoding]
+    plain = b"\x5c" * front + VALUES.astype("<i2").tobytes()
+    for name, stream in {
+        "one.nii.gz": compress(plain),
+        "members.nii.gz": compress(plain[: front + 7]) + compress(plain[front + 7 :]),
+    }.items():
+        (tmp_path / name).write_bytes(stream)
+        head = (*HEAD, f"encoding: {encoding}", "byte skip: -1", f"data file: {name}", "")
+        path = text(tmp_path, *head, name="a.nhdr")
+        np.testing.assert_array_equal(read(path), VALUES)
+        if name.startswith("one"):  # pynrrd reads a single member
+            theirs, _ = nrrd.read(str(path), index_order="C")
+            np.testing.assert_array_equal(read(path), theirs)
+
+
+def test_samples_at_the_end_of_several_compressed_streams(tmp_path):
+    for number, part in enumerate(VALUES.astype("<i2")):
+        (tmp_path / f"s{number}.gz").write_bytes(
+            gzip.compress(b"x" * (9 + number) + part.tobytes())
+        )
+    head = (*HEAD, "encoding: gzip", "byte skip: -1", "data file: LIST", "s0.gz", "s1.gz", "")
+    np.testing.assert_array_equal(read(text(tmp_path, *head, name="a.nhdr")), VALUES)
+
+
+def test_a_compressed_stream_that_is_too_short(tmp_path):
+    whole = gzip.compress(bytes(100) + VALUES.astype("<i2").tobytes())
+    head = (*HEAD, "encoding: gzip", "byte skip: -1", "data file: d.gz", "")
+    path = text(tmp_path, *head, name="a.nhdr")
+    for stream in (whole[:-1], whole[:-9], gzip.compress(bytes(47)), b"no stream"):
+        (tmp_path / "d.gz").write_bytes(stream)
+        with pytest.raises(AnychunkError, match="gzip"):
+            read(path)
+
+
 def test_hex(tmp_path):
     path = text(
         tmp_path, *HEAD, "encoding: hex", "", "", data=VALUES.astype("<i2").tobytes().hex().encode()
@@ -164,3 +206,12 @@ def test_is_told_by_content():
     assert jnrrd.sniff(b"NRRD0001\r\n")
     assert not jnrrd.sniff(b"NRRD0009\n")
     assert not jnrrd.sniff(b"NRRD")
+
+
+def test_names_of_fields_are_ascii(tmp_path):
+    head = (
+        b"NRRD0004\ntype: uint8\ndimension: 1\nsizes: 2\nencoding: raw\n\xff\xfe dimension: 3\n\n"
+    )
+    (tmp_path / "a.nrrd").write_bytes(head + b"ab")
+    with pytest.raises(FormatError, match="ASCII"):
+        anychunk.index(tmp_path / "a.nrrd")

@@ -19,6 +19,7 @@ def test_schema():
     found = tiling_fields.schema()
     assert set(found["required"]) == {"enabled", "dimensions", "sizes", "storage"}
     assert set(found["properties"]) == {
+        *("sparse", "data_pattern", "zarr_compatible"),
         *(
             "enabled",
             "dimensions",

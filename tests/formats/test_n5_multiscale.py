@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import anychunk
+from anychunk.metadata.reading import meaning_of
+from anychunk.model import images as im
 from tests.corpus import ROOT, needs_corpus
 from tests.formats.n5_blocks import field, write_dataset
 
@@ -31,7 +33,7 @@ def image(folder, path="", **options):
     return axes, placed
 
 
-XYZ = [("x", None), ("y", None), ("z", None)]
+ZYX = [("z", None), ("y", None), ("x", None)]
 
 
 def test_n5_viewer(tmp_path):
@@ -42,26 +44,39 @@ def test_n5_viewer(tmp_path):
         }
 
     axes, placed = image(levels(tmp_path / "a.n5/v", extra=extra))
-    assert axes == [(name, "micrometer") for name in "xyz"]
+    assert axes == [(name, "micrometer") for name in "zyx"]
     assert placed == [
-        ("s0", [0.5, 0.5, 2.0], [0.0, 0.0, 0.0]),
-        ("s1", [1.0, 1.0, 4.0], [0.25, 0.25, 1.0]),
-        ("s2", [2.0, 2.0, 8.0], [0.75, 0.75, 3.0]),
+        ("s0/image", [2.0, 0.5, 0.5], [0.0, 0.0, 0.0]),
+        ("s1/image", [4.0, 1.0, 1.0], [1.0, 0.25, 0.25]),
+        ("s2/image", [8.0, 2.0, 2.0], [3.0, 0.75, 0.75]),
     ]
 
 
 def test_n5_viewer_of_old(tmp_path):
     group = {"scales": [[1, 1, 1], [2, 2, 1], [4, 4, 2]], "pixelResolution": [4.0, 4.0, 40.0]}
     axes, placed = image(levels(tmp_path / "a.n5", group=group))
-    assert axes == XYZ
-    assert placed[2] == ("s2", [16.0, 16.0, 80.0], [6.0, 6.0, 20.0])
+    assert axes == ZYX
+    assert placed[2] == ("s2/image", [80.0, 16.0, 16.0], [20.0, 6.0, 6.0])
 
 
-def test_reversed_axes(tmp_path):
+def test_order_of_the_dataset(tmp_path):
+    """OME-Zarr has no such order, so there is no `ome`; sizes are said otherwise."""
     group = {"scales": [[1, 1, 1], [2, 2, 1], [4, 4, 2]], "pixelResolution": [1.0, 2.0, 40.0]}
-    axes, placed = image(levels(tmp_path / "a.n5", group=group), axes="reversed")
+    folder = levels(tmp_path / "a.n5", group=group)
+    axes, placed = image(folder)
     assert [name for name, _ in axes] == ["z", "y", "x"]
-    assert placed[1] == ("s1", [40.0, 4.0, 2.0], [0.0, 1.0, 0.5])
+    assert placed[1] == ("s1/image", [40.0, 4.0, 2.0], [0.0, 1.0, 0.5])
+    opened = anychunk.open(folder, axes="xyz")
+    assert "ome" not in opened.attrs
+    assert opened["s1/image"].metadata.dimension_names == ("x", "y", "z")
+    layout = opened.attrs["multiscales"]["layout"]
+    assert [entry["asset"] for entry in layout] == ["s0", "s1", "s2"]
+    assert layout[1]["transform"]["scale"] == [2.0, 2.0, 1.0]
+    np.testing.assert_array_equal(opened["s1/y"][...], 1.0 + 4.0 * np.arange(4))
+    index = anychunk.index(folder, axes="xyz")
+    (found,) = im.images(index)
+    assert found.levels == ("s0/image", "s1/image", "s2/image")
+    assert [axis.scale for axis in meaning_of(index, found).axes] == [1.0, 2.0, 40.0]
 
 
 def test_big_data_viewer(tmp_path):
@@ -72,8 +87,8 @@ def test_big_data_viewer(tmp_path):
         json.dumps({"downsamplingFactors": factors, "dataType": "uint16"})
     )
     axes, placed = image(root, "setup0/timepoint0")
-    assert axes == XYZ
-    assert placed[1] == ("s1", [4.0, 4.0, 10.0], [1.0, 1.0, 2.5])
+    assert axes == ZYX
+    assert placed[1] == ("s1/image", [10.0, 4.0, 4.0], [2.5, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("ordering", [None, "C", "F"])
@@ -91,10 +106,10 @@ def test_cosem(tmp_path, ordering):
 
     folder = levels(tmp_path / "a.n5/em", extra=extra)
     axes, placed = image(folder)
-    assert axes == [(name, "nanometer") for name in "xyz"]
-    assert placed[1] == ("s1", [16.0, 8.0, 60.0], [4.0, 2.0, 15.0])
-    array = anychunk.open(folder)["s0"]
-    assert array.metadata.dimension_names == ("x", "y", "z")
+    assert axes == [(name, "nanometer") for name in "zyx"]
+    assert placed[1] == ("s1/image", [60.0, 8.0, 16.0], [15.0, 2.0, 4.0])
+    array = anychunk.open(folder)["s0/image"]
+    assert array.metadata.dimension_names == ("z", "y", "x")
 
 
 def test_cosem_group(tmp_path):
@@ -111,7 +126,7 @@ def test_cosem_group(tmp_path):
 
     group = {"multiscales": [{"name": "em", "datasets": [dataset("s0", 0), dataset("s1", 1)]}]}
     _, placed = image(levels(tmp_path / "a.n5", group=group))
-    assert [path for path, *_ in placed] == ["s0", "s1"]
+    assert [path for path, *_ in placed] == ["s0/image", "s1/image"]
     assert placed[1][1] == [8.0, 8.0, 8.0]
 
 
@@ -124,17 +139,20 @@ def test_paintera(tmp_path):
     )
     (tmp_path / "a.n5/labels/attributes.json").write_text('{"painteraData": {"type": "label"}}')
     _, placed = image(folder)
-    assert placed[0] == ("s0", [4.0, 4.0, 40.0], [100.0, 0.0, 0.0])
-    assert placed[1] == ("s1", [8.0, 8.0, 80.0], [102.0, 2.0, 20.0])
+    assert placed[0] == ("s0/image", [40.0, 4.0, 4.0], [0.0, 0.0, 100.0])
+    assert placed[1] == ("s1/image", [80.0, 8.0, 8.0], [20.0, 2.0, 102.0])
 
 
 def test_factors_that_are_not_said_come_from_the_shapes(tmp_path):
     _, placed = image(levels(tmp_path / "a.n5", group={"multiScale": True}))
-    assert placed[2] == ("s2", [4.0, 4.0, 4.0], [1.5, 1.5, 1.5])
+    assert placed[2] == ("s2/image", [4.0, 4.0, 4.0], [1.5, 1.5, 1.5])
 
 
 def test_levels_without_any_convention_are_no_image(tmp_path):
-    assert "ome" not in anychunk.open(levels(tmp_path / "a.n5")).attrs
+    group = anychunk.open(levels(tmp_path / "a.n5"))
+    assert "ome" not in group.attrs
+    # each of the datasets is one
+    assert group["s1"].attrs["ome"]["multiscales"][0]["datasets"][0]["path"] == "0/image"
 
 
 @pytest.mark.parametrize(
@@ -148,25 +166,25 @@ def test_levels_without_any_convention_are_no_image(tmp_path):
 )
 def test_nonsense_is_not_taken_over(tmp_path, nonsense):
     _, placed = image(levels(tmp_path / "a.n5", extra=lambda n: nonsense))
-    assert placed[1] == ("s1", [2.0, 2.0, 2.0], [0.5, 0.5, 0.5])
+    assert placed[1] == ("s1/image", [2.0, 2.0, 2.0], [0.5, 0.5, 0.5])
 
 
 @needs_corpus
 def test_a_real_container():
     folder = ROOT / "n5/mobie+mobie-viewer-fiji/segmentation.n5"
     axes, placed = image(folder, "setup0/timepoint0")
-    assert axes == XYZ
+    assert axes == ZYX
     assert placed == [
-        ("s0", [5.0, 5.0, 5.0], [0.0, 0.0, 0.0]),
-        ("s1", [10.0, 10.0, 10.0], [2.5, 2.5, 2.5]),
+        ("s0/image", [5.0, 5.0, 5.0], [0.0, 0.0, 0.0]),
+        ("s1/image", [10.0, 10.0, 10.0], [2.5, 2.5, 2.5]),
     ]
 
 
 def test_written_pyramids_are_read_back(tmp_path):
-    array = np.arange(9 * 8 * 1, dtype="uint8").reshape(9, 8, 1)
+    array = np.arange(9 * 8 * 1, dtype="uint8").reshape(1, 8, 9)
     anychunk.write(
-        array, tmp_path / "a.n5/v", levels=3, block=(4, 4, 1), resolution=(1, 1, 3), unit="nm"
+        array, tmp_path / "a.n5/v", levels=3, block=(1, 4, 4), resolution=(3, 1, 1), unit="nm"
     )
     axes, placed = image(tmp_path / "a.n5/v")
-    assert axes == [(name, "nanometer") for name in "xyz"]
-    assert placed[2] == ("s2", [4.0, 4.0, 3.0], [1.5, 1.5, 0.0])
+    assert axes == [(name, "nanometer") for name in "zyx"]
+    assert placed[2] == ("s2/image", [3.0, 4.0, 4.0], [0.0, 1.5, 1.5])

@@ -9,7 +9,7 @@ from PIL import Image as PillowImage
 
 import anychunk
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
-from tests.formats.gdal import gdal_read, gdal_write
+from tests.formats.gdal import gdal_shown, gdal_write, without_band
 from tests.formats.nitf_writer import Image, image_data, nitf, tre
 
 RNG = np.random.default_rng(6)
@@ -31,7 +31,7 @@ def save(folder, image, **options):
 
 
 def read(folder, image, **options):
-    return anychunk.open(save(folder, image, **options))["0/0"][...]
+    return anychunk.open(save(folder, image, **options))["0/0/image"][...]
 
 
 @pytest.mark.parametrize("ic", ["C3", "M3"])
@@ -43,9 +43,10 @@ def test_jpeg_equals_gdal(tmp_path, ic, bands, block):
         file, smooth((bands, 200, 300)), driver="NITF", IC=ic, BLOCKXSIZE=block, BLOCKYSIZE=block,
         QUALITY=90,
     )  # fmt: skip
-    found = anychunk.open(file)["0/0"]
-    assert found.chunks == (bands, block, block)
-    np.testing.assert_array_equal(found[...], gdal_read(file))
+    found = anychunk.open(file)["0/0/image"]
+    assert found.chunks[-2:] == (block, block)
+    assert found.chunks[:-2] == ((bands,) if bands > 1 else ())
+    np.testing.assert_array_equal(found[...], gdal_shown(file))
 
 
 @pytest.mark.parametrize("restart", [0, 4])
@@ -70,12 +71,31 @@ def test_bands_in_streams_of_their_own(tmp_path, imode, restart):
             streams[down, across] = b"".join(made)
     image = Image(values, ic="C3", imode=imode, block=(16, 32))
     image.payload = image_data(image, streams)
-    np.testing.assert_array_equal(read(tmp_path, image), expected)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(expected))
     masked = Image(values, ic="M3", imode=imode, block=(16, 32), pad=b"\x05")
     masked.absent = {(1, 1)} if imode != "S" else {(0, 1, 1)}
     masked.payload = image_data(masked, streams)
     expected[0 if imode == "S" else slice(None), 16:32, 32:] = 5
     np.testing.assert_array_equal(read(tmp_path, masked), expected)
+
+
+@pytest.mark.parametrize("fill", [1, 3, 200])
+@pytest.mark.parametrize(("ic", "block"), [("C3", (32, 48)), ("C3", (16, 16)), ("M3", (16, 16))])
+def test_fill_before_jpeg_streams(tmp_path, ic, block, fill):
+    """T.81 B.1.1.2: any marker may be preceded by bytes of 0xFF, also SOI."""
+    values = smooth((1, 32, 48))
+    height, width = block
+    streams, expected = {}, np.empty_like(values)
+    for y in range(0, 32, height):
+        for x in range(0, 48, width):
+            plain = jpeg(values[0, y : y + height, x : x + width])
+            expected[0, y : y + height, x : x + width] = imagecodecs.jpeg8_decode(plain)
+            streams[y // height, x // width] = (
+                b"\xff" * (fill if fill < 64 or not x + y else 9) + plain
+            )
+    image = Image(values, ic=ic, block=block)
+    image.payload = image_data(image, streams)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(expected))
 
 
 def jpeg(band, restart=0):
@@ -100,7 +120,7 @@ def test_lossless_jpeg(tmp_path, ic, bands, bits):
     nbpp = 8 if bits <= 8 else 16
     image = Image(values, ic=ic, imode="P", block=(20, 26), nbpp=nbpp, abpp=bits)
     image.payload = image_data(image, streams)
-    np.testing.assert_array_equal(read(tmp_path, image), values)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(values))
 
 
 def test_downsampled_jpeg(tmp_path):
@@ -108,8 +128,8 @@ def test_downsampled_jpeg(tmp_path):
     stream = jpeg(small)
     image = Image(smooth((1, 120, 160)), ic="I1", payload=stream)
     found = read(tmp_path, image)
-    assert found.shape == (1, 30, 40)
-    np.testing.assert_array_equal(found[0], imagecodecs.jpeg8_decode(stream))
+    assert found.shape == (30, 40)
+    np.testing.assert_array_equal(found, imagecodecs.jpeg8_decode(stream))
 
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
@@ -132,7 +152,7 @@ def test_default_tables(tmp_path, level):
     stream = b"".join(kept) + whole[at:]
     assert len(stream) < len(whole)
     image = Image(smooth((1, 64, 64)), ic="C3", comrat=f"0{level}.0", payload=stream)
-    np.testing.assert_array_equal(read(tmp_path, image)[0], imagecodecs.jpeg8_decode(whole))
+    np.testing.assert_array_equal(read(tmp_path, image), imagecodecs.jpeg8_decode(whole))
 
 
 ZIGZAG = np.asarray(
@@ -154,12 +174,13 @@ def test_jpeg2000_equals_gdal(tmp_path, tiles, bands, dtype):
         file, values, driver="NITF", IC="C8", BLOCKXSIZE=tiles, BLOCKYSIZE=tiles, QUALITY=100,
     )  # fmt: skip
     group = anychunk.open(file)["0"]
-    found = group["0"][...]
-    np.testing.assert_array_equal(found, gdal_read(file))
+    found = group["0/image"][...]
+    np.testing.assert_array_equal(found, gdal_shown(file))
     # GDAL gives small tiles no lower resolution
-    levels = sorted(group.array_keys())
+    levels = sorted(group.group_keys())
     assert len(levels) > 1 or tiles < 256
-    assert [group[level].shape for level in levels[1:2]] == [(bands, 100, 130)] * (len(levels) > 1)
+    shape = (100, 130) if bands == 1 else (bands, 100, 130)
+    assert [group[level]["image"].shape for level in levels[1:2]] == [shape] * (len(levels) > 1)
 
 
 def test_masked_jpeg2000(tmp_path):
@@ -175,14 +196,14 @@ def test_masked_jpeg2000(tmp_path):
     image = Image(values, ic="M8", block=(32, 32), comrat="N012", payload=mask + stream)
     expected = values.copy()
     expected[:, :32, 32:64] = 9
-    np.testing.assert_array_equal(read(tmp_path, image), expected)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(expected))
 
 
 def test_jp2_file_as_image_data(tmp_path):
     values = smooth((1, 64, 64))
     jp2 = imagecodecs.jpeg2k_encode(values[0], level=0, reversible=True, codecformat="JP2")
     image = Image(values, ic="C8", comrat="N012", payload=jp2)
-    np.testing.assert_array_equal(read(tmp_path, image), values)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(values))
 
 
 def test_codestream_must_fit_the_subheader(tmp_path):
@@ -214,9 +235,9 @@ def test_bilevel(tmp_path, options, comrat):
         pixels, ic="C1", nbpp=1, pvtype="B", comrat=comrat, payload=fax(pixels[0], options)
     )
     file = save(tmp_path, image)
-    found = anychunk.open(file)["0/0"][...]
-    np.testing.assert_array_equal(found, pixels)
-    np.testing.assert_array_equal(found, gdal_read(file))
+    found = anychunk.open(file)["0/0/image"][...]
+    np.testing.assert_array_equal(found, pixels[0])
+    np.testing.assert_array_equal(found, gdal_shown(file))
 
 
 def test_masked_bilevel(tmp_path):
@@ -232,7 +253,7 @@ def test_masked_bilevel(tmp_path):
     image.payload = image_data(image, blocks)
     expected = pixels.copy()
     expected[:, :32, 32:] = 0
-    np.testing.assert_array_equal(read(tmp_path, image), expected)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(expected))
     unmasked = Image(
         pixels, ic="C1", nbpp=1, pvtype="B", comrat="1D  ", block=(32, 32), payload=image.payload
     )
@@ -273,7 +294,7 @@ def test_vector_quantisation(tmp_path):
     tables, values, data = vq_image(2)
     image = Image(values, ic="C4", comrat="0.75", block=(256, 256))
     image.payload = vq_header(tables) + b"".join(data)
-    np.testing.assert_array_equal(read(tmp_path, image), values)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(values))
 
 
 @pytest.mark.parametrize("late", [b"", b"\0"])
@@ -287,7 +308,7 @@ def test_masked_vector_quantisation(tmp_path, late):
     image.payload = mask + header + data[0] + data[2] + data[3]
     expected = values.copy()
     expected[:, :256, 256:] = 216
-    np.testing.assert_array_equal(read(tmp_path, image), expected)
+    np.testing.assert_array_equal(read(tmp_path, image), without_band(expected))
 
 
 def rpf(offset, header, tables_at, codes_at, mask_at=None):
@@ -320,9 +341,9 @@ def test_cadrg_equals_gdal(tmp_path, version, has_mask):
     places = (start + len(mask) + 15, start + len(mask) + len(header), start if has_mask else None)
     image.tres = rpf(0, 0, *places)
     file = save(tmp_path, image, version=version)
-    found = anychunk.open(file)["0/0"][...]
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(found, gdal_read(file))
+    found = anychunk.open(file)["0/0/image"][...]
+    np.testing.assert_array_equal(found, expected[0])
+    np.testing.assert_array_equal(found, gdal_shown(file))
 
 
 DAMAGE = {
@@ -377,7 +398,7 @@ def test_missing_jpeg_stream(tmp_path):
     values = smooth((1, 32, 32))
     streams = b"".join(jpeg(values[0, i : i + 16, j : j + 16]) for i in (0, 16) for j in (0, 16))
     whole = Image(values, ic="C3", block=(16, 16), payload=streams)
-    assert read(tmp_path, whole).shape == (1, 32, 32)
+    assert read(tmp_path, whole).shape == (32, 32)
     image = Image(values, ic="C3", block=(16, 16), payload=streams[: streams.rindex(b"\xff\xd8")])
     with pytest.raises(FormatError, match=r"image 0: .*\b3\b.*\b4\b"):
         read(tmp_path, image)

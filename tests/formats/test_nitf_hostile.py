@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import anychunk
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, FormatError
 from anychunk.model.index import ArrayIndex, walk
 from tests.effort import at_most
 from tests.formats.nitf_writer import Image, image_data, nitf, text_segment, tre
 from tests.formats.test_nitf_compressed import fax, jpeg, smooth, vq_header, vq_image
+from tests.patience import PATIENCE_S
 
 STEPS = 1_000_000
 """Importing what a format needs is the most of it; a file takes some thousands."""
@@ -91,11 +92,11 @@ def test_every_cut(tmp_path, name):
     data = FILES[name]
     file = tmp_path / "a.ntf"
     file.write_bytes(data)
-    whole = anychunk.open(file)["0/0"][...]
+    whole = anychunk.open(file)["0/0/image"][...]
     for length in np.unique(np.linspace(0, len(data) - 1, 50).astype(int)).tolist():
         file.write_bytes(data[:length])
         try:
-            found = anychunk.open(file)["0/0"][...]
+            found = anychunk.open(file)["0/0/image"][...]
         except AnychunkError:
             continue
         np.testing.assert_array_equal(found, whole)
@@ -140,7 +141,16 @@ def test_sizes_that_no_file_has(tmp_path, fields, ic):
     raw = long_segment(patched(ic, **fields, IC=ic))
     (tmp_path / "a.ntf").write_bytes(raw)
     with pytest.raises(AnychunkError):
-        anychunk.open(tmp_path / "a.ntf")["0/0"][:, :10, :10]
+        anychunk.open(tmp_path / "a.ntf")["0/0/image"][:10, :10]
+
+
+def test_a_negative_length_is_refused(tmp_path):
+    """It would put the segments behind it in front of it."""
+    raw = nitf([Image(np.zeros((1, 4, 4), "u1"))])
+    at = raw.index(b"001", 360) + 3 + 6
+    (tmp_path / "a.ntf").write_bytes(raw[:at] + b"-111111111" + raw[at + 10 :])
+    with pytest.raises(FormatError, match="LI is -111111111"):
+        anychunk.open(tmp_path / "a.ntf")
 
 
 def test_memory_and_time_are_bounded(tmp_path):
@@ -153,13 +163,13 @@ def test_memory_and_time_are_bounded(tmp_path):
 import resource, sys, time
 from pathlib import Path
 import anychunk
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, FormatError
 import imagecodecs, jbpy.core
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for file in sorted(Path(sys.argv[1]).glob("*.ntf")):
     begin = time.process_time()
     try:
-        anychunk.open(file)["0/0"][:, :10, :10]
+        anychunk.open(file)["0/0/image"][:10, :10]
         sys.exit(f"{file}: no error")
     except AnychunkError as e:
         pass
@@ -172,7 +182,7 @@ sys.exit(f"took {grown} KiB" if grown > 512 << 10 else 0)
         [sys.executable, "-c", code, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-500:]

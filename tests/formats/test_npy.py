@@ -1,10 +1,12 @@
+import gzip
 import io
+import tokenize
 
 import numpy as np
 import pytest
 
 import anychunk
-from anychunk.errors import FormatError, TruncatedError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.formats import npy
 from anychunk.testing.formats import FormatContract
 
@@ -27,7 +29,7 @@ class TestNpy(FormatContract):
             file = folder / f"{number}.npy"
             with file.open("wb") as handle:
                 np.lib.format.write_array(handle, np.asarray(values, order=order), version)
-            yield file, {"0/0": values}
+            yield file, {"0/0/image": values}
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -121,7 +123,7 @@ def test_sizes_as_python_2_wrote_them(tmp_path):
     file.write_bytes(b"\x93NUMPY\1\0" + length + header + values.tobytes())
     with pytest.warns(UserWarning, match="Python 2"):
         np.testing.assert_array_equal(np.load(file), values)
-    np.testing.assert_array_equal(anychunk.open(file)["0/0"][...], values)
+    np.testing.assert_array_equal(anychunk.open(file)["0/0/image"][...], values)
 
 
 def test_last_byte_missing(tmp_path):
@@ -130,3 +132,41 @@ def test_last_byte_missing(tmp_path):
     (tmp_path / "a.npy").write_bytes(buffer.getvalue()[:-1])
     with pytest.raises(TruncatedError, match="needs 148 bytes, the file has 147"):
         anychunk.index(tmp_path / "a.npy")
+
+
+def test_a_header_that_reaches_into_the_samples(tmp_path):
+    """Numpy refuses it; Python counts bytes 28 to 31 as blanks, but they are samples here."""
+    file = tmp_path / "a.npy"
+    np.save(file, np.full(4, 0x1E1E, "uint16"))
+    data = bytearray(file.read_bytes()) + b"\0\0"
+    data[8] += 2
+    file.write_bytes(data)
+    with pytest.raises((ValueError, SyntaxError, tokenize.TokenError)):
+        np.load(file)
+    with pytest.raises(FormatError, match="not a Python dictionary"):
+        anychunk.open(file)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(61 * 200 * 250, dtype=">i2").reshape(61, 200, 250),
+        np.asfortranarray(np.arange(61 * 200 * 250, dtype="<i2").reshape(61, 200, 250)),
+        np.arange(12.0).reshape(3, 4),
+        np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        np.zeros((0, 3)),
+        np.array(5.0),
+    ],
+    ids=lambda array: f"{array.shape} {array.flags.f_contiguous}",
+)
+def test_compressed_by_gzip(array, tmp_path):
+    file = io.BytesIO()
+    np.save(file, array)
+    path = tmp_path / "a.npy.gz"
+    path.write_bytes(gzip.compress(file.getvalue()))
+    np.testing.assert_array_equal(anychunk.open_array(str(path))[...], array)
+    anychunk.index(str(path)).save(str(tmp_path / "a.json"))
+    np.testing.assert_array_equal(anychunk.open_array(str(tmp_path / "a.json"))[...], array)
+    path.write_bytes(gzip.compress(file.getvalue()[:9]))
+    with pytest.raises(AnychunkError):
+        anychunk.index(str(path))

@@ -46,12 +46,13 @@ def test_cog_over_http(cog):
         assert sorted(image)[:3] == ["0", "1", "2"]
         served.requests.clear()
         # one row of tiles lies in one run
-        np.testing.assert_array_equal(image["0"][0, :256], field[:256])
+        level = image["0/image"]
+        np.testing.assert_array_equal(level[:256], field[:256])
         assert len(served.requests) == 1
         served.requests.clear()
-        np.testing.assert_array_equal(image["0"][0, 300:310, 300:310], field[300:310, 300:310])
+        np.testing.assert_array_equal(level[300:310, 300:310], field[300:310, 300:310])
         assert len(served.requests) == 1
-        np.testing.assert_array_equal(image["0"][0], field)
+        np.testing.assert_array_equal(level[...], field)
 
 
 def test_many_directories_far_apart_are_fetched_once(tmp_path, monkeypatch):
@@ -65,8 +66,8 @@ def test_many_directories_far_apart_are_fetched_once(tmp_path, monkeypatch):
     with serve(tmp_path) as served, limits.override(head_bytes=4096):
         node = anychunk.index(f"{served.url}/a.tif")
         assert len(served.requests) <= len(values) + 4
-        found = anychunk.open(node)["0/0"]
-        np.testing.assert_array_equal(np.moveaxis(found[...], -3, -1).reshape(values.shape), values)
+        found = anychunk.open(node)["0/0/image"]
+        np.testing.assert_array_equal(np.moveaxis(found[...], 0, -1), values)
 
 
 PORTABLE = {
@@ -94,16 +95,16 @@ def exported(path, folder):
 @pytest.mark.parametrize("bands", [1, 3])
 def test_portable_arrays_open_without_anychunk(tmp_path, options, bands):
     array = FIELD if bands == 1 else np.stack([FIELD, FIELD + 1, FIELD * 2], -1)
-    expected = array[None] if bands == 1 else np.moveaxis(array, -1, 0)
+    expected = array if bands == 1 else np.moveaxis(array, -1, 0)
     path, folder = tmp_path / "a.tif", tmp_path / "out"
     tifffile.imwrite(path, array, metadata=None, **options)
-    names = [c["name"] for c in anychunk.index(path)["0/0"].codecs]
+    names = [c["name"] for c in anychunk.index(path)["0/0/image"].codecs]
     assert set(names) <= {"transpose", "bytes", "zstd"}
     exported(path, folder)
-    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder}/0/0/"}}
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder}/0/0/image/"}}
     found = tensorstore.open(spec, read=True).result().read().result()
     np.testing.assert_array_equal(found, expected)
-    read = zarr.open_array(f"{folder}/0/0", mode="r")
+    read = zarr.open_array(f"{folder}/0/0/image", mode="r")
     assert all(type(c).__module__.startswith("zarr.") for c in read.metadata.codecs)
     np.testing.assert_array_equal(read[...], expected)
 
@@ -111,15 +112,15 @@ def test_portable_arrays_open_without_anychunk(tmp_path, options, bands):
 def test_strips_without_gaps_are_cut_evenly(tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, np.tile(FIELD, (4, 4)), rowsperstrip=1, metadata=None)
-    array = anychunk.index(path)["0/0"]
-    assert array.chunk_shape == (1, 256, 2048)
+    array = anychunk.index(path)["0/0/image"]
+    assert array.chunk_shape == (256, 2048)
     assert array.chunks.nbytes <= 32 * array.chunks.offsets.size
 
 
 def test_other_compressions_are_tiff_tile(tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, FIELD, tile=(128, 128), compression="lzw", predictor=2)
-    codec = anychunk.index(path)["0/0"].codecs[-1]
+    codec = anychunk.index(path)["0/0/image"].codecs[-1]
     assert codec["name"] == TiffTile.name
     # only what the bytes need stands there
     assert codec["configuration"] == {

@@ -9,8 +9,16 @@ import tifffile
 import zarr
 
 import anychunk
-from anychunk.errors import FormatError
-from anychunk.formats.tiff.ome_xml import Placement, channels, parse_xml, placements
+from anychunk.errors import FormatError, LimitError
+from anychunk.formats.tiff.ome_xml import (
+    Placement,
+    band_names,
+    channels,
+    display_channels,
+    parse_xml,
+    placements,
+)
+from tests.effort import at_most
 
 SIZES = {"T": 2, "C": 3, "Z": 4}
 NAMESPACE = "{http://www.openmicroscopy.org/Schemas/OME/2016-06}"
@@ -44,7 +52,7 @@ def test_axes_are_those_of_dimension_order(tmp_path, order):
             assert (page.asarray() == value(dict(zip(order, index, strict=True)))).all()
     array = anychunk.open_array(path)
     names = array.metadata.dimension_names
-    assert names == (*order[::-1].lower(), "band", "y", "x")
+    assert names == ("t", "c", "z", "y", "x")
     axes = anychunk.open(path)["0"].attrs["ome"]["multiscales"][0]["axes"]
     types = {"t": "time", "c": "channel", "z": "space"}
     assert [(a["name"], a["type"]) for a in axes[:3]] == [(n, types[n]) for n in names[:3]]
@@ -119,8 +127,90 @@ def test_channels():
     ET.SubElement(element, "Channel", {"Name": "DAPI", "Color": "65535"})
     ET.SubElement(element, "Channel", {"ID": "Channel:0:1", "Color": "-16776961"})
     ET.SubElement(element, "Channel", {"Color": "blue"})
-    found = channels(element, np.dtype("int16"))
-    assert [c["label"] for c in found] == ["DAPI", "Channel:0:1", "2"]
-    assert [c["color"] for c in found] == ["0000FF", "FF0000", "FFFFFF"]
-    assert found[0]["window"] == {"min": -32768, "max": 32767, "start": -32768, "end": 32767}
-    assert "window" not in channels(element, np.dtype("float32"))[0]
+    found = channels(element)
+    assert band_names(found, 3) == ["DAPI", None, None]
+    # what is not stated is left to whoever draws them
+    assert display_channels(found, 3) == [
+        {"band": 0, "label": "DAPI", "color": "0000FF"},
+        {"band": 1, "color": "FF0000"},
+        {"band": 2},
+    ]
+    assert band_names(found, 2) == [None, None]
+    assert display_channels(found, 2) == []
+
+
+def test_bands_of_a_channel_of_rgb_share_its_name():
+    element = ET.Element("Pixels")
+    ET.SubElement(element, "Channel", {"Name": "stain", "SamplesPerPixel": "3"})
+    ET.SubElement(element, "Channel", {"Name": "DAPI"})
+    assert band_names(channels(element), 4) == [None, None, None, "DAPI"]
+    assert display_channels(channels(element), 4) == []
+
+
+def announcing(path, *, sizes="", data='<TiffData IFD="0" PlaneCount="1"/>', more=""):
+    """Write one page of 8 x 8 with OME-XML; give its path."""
+    numbers = {"SizeX": 8, "SizeY": 8, "SizeC": 1, "SizeZ": 1, "SizeT": 1} | dict(
+        part.split("=") for part in sizes.split()
+    )
+    pixels = " ".join(f'{key}="{value}"' for key, value in numbers.items())
+    text = (
+        '<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">'
+        f'<Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="uint8" {pixels}>'
+        f"{data}</Pixels></Image>{more}</OME>"
+    )
+    tifffile.imwrite(path, np.ones((8, 8), "uint8"), description=text, metadata=None)
+    return path
+
+
+MODULO = (
+    '<StructuredAnnotations><XMLAnnotation ID="A" Namespace="openmicroscopy.org/omero/dimension/'
+    'modulo"><Value><Modulo><ModuloAlongT Type="other" Start="0" End="1e9" Step="1"/></Modulo>'
+    "</Value></XMLAnnotation></StructuredAnnotations>"
+)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"data": '<TiffData IFD="0" PlaneCount="2000000000"/>'},
+        {"data": '<TiffData IFD="2000000000" PlaneCount="1"/>'},
+        {"data": '<TiffData IFD="0" PlaneCount="60000"/>' * 100, "sizes": "SizeT=60000"},
+        # the first is read before tifffile comes to the second
+        {"data": '<TiffData IFD="0" PlaneCount="2000000000"/><TiffData IFD="x"/>'},
+        {"data": '<TiffData IFD="-1" PlaneCount="1"/>'},
+        {"sizes": "SizeT=1000000"},
+        {"sizes": "SizeT=10000 SizeZ=10000"},
+        {"sizes": "SizeT=-10000 SizeZ=-10000"},
+        {"more": MODULO},
+    ],
+    ids=str,
+)
+def test_numbers_are_checked_before_planes_are_listed(tmp_path, wrong):
+    """A few hundred bytes of XML would take 18 GB, or half a minute."""
+    path = announcing(tmp_path / "a.ome.tif", **wrong)
+    with at_most(200_000), pytest.raises((FormatError, LimitError), match="OME-XML"):
+        anychunk.open(path)
+
+
+def test_planes_of_files_that_are_not_here_are_accepted(tmp_path):
+    path = announcing(tmp_path / "a.ome.tif", sizes="SizeT=3000 SizeZ=2")
+    array = anychunk.open_array(path)
+    assert array.shape == (3000, 2, 8, 8)
+    assert (array[0, 0] == 1).all()
+
+
+def test_a_page_of_another_type_is_refused_by_name(tmp_path):
+    """OME-XML declares one data type: without BitsPerSample, a page would be one of single bits."""
+    path = tmp_path / "a.ome.tif"
+    planes = np.arange(4 * 18 * 20, dtype="uint16").reshape(4, 18, 20)
+    tifffile.imwrite(path, planes, metadata={"axes": "ZYX"}, rowsperstrip=18, contiguous=False)
+    with tifffile.TiffFile(path) as tif:
+        entry = tif.pages[2].aspage().tags[258].offset
+    data = bytearray(path.read_bytes())
+    data[entry : entry + 2] = (65000).to_bytes(2, "little")
+    path.write_bytes(data)
+    group = anychunk.open(path)
+    assert {array.dtype for _, array in group.arrays()} | {
+        array.dtype for _, array in group.members(max_depth=None) if hasattr(array, "dtype")
+    } == {np.dtype("uint16")}
+    assert any("page 2" in reason for reason in group.attrs["tiff"]["refused"])

@@ -1,5 +1,6 @@
 """Local files that are read by position or whole; maps are tested in test_source.py."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -129,3 +130,74 @@ def test_versions_of_files(tmp_path):
     assert stat_pin(str(tmp_path / "a" / "b")) is None
     with pytest.raises(SourceError):
         stat_pin(str(tmp_path / ("x" * 5000)))
+
+
+def rewritten(path, data, *, by):
+    """Change the content of a file, and restore its size and its time of modification."""
+    before = path.stat()
+    if by == "writing":
+        with path.open("r+b") as file:
+            file.write(data)
+    else:
+        other = path.with_suffix(".new")
+        other.write_bytes(data)
+        other.replace(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+needs_status_times = pytest.mark.skipif(
+    os.name == "nt", reason="Windows does not record when the status of a file changed"
+)
+
+
+@needs_status_times
+@pytest.mark.parametrize("by", ["writing", "replacing"])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_restored_times_do_not_hide_a_change(tmp_path, by, mapped):
+    path = tmp_path / "a"
+    path.write_bytes(b"before")
+    sources = Sources({str(path): FileSource(str(path)).pin()}, mapped=mapped)
+    assert sources.verify(str(path)).read(0, 6).tobytes() == b"before"
+    rewritten(path, b"after!", by=by)
+    with pytest.raises(SourceChangedError, match="status change.*open it again"):
+        sources.verify(str(path)).read(0, 6)
+    if mapped:  # opened again: what is there now
+        assert sources.verify(str(path)).read(0, 6).tobytes() == b"after!"
+
+
+@needs_status_times
+@pytest.mark.parametrize("what", ["permissions", "a hard link"])
+def test_a_change_of_status_alone_says_so(tmp_path, what):
+    path = tmp_path / "a"
+    path.write_bytes(b"before")
+    sources = Sources({}, on_change="warn")
+    sources.verify(str(path))
+    if what == "permissions":
+        path.chmod(0o600)
+    else:
+        os.link(path, tmp_path / "b")
+    with pytest.warns(UserWarning, match="permissions, name or number of hard links"):
+        assert sources.verify(str(path)).read(0, 6).tobytes() == b"before"
+    assert sources.verify(str(path)).read(0, 6).tobytes() == b"before"
+
+
+def test_a_pin_has_neither_inode_nor_time_of_status_change(tmp_path):
+    """They differ for every copy of a file, so a saved index cannot contain them."""
+    (tmp_path / "a").write_bytes(b"before")
+    names = {field.name for field in dataclasses.fields(FileSource(str(tmp_path / "a")).pin())}
+    assert names == {"size", "etag", "mtime_ns"}
+
+
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+
+
+@needs_pipes
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_pipe_is_refused(tmp_path, mapped):
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(SourceError):
+        Sources({}, mapped=mapped).open(str(tmp_path / "a")).read(0, 1)
+    with pytest.raises(SourceError, match="regular"):
+        ObjectBuffer().read(str(tmp_path / "a"))

@@ -8,6 +8,7 @@ import anychunk
 from anychunk import limits
 from anychunk.errors import (
     FormatError,
+    MissingFileError,
     SourceChangedError,
     SourceError,
     TruncatedError,
@@ -108,7 +109,7 @@ def test_empty_object(tmp_path):
 def test_missing(tmp_path, url):
     with serve(tmp_path) as served:
         url = url.format(tmp=tmp_path, http=served.url)
-        with pytest.raises(FileNotFoundError, match="none: no such"):
+        with pytest.raises(MissingFileError, match="none: no such"):
             open_source(url).size()
         assert read_object(url) is None
 
@@ -140,11 +141,10 @@ def test_unreadable_file(tmp_path):
         read_object(str(tmp_path / "d"))
 
 
-@pytest.mark.parametrize("url", ["ftp://host/x", "gopher://x/y", "https://host/x?token=secret"])
+@pytest.mark.parametrize("url", ["ftp://host/x", "gopher://x/y"])
 def test_unknown_scheme(url):
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(UnsupportedError, match="supported: s3 gs az"):
         open_source(url).size()
-    assert "secret" not in str(caught.value)
 
 
 class TestPins:

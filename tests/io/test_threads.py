@@ -1,16 +1,18 @@
 """Thread runners: order, bounds and failures, by events and counters rather than by time."""
 
 import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import numpy as np
 import pytest
+import tifffile
 
 from anychunk.io import threads
 from anychunk.io.threads import as_completed, in_order, run_all, run_ranges
-
-PATIENCE_S = 30
-"""How long an event is waited for; only a failing test waits that long."""
+from tests.patience import PATIENCE_S, wait_until
 
 
 class Manual:
@@ -94,9 +96,7 @@ def next_after(results, manual, position, *, submitted):
     """Return the next result; a task ends once as many as `submitted` are."""
 
     def finish():
-        pause = threading.Event()
-        while len(manual.submitted) < submitted:
-            pause.wait(0.001)
+        wait_until(lambda: len(manual.submitted) >= submitted)
         manual.finish(position)
 
     thread = threading.Thread(target=finish, daemon=True)
@@ -254,3 +254,36 @@ def test_a_forked_child_makes_a_pool_of_its_own():
         ok = threads._pool is None and threads.pool().submit(int).result(PATIENCE_S) == 0
         os._exit(0 if ok else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+EXIT = """
+import sys, threading
+import numpy as np
+import anychunk
+array = anychunk.open_array(sys.argv[1])
+begun, ended = threading.Event(), threading.Event()
+
+def read():
+    begun.set()
+    ended.wait()
+    print(int(array[...].sum()))
+
+threading.Thread(target=read).start()
+begun.wait()
+# pools are shut down when the main thread ends
+threading.Thread(target=lambda: (threading.main_thread().join(), ended.set())).start()
+"""
+
+
+def test_a_thread_may_read_while_the_interpreter_exits(tmp_path):
+    data = np.arange(64 * 64, dtype="uint32").reshape(64, 64)
+    tifffile.imwrite(tmp_path / "a.tif", data, tile=(16, 16), compression="zlib")
+    done = subprocess.run(
+        [sys.executable, "-c", EXIT, str(tmp_path / "a.tif")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert done.stdout == f"{data.sum()}\n"
+    assert done.stderr == ""

@@ -2,45 +2,80 @@ import math
 
 import pytest
 
-from anychunk.metadata import geo
 from anychunk.metadata.comparison import (
+    attribute_differences,
     common_codecs,
-    differing_georeference,
+    common_json,
+    common_place,
     is_same,
     sample_differences,
 )
+from anychunk.metadata.meaning import Axis, Band, Crs, Meaning, Place
 
 
-def scaled(*bands):
-    return {"tiff": {"gdal_metadata": {f"band {i}": band for i, band in enumerate(bands)}}}
+def meant(**fields):
+    return Meaning(axes=(Axis(name="y"), Axis(name="x")), **fields)
 
 
-def tagged(text):
-    return {"tiff": {"tags": {"GDAL_NODATA": text}}}
+def scaled(*pairs):
+    return meant(bands=tuple(Band(scale=scale, offset=offset) for scale, offset in pairs))
+
+
+def painted(*colours):
+    return meant(display={"model": "palette", "palette": {"first": 0, "colors": list(colours)}})
 
 
 @pytest.mark.parametrize(
     ("a", "b", "names"),
     [
-        ({}, {}, []),
-        ({"title": "a"}, {"title": "b"}, []),  # says nothing about samples
-        ({"units": "m"}, {"units": "ft"}, ["units"]),
-        ({"scale_factor": 0.1}, {}, ["scale_factor"]),
-        ({"scale_factor": 0.1}, {"scale_factor": 0.1 * (1 + 1e-12)}, []),
-        ({"scale_factor": 0.1}, {"scale_factor": 0.1 * (1 + 1e-6)}, ["scale_factor"]),
-        (tagged("0"), tagged("0.0 "), []),
-        (tagged("nan"), tagged("NaN"), []),
-        (tagged("0"), tagged("255"), ["nodata"]),
-        (tagged("0"), {}, ["nodata"]),
-        (scaled({}), scaled({"SCALE": "1", "OFFSET": "0"}), []),
-        ({}, scaled({"SCALE": "1"}), []),
-        (scaled({}, {"SCALE": "2"}), scaled({}), ["scale and offset of band 1"]),
-        ({"tiff": {"color_map": [[0]]}}, {"tiff": {"color_map": [[1]]}}, ["color_map"]),
+        (meant(), meant(), []),
+        (meant(name="a", tags={"a": "b"}), meant(name="b"), []),  # says nothing about samples
+        (meant(nodata=0), meant(nodata=0.0), []),
+        (meant(nodata=math.nan), meant(nodata=math.nan), []),
+        (meant(nodata=0), meant(nodata=255), ["nodata"]),
+        (meant(nodata=0), meant(), ["nodata"]),
+        (scaled((1, 0)), meant(), []),
+        (scaled((0.1, 0)), scaled((0.1 * (1 + 1e-12), 0)), []),
+        (scaled((0.1, 0)), scaled((0.1 * (1 + 1e-6), 0)), ["scale and offset of band 0"]),
+        (scaled((1, 0), (2, 0)), scaled((1, 0)), ["scale and offset of band 1"]),
+        (meant(bands=(Band(unit="m"),)), meant(bands=(Band(unit="ft"),)), ["unit of band 0"]),
+        (meant(bands=(Band(name="a"),)), meant(bands=(Band(name="b"),)), []),
+        (painted([0, 0, 0, 255]), painted([0, 0, 0, 255]), []),
+        (painted([0, 0, 0, 255]), painted([1, 0, 0, 255]), ["palette"]),
+        (painted([0, 0, 0, 255]), meant(display={"model": "grey"}), ["palette"]),
     ],
 )
 def test_sample_differences(a, b, names):
     assert sample_differences(a, b) == names
     assert sample_differences(b, a) == names
+
+
+def test_bands_that_stay_apart_may_differ():
+    assert sample_differences(scaled((1, 0)), scaled((2, 0)), has_own_bands=True) == []
+    assert sample_differences(meant(nodata=1), meant(), has_own_bands=True) == ["nodata"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "names"),
+    [
+        ({"title": "a"}, {"title": "b"}, []),
+        ({"units": "m"}, {"units": "ft"}, ["units"]),
+        ({"scale_factor": 0.1}, {}, ["scale_factor"]),
+        ({"scale_factor": 0.1}, {"scale_factor": 0.1 * (1 + 1e-12)}, []),
+        ({"scale_factor": 0.1}, {"scale_factor": 0.1 * (1 + 1e-6)}, ["scale_factor"]),
+    ],
+)
+def test_attribute_differences(a, b, names):
+    assert attribute_differences(a, b) == names
+    assert attribute_differences(b, a) == names
+
+
+def test_common_json():
+    assert common_json([{"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 2, "d": 4}}]) == {
+        "a": 1,
+        "b": {"c": 2},
+    }
+    assert common_json([[1], [2]]) is None
 
 
 @pytest.mark.parametrize(
@@ -64,21 +99,22 @@ def test_is_same(a, b, expected):
 
 
 def place(x, code="EPSG:32631"):
-    return geo.attributes(shape=(2, 3), transform=(1.0, 0.0, x, 0.0, -1.0, 0.0), code=code)
+    return Place(crs=Crs(code=code), transform=(1.0, 0.0, x, 0.0, -1.0, 0.0))
 
 
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ([place(0.0), place(0.0)], ()),
-        ([place(0.0), place(0.0), place(7.0)], ("spatial:",)),
-        ([place(0.0), place(0.0, "EPSG:32632")], ("spatial:", "proj:")),
-        ([{}, {}], ()),
-        ([place(0.0), {}], ("spatial:", "proj:")),
+        ([place(0.0), place(0.0)], place(0.0)),
+        ([place(0.0), place(0.0), place(7.0)], Place(crs=Crs(code="EPSG:32631"))),
+        ([place(0.0), place(0.0, "EPSG:32632")], Place()),
+        ([Place(), Place()], Place()),
+        ([place(0.0), Place()], Place()),
+        ([Place(crs=Crs(wkt="A")), Place(crs=Crs(wkt="B"))], Place()),
     ],
 )
-def test_differing_georeference(files, expected):
-    assert differing_georeference(files) == expected
+def test_common_place(files, expected):
+    assert common_place(files) == expected
 
 
 def tile(**settings):

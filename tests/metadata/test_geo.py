@@ -4,8 +4,6 @@ from rasterio.transform import array_bounds
 
 from anychunk.metadata import geo
 
-KEYS = {"GTModelTypeGeoKey": 1, "GTRasterTypeGeoKey": 1, "ProjLinearUnitsGeoKey": 9001}
-
 
 def test_points_are_half_a_pixel_off():
     # GeoTIFF 1.1 section 7.1: RasterPixelIsPoint ties to the centre of a pixel
@@ -36,9 +34,10 @@ def test_transforms_are_those_of_affine(transform):
     [
         (None, None, None),
         ((10, 10, 0), None, None),
-        ((10, 10, 0), (0, 0, 0, 1, 2, 0, 5, 5, 0, 3, 4, 0), None),  # several tie points: a warp
-        (None, None, (1, 1, 0, 0, 1, 1, 0, 0)),  # singular
-        (None, None, (float("nan"), 0, 0, 0, 0, 1, 0, 0)),
+        (None, (0, 0, 0, 1, 2, 0, 5, 5, 0, 3, 4, 0), None),  # tie points without a scale: a warp
+        (None, None, (1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)),  # singular
+        (None, None, (float("nan"), 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)),
+        (None, None, (1, 0, 0, 0, 0, 1, 0, 0)),  # not 16 numbers
         ((0, 10, 0), (0, 0, 0, 1, 2, 0), None),
     ],
 )
@@ -47,11 +46,14 @@ def test_no_affine_transform(scale, tiepoints, matrix):
     assert found is None
 
 
-def test_matrix_takes_precedence():
+def test_scale_takes_precedence_and_the_first_tie_point_counts():
+    """As in GDAL, with which tests/formats/test_tiff_place.py compares files."""
     matrix = (1, 2, 0, 30, 4, 5, 0, 60, 0, 0, 0, 0, 0, 0, 0, 1)
-    found = geo.geotiff_transform(
-        scale=(10, 10, 0), tiepoints=(0, 0, 0, 1, 2, 0), matrix=matrix, is_point=False
-    )
+    points = (0, 0, 0, 1, 2, 0, 5, 5, 0, 3, 4, 0)
+    options = {"matrix": matrix, "is_point": False}
+    found = geo.geotiff_transform(scale=(10, 10, 0), tiepoints=points, **options)
+    assert found == (10, 0, 1, 0, -10, 2)
+    found = geo.geotiff_transform(scale=None, tiepoints=points, **options)
     assert found == (1, 2, 30, 4, 5, 60)
 
 
@@ -82,7 +84,9 @@ def test_geo_keys():
 
 def test_attributes():
     found = geo.attributes(
-        shape=(20, 30), transform=(10.0, 0.0, 100.0, 0.0, -10.0, 200.0), code="EPSG:32631"
+        shape=(20, 30),
+        transform=(10.0, 0.0, 100.0, 0.0, -10.0, 200.0),
+        crs=geo.Crs(code="EPSG:32631"),
     )
     assert found["proj:code"] == "EPSG:32631"
     assert found["spatial:transform"] == [10, 0, 100, 0, -10, 200]
@@ -92,15 +96,10 @@ def test_attributes():
     assert geo.attributes(shape=(20, 30), transform=None) == {}
 
 
-def test_crs_without_code_is_that_of_the_geo_keys():
-    assert geo.crs({"proj:code": "EPSG:4326", "tiff": {"geo_keys": KEYS}}) == ["EPSG:4326", None]
-    expected = {"GTModelTypeGeoKey": 1, "ProjLinearUnitsGeoKey": 9001}
-    assert geo.crs({"tiff": {"geo_keys": KEYS}}) == expected
-    assert geo.crs({}) == {}
-
-
 def test_without_georeference():
-    whole = geo.attributes(shape=(2, 3), transform=(1.0, 0.0, 0.0, 0.0, -1.0, 0.0), code="EPSG:1")
+    whole = geo.attributes(
+        shape=(2, 3), transform=(1.0, 0.0, 0.0, 0.0, -1.0, 0.0), crs=geo.Crs(code="EPSG:1")
+    )
     kept = geo.without_georeference({**whole, "other": 1}, ("spatial:",))
     assert set(kept) == {"proj:code", "zarr_conventions", "other"}
     assert [c["name"] for c in kept["zarr_conventions"]] == ["proj"]

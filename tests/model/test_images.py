@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from anychunk.model.images import chosen, images, level_names, transformation
+from anychunk.errors import NoSuchImageError
+from anychunk.model.images import chosen, images, level_paths, transformation
 from anychunk.model.index import GroupIndex
 from tests.indexes import plain
 
@@ -21,7 +22,7 @@ def test_levels_are_those_of_ome(array):
     group = GroupIndex(
         members={"b": array, "a": array, "0": array}, attributes=multiscale("b", "a")
     )
-    assert level_names(group) == ["b", "a"]
+    assert level_paths(group) == ["b", "a"]
     (image,) = images(group)
     assert (image.levels, image.beside) == (("b", "a"), ("0",))
 
@@ -72,7 +73,7 @@ def test_chosen(array):
     assert chosen(found, None).path == paths[0]
     assert chosen(found, 1).path == paths[1]
     assert chosen(found, "b").path == "b"
-    with pytest.raises(KeyError, match=r"\b9\b.*\ba\b"):
+    with pytest.raises(NoSuchImageError, match=r"\b9\b.*\ba\b"):
         chosen(found, 9)
 
 
@@ -80,5 +81,5 @@ def test_levels_below_subgroups(array):
     group = GroupIndex(
         members={"0": GroupIndex(members={"image": array})}, attributes=multiscale("0/image", "1")
     )
-    assert level_names(group) == ["0/image"]
+    assert level_paths(group) == ["0/image"]
     assert next(image.levels for image in images(group)) == ("0/image",)

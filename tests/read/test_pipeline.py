@@ -19,6 +19,7 @@ from anychunk.io import FileSource, Sources, memory_store
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
 from anychunk.read import pipeline
 from tests.http_server import serve
+from tests.patience import PATIENCE_S
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
@@ -363,7 +364,7 @@ def test_pickled_array_reads_in_a_fresh_process(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.stdout.split() == ["IndexPipeline", str(int(VALUES.sum(dtype=np.uint64)))]
 
@@ -437,4 +438,4 @@ def test_import_alone_changes_nothing():
         "zarr.create_array({}, shape=(2,), chunks=(2,), dtype='u1'); import anychunk;"
         "assert zarr.config.get('codec_pipeline.path') == before"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=PATIENCE_S)

@@ -336,7 +336,7 @@ def test_same_through_any_pipeline(tmp_path):
     store = anychunk.open(tmp_path / "a.npy").store
     for path in ("BatchedCodecPipeline", "FusedCodecPipeline"):
         with zarr.config.set({"codec_pipeline.path": f"zarr.core.codec_pipeline.{path}"}):
-            array = zarr.open_array(store, path="0/0", mode="r")
+            array = zarr.open_array(store, path="0/0/image", mode="r")
             assert type(array.async_array.codec_pipeline).__name__ == path
             np.testing.assert_array_equal(array[...], values)
 

@@ -31,7 +31,6 @@ def test_fsspec_reads_our_json(tmp_path, zarr_format):
 
 @pytest.mark.filterwarnings("ignore")
 def test_fsspec_reads_our_parquet(tmp_path):
-    pytest.importorskip("fastparquet")
     node, truth = plain(tmp_path)
     node.save(tmp_path / "i.parquet")
     group = zarr.open_group(

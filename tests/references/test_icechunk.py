@@ -54,7 +54,9 @@ def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, m
     repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(target)))
     assert repository.list_branches() == {"main"}
     monkeypatch.setattr(
-        transaction.Transaction, "commit", lambda self, message: (_ for _ in ()).throw(OSError())
+        transaction.Transaction,
+        "commit",
+        lambda self, message, statistics: (_ for _ in ()).throw(OSError()),
     )
     with pytest.raises(OSError):
         GroupIndex(members={"z": node["0/0"]}).save(target)

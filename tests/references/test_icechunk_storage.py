@@ -22,7 +22,7 @@ KEYS = {"access_key_id": "AK", "secret_access_key": "SK"}
 def no_environment(monkeypatch):
     for name in (
         "AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "ENDPOINT",
-        "ENDPOINT_URL", "REGION",
+        "ENDPOINT_URL", "REGION", "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
 
@@ -133,7 +133,28 @@ def test_local_repositories(tmp_path):
         assert repository_storage(Recorder(), url, None) == ("local_filesystem_storage", target, {})
 
 
-@pytest.mark.parametrize("url", ["az://container/a", "abfs://container/a", "ftp://host/a"])
+@pytest.mark.parametrize("scheme", ["az", "azure", "abfs"])
+def test_repositories_on_azure(scheme, monkeypatch):
+    url = f"{scheme}://container/a/b.icechunk"
+    with pytest.raises(UnsupportedError, match="AZURE_STORAGE_ACCOUNT_NAME"):
+        repository_storage(Recorder(), url, None)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "of-environment")
+    name, options = repository_storage(Recorder(), url, None)
+    assert name == "azure_storage"
+    place = {"container": "container", "prefix": "a/b.icechunk"}
+    assert options == {"account": "of-environment", **place, "from_env": True}
+    storage = {"account_name": "given", "account_key": "K", "sas_key": ""}
+    _, options = repository_storage(Recorder(), url, storage)
+    assert options == {"account": "given", **place, "access_key": "K"}
+    access = containers_access(Recorder(), [f"{scheme}://container/"], {"sas_token": "S"})
+    assert access[1] == {f"{scheme}://container/": ("azure_credentials", {"sas_token": "S"})}
+    # Icechunk itself takes these
+    assert repository_storage(icechunk, url, storage)
+    store = container_store(icechunk, f"{scheme}://container/", storage)
+    assert icechunk.VirtualChunkContainer(f"{scheme}://container/", store)
+
+
+@pytest.mark.parametrize("url", ["ftp://host/a"])
 def test_other_repositories_are_refused(url):
     with pytest.raises(AnychunkError, match=url.partition(":")[0]):
         repository_storage(Recorder(), url, None)
@@ -152,8 +173,8 @@ def test_stores_of_containers():
     # it is written into the repository
     assert not {"access_key_id", "secret_access_key", "session_token"} & set(options)
     assert container_store(recorder, "s3a://bucket/", None)[1]["s3_compatible"] is False
-    with pytest.raises(UnsupportedError, match="az://container/"):
-        container_store(recorder, "az://container/", None)
+    with pytest.raises(UnsupportedError, match="AZURE_STORAGE_ACCOUNT_NAME"):
+        container_store(icechunk, "az://container/", None)
 
 
 def test_access_to_containers():

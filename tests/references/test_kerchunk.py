@@ -10,7 +10,8 @@ import zarr
 from zarr.storage import FsspecStore
 
 import anychunk
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk import limits
+from anychunk.errors import AnychunkError, FormatError, LimitError, UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex
 from tests.indexes import MADE, array, pin_of, plain, uint64
 
@@ -35,12 +36,13 @@ def test_relative_needs_the_data_below_the_index(tmp_path):
 
 def test_osml_layout(tmp_path):
     node, truth = plain(tmp_path)
-    for zarr_format, key in ((3, "0/data/c.1.0"), (2, "0/data/1.0")):
+    for zarr_format, key in ((3, "0/data/c.0.1.0"), (2, "0/data/0.1.0")):
         node.save(tmp_path / "i.json", layout="osml", zarr_format=zarr_format)
         references = json.loads((tmp_path / "i.json").read_text())["refs"]
         assert key in references
         opened = anychunk.open(tmp_path / "i.json")
-        np.testing.assert_array_equal(opened["0/data"][...], truth)
+        assert opened["0/data"].metadata.dimension_names == ("band", "y", "x")
+        np.testing.assert_array_equal(opened["0/data"][...], truth[None])
 
 
 def test_foreign_reference_json(tmp_path):
@@ -272,3 +274,10 @@ def test_metadata_that_is_a_reference_is_not_lost(tmp_path):
     (tmp_path / "i.json").write_text(json.dumps({"version": 1, "refs": refs}))
     with pytest.raises(AnychunkError, match=r"a/\.zarray"):
         anychunk.index(tmp_path / "i.json")
+
+
+def test_json_that_would_not_open_again_is_not_written(tmp_path):
+    node, _ = plain(tmp_path)
+    with limits.override(index_bytes=100), pytest.raises(LimitError, match="parquet or Icechunk"):
+        node.save(tmp_path / "i.json")
+    assert not (tmp_path / "i.json").exists()

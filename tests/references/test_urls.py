@@ -1,7 +1,8 @@
 import pytest
 
 from anychunk.errors import FormatError
-from anychunk.references.urls import UrlResolver, file_url, folder_of, is_below
+from anychunk.io import file_url
+from anychunk.references.urls import UrlResolver, folder_of, is_below
 
 
 @pytest.mark.parametrize(

@@ -40,16 +40,16 @@ def test_virtual_parser_is_a_parser_of_virtualizarr(tmp_path):
     assert isinstance(parser, Parser)
     url = f"file://{tmp_path}/a.npy"
     dataset = open_virtual_dataset(url, registry=registry, parser=parser)
-    assert dataset["data"].shape == (3, 4, 5)
+    assert dataset["image"].shape == (3, 4, 5)
     back = anychunk.from_virtualizarr(dataset)
-    np.testing.assert_array_equal(anychunk.open(back)["data"][...], values)
+    np.testing.assert_array_equal(anychunk.open(back)["image"][...], values)
     loaded = open_virtual_dataset(
-        url, registry=registry, parser=parser, loadable_variables=["data"]
+        url, registry=registry, parser=parser, loadable_variables=["image"]
     )
-    np.testing.assert_array_equal(loaded["data"].to_numpy(), values)
+    np.testing.assert_array_equal(loaded["image"].to_numpy(), values)
     tree = open_virtual_datatree(
         url, registry=registry, parser=anychunk.VirtualParser(tree=True), loadable_variables=[]
     )
-    assert tree["0/0/data"].shape == (3, 4, 5)
+    assert tree["0/0/image"].shape == (3, 4, 5)
     back = anychunk.from_virtualizarr(tree)
-    np.testing.assert_array_equal(anychunk.open(back)["0/0/data"][...], values)
+    np.testing.assert_array_equal(anychunk.open(back)["0/0/image"][...], values)

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 
 @dataclass
 class Running:
@@ -24,7 +26,7 @@ class Running:
         """Request a path; return status, body and headers."""
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=100) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, answer.read(), dict(answer.headers)
         except urllib.error.HTTPError as e:
             with e:
@@ -79,11 +81,11 @@ def running(*arguments: str | Path, is_patient: bool = False):
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         try:
-            process.wait(60)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        drain.join(5)
+        drain.join(PATIENCE_S)
         process.stdout.close()
         process.stderr.close()
     assert process.returncode == 0, (process.returncode, lines)

@@ -15,7 +15,7 @@ from anychunk.server.box_reader import BoxReader, Caches, served_store
 from tests.http_server import serve
 
 
-def opened(path, *, memory=256 << 20, place="0/0"):
+def opened(path, *, memory=256 << 20, place="0/0/image"):
     index = anychunk.index(path)
     return BoxReader(served_store(index), place, find(index, place), Caches(memory=memory))
 
@@ -31,9 +31,9 @@ def test_strips(tmp_path, compression, rows):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, data, rowsperstrip=rows, compression=compression, predictor=False)
     found = opened(path)
-    for start, stop in (((0, 0, 0), (1, 600, 700)), ((0, 5, 512), (1, 517, 700))):
+    for start, stop in (((0, 0), (600, 700)), ((5, 512), (517, 700))):
         box = tuple(slice(a, b) for a, b in zip(start, stop, strict=True))
-        np.testing.assert_array_equal(found.read(start, stop), data[None][box])
+        np.testing.assert_array_equal(found.read(start, stop), data[box])
 
 
 def test_what_is_read_stays_as_it_is(tmp_path):
@@ -61,8 +61,8 @@ def test_many_threads_read_the_same(tmp_path):
         chosen = np.random.default_rng(seed)
         for _ in range(20):
             y, x = (int(n) for n in chosen.integers(0, 800, 2))
-            values = found.read((0, y, x), (1, y + 200, x + 200))
-            if not np.array_equal(values[0], data[y : y + 200, x : x + 200]):
+            values = found.read((y, x), (y + 200, x + 200))
+            if not np.array_equal(values, data[y : y + 200, x : x + 200]):
                 wrong.append((y, x))
 
     threads = [threading.Thread(target=read, args=(n,)) for n in range(4)]
@@ -83,11 +83,9 @@ def test_large_chunks_are_decoded_once_and_kept_in_a_file(tmp_path, monkeypatch)
     decode = found._decode_chunk
     monkeypatch.setattr(found, "_decode_chunk", lambda *a: calls.append(a) or decode(*a))
     for y in range(0, 400, 100):
-        np.testing.assert_array_equal(
-            found.read((0, y, 7), (1, y + 100, 90))[0], data[y : y + 100, 7:90]
-        )
+        np.testing.assert_array_equal(found.read((y, 7), (y + 100, 90)), data[y : y + 100, 7:90])
     assert len(calls) == 1
-    assert isinstance(found._chunk((0, 0, 0), None, is_cached=True), np.memmap)
+    assert isinstance(found._chunk((0, 0), None, is_cached=True), np.memmap)
     assert len(found._caches.small) == 0
 
 
@@ -95,7 +93,7 @@ def test_chunks_beyond_the_memory_are_refused(tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, noise(400, 400), rowsperstrip=400, compression="zlib")
     with pytest.raises(LimitError, match=r"320000 bytes.* 1000;.*--memory"):
-        opened(path, memory=1000).read((0, 0, 0), (1, 4, 4))
+        opened(path, memory=1000).read((0, 0), (4, 4))
 
 
 def test_remote_files(tmp_path):
@@ -104,9 +102,9 @@ def test_remote_files(tmp_path):
     with serve(tmp_path) as web:
         found = opened(f"{web.url}/a.tif")
         before = len(web.requests)
-        np.testing.assert_array_equal(found.read((0, 0, 0), (1, 300, 300))[0], data)
+        np.testing.assert_array_equal(found.read((0, 0), (300, 300)), data)
         assert len(web.requests) - before <= 3, "fetched together"
-        np.testing.assert_array_equal(found.read((0, 0, 0), (1, 64, 64))[0], data[:64, :64])
+        np.testing.assert_array_equal(found.read((0, 0), (64, 64)), data[:64, :64])
 
 
 def test_strips_are_decoded_once_for_a_row_of_pieces(tmp_path, monkeypatch):
@@ -116,17 +114,17 @@ def test_strips_are_decoded_once_for_a_row_of_pieces(tmp_path, monkeypatch):
     index = anychunk.index(path)
     found = BoxReader(
         served_store(index),
-        "0/0",
-        find(index, "0/0"),
+        "0/0/image",
+        find(index, "0/0/image"),
         Caches(memory=256 << 20),
-        piece=(1, 512, 512),
+        piece=(512, 512),
     )
     calls = []
     decode = found._decode_chunk
     monkeypatch.setattr(found, "_decode_chunk", lambda *a: calls.append(a) or decode(*a))
     for x in range(0, 3000, 500):
-        values = found.read((0, 0, x), (1, 1024, x + 500))
-        np.testing.assert_array_equal(values[0], data[:, x : x + 500])
+        values = found.read((0, x), (1024, x + 500))
+        np.testing.assert_array_equal(values, data[:, x : x + 500])
     assert len(calls) == 1024
 
 
@@ -135,13 +133,13 @@ def test_strips_are_read_together(tmp_path, monkeypatch):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, data, rowsperstrip=1, compression="zlib")
     index = anychunk.index(path)
-    array = find(index, "0/0")
+    array = find(index, "0/0/image")
     caches = Caches(memory=256 << 20)
-    found = BoxReader(served_store(index), "0/0", array, caches, piece=(1, 512, 512))
+    found = BoxReader(served_store(index), "0/0/image", array, caches, piece=(512, 512))
     calls = []
     read = PreadSource.read
     monkeypatch.setattr(PreadSource, "read", lambda *a: calls.append(a) or read(*a))
-    np.testing.assert_array_equal(found.read((0, 0, 0), (1, 512, 512))[0], data[:, :512])
+    np.testing.assert_array_equal(found.read((0, 0), (512, 512)), data[:, :512])
     assert len(calls) == 1
 
 

@@ -25,8 +25,8 @@ def test_list(client_of, scene):
     assert image == {
         "path": "0",
         "title": image["title"],
-        "shape": [1, 1100, 1300],
-        "axes": ["band", "y", "x"],
+        "shape": [1100, 1300],
+        "axes": ["y", "x"],
         "dtype": "uint16",
         "levels": 3,
         "thumbnail": "/thumb/scene.tif/0.png",
@@ -78,20 +78,20 @@ def test_changed_and_deleted_files(client_of, scene, tmp_path):
     other = tmp_path / "other.npy"
     np.save(other, np.arange(512 * 512, dtype="uint16").reshape(512, 512))
     client = client_of(scene[0], other)
-    chunk = "/zarr/scene.tif/0/0/c/0/0/0"
+    chunk = "/zarr/scene.tif/0/0/image/c/0/0"
     assert client.get(chunk).status_code == 200
-    passed = "/zarr/other.npy/0/0/c/0/0"
+    passed = "/zarr/other.npy/0/0/image/c/0/0"
     assert client.get(passed).status_code == 200
     scene[0].write_bytes(scene[0].read_bytes() + b"more")
     with other.open("r+b") as file:
         file.truncate(1000)
-    for url in (chunk, "/zarr/scene.tif/0/0/c/0/1/1", "/raw/scene.tif/0/0/c/0/0/0", passed):
+    for url in (chunk, "/zarr/scene.tif/0/0/image/c/1/1", "/raw/scene.tif/0/0/image/c/0/0", passed):
         answer = client.get(url)
         assert answer.status_code == 409, (url, answer.text)
         assert str(tmp_path) not in answer.text
     scene[0].unlink()
     other.unlink()
-    for url in (chunk, "/zarr/scene.tif/0/1/c/0/0/0", "/raw/scene.tif/0/0/c/0/0/0", passed):
+    for url in (chunk, "/zarr/scene.tif/0/1/image/c/0/0", "/raw/scene.tif/0/0/image/c/0/0", passed):
         answer = client.get(url)
         assert answer.status_code == 502, (url, answer.text)
         assert url.split("/")[2] in answer.json()["error"]
@@ -101,7 +101,7 @@ def test_a_changed_block_of_n5_is_read_again(client_of, tmp_path):
     path = tmp_path / "v.n5"
     anychunk.write(np.full((64, 64), 1, "uint8"), str(path), block=(32, 32), compression="raw")
     client = client_of(path)
-    url = "/zarr-raw/v.n5/0/c/0/0"
+    url = "/zarr-raw/v.n5/0/image/c/0/0"
     assert set(client.get(url).content) == {1}
     block = path / "0" / "0"
     block.write_bytes(block.read_bytes()[:-1] + b"\x09")
@@ -117,9 +117,9 @@ def test_a_changed_part_of_a_mosaic_is_noticed(client_of, tmp_path):
         tifffile.imwrite(parts[-1], data, tile=(128, 128), compression="zlib")
     anychunk.index(parts, combine="stack").save(tmp_path / "all.json")
     client = client_of(tmp_path / "all.json")
-    meta = client.get("/zarr-raw/all.json/0/0/zarr.json").json()
+    meta = client.get("/zarr-raw/all.json/0/0/image/zarr.json").json()
     assert meta["shape"][0] == 3
-    urls = [f"/zarr-raw/all.json/0/0/c/{n}/0/0/0" for n in range(3)]
+    urls = [f"/zarr-raw/all.json/0/0/image/c/{n}/0/0" for n in range(3)]
     assert [client.get(url).content[0] for url in urls] == [1, 2, 3]
     tifffile.imwrite(parts[1], np.full((300, 300), 9, "uint8"), tile=(128, 128))
     assert [client.get(url).status_code for url in urls] == [200, 409, 200]
@@ -138,10 +138,10 @@ def test_names(client_of, tmp_path):
     assert [r["name"] for r in records] == ["a/x.npy", "b/x.npy", "b/deep er/é %2F#?.npy", "x.npy"]
     urls = [r["images"][0]["thumbnail"].replace("/thumb/", "/zarr-raw/") for r in records]
     assert urls[1] == "/zarr-raw/b%2Fx.npy/0.png"
-    values = [client.get(u.replace("/0.png", "/0/0/c/0/0")).content[0] for u in urls]
+    values = [client.get(u.replace("/0.png", "/0/0/image/c/0/0")).content[0] for u in urls]
     assert values == [0, 1, 2, 0]
     # also with unescaped slashes: some clients unescape urls
-    assert client.get("/zarr-raw/b/x.npy/0/0/c/0/0").content[0] == 1
+    assert client.get("/zarr-raw/b/x.npy/0/0/image/c/0/0").content[0] == 1
 
 
 def test_same_names_are_told_apart(client_of, tmp_path):
@@ -150,7 +150,7 @@ def test_same_names_are_told_apart(client_of, tmp_path):
         np.save(tmp_path / folder / "x.npy", np.full((20, 20), value, "uint8"))
     client = client_of(tmp_path / "a" / "x.npy", tmp_path / "b" / "x.npy")
     assert [r["name"] for r in client.get("/api/files").json()["files"]] == ["x.npy", "x.npy (2)"]
-    assert client.get("/zarr-raw/x.npy%20(2)/0/0/c/0/0").content[0] == 4
+    assert client.get("/zarr-raw/x.npy%20(2)/0/0/image/c/0/0").content[0] == 4
 
 
 def test_links_do_not_lead_out(client_of, tmp_path):
@@ -176,3 +176,9 @@ def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
     assert [r["name"] for r in client_of(tmp_path).get("/api/files").json()["files"]] == [
         "scene.tif"
     ]
+
+
+def test_clients_see_no_signature():
+    url = "https://host/scenes/a.tif?versionId=3&sig=SECRET&sp=r"
+    assert list(catalog.listed(url)) == [("a.tif", "https://host/scenes/a.tif?versionId=3")]
+    assert list(catalog.listed("https://me:SECRET@host/")) == [("https://host/",) * 2]

@@ -14,6 +14,7 @@ import zarr
 from obstore.store import HTTPStore
 from zarr.storage import ObjectStore
 
+from tests.patience import PATIENCE_S
 from tests.server import files
 from tests.server.serving import running
 
@@ -130,7 +131,7 @@ def test_zarrita(server, folder, listed):
         cwd=VIEWER,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -142,7 +143,8 @@ def test_zarrita(server, folder, listed):
 
 
 def test_neuroglancer_takes_the_source(server, listed):
-    neuroglancer = pytest.importorskip("neuroglancer")
+    import neuroglancer
+
     name = "uint16.tif"
     url = f"zarr3://{server.url}/zarr/{name}/{listed[name]['images'][0]['path']}/"
     state = neuroglancer.ViewerState()

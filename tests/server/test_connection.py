@@ -6,7 +6,6 @@ import os
 import random
 import socket
 import threading
-import time
 import urllib.parse
 from contextlib import suppress
 
@@ -15,9 +14,10 @@ import pytest
 import tifffile
 
 from anychunk.server import connection, run
+from tests.patience import PATIENCE_S, wait_until
 from tests.server.serving import running
 
-CHUNK = "/zarr/scene.tif/0/0/c/0/{}/{}"
+CHUNK = "/zarr/scene.tif/0/0/image/c/{}/{}"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def connect(server, *, receive: int | None = None) -> socket.socket:
     made = socket.socket()
     if receive is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
-    made.settimeout(100)
+    made.settimeout(PATIENCE_S)
     made.connect((place.hostname, place.port))
     return made
 
@@ -135,7 +135,7 @@ def test_what_is_no_request(server, sent):
         "/zarr/%2e%2e/%2e%2e/etc/passwd",
         "/zarr/..%2f..%2f..%2fetc%2fpasswd",
         "/zarr/scene.tif/..%2f..%2f..%2fetc%2fpasswd",
-        "/zarr/scene.tif/0/0/c/0/0/0%00",
+        "/zarr/scene.tif/0/0/image/c/0/0%00",
         "/raw//etc/passwd",
         "/raw/%2fetc%2fpasswd",
         "/assets/../../../../../../etc/passwd",
@@ -215,12 +215,6 @@ def test_a_body_that_nobody_wants(server):
         assert answer(made).startswith(b"HTTP/1.1 405 ")
 
 
-def wait_until(condition):
-    """The timeout of the test bounds it."""
-    while not condition():
-        time.sleep(0.01)
-
-
 def after_more_answers(answers):
     """Wait for as many as ask for every kind of chunk, some of them begun before the call."""
     enough = len(answers) + 40
@@ -234,20 +228,20 @@ def test_files_that_change_under_load(tmp_path, scene):
     plain = tmp_path / "plain.npy"
     np.save(plain, scene[1])
     wanted = [
-        "/zarr/scene.tif/0/0/c/0/{}/{}",
-        "/zarr/scene.tif/0/1/c/0/{}/{}",
-        "/zarr/plain.npy/0/0/c/{}/{}",
+        "/zarr/scene.tif/0/0/image/c/{}/{}",
+        "/zarr/scene.tif/0/1/image/c/{}/{}",
+        "/zarr/plain.npy/0/0/image/c/{}/{}",
     ]
     answers: list[int] = []
     bodies = {}
     with running(tmp_path) as server:
-        for url in ("/zarr/plain.npy/0/0/zarr.json", "/zarr/scene.tif/0/0/zarr.json"):
+        for url in ("/zarr/plain.npy/0/0/image/zarr.json", "/zarr/scene.tif/0/0/image/zarr.json"):
             bodies[url] = json.loads(server.get(url)[1])
         stop = threading.Event()
 
         def pan(seed):
             chosen, place = random.Random(seed), urllib.parse.urlsplit(server.url)
-            link = http.client.HTTPConnection(place.hostname, place.port, timeout=100)
+            link = http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE_S)
             while not stop.is_set():
                 url = chosen.choice(wanted).format(chosen.randrange(4), chosen.randrange(4))
                 link.request("GET", url)
@@ -268,10 +262,10 @@ def test_files_that_change_under_load(tmp_path, scene):
         after_more_answers(answers)
         stop.set()
         for thread in threads:
-            thread.join(100)
+            thread.join(PATIENCE_S)
         assert server.process.poll() is None
-        assert server.get("/zarr/scene.tif/0/0/c/0/0/0")[0] == 502
-        assert server.get("/zarr/plain.npy/0/0/c/0/0")[0] == 409
+        assert server.get("/zarr/scene.tif/0/0/image/c/0/0")[0] == 502
+        assert server.get("/zarr/plain.npy/0/0/image/c/0/0")[0] == 409
         assert server.get("/api/files")[0] == 200
     assert set(answers) in ({200, 409, 502}, {200, 409})
 
@@ -296,7 +290,7 @@ def impatient(monkeypatch, scene):
         daemon=True,
     )
     thread.start()
-    assert ready.wait(100)
+    assert ready.wait(PATIENCE_S)
 
     class Found:
         url = address[0].rstrip("/")
@@ -304,13 +298,13 @@ def impatient(monkeypatch, scene):
 
     yield Found
     stop[0].should_exit = True
-    thread.join(100)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
 def test_slowness_ends(impatient):
     with connect(impatient, receive=4096) as slow:
-        slow.sendall(request("/raw/scene.tif/0/0/c/0/0/0") * 64)
+        slow.sendall(request("/raw/scene.tif/0/0/image/c/0/0") * 64)
         assert slow.recv(1) == b"H"
         wait_until(lambda: not impatient.connections)
         got = 0

@@ -2,13 +2,13 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
 from anychunk.server import jobs as module
 from anychunk.server.jobs import ClientGone, Jobs
 from anychunk.server.responses import BusyError
+from tests.patience import PATIENCE_S, loop_until, wait_until
 
 
 class Client:
@@ -29,28 +29,39 @@ def jobs():
     made.close()
 
 
+async def all_wait(jobs, key, count):
+    """Let the event loop run until `count` clients wait for the job."""
+    await loop_until(lambda: key in jobs._jobs and jobs._jobs[key].waiting >= count)
+
+
 async def test_same_work_is_done_once(jobs):
     calls = []
+    hold = threading.Event()
 
     def work():
         calls.append(1)
-        time.sleep(0.05)
+        assert hold.wait(PATIENCE_S)
         return 7
 
-    found = await asyncio.gather(*(jobs.run("key", work, Client()) for _ in range(20)))
-    assert (found, len(calls)) == ([7] * 20, 1)
+    asked = [asyncio.ensure_future(jobs.run("key", work, Client())) for _ in range(20)]
+    await all_wait(jobs, "key", 20)
+    hold.set()
+    assert (await asyncio.gather(*asked), len(calls)) == ([7] * 20, 1)
     assert await jobs.run("key", work, Client()) == 7
     assert len(calls) == 2
 
 
 async def test_failure_reaches_all_who_wait(jobs):
+    hold = threading.Event()
+
     def work():
-        time.sleep(0.02)
+        assert hold.wait(PATIENCE_S)
         raise ValueError("no")
 
-    found = await asyncio.gather(
-        *(jobs.run("key", work, Client()) for _ in range(5)), return_exceptions=True
-    )
+    asked = [asyncio.ensure_future(jobs.run("key", work, Client())) for _ in range(5)]
+    await all_wait(jobs, "key", 5)
+    hold.set()
+    found = await asyncio.gather(*asked, return_exceptions=True)
     assert [str(e) for e in found] == ["no"] * 5
 
 
@@ -63,14 +74,15 @@ async def test_what_nobody_waits_for_is_not_done(jobs):
         asyncio.ensure_future(jobs.run(("late", n), lambda n=n: done.append(n), client))
         for n, client in enumerate(clients)
     ]
-    await asyncio.sleep(0.05)
+    for n in range(10):
+        await all_wait(jobs, ("late", n), 1)
     for client in clients[1:]:
         client.left.set()
     found = await asyncio.gather(*waiting[1:], return_exceptions=True)
     assert all(isinstance(e, ClientGone) for e in found)
     hold.set()
     await asyncio.gather(*busy, waiting[0])
-    await asyncio.sleep(0.05)
+    await loop_until(lambda: not jobs._jobs)  # every job has run or was cancelled
     assert done == [0]
 
 
@@ -80,12 +92,13 @@ async def test_a_client_that_joins_a_cancelled_job_is_served(jobs):
     busy = [asyncio.ensure_future(jobs.run(n, hold.wait, Client())) for n in range(2)]
     first = Client()
     left = asyncio.ensure_future(jobs.run("key", lambda: 5, first))
-    await asyncio.sleep(0.02)
+    await all_wait(jobs, "key", 1)
     first.left.set()
     with pytest.raises(ClientGone):
         await left
     hold.set()
-    time.sleep(0.1)  # noqa: ASYNC251 - the threads cancel it, and this loop cannot notice yet
+    # the threads cancel it, and this loop, which does not run meanwhile, cannot notice yet
+    wait_until(lambda: not jobs._quick._work_queue.qsize())
     assert "key" in jobs._jobs
     assert await jobs.run("key", lambda: 5, Client()) == 5
     await asyncio.gather(*busy)
@@ -95,7 +108,7 @@ async def test_lines_are_bounded(jobs, monkeypatch):
     monkeypatch.setattr(module, "MOST_JOBS", 3)
     hold = threading.Event()
     tasks = [asyncio.ensure_future(jobs.run(n, hold.wait, Client())) for n in range(3)]
-    await asyncio.sleep(0.02)
+    await all_wait(jobs, 2, 1)
     with pytest.raises(BusyError):
         await jobs.run("one more", hold.wait, Client())
     hold.set()

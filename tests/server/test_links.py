@@ -27,11 +27,11 @@ def test_blocks(client_of, evil, tmp_path, size):
     replaced(evil / "data/0/0", tmp_path / "secret")
     client = client_of(evil)
     for url in (
-        "/raw/evil.n5/data/c/0/0",
-        "/zarr/evil.n5/data/0/c/0/0",
-        "/zarr-raw/evil.n5/data/0/c/0/0",
+        "/raw/evil.n5/data/0/image/c/0/0",
+        "/zarr/evil.n5/data/0/image/c/0/0",
+        "/zarr-raw/evil.n5/data/0/image/c/0/0",
         "/thumb/evil.n5/data.png",
-        "/api/chunk/evil.n5/data/0?at=0,0",
+        "/api/chunk/evil.n5/data/0/image?at=0,0",
     ):
         answer = client.get(url)
         assert answer.status_code == 415, (url, answer.status_code, answer.content[:80])
@@ -46,8 +46,8 @@ def test_folders(client_of, evil, tmp_path):
     client = client_of(evil.parent)
     for url in (
         "/raw/evil.n5/way/zarr.json",
-        "/raw/evil.n5/way/data/c/0/0",
-        "/zarr/evil.n5/way/data/0/c/0/0",
+        "/raw/evil.n5/way/data/0/image/c/0/0",
+        "/zarr/evil.n5/way/data/0/image/c/0/0",
         "/zarr/evil.n5/way/data/0/zarr.json",
     ):
         assert client.get(url).status_code == 415, url
@@ -79,9 +79,8 @@ def test_a_file_that_is_named_may_be_a_link(client_of, tmp_path):
 
 
 def test_saved_indexes_and_sets(client_of, saved, tmp_path):
-    pytest.importorskip("pyarrow")
     anychunk.index(saved / "a.tif").save(saved / "a.parquet")
-    replaced(saved / "a.parquet" / "0/0/refs.0.parq", tmp_path / "secret")
+    replaced(saved / "a.parquet" / "0/0/image/refs.0.parq", tmp_path / "secret")
     anychunk.index(saved / "a.tif").save(saved / "b.parquet")
     replaced(saved / "b.parquet" / ".zmetadata", tmp_path / "secret")
     first = ome_set(saved / "set")

@@ -12,9 +12,9 @@ import anychunk
 from anychunk.errors import SourceError, UnsupportedError
 from anychunk.io import open_source, read_object
 from tests import http_server
+from tests.patience import PATIENCE_S
 from tests.server.serving import running
 
-pytestmark = pytest.mark.timeout(60)
 RESTRICTED = {"redirects": "same-origin"}
 
 
@@ -45,7 +45,7 @@ def redirecting(target, *, status=302, only=""):
     finally:
         web.shutdown()
         web.server_close()
-        thread.join(5)
+        thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -106,14 +106,14 @@ def test_chunks_that_are_redirected_are_refused(client_of, web, tmp_path):
     with http_server.serve(tmp_path / "web") as other:
         client = client_of(f"{web.url}/v.n5", f"{web.url}/a.tif")
         assert client.get("/raw/v.n5/c/0/0").status_code == 200
-        assert client.get("/zarr-raw/a.tif/0/0/c/0/0/0").status_code == 200
+        assert client.get("/zarr-raw/a.tif/0/0/image/c/0/0").status_code == 200
         web.moved = {path: f"{other.url}{path}" for path in ("/v.n5/1/1", "/a.tif")}
         for path in (
             "/raw/v.n5/c/1/1",
-            "/zarr-raw/v.n5/0/c/1/1",
+            "/zarr-raw/v.n5/0/image/c/1/1",
             "/thumb/v.n5.png",
-            "/raw/a.tif/0/0/c/0/5/5",
-            "/zarr/a.tif/0/1/c/0/0/0",
+            "/raw/a.tif/0/0/image/c/5/5",
+            "/zarr/a.tif/0/1/image/c/0/0",
         ):
             assert client.get(path).status_code == 502, path
         assert other.requests == []
@@ -121,22 +121,22 @@ def test_chunks_that_are_redirected_are_refused(client_of, web, tmp_path):
 
 def test_they_are_followed_where_that_is_allowed(web, tmp_path):
     with redirecting(web.url) as url, running(f"{url}/a.tif", "--allow-redirects") as served:
-        status, body, _ = served.get("/zarr-raw/a.tif/0/0/c/0/0/0")
+        status, body, _ = served.get("/zarr-raw/a.tif/0/0/image/c/0/0")
         assert status == 200
         assert np.frombuffer(body, "<u2")[0] == web.data[0, 0]
     with redirecting(web.url) as url, running(f"{url}/a.tif") as served:
-        assert served.get("/zarr-raw/a.tif/0/0/c/0/0/0")[0] == 502
+        assert served.get("/zarr-raw/a.tif/0/0/image/c/0/0")[0] == 502
 
 
 def test_the_python_api_follows_them(web):
     with redirecting(web.url) as url:
-        np.testing.assert_array_equal(anychunk.open(f"{url}/a.tif")["0/0"][0], web.data)
+        np.testing.assert_array_equal(anychunk.open(f"{url}/a.tif")["0/0/image"], web.data)
 
 
 def test_redirects_to_the_same_host_and_port_are_followed(client_of, web):
     web.moved = {"/old.tif": "/a.tif", "/older.tif": f"{web.url}/old.tif"}
     client = client_of(f"{web.url}/older.tif")
-    answer = client.get("/zarr-raw/older.tif/0/0/c/0/0/0")
+    answer = client.get("/zarr-raw/older.tif/0/0/image/c/0/0")
     assert answer.status_code == 200
     assert np.frombuffer(answer.content, "<u2")[0] == web.data[0, 0]
     web.moved = {"/a.tif": "/a.tif"}
@@ -148,7 +148,7 @@ class TestClient:
     """Our own client behaves like obstore."""
 
     def test_arrays(self, web):
-        for name, path in (("a.tif", "0/0"), ("v.n5", None)):
+        for name, path in (("a.tif", "0/0/image"), ("v.n5", None)):
             opened = anychunk.open(f"{web.url}/{name}", storage=RESTRICTED)
             array = opened if path is None else opened[path]
             np.testing.assert_array_equal(np.squeeze(array[...]), web.data)
@@ -191,6 +191,5 @@ class TestClient:
 
 
 def test_icechunk_of_a_web_server_is_refused(client_of, web):
-    pytest.importorskip("icechunk")
     with pytest.raises(UnsupportedError):
         anychunk.index(f"{web.url}/r.icechunk", format="icechunk", storage=RESTRICTED)

@@ -34,6 +34,7 @@ from anychunk.server.responses import (
     matches,
     status_of,
 )
+from tests.patience import PATIENCE_S, loop_until
 
 
 @pytest.mark.parametrize(
@@ -193,8 +194,9 @@ async def test_the_budget_bounds_large_responses(monkeypatch):
     await budget.acquire(100)  # small ones never wait
     with pytest.raises(BusyError, match=str((2 << 20) + 100)):
         await budget.acquire(1 << 17)
+    monkeypatch.setattr(module, "WAIT_S", PATIENCE_S)
     waiting = asyncio.ensure_future(budget.acquire(1 << 17))
-    await asyncio.sleep(0.01)
+    await loop_until(lambda: budget._freed._waiters)
     await budget.release(2 << 20)
     await waiting
     assert budget.taken == 100 + (1 << 17)

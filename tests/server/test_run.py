@@ -10,6 +10,8 @@ import urllib.request
 import numpy as np
 import pytest
 
+from anychunk.server import run as server_run
+from tests.patience import PATIENCE_S
 from tests.server.serving import running
 from tests.test_cli import run
 
@@ -37,6 +39,24 @@ def test_a_port_that_is_taken(capsys, file):
     assert err.endswith("choose another --port\n")
 
 
+def test_two_servers_never_share_a_port(monkeypatch):
+    """Windows lets them with SO_REUSEADDR, and refuses with SO_EXCLUSIVEADDRUSE."""
+    options = []
+
+    class Socket(socket.socket):
+        def setsockopt(self, level, option, value):
+            options.append(option)
+
+    monkeypatch.setattr(socket, "socket", Socket)
+    first = server_run.listen("127.0.0.1", None)
+    second = server_run.listen("127.0.0.1", None)
+    with first, second:
+        assert first.getsockname()[1] != second.getsockname()[1]
+    assert set(options) == {server_run.address_option()}
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", -5, raising=False)
+    assert server_run.address_option() == -5
+
+
 def test_without_the_extra(capsys, file, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for name in [n for n in sys.modules if n.startswith("anychunk.server")]:
@@ -54,10 +74,10 @@ def test_a_line_for_each_request(file):
         url = process.stdout.readline().split()[0]
         assert url.endswith("/?token=secret")
         base = url.partition("?")[0]
-        for path in ("zarr/a.npy/zarr.json", "zarr/a.npy/0/0/c/0/0"):
-            urllib.request.urlopen(f"{base}{path}?token=secret", timeout=20).read()
+        for path in ("zarr/a.npy/zarr.json", "zarr/a.npy/0/0/image/c/0/0"):
+            urllib.request.urlopen(f"{base}{path}?token=secret", timeout=PATIENCE_S).read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
         lines = process.stderr.read().splitlines()
     assert len(lines) == 2
     assert re.fullmatch(r"GET /zarr/a\.npy/zarr\.json 200 [\d.]+ ms", lines[0])
@@ -72,6 +92,6 @@ def test_it_does_not_wait_for_idle_clients_on_ctrl_c(file):
         ]
         assert server.get("/zarr/a.npy/zarr.json")[0] == 200
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(100) == 0
+        assert server.process.wait(PATIENCE_S) == 0
         for one in idle:
             one.close()

@@ -23,5 +23,5 @@ def test_absent_pixels_are_fill_values(tmp_path):
     )
     store = served_store(GroupIndex(members={"0": own}))
     chunks = Chunks(served_tree(store.index), store, caches=Caches(memory=1 << 20))
-    array = chunks.array("0")
-    assert np.isnan(ServedArray(chunks, "0", array)[0:2, 0:2]).all()
+    array = chunks.array("0/image")
+    assert np.isnan(ServedArray(chunks, "0/image", array)[0:2, 0:2]).all()

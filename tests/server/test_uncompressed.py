@@ -20,7 +20,9 @@ def test_pieces_of_large_chunks(tmp_path, dtype, order, monkeypatch):
     path = tmp_path / "a.npy"
     np.save(path, data)
     index = anychunk.index(path)
-    found = BoxReader(served_store(index), "0/0", find(index, "0/0"), Caches(memory=256 << 20))
+    found = BoxReader(
+        served_store(index), "0/0/image", find(index, "0/0/image"), Caches(memory=256 << 20)
+    )
     assert found._layout is not None
     monkeypatch.setattr(found, "_decode_chunk", None)
     chosen = np.random.default_rng(0)

@@ -3,16 +3,23 @@
 import json
 import os
 import re
+import tracemalloc
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import tifffile
 
 import anychunk
+from anychunk import limits
+from anychunk.decode import present
 from anychunk.errors import UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex, Parts
+from anychunk.read.zarr_array import Array
 from anychunk.verification.checks import difference
+from tests.effort import at_most
+from tests.formats.jnrrd_tiles import external
 from tests.test_cli import run
 
 
@@ -44,9 +51,24 @@ def test_separate_bands_are_compared(tmp_path, reader):
     assert report.compared == reader
 
 
+def test_absent_chunks_are_read_many_at_a_time(tmp_path, monkeypatch):
+    """A few bytes announce any number of them."""
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8))
+    attributes = json.loads((tmp_path / "a.n5/attributes.json").read_text())
+    attributes["dimensions"] = [80_000, 14]
+    (tmp_path / "a.n5/attributes.json").write_text(json.dumps(attributes))
+    calls = []
+    read = Array.__getitem__
+    monkeypatch.setattr(Array, "__getitem__", lambda *args: calls.append(1) or read(*args))
+    report = anychunk.verify(tmp_path / "a.n5")
+    assert report.is_good
+    assert report.chunks == 20_000
+    assert len(calls) <= 40
+
+
 def test_a_broken_chunk_is_named(tiff):
     index = anychunk.index(tiff)
-    chunks = index["0/0"].chunks
+    chunks = index["0/0/image"].chunks
     offset = int(chunks.offsets[0, 1, 2])
     with tiff.open("r+b") as file:
         file.seek(offset + 20)
@@ -59,14 +81,14 @@ def test_a_broken_chunk_is_named(tiff):
 
 
 def changed(index, **tables):
-    array = index["0/0"]
+    array = index["0/0/image"]
     chunks = replace(array.chunks, **tables)
     return GroupIndex(members={"0": GroupIndex(members={"0": replace(array, chunks=chunks)})})
 
 
 def test_ranges_beyond_the_object(tiff):
     index = anychunk.index(tiff)
-    offsets = index["0/0"].chunks.offsets.copy()
+    offsets = index["0/0/image"].chunks.offsets.copy()
     offsets[0, 3, 2] = tiff.stat().st_size - 1
     found = anychunk.verify(changed(index, offsets=offsets)).findings
     assert any(f"{tiff.stat().st_size} bytes" in f.what and "(0, 3, 2)" in f.where for f in found)
@@ -74,7 +96,7 @@ def test_ranges_beyond_the_object(tiff):
 
 def test_ranges_that_overlap(tiff):
     index = anychunk.index(tiff)
-    lengths = index["0/0"].chunks.lengths.copy()
+    lengths = index["0/0/image"].chunks.lengths.copy()
     lengths[0, 0, 0] += 1
     found = anychunk.verify(changed(index, lengths=lengths)).findings
     assert ("warning", True) in [
@@ -85,7 +107,7 @@ def test_ranges_that_overlap(tiff):
 def test_parts_are_checked_too(tmp_path):
     file = tmp_path / "a.npy"
     np.save(file, np.arange(8, dtype="uint8"))
-    array = anychunk.index(file)["0/0"]
+    array = anychunk.index(file)["0/0/image"]
     parts = Parts(
         starts=np.array([0, 1], np.uint64),
         offsets=np.array([10**6], np.uint64),
@@ -98,7 +120,7 @@ def test_parts_are_checked_too(tmp_path):
 
 def test_shared_bytes_are_only_noted(tiff):
     index = anychunk.index(tiff)
-    chunks = index["0/0"].chunks
+    chunks = index["0/0/image"].chunks
     offsets, lengths = chunks.offsets.copy(), chunks.lengths.copy()
     offsets[0, 1, 1], lengths[0, 1, 1] = offsets[0, 0, 0], lengths[0, 0, 0]
     report = anychunk.verify(changed(index, offsets=offsets, lengths=lengths))
@@ -127,7 +149,9 @@ def test_pixels_that_differ_from_another_reader(tmp_path):
     np.save(file, data)
     np.save(other, data + np.int16(3) * (data == 95))
     index = anychunk.index(file)
-    array = replace(index["0/0"], chunks=replace(index["0/0"].chunks, urls=(str(other),)))
+    array = replace(
+        index["0/0/image"], chunks=replace(index["0/0/image"].chunks, urls=(str(other),))
+    )
     wrong = GroupIndex(members={"0": GroupIndex(members={"0": array})}, attributes=index.attributes)
     report = anychunk.verify(wrong, against="numpy")
     assert report.findings[0].severity == "error"
@@ -179,9 +203,100 @@ def test_a_file_that_does_not_open_does_not_stop_the_others(capsys, tiff, tmp_pa
 
 def test_absent_chunks_are_counted(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(4, "uint8"))
-    array = anychunk.index(tmp_path / "a.npy")["0/0"]
+    array = anychunk.index(tmp_path / "a.npy")["0/0/image"]
     chunks = ByteRanges(
         offsets=np.zeros(1, np.uint64), lengths=np.zeros(1, np.uint64), urls=array.chunks.urls
     )
     report = anychunk.verify(GroupIndex(members={"0": replace(array, chunks=chunks)}))
     assert (report.is_good, report.absent, report.chunks) == (True, 1, 1)
+
+
+def test_millions_of_missing_tiles_are_not_all_tried(tmp_path):
+    """A header of a few KiB announces them; the first thousands are enough."""
+    path = external(tmp_path / "a.jnrrd", [3001, 3001], [1, 1], pattern="{x}_{y}")
+    tracemalloc.start()
+    report = anychunk.verify(path, workers=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32 << 20
+    assert report.chunks < 20_000
+    assert not report.is_good
+    assert "stopped" in report.findings[-1].what
+
+
+def test_an_array_without_axes(tmp_path):
+    array = {
+        "zarr_format": 2, "shape": [], "chunks": [], "dtype": "|u1", "compressor": None,
+        "filters": None, "fill_value": 0, "order": "C",
+    }  # fmt: skip
+    refs = {".zgroup": '{"zarr_format": 2}', "a/.zarray": json.dumps(array), "a/0": ["a", 0, 1]}
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "a.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    report = anychunk.verify(tmp_path / "a.json")
+    assert (report.findings, report.chunks) == ([], 1)
+
+
+def announce_more_blocks(path, dimensions):
+    document = path / "attributes.json"
+    document.write_text(json.dumps(json.loads(document.read_text()) | {"dimensions": dimensions}))
+
+
+def test_absent_blocks_are_not_tried(tmp_path):
+    """A few bytes announce millions: the folder is listed, and its last block still checked."""
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8), compression="gzip")
+    announce_more_blocks(tmp_path / "a.n5", [80_000, 80_000])
+    (tmp_path / "a.n5/9999").mkdir()
+    (tmp_path / "a.n5/9999/9999").write_bytes(b"no block")
+    (tmp_path / "a.n5/10000").mkdir()
+    (tmp_path / "a.n5/10000/0").write_bytes(b"beyond the dataset")
+    with at_most(1_000_000):
+        report = anychunk.verify(tmp_path / "a.n5")
+    assert report.chunks == 10_000**2
+    assert [f.severity for f in report.findings] == ["error"]
+    assert "(9999, 9999)" in report.findings[0].what
+
+
+def test_absent_chunks_of_a_table_are_not_tried(tmp_path):
+    array = {
+        "zarr_format": 2, "shape": [3_000_000], "chunks": [1], "dtype": "|u1", "compressor": None,
+        "filters": None, "fill_value": 0, "order": "C",
+    }  # fmt: skip
+    refs = {".zgroup": '{"zarr_format": 2}', "a/.zarray": json.dumps(array)}
+    refs |= {"a/2999999": ["a.bin", 0, 3]}  # three bytes for a chunk of one
+    (tmp_path / "a.bin").write_bytes(bytes(3))
+    (tmp_path / "a.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    with at_most(1_000_000):
+        report = anychunk.verify(tmp_path / "a.json")
+    assert (report.chunks, report.absent) == (3_000_000, 2_999_999)
+    assert [f.severity for f in report.findings] == ["error"]
+
+
+def test_what_cannot_be_listed_is_tried_up_to_a_limit_that_names_itself(tmp_path):
+    """A link in the place of a folder may lead to any number of blocks."""
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8))
+    announce_more_blocks(tmp_path / "a.n5", [80_000, 80])
+    (tmp_path / "a.n5/7").symlink_to("0")
+    with limits.override(probed_chunks=5000):
+        report = anychunk.verify(tmp_path / "a.n5")
+    assert 5000 <= report.chunks < 20_000
+    assert [f.severity for f in report.findings] == ["warning"]
+    assert "raise probed_chunks: --limit probed_chunks=" in report.findings[0].what
+    assert anychunk.verify(tmp_path / "a.n5").is_good
+
+
+def test_a_folder_that_may_not_be_listed_is_not_absent(tmp_path, monkeypatch):
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8), compression="gzip")
+    (tmp_path / "a.n5/1/1").write_bytes(b"no block")
+    monkeypatch.setattr(present.os, "scandir", Mock(side_effect=PermissionError(13, "denied")))
+    assert not anychunk.verify(tmp_path / "a.n5").is_good
+
+
+def test_coordinates_of_a_saved_index_are_decoded(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.ones((8, 9), "uint8"), resolution=(3, 3))
+    anychunk.index(tmp_path / "a.tif").save(tmp_path / "a.json")
+    saved = json.loads((tmp_path / "a.json").read_text())
+    saved["refs"]["0/0/x/c/0"] = "base64:AAAA"
+    (tmp_path / "a.json").write_text(json.dumps(saved))
+    report = anychunk.verify(tmp_path / "a.json")
+    assert [(f.severity, "0/0/x" in f.where) for f in report.findings] == [("error", True)]
+    assert (report.arrays, report.chunks) == (1, 1)

@@ -126,11 +126,7 @@ export class DisplayPanel {
       element("h2", {}, "Image"),
       facts(display.image),
       ...(display.fill !== null && !Number.isNaN(display.fill)
-        ? [
-            check(`draw the fill value ${display.fill}`, display.isFillShown, (fill) =>
-              this.onchange({ fill }),
-            ),
-          ]
+        ? [check(`draw nodata ${display.fill}`, display.isFillShown, (fill) => this.onchange({ fill }))]
         : []),
     );
   }

@@ -45,7 +45,7 @@ export interface Image {
   /** Size of an element and centre of the first one, along each axis, in its unit. */
   scale: number[];
   translation: number[];
-  /** Fill value; null if it is not a number. */
+  /** The value of missing samples; null if the image states none. */
   fill: number | null;
 }
 
@@ -115,7 +115,7 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
     attributes: { ...node.attributes },
     scale: origin.scale,
     translation: origin.translation,
-    fill: fillOf(first.fill_value),
+    fill: nodataOf(first),
   };
 }
 
@@ -201,9 +201,13 @@ function levelOf(path: string, metadata: NodeJson, full: number[], first: Transf
   };
 }
 
-function fillOf(value: unknown): number | null {
-  if (value === "NaN") return Number.NaN;
-  return typeof value === "number" ? value : null;
+/** Return nodata as CF states it; floats of xarray are in `missing_value`, `_FillValue` is base64. */
+function nodataOf(array: NodeJson): number | null {
+  for (const name of ["missing_value", "_FillValue"]) {
+    const value = array.attributes?.[name];
+    if (typeof value === "number") return value;
+  }
+  return array.fill_value === "NaN" ? Number.NaN : null;
 }
 
 /** Return the index along an axis of a level that holds an element of level 0. */
@@ -224,14 +228,12 @@ export function firstBands(image: Image): number[] {
 
 /** Return the palette of an indexed image as consecutive (red, green, blue), or null. */
 export function palette(image: Image): Uint8Array | null {
-  for (const native of Object.values(image.attributes)) {
-    const table = list(object(native)["color_map"] ?? object(native)["colormap"]) as number[][];
-    if (!table.length || !table.every((row) => Array.isArray(row))) continue;
-    const rows =
-      table.length === 3 && table[0]!.length !== 3 ? table[0]!.map((_, i) => table.map((c) => c[i]!)) : table;
-    if (rows[0]?.length !== 3) continue;
-    const scale = rows.some((row) => row.some((v) => v > 255)) ? 257 : 1;
-    return Uint8Array.from(rows.flat().map((v) => Math.round(v / scale)));
-  }
-  return null;
+  const display = object(image.attributes["anychunk.display"]);
+  if (display["model"] !== "palette") return null;
+  const described = object(display["palette"]);
+  const rows = list(described["colors"]).map((row) => list(row).slice(0, 3).map(Number));
+  if (!rows.length || !rows.every((row) => row.length === 3)) return null;
+  // the colours of samples below the first entry are never drawn
+  const first = Math.max(0, Number(described["first"] ?? 0) || 0);
+  return Uint8Array.from([...new Array<number>(3 * Math.min(first, 256)).fill(0), ...rows.flat()]);
 }

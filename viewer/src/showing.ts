@@ -95,9 +95,7 @@ export class Showing {
   }
 
   fill(state: State): number | null {
-    // 0 is the default, set by arrays without a fill value, whose zeros are values
-    const { fill } = this.image;
-    return state.fill || fill === 0 ? null : fill;
+    return state.fill ? null : this.image.fill;
   }
 
   /** Return values of these bands from the low level, or null until it has arrived. */
@@ -188,7 +186,7 @@ export class Showing {
       isApart: state.apart,
       limits: this.limits(state) ?? [],
       samples: this.sample(state)?.values ?? null,
-      fill: this.image.fill === 0 ? null : this.image.fill,
+      fill: this.image.fill,
       isFillShown: state.fill,
       hasPalette: this.palette !== null,
     };

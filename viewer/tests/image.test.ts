@@ -103,16 +103,29 @@ test("what cannot be drawn says why", () => {
   expect(() => imageOf("f", "nope", volume())).toThrow(/nope/);
 });
 
-test("a palette is found under either name, in 8 or 16 bits", () => {
-  const table = [
-    [0, 65535],
-    [0, 257],
-    [0, 0],
+test("a palette is that of the display, and nothing else", () => {
+  const drawn = (display: unknown): number[] | null => {
+    const found = palette(imageOf("f", "a", volume({ "anychunk.display": display })));
+    return found && [...found];
+  };
+  const colors = [
+    [0, 0, 0, 255],
+    [255, 1, 0, 0],
   ];
-  expect([...palette(imageOf("f", "a", volume({ tiff: { color_map: table } })))!]).toEqual([
-    0, 0, 0, 255, 1, 0,
-  ]);
-  expect([...palette(imageOf("f", "a", volume({ nitf: { colormap: [[1, 2, 3]] } })))!]).toEqual([1, 2, 3]);
+  expect(drawn({ model: "palette", palette: { first: 0, colors } })).toEqual([0, 0, 0, 255, 1, 0]);
+  expect(drawn({ model: "palette", palette: { first: 1, colors } })).toEqual([0, 0, 0, 0, 0, 0, 255, 1, 0]);
+  expect(drawn({ model: "grey", palette: { colors } })).toBeNull();
+  expect(drawn({ model: "palette", palette: { colors: "x" } })).toBeNull();
+  expect(palette(imageOf("f", "a", volume({ tiff: { color_map: colors } })))).toBeNull();
+});
+
+test("nodata is what CF attributes state, zero included", () => {
+  const fill = (by: Partial<NodeJson>): number | null =>
+    imageOf("f", "", { ...array([2, 2], [2, 2]), ...by }).fill;
+  expect(fill({ fill_value: 5 })).toBeNull();
+  expect(fill({ fill_value: 0, attributes: { missing_value: 0, _FillValue: 0 } })).toBe(0);
+  expect(fill({ attributes: { _FillValue: "AAAAAAAA8L8=", missing_value: -1 } })).toBe(-1);
+  expect(fill({ fill_value: "NaN" })).toBeNaN();
 });
 
 test("the level fits the zoom", () => {

@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any
 
 import typer
 
+from anychunk import limits
 from anychunk.cli import codecs, convert, formats, index, info, serve, thumb, verify
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, OptionError
 
 app = typer.Typer(
     name="anychunk",
@@ -47,6 +49,12 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
     debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error."),
+    limit: str = typer.Option(
+        "",
+        "--limit",
+        metavar="NAME=VALUE",
+        help="Change a limit on what a file may ask for, such as chunk_bytes=8GiB; several times.",
+    ),
 ) -> None: ...
 
 
@@ -57,11 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # accepted anywhere on the line, not only before the subcommand
     rest = [a for a in given if a != "--debug"]
     try:
+        allow_every_character()
+        rest, changes = take_limits(rest)
+        limits.configure(changes)
         code = app(rest, prog_name="anychunk", standalone_mode=False)
     except UsageError as e:
         print_usage_error(e)
         sys.exit(2)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
+        # Abort is what typer makes of Ctrl-C, except where it handles another error
         print("anychunk: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
     except (AnychunkError, OSError, LookupError, ValueError, TypeError, MemoryError) as e:
@@ -73,6 +85,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"anychunk: {' '.join(str(text).split())}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def take_limits(arguments: Sequence[str]) -> tuple[list[str], dict[str, float]]:
+    """Return the arguments without those of `--limit`, accepted anywhere, and the limits."""
+    rest: list[str] = []
+    found: dict[str, float] = {}
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--":
+            return [*rest, argument, *waiting], found
+        name, _, text = argument.partition("=")
+        if name != "--limit":
+            rest.append(argument)
+            continue
+        text = text if "=" in argument else next(waiting, "")
+        name, is_set, value = text.partition("=")
+        if not is_set:
+            raise OptionError(f"--limit {text}: expected NAME=VALUE, such as chunk_bytes=8GiB")
+        found.update([limits.parse(name.strip(), value, where=f"--limit {text}")])
+    return rest, found
+
+
+def allow_every_character() -> None:
+    """Print a character that the terminal or pipe has no code for as its number in Unicode.
+
+    The encoding of Windows code pages lacks most of them, and a file may have any name.
+    """
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_usage_error(error: Any) -> None:

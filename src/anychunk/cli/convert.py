@@ -1,16 +1,18 @@
-"""`anychunk convert`: write Zarr v3, N5 or JNRRD."""
+"""`anychunk convert`: write Zarr v3, N5, JNRRD or NRRD."""
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from anychunk.cli.allowed import Allow
 from anychunk.cli.info import size
 from anychunk.cli.progress import progress_bar
+from anychunk.conversion import Report
 from anychunk.conversion import convert as run
 from anychunk.conversion.presets import PRESETS
+from anychunk.conversion.readers import lines
 from anychunk.errors import UnsupportedError
 
 
@@ -43,6 +45,12 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     verify: Annotated[
         bool, typer.Option("--verify", help="Read everything back and compare it with the source.")
     ] = False,
+    check: Annotated[
+        str, typer.Option(help="readers: say which installed readers of Zarr open the result.")
+    ] = "",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 2 if anything of the source was lost.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing target.")
     ] = False,
@@ -53,10 +61,10 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     allow: Allow = None,
 ) -> None:
-    """Convert files to Zarr (.zarr), N5 (.n5) or JNRRD (.jnrrd).
+    """Convert files to Zarr (.zarr), N5 (.n5), JNRRD (.jnrrd) or NRRD (.nrrd, .nhdr).
 
-    The target appears when it is complete. To resume an interrupted conversion to Zarr, run the
-    same command again.
+    The target appears when it is complete. To resume an interrupted conversion, run the same
+    command again.
 
     Example: anychunk convert scene.tif scene.zarr --like cloud --verify
 
@@ -81,6 +89,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
                 axes=(axes.split(",") if "," in axes else list(axes)) or None,
                 image=int(image) if image.isdigit() else image or None,
                 verify=verify,
+                check=cast("Any", check or None),
                 overwrite=overwrite,
                 workers=workers,
                 scheduler=scheduler or None,
@@ -91,11 +100,22 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     except KeyboardInterrupt:
         typer.echo("anychunk: interrupted; run the same command again to resume", err=True)
         raise typer.Exit(130) from None  # 128 + SIGINT
+    report(done, as_json=as_json)
+    if strict and done.losses:
+        raise typer.Exit(2)
+
+
+def report(done: Report, *, as_json: bool) -> None:
+    """Print what a conversion did; what was lost goes to stderr, also beside JSON."""
+    for loss in done.losses:
+        typer.echo(f"lost: {loss}", err=True)
     if as_json:
         typer.echo(json.dumps(asdict(done)))
         return
     for note in done.notes:
         typer.echo(f"note: {note}", err=True)
+    for line in lines(done.readers):
+        typer.echo(line)
     resumed = f", {size(done.skipped_bytes)} of it written before" if done.skipped_bytes else ""
     checked = ", verified" if done.is_verified else ""
     typer.echo(f"{done.target}: {done.arrays} arrays, {size(done.nbytes)}{resumed}{checked}")

@@ -2,21 +2,20 @@
 
 import itertools
 import json
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import typer
 
-from anychunk import api, references
+from anychunk import api, archive, references
+from anychunk.archive import Summary
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.info import size
 from anychunk.cli.progress import progress_bar
-from anychunk.combine import combine as combine_files
 from anychunk.combine.parallel import Failures
 from anychunk.combine.patterns import expand
-from anychunk.model.index import Node
+from anychunk.io import without_secrets
 
 COMBINATIONS = ("stack", "concat", "mosaic", "group")
 
@@ -52,7 +51,9 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         "never", "--copy", help="Copy chunks that cannot be referenced: never or needed."
     ),
     append: bool = typer.Option(False, "--append", help="Append to an Icechunk repository."),
-    batch: int = typer.Option(100, "--batch", min=1, help="With --append: files per commit."),
+    batch: int | None = typer.Option(
+        None, "--batch", min=1, help="Files per commit to Icechunk; 500 or more by default."
+    ),
     layout: str = typer.Option(
         "anychunk", "--layout", help="For kerchunk: layout, anychunk or osml."
     ),
@@ -84,24 +85,28 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     if copy not in ("never", "needed"):
         raise typer.BadParameter(f"{copy!r}; expected never or needed", param_hint="--copy")
     failures: Failures = {}
-    settings: dict[str, Any] = {
-        "client": scheduler,
-        "failures": failures if keep_going else None,
-        **allowed(allow),
-    }
+    how: Any = combine or ("group" if append else None)
     kerchunk = _kerchunk_options(kind, layout, zarr_format)
     with progress(len(urls)) as advance:
-        settings["progress"] = advance
+        found = api.files_to_index(
+            urls,
+            combine=how,
+            along=along,
+            executor=scheduler,
+            failures=failures if keep_going else None,
+            progress=advance,
+            **allowed(allow),
+        )
+        given: Any = {"batch": batch, "copy": copy}
         if append:
-            how: Any = combine or "group"
-            given: Any = {"combine": how, "along": along, "batch": batch, "copy": copy}
-            api.append(urls, output, **given, **settings)
-            node = api.index(output, format="icechunk", allow=["*"])
+            api.check_appendable(how)
+            done = archive.append_files(found, output, **given)
         else:
-            found = api.index_files(urls, **settings)
-            node = _combined(found, combine, along, overlap)
-            references.save(node, output, format=kind, copy=copy, **kerchunk)
-    _summary(node, output, len(urls) - len(failures), failures, as_json=as_json)
+            shown: Any = overlap
+            done = archive.save_files(
+                found, output, format=kind, overlap=shown, **given, **kerchunk
+            )
+    _summary(done, output, failures, as_json=as_json)
     if failures:
         raise typer.Exit(1)
 
@@ -117,12 +122,6 @@ def _kerchunk_options(kind: str, layout: str, zarr_format: int) -> dict[str, Any
     return {"layout": layout, "zarr_format": zarr_format}
 
 
-def _combined(found: dict[str, Node], how: Any, along: str | None, overlap: Any) -> Node:
-    if how is None:
-        return next(iter(found.values()))
-    return combine_files(found, how, along=along, overlap=overlap)
-
-
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None] | None]:
     """Show a progress bar for several files; yield a function to call when one is done."""
@@ -131,17 +130,14 @@ def progress(total: int) -> Iterator[Callable[[], None] | None]:
         yield None if bar is None else lambda: bar(next(done), total)
 
 
-def _summary(node: Node, output: str, files: int, failures: Failures, *, as_json: bool) -> None:
-    arrays = api.describe(node)["arrays"]
-    chunks = sum(math.prod(array["grid"]) for array in arrays)
-    stored = sum(array["stored_bytes"] or 0 for array in arrays)
+def _summary(done: Summary, output: str, failures: Failures, *, as_json: bool) -> None:
     if as_json:
-        found = {"index": output, "files": files, "arrays": len(arrays), "chunks": chunks}
-        typer.echo(json.dumps({**found, "stored_bytes": stored, "failures": failures}))
+        shown = {without_secrets(url): message for url, message in failures.items()}
+        typer.echo(json.dumps({"index": output, **vars(done), "failures": shown}))
         return
     for message in failures.values():
         typer.echo(f"skipped: {' '.join(message.split())}", err=True)
     typer.echo(
-        f"{files} files, {len(arrays)} arrays, {chunks} chunks, {size(stored)}, "
-        f"{len(failures)} failures"
+        f"{done.files} files, {done.arrays} arrays, {done.chunks} chunks, "
+        f"{size(done.stored_bytes)}, {len(failures)} failures"
     )

@@ -15,7 +15,7 @@ from rich.table import Table
 from anychunk.api import describe, index
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.model.images import Image, images
-from anychunk.model.index import walk
+from anychunk.model.index import ArrayIndex, Node, walk
 
 WIDE = 200
 """Columns of output that does not go to a terminal."""
@@ -46,21 +46,7 @@ def info(
     if found.get("size") is not None:
         about.append(size(found["size"]))
     say(console, f"{found.get('source', file)}: {', '.join(about)}")
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("array", "shape", "axes", "type", "chunk", "codecs", "stored", "ratio"):
-        table.add_column(column, overflow="fold")
-    for array in found["arrays"]:
-        table.add_row(
-            array["path"] or "/",
-            times(array["shape"]),
-            " ".join(name or "-" for name in array["axes"]),
-            name_of(array["data_type"]),
-            times(array["chunk_shape"]),
-            " ".join(codec_names(array["codecs"])),
-            size(array["stored_bytes"]),
-            ratio(array),
-        )
-    console.print(table)
+    console.print(array_table(node, found["arrays"], is_whole=deep))
     for image in images(node):
         for line in geometry(image):
             say(console, f"{image.path or '/'}: {line}")
@@ -69,6 +55,35 @@ def info(
             if member.attributes:
                 say(console, f"\n{path or '/'} attributes")
                 say(console, json.dumps(member.attributes, indent=2, ensure_ascii=False))
+
+
+def array_table(node: Node, arrays: list[dict[str, Any]], *, is_whole: bool) -> Table:
+    """Return the table of arrays.
+
+    Parameters:
+        node: The index.
+        arrays: Its arrays, as `describe` returns them.
+        is_whole: Whether to list coordinates too, which say nothing that other lines do not.
+    """
+    shown = {
+        p for p, a in walk(node) if isinstance(a, ArrayIndex) and (is_whole or not a.is_inline)
+    }
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("array", "shape", "axes", "type", "chunk", "codecs", "stored", "ratio"):
+        table.add_column(column, overflow="fold")
+    for array in arrays:
+        if array["path"] in shown:
+            table.add_row(
+                array["path"] or "/",
+                times(array["shape"]),
+                " ".join(name or "-" for name in array["axes"]),
+                name_of(array["data_type"]),
+                times(array["chunk_shape"]),
+                " ".join(codec_names(array["codecs"])),
+                size(array["stored_bytes"]),
+                ratio(array),
+            )
+    return table
 
 
 def say(console: Console, text: str) -> None:
@@ -101,7 +116,7 @@ def ratio(array: dict[str, Any]) -> str:
 def geometry(image: Image) -> Iterator[str]:
     """Yield lines about the georeference of an image, or the size of its elements."""
     attributes = image.attributes
-    code = attributes.get("proj:code") or ("described" if "proj:projjson" in attributes else None)
+    code = attributes.get("proj:code") or ("as WKT" if "proj:wkt2" in attributes else None)
     if code or "spatial:transform" in attributes:
         box = attributes.get("spatial:bbox")
         extent = f", {' '.join(f'{n:.10g}' for n in box)}" if box else ""

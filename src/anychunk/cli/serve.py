@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from anychunk.errors import MissingDependencyError
+from anychunk.errors import MissingDependencyError, MissingFileError
 from anychunk.io import is_remote, local_path
 
 AUTO = "auto"
@@ -61,7 +61,7 @@ def serve(  # noqa: PLR0917 - typer calls it by name
         ) from e
     for file in files:
         if not is_remote(file) and not Path(local_path(file)).exists():
-            raise FileNotFoundError(f"{file}: no such file or directory")
+            raise MissingFileError(f"{file}: no such file or directory")
     settings = run.Settings(
         host=host,
         port=port,

@@ -8,8 +8,8 @@ import typer
 from anychunk import api
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.errors import UnsupportedError
-from anychunk.io import sink
-from anychunk.thumbnail import png, thumbnail
+from anychunk.io import as_url, sink
+from anychunk.thumbnail import STRETCH, png, thumbnail
 
 
 def thumb(  # noqa: PLR0917 - typer calls it by name
@@ -27,27 +27,37 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Option(help="Position along an axis, e.g. z=10; default: the middle. Repeatable."),
     ] = None,
-    low: Annotated[float, typer.Option(help="Percentile shown as black.")] = 2.0,
-    high: Annotated[float, typer.Option(help="Percentile shown as white.")] = 98.0,
+    low: Annotated[float | None, typer.Option(help="Percentile shown as black.")] = None,
+    high: Annotated[float | None, typer.Option(help="Percentile shown as white.")] = None,
     allow: Allow = None,
 ) -> None:
-    """Write a PNG thumbnail of an image, stretched between two percentiles.
+    """Write a PNG thumbnail of an image, in the colours that its file states.
+
+    Values are drawn between the limits that the file states, 0 and 255 for samples of 8 bits, and
+    otherwise between the percentiles 2 and 98; --low and --high choose other percentiles.
 
     Example: anychunk thumb scene.tif
 
     Example: anychunk thumb volume.n5 -o slice.png --image 1 --at z=40 --size 1024
     """
-    target = output or f"{PurePosixPath(file.rstrip('/')).name}.png"
+    target = output or f"{PurePosixPath(as_url(file).rstrip('/')).name}.png"
     pixels = thumbnail(
         api.index(file, **allowed(allow)),
         image=int(image) if image.isdigit() else image,
         size=size,
         band=band,
         at=dict(axis_index(text) for text in at or ()),
-        percentiles=(low, high),
+        percentiles=percentiles(low, high),
     )
     sink.put(target, png(pixels))
     typer.echo(f"{target}: {pixels.shape[1]} x {pixels.shape[0]}")
+
+
+def percentiles(low: float | None, high: float | None) -> tuple[float, float] | None:
+    """Return the percentiles asked for; None if neither was."""
+    if low is None and high is None:
+        return None
+    return STRETCH[0] if low is None else low, STRETCH[1] if high is None else high
 
 
 def axis_index(text: str) -> tuple[str, int]:

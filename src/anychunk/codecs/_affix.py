@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from anychunk.codecs.base import Bytes1D, as_bytes
+from anychunk import limits
+from anychunk.codecs.base import Bytes1D, ChunkSpec, as_bytes
+from anychunk.codecs.header_template import Header
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 type HeaderFunction = Callable[[bytes], bytes]
@@ -23,6 +25,13 @@ def check_count(value: object, *, codec: str, key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise CodecConfigError(f"{codec}: {key} is {value!r}, expected an integer of at least 0")
     return value
+
+
+def as_text(literal: object) -> object:
+    """Return bytes as base64, which the configuration holds; anything else as it is."""
+    if isinstance(literal, bytes | bytearray | memoryview):
+        return base64.b64encode(literal).decode()
+    return literal
 
 
 def decode_literal(text: object, length: int, *, codec: str, key: str, length_key: str) -> bytes:
@@ -48,13 +57,20 @@ def placeholder(length: int) -> bytes:
     return (word * (length // len(word) + 1))[:length]
 
 
-def placeholder_text(length: int) -> str:
-    """Return the placeholder as base64."""
-    return base64.b64encode(placeholder(length)).decode()
+def function_text(function: HeaderFunction, length: int) -> str:
+    """Return what represents a function in the JSON: its header if that is constant, as base64."""
+    constant = function.constant if isinstance(function, Header) else None
+    return base64.b64encode(placeholder(length) if constant is None else constant).decode()
 
 
 def make(
-    data: Bytes1D, length: int, literal: bytes | None, function: HeaderFunction | None, codec: str
+    data: Bytes1D,
+    length: int,
+    literal: bytes | None,
+    function: HeaderFunction | None,
+    spec: ChunkSpec | None,
+    *,
+    codec: str,
 ) -> bytes:
     """Return the bytes to write before or after `data`.
 
@@ -63,21 +79,27 @@ def make(
         length: the length that the result must have.
         literal: the bytes of the configuration; None for zeros.
         function: computes the bytes from the payload; it takes precedence over `literal`.
+        spec: the chunk, if it is known.
         codec: the name for error messages.
     """
     if function is not None:
-        made = function(data.tobytes())
+        if isinstance(function, Header):
+            made = function.fill(len(data), shape=None if spec is None else spec.shape)
+        else:
+            made = function(data.tobytes())
         if not isinstance(made, bytes | bytearray | memoryview) or len(made) != length:
             found = f"{len(made)} bytes" if hasattr(made, "__len__") else repr(made)
             raise ChunkEncodeError(f"{codec}: the function returned {found}, expected {length}")
         return bytes(made)
     if literal is None:
+        limits.check_chunk(length + len(data), where=codec)
         return bytes(length)
     if length and literal == placeholder(length):
         raise ChunkEncodeError(
             f"{codec}: the {length} bytes written with each chunk of this array are computed by a "
             "function, which the metadata cannot hold; to write, open the array with a codec that "
-            "has the function"
+            "has the function, or with anychunk.codecs.headers.writable if its attributes declare "
+            "the header"
         )
     return literal
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
@@ -22,6 +23,7 @@ def block_buffer(
     dtype: np.dtype[Any],
     *,
     where: str,
+    stored: int,
     spec: ChunkSpec | None,
     out: Bytes1D | None,
 ) -> Bytes1D:
@@ -31,6 +33,7 @@ def block_buffer(
         shape: (bands, height, width) of the block.
         dtype: Its data type.
         where: Names the codec in messages.
+        stored: The number of stored bytes.
         spec: The chunk, which must have the same number of bytes; None if it is not known.
         out: A buffer provided by the caller, or None.
     """
@@ -40,4 +43,5 @@ def block_buffer(
             f"{where}: a block of shape {shape} and type {dtype} has {nbytes} bytes, "
             f"expected {spec.nbytes} for the chunk"
         )
+    limits.check_chunk(nbytes, where=where, stored=stored)
     return np.empty(nbytes, np.uint8) if out is None or len(out) != nbytes else out

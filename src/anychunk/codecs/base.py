@@ -267,6 +267,10 @@ class _CodecBase:
         extra = sorted(set(data) - {"name", "configuration", "must_understand"})
         if extra:
             raise CodecConfigError(f"{cls.name}: unknown key {extra[0]!r} next to 'configuration'")
+        if not isinstance(data.get("must_understand", True), bool):
+            raise CodecConfigError(
+                f"{cls.name}: must_understand is {data['must_understand']!r}, expected a boolean"
+            )
         configuration = data.get("configuration", {})
         if not isinstance(configuration, Mapping):
             raise CodecConfigError(
@@ -304,7 +308,7 @@ class BytesToBytes(_CodecBase, BytesBytesCodec):
     Set `is_fixed_size` to whether the encoded size follows from the decoded size.
 
     A codec that directly follows little-endian `bytes`, and is the last of its chain, may define
-    two more methods. Both skip the pass that would interpret decoded bytes as an array:
+    more methods. The first two skip the pass that would interpret decoded bytes as an array:
 
     - `decode_view(data, spec, scratch) -> array` decodes to an array of `spec.shape` and
       `spec.dtype` in any memory layout. The array may live in `scratch`, a buffer like
@@ -312,6 +316,8 @@ class BytesToBytes(_CodecBase, BytesBytesCodec):
     - `decode_into(data, spec, target, scratch) -> bool` decodes straight into `target`, an array
       of `spec.shape` and `spec.dtype` with any strides. It returns False, with `target` unchanged,
       for chunks that it does not handle; these are then decoded the ordinary way.
+    - `decode_part(data, spec, rows, columns) -> array | None` decodes only a part of a large chunk,
+      given as ranges along the last two axes; None if decoding the chunk whole is as cheap.
     """
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:

@@ -16,9 +16,17 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
-from zarr.codecs.numcodecs import BZ2
+from zarr.codecs import (
+    BloscCodec,
+    BytesCodec,
+    GzipCodec,
+    ShardingCodec,
+    TransposeCodec,
+    ZstdCodec,
+)
+from zarr.codecs.numcodecs import BZ2, LZ4, Blosc, GZip, Zlib, Zstd
 
+from anychunk import limits
 from anychunk.codecs import codec_class, from_json, streams
 from anychunk.codecs.base import (
     ArrayToArray,
@@ -31,6 +39,7 @@ from anychunk.codecs.base import (
     chunk_spec,
 )
 from anychunk.codecs.cast.fused_cast import fuse
+from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
 from anychunk.codecs.zarr_core import (
     ArrayConfig,
     ArraySpec,
@@ -40,6 +49,7 @@ from anychunk.codecs.zarr_core import (
 )
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying
+from anychunk.model.grid import is_at_edges
 
 type Array = npt.NDArray[Any]
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
@@ -55,6 +65,21 @@ STREAMS: dict[type[Codec], streams.Decode] = {
 }
 """Decoders that replace those of zarr's compressors."""
 
+BOUNDED: dict[type[Codec], streams.DecodeBounded] = {
+    ZstdCodec: streams.decode_zstd_bounded,
+    Zstd: streams.decode_zstd_bounded,
+    GzipCodec: streams.decode_gzip_bounded,
+    GZip: streams.decode_gzip_bounded,
+    Zlib: streams.decode_zlib_bounded,
+    BZ2: streams.decode_bzip2_bounded,
+    BloscCodec: streams.decode_blosc_bounded,
+    Blosc: streams.decode_blosc_bounded,
+    LZ4: streams.decode_lz4_bounded,
+}
+"""The same where the decoded size is unknown, as between two filters: only a bound is known."""
+
+LEAST_PART = 4 << 20
+"""Smaller chunks are always decoded whole."""
 KEPT = 64
 """Maximum number of decoders that a wrapping codec caches: edge chunks have few shapes."""
 
@@ -94,7 +119,8 @@ class Decoder:
         self._array_steps: list[ArrayStep] = []
         self._to_array: ToArray | None = None
         self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
-        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
+        self._codecs, self._spec = [ours(codec) for codec in codecs], spec
+        pairs = evolve(fuse(self._codecs), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
             if isinstance(codec, ArrayArrayCodec):
@@ -105,8 +131,20 @@ class Decoder:
             else:
                 is_innermost = codec is filters[0][0]
                 self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
+        self.is_sized = not self.is_view and not any(isinstance(c, ShardingCodec) for c in codecs)
+        """Whether the ratio of decoded to stored bytes is limited. That of a shard is not: it may
+        be empty but for its index, and its inner chunks are what is compressed."""
         self._whole = whole_step(pairs)
         self._into = None if self._array_steps else into_step(pairs)
+        self._part = None if self._array_steps else shortcut(pairs, "decode_part")
+        self.depends_on_place = (
+            any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
+            # otherwise the last two axes of the array are those of the codec
+            and not any(isinstance(codec, TransposeCodec) for codec in self._codecs)
+            and len(spec.shape) >= 2
+        )
+        """Whether chunks at an edge of the array are decoded differently: see `at`."""
+        self._by_place: dict[tuple[bool, bool], Decoder] = {}
 
     @property
     def is_view(self) -> bool:
@@ -122,6 +160,8 @@ class Decoder:
 
         The array may be a view of `data` or `scratch`: copy it before reusing either.
         """
+        if self.is_sized:
+            limits.check_chunk(self.nbytes, where="chunk", stored=len(data))
         if self._whole is not None:
             array = self._whole(data, scratch)
         else:
@@ -133,12 +173,60 @@ class Decoder:
             array = transform(array)
         return array
 
+    def at(self, number: int, grid: tuple[int, ...]) -> "Decoder":
+        """Return the decoder of one chunk: some codecs accept partial chunks only at an edge.
+
+        Parameters:
+            number: the number of the chunk.
+            grid: the number of chunks along each axis.
+        """
+        if not self.depends_on_place:
+            return self
+        place = is_at_edges(number, grid)
+        found = self._by_place.get(place)
+        if found is None:
+            codecs = [codec_at(codec, place) for codec in self._codecs]
+            found = self._by_place[place] = Decoder(codecs, self._spec)
+        return found
+
+    def part(self, data: Bytes1D, selection: Any) -> Array | None:
+        """Decode only the part of a large chunk that a selection takes, if that is cheaper.
+
+        Parameters:
+            data: the stored bytes.
+            selection: what is taken of the chunk, by axis.
+
+        Returns:
+            the selected part; None if the chunk must be decoded whole.
+        """
+        if self._part is None or self.nbytes < LEAST_PART or not isinstance(selection, tuple):
+            return None
+        decode, spec = self._part
+        if len(selection) != len(spec.shape) or not all(type(s) is slice for s in selection[-2:]):
+            return None
+        rows, columns = (range(n)[s] for s, n in zip(selection[-2:], spec.shape[-2:], strict=True))
+        if not rows or not columns or rows.step != 1 or columns.step != 1:
+            return None
+        part: Array | None = decode(data, spec, rows, columns)
+        return None if part is None else part[selection[:-2]]
+
     def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
         """Decode one chunk straight into `target`; return False, changing nothing, if impossible.
 
         `target` has the shape and data type of the chunk. After False, call the decoder instead.
         """
-        return self._into is not None and self._into(data, scratch, target)
+        if self._into is None:
+            return False
+        limits.check_chunk(self.nbytes, where="chunk", stored=len(data))
+        return self._into(data, scratch, target)
+
+
+def codec_at(codec: Codec, place: tuple[bool, bool]) -> Codec:
+    """Return the codec for chunks at a place: in the last row or not, in the last column or not."""
+    if not getattr(codec, "depends_on_place", False):
+        return codec
+    is_lowest, is_rightmost = place
+    return cast("Any", codec).at_edges(is_lowest=is_lowest, is_rightmost=is_rightmost)  # type: ignore[no-any-return]
 
 
 def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any, ChunkSpec] | None:
@@ -153,6 +241,9 @@ def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any
     decode, spec = getattr(last[1], method, None), chunk_spec(pairs[-1][1])
     if decode is None or (spec.dtype.itemsize > 1 and last[0].endian != "little"):
         return None
+    own = getattr(last[1], "dtype", spec.dtype)
+    if own.newbyteorder("=") != spec.dtype.newbyteorder("="):
+        return None  # `bytes` interprets the decoded bytes as elements of the array's own type
     return decode, spec
 
 
@@ -193,6 +284,12 @@ def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> B
     if stream is not None:
         nbytes = our_spec.nbytes
         return lambda data, out: stream(data, nbytes, out)
+    bounded = BOUNDED.get(type(codec))
+    if bounded is not None:
+        # filters may enlarge a chunk, strings have any length; what is too long shows up later
+        has_objects = our_spec.dtype.kind in "OT"
+        most = 16 * our_spec.nbytes + (limits.get().free_bytes if has_objects else 1 << 20)
+        return lambda data, out: bounded(data, most)
     buffer = spec.prototype.buffer
     run = synchronous(codec)
     return lambda data, out: as_bytes(run(buffer.from_array_like(data), spec).as_numpy_array())
@@ -210,6 +307,12 @@ def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> ToArray:
         dtype = our_spec.dtype
         if codec.endian is not None:
             dtype = dtype.newbyteorder(codec.endian)
+        kind = number_type(dtype)
+        if kind is not None and has_unused_bits(kind):
+            mask = used_bits(kind)
+            # zarr-extensions, data-types/: the upper bits are ignored, but ml_dtypes reads those of
+            # floats. This makes a copy, because stored bytes are never changed
+            return lambda data, _: view(data & mask, dtype, our_spec.shape)
         return lambda data, _: view(data, dtype, our_spec.shape)
     buffer = spec.prototype.buffer
     run = synchronous(codec)

@@ -1,21 +1,33 @@
-"""File headers for `offset` and `pad`, which turn each chunk into a file of another format.
+"""File headers for `pad`, which turn each chunk into a file of another format.
 
-A `Header` is called with the encoded chunk and returns the header, of a length known in advance:
+A `Header` is a template: bytes of a constant length, and the fields that differ from chunk to
+chunk. `pad` returns the codec that writes it, and `attributes` declares it in the array, so that
+`writable`, and every other writer that knows the attribute, can write to the array again:
 
     header = tiff((256, 256), "uint16", compression="zstd")
-    Offset(offset=header.nbytes, prefix_func=header)
+    array = zarr.create_array(..., compressors=[ZstdCodec(), pad(header)],
+                              attributes=header.attributes())
+    array = writable(zarr.open_array(...))
 """
 
+import itertools
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import zarr
 from numpy.lib import format as npy_format
 
-from anychunk.errors import ChunkEncodeError, CodecConfigError
+from anychunk.codecs.header_template import KEY, Field, Header
+from anychunk.codecs.offset import Offset
+from anychunk.codecs.pad import Pad
+from anychunk.codecs.zarr_core import Buffer, default_buffer_prototype, sync
+from anychunk.errors import ChunkDecodeError, CodecConfigError, UnsupportedError
+
+__all__ = ["Field", "Header", "declared", "n5", "npy", "pad", "rebuild", "tiff", "writable"]
 
 type Shape = tuple[int, ...]
 type Interleave = Literal["pixel", "band"]
@@ -25,33 +37,6 @@ MIN_IS_BLACK, RGB = 1, 2
 UNASSOCIATED_ALPHA = 2
 COMPRESSIONS = {"none": 1, "deflate": 8, "zstd": 50000}
 SAMPLE_FORMATS = {"u": 1, "b": 1, "i": 2, "f": 3, "c": 6}
-
-
-@dataclass(frozen=True)
-class Header:
-    """A header of constant length, in which only the size of the chunk may vary."""
-
-    start: bytes
-    """Everything up to the byte count of the chunk, or the whole header if it has none."""
-    end: bytes | None = None
-    """Everything after the byte count of the chunk; None if the header has no such count."""
-    payload: int | None = None
-    """Length that every encoded chunk must have; None if it may vary."""
-
-    @property
-    def nbytes(self) -> int:
-        """Length of the header."""
-        return len(self.start) + (0 if self.end is None else 4 + len(self.end))
-
-    def __call__(self, chunk: bytes) -> bytes:
-        """Return the header for an encoded chunk."""
-        if self.payload not in (None, len(chunk)):
-            raise ChunkEncodeError(
-                f"header: the encoded chunk has {len(chunk)} bytes, expected {self.payload}"
-            )
-        if self.end is None:
-            return self.start
-        return self.start + struct.pack("<I", len(chunk)) + self.end
 
 
 def _layout(shape: Shape, interleave: Interleave) -> tuple[int, int, int]:
@@ -129,7 +114,7 @@ def tiff(
         return Header(whole, payload=strip_bytes * strips)
     # one strip: its byte count is stored in the entry itself, and is all that varies
     place = 8 + 2 + 12 * [tag for tag, _, _ in entries].index(279) + 8
-    return Header(whole[:place], whole[place + 4 :])
+    return Header(whole, (Field(value="nbytes", at=place),))
 
 
 def _ifd(entries: list[tuple[int, int, list[int]]]) -> bytes:
@@ -178,3 +163,97 @@ def _npy_header(description: dict[str, Any]) -> bytes:
     buffer = BytesIO()
     npy_format.write_array_header_1_0(buffer, description)
     return buffer.getvalue()
+
+
+# -- arrays with a header
+
+
+def pad(header: Header) -> Pad:
+    """Return the codec that writes a header; it is the last one of the chain."""
+    return Pad(location=header.location, nbytes=header.nbytes, padding_func=header)
+
+
+def declared(array: "zarr.Array[Any]") -> Header:
+    """Return the header that the attributes of an array declare, checked against its codecs.
+
+    Raises:
+        CodecConfigError: the attributes declare none, or another one than the last codec writes.
+    """
+    return _declared(array)[0]
+
+
+def _declared(array: "zarr.Array[Any]") -> tuple[Header, Pad | Offset]:
+    attributes = array.attrs.asdict()
+    if KEY not in attributes:
+        raise CodecConfigError(f"{array.store_path}: the attributes declare no header ({KEY})")
+    header = Header.from_json(attributes[KEY])
+    codec = _last_codec(array)
+    location = codec.location if isinstance(codec, Pad) else "start"
+    length = codec.nbytes if isinstance(codec, Pad) else codec.offset
+    if (location, length) != (header.location, header.nbytes):
+        raise CodecConfigError(
+            f"{array.store_path}: the attributes declare {header.nbytes} bytes at the "
+            f"{header.location}, the last codec {length} at the {location}"
+        )
+    return header, codec
+
+
+def _last_codec(array: "zarr.Array[Any]") -> Pad | Offset:
+    found = array.metadata.codecs[-1] if array.metadata.zarr_format == 3 else None
+    if isinstance(found, Pad | Offset):
+        return found
+    raise UnsupportedError(
+        f"{array.store_path}: the last codec is {found}, expected pad or offset; headers inside "
+        "shards, and of Zarr v2, are not supported"
+    )
+
+
+def writable(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
+    """Return an array whose chunks are written with the header that its attributes declare."""
+    header, codec = _declared(array)
+    made = (
+        replace(codec, padding=None, padding_func=header)
+        if isinstance(codec, Pad)
+        else replace(codec, prefix=None, prefix_func=header)
+    )
+    metadata = array.metadata
+    assert metadata.zarr_format == 3  # `_declared` has checked it
+    changed = replace(metadata, codecs=(*metadata.codecs[:-1], made))
+    inner = zarr.AsyncArray(changed, array.store_path, array.config)
+    return zarr.Array(inner)
+
+
+def rebuild(array: "zarr.Array[Any]") -> int:
+    """Write the declared header anew in all stored chunks; return how many have changed.
+
+    For arrays that were written by software that does not know the attribute, and for headers with
+    the coordinates of the chunk, which codecs are not told.
+    """
+    header, _ = _declared(array)
+    return sync(_rebuild(array, header))
+
+
+async def _rebuild(array: "zarr.Array[Any]", header: Header) -> int:
+    changed = 0
+    for place in itertools.product(*map(range, array.cdata_shape)):
+        path = array.store_path / array.metadata.encode_chunk_key(place)
+        found = await path.get(default_buffer_prototype())
+        if found is None:
+            continue
+        data = found.to_bytes()
+        size = len(data) - header.nbytes
+        if size < 0:
+            raise ChunkDecodeError(
+                f"{path}: {len(data)} bytes, expected at least {header.nbytes} of the header"
+            )
+        made = header.fill(size, shape=array.chunks, coordinates=place)
+        is_start = header.location == "start"
+        whole = made + data[header.nbytes :] if is_start else data[:size] + made
+        if whole != data:
+            await path.set(_buffer(whole))
+            changed += 1
+    return changed
+
+
+def _buffer(data: bytes) -> Buffer:
+    return default_buffer_prototype().buffer.from_bytes(data)

@@ -4,13 +4,16 @@ Spec:     Joint BIIF Profile 5.4.3: big-endian samples, most significant bit fir
           IMODE. Name and keys are those of osml-imagery-io.
 JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block", "configuration":
           {"num_bands": 3, "block_height": 256, "block_width": 256, "nbpp": 12, "imode": "P",
-          "pvtype": "INT"}}; ours, and left out if all bits are significant: "abpp", "pjust"
+          "pvtype": "INT"}}; ours, and left out if all bits are significant: "abpp", "pjust";
+          ours, and left out if false: "complex_pairs"
 Lossless: yes.
 
 Decoded bytes are `(bands, height, width)` in C order, little-endian, in the narrowest type that
 holds NBPP bits. If only ABPP of them are significant, samples are shifted to the low end (PJUST
-`L`), and a signed sample is extended from its highest significant bit, because the bits above it
-are zero (JBP table A-3).
+`L`; bits that would be lost are an error), and a signed sample is extended from its highest
+significant bit, because the bits above it are zero (JBP table A-3). If `complex_pairs` is true,
+bands 0 and 1 are the real and imaginary parts (I and Q) of the first decoded band, 2 and 3 those of
+the second, and so on.
 """
 
 import math
@@ -43,10 +46,14 @@ WIDTHS: dict[str, Sequence[int]] = {"R": (32, 64), "C": (64,), "B": range(1, 9)}
 """NBPP allowed for a PVTYPE, if not all of 1 to 64."""
 
 
+COMPLEX = {"i1": "<c8", "i2": "<c8", "i4": "<c16", "f4": "<c8", "f8": "<c16"}
+"""The complex type that holds pairs of samples exactly, by kind and bytes of a sample."""
+
+
 def sample_dtype(pvtype: str, nbpp: int) -> np.dtype[Any]:
     """Return the type that holds a decoded sample; raise `CodecConfigError` if there is none."""
-    kind = KINDS.get(pvtype)
-    allowed = WIDTHS.get(pvtype, range(1, 65))
+    kind = KINDS.get(str(pvtype))  # of untrusted JSON: a list cannot be looked up
+    allowed = WIDTHS.get(str(pvtype), range(1, 65))
     if kind is None or nbpp not in allowed:
         raise CodecConfigError(
             f"PVTYPE {pvtype!r} with NBPP {nbpp} is not supported; "
@@ -116,35 +123,60 @@ class JbpBlock(BytesToBytes):
     """Significant bits per sample; None for all of them."""
     pjust: Literal["L", "R"] = "R"
     """Which end of a sample holds its significant bits: high (L) or low (R)."""
+    complex_pairs: bool = False
+    """Whether bands are pairs of real and imaginary parts."""
 
     def __post_init__(self) -> None:
         check_positive(self, "num_bands", "block_height", "block_width", "nbpp")
-        if self.imode not in ORDERS or self.pjust not in ("L", "R"):
+        # of untrusted JSON: a list cannot be looked up
+        if str(self.imode) not in ORDERS or self.pjust not in ("L", "R"):
             raise CodecConfigError(
                 f"{self.name}: imode is {self.imode!r} and pjust {self.pjust!r}, "
                 "expected imode B, P, R or S, and pjust L or R"
             )
         if self.abpp is not None and (
-            not isinstance(self.abpp, int) or not 1 <= self.abpp <= self.nbpp
+            type(self.abpp) is not int or not 1 <= self.abpp <= self.nbpp
         ):
             raise CodecConfigError(f"{self.name}: abpp is {self.abpp!r}, expected 1 to {self.nbpp}")
+        if not isinstance(self.complex_pairs, bool):
+            raise CodecConfigError(
+                f"{self.name}: complex_pairs is {self.complex_pairs!r}, expected true or false"
+            )
         try:
             sample_dtype(self.pvtype, self.nbpp)
         except CodecConfigError as e:
             raise CodecConfigError(f"{self.name}: {e}") from None
+        if self.complex_pairs and (self.num_bands % 2 or self.sample.str[1:] not in COMPLEX):
+            raise CodecConfigError(
+                f"{self.name}: complex_pairs with {self.num_bands} bands of {self.sample}, "
+                f"expected an even number of {' '.join(COMPLEX)}"
+            )
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def sample(self) -> np.dtype[Any]:
+        """Data type of a sample."""
         return sample_dtype(self.pvtype, self.nbpp)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the decoded block."""
+        return np.dtype(COMPLEX[self.sample.str[1:]]) if self.complex_pairs else self.sample
+
+    @property
+    def sample_shape(self) -> tuple[int, int, int]:
+        """Bands, height and width of the samples."""
         return self.num_bands, self.block_height, self.block_width
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Bands, height and width of the decoded block."""
+        bands = self.num_bands // 2 if self.complex_pairs else self.num_bands
+        return bands, self.block_height, self.block_width
 
     @property
     def unused(self) -> int:
         """The number of bits per sample that are not significant."""
-        return 0 if self.abpp is None or self.dtype.kind not in "ui" else self.nbpp - self.abpp
+        return 0 if self.abpp is None or self.sample.kind not in "ui" else self.nbpp - self.abpp
 
     def planes(self) -> int:
         """Return the number of units padded to whole bytes: bands, if stored separately."""
@@ -153,7 +185,7 @@ class JbpBlock(BytesToBytes):
     def stored_bytes(self) -> int:
         """Return the length of the encoded block."""
         planes = self.planes()
-        return planes * plane_bytes(math.prod(self.shape) // planes, self.nbpp)
+        return planes * plane_bytes(math.prod(self.sample_shape) // planes, self.nbpp)
 
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
@@ -161,23 +193,29 @@ class JbpBlock(BytesToBytes):
         if len(data) != self.stored_bytes():
             raise ChunkDecodeError(
                 f"jbp-block: {len(data)} bytes, expected {self.stored_bytes()} for "
-                f"{self.shape} of {self.nbpp} bits"
+                f"{self.sample_shape} of {self.nbpp} bits"
             )
-        out = block_buffer(self.shape, self.dtype, where="jbp-block", spec=spec, out=out)
+        out = block_buffer(
+            self.shape, self.dtype, where="jbp-block", stored=len(data), spec=spec, out=out
+        )
         order = ORDERS[self.imode]
-        stored = self._samples(data).reshape([self.shape[axis] for axis in order])
+        stored = self._samples(data).reshape([self.sample_shape[axis] for axis in order])
+        samples = self._justified(stored).transpose(np.argsort(order))
         target = out.view(self.dtype).reshape(self.shape)
-        target[...] = self._justified(stored).transpose(np.argsort(order))
+        if self.complex_pairs:
+            target.real, target.imag = samples[0::2], samples[1::2]
+        else:
+            target[...] = samples
         return out
 
     def _samples(self, data: Bytes1D) -> Array:
         """Unpack all samples, in the order in which they are stored."""
-        count = math.prod(self.shape)
+        count = math.prod(self.sample_shape)
         planes = self.planes()
         if self.nbpp in ALIGNED or planes == 1:
-            return unpack(data, count, self.nbpp, self.dtype)
+            return unpack(data, count, self.nbpp, self.sample)
         rows = data.reshape(planes, -1)
-        return np.stack([unpack(row, count // planes, self.nbpp, self.dtype) for row in rows])
+        return np.stack([unpack(row, count // planes, self.nbpp, self.sample) for row in rows])
 
     def _justified(self, samples: Array) -> Array:
         """Shift significant bits to the low end, and extend the sign of signed samples."""
@@ -185,6 +223,12 @@ class JbpBlock(BytesToBytes):
             return samples
         native = samples.astype(samples.dtype.newbyteorder("="))
         if self.pjust == "L":
+            if (native & native.dtype.type((1 << self.unused) - 1)).any():
+                raise ChunkDecodeError(
+                    f"jbp-block: the {self.unused} low bits of left-justified samples are in use, "
+                    f"expected zeros with ABPP {self.abpp} of {self.nbpp}; to leave samples as "
+                    "stored, open NITF files with justify=False"
+                )
             # an arithmetic shift for signed types, which keeps the sign
             shifted: Array = native >> native.dtype.type(self.unused)
             return shifted
@@ -200,10 +244,25 @@ class JbpBlock(BytesToBytes):
                 f"jbp-block: {len(data)} bytes, expected {nbytes} for {self.shape} of {self.dtype}"
             )
         order = ORDERS[self.imode]
-        samples = data.view(self.dtype).reshape(self.shape).transpose(order)
+        array = data.view(self.dtype).reshape(self.shape)
+        samples = (self._split(array) if self.complex_pairs else array).transpose(order)
         self._check_range(samples)
         planes = self._unjustified(samples).reshape(self.planes(), -1)
         return np.concatenate([pack(plane, self.nbpp) for plane in planes])
+
+    def _split(self, array: Array) -> Array:
+        """Return the real and imaginary parts of complex numbers as samples."""
+        parts = np.stack([array.real, array.imag], axis=1).reshape(self.sample_shape)
+        if self.sample.kind == "i":
+            bounds = np.iinfo(self.sample)
+            is_whole = (parts >= bounds.min) & (parts <= bounds.max) & (np.floor(parts) == parts)
+            if not is_whole.all():
+                raise ChunkEncodeError(
+                    f"jbp-block: a part is {parts[~is_whole][0]}, expected integers of "
+                    f"{self.nbpp} bits"
+                )
+        samples: Array = parts.astype(self.sample)
+        return samples
 
     def _check_range(self, samples: Array) -> None:
         """Raise if the significant bits cannot hold all values."""

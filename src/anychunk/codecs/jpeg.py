@@ -131,7 +131,9 @@ class Jpeg(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        out = block_buffer(self.shape, self.dtype, where="jpeg", spec=spec, out=out)
+        out = block_buffer(
+            self.shape, self.dtype, where="jpeg", stored=len(data), spec=spec, out=out
+        )
         target = out.view(self.dtype).reshape(self.shape)
         band, at = 0, 0
         while band < self.num_bands:

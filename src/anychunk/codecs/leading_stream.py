@@ -1,7 +1,8 @@
 """`anychunk.leading_stream`, bytes to bytes: a compressed stream at the start of a range.
 
 Spec:     ours. The stored bytes begin with a compressed stream; whatever follows its end is
-          ignored. The first `skip` decoded bytes are not part of the chunk.
+          ignored. The first `skip` decoded bytes are not part of the chunk; if `skip` is -1, the
+          chunk is the last decoded bytes (gzip and bzip2 only).
 JSON:     {"name": "anychunk.leading_stream", "configuration": {"compression": "gzip", "skip": 16}}
 Lossless: yes; encoding writes `skip` zeros and the chunk as one stream, with nothing after it.
 
@@ -11,18 +12,27 @@ header inside the compressed stream.
 
 import zlib
 from bz2 import BZ2Decompressor
+from collections import deque
 from collections.abc import Buffer as BytesLike
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from anychunk import limits
 from anychunk.codecs import streams
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 BLOCK = 64 << 10
+PIECE = 1 << 20
+"""Decoded bytes at a time, if most of them are not kept."""
+TAILED: dict[str, tuple[bytes, Callable[[], Any]]] = {
+    "gzip": (b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31)),
+    "bzip2": (b"BZh", BZ2Decompressor),
+}
+"""Compressions whose last bytes can be decoded: how a member begins, and a decoder for one."""
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 
 
@@ -61,6 +71,44 @@ def member(data: Bytes1D, start: int, out: Bytes1D, name: str, decoder: Any) -> 
             )
         start += len(block) - unread
     return filled, start
+
+
+def last_bytes(data: Bytes1D, nbytes: int, compression: str) -> Bytes1D:
+    """Decode all members, however long they are; return the last `nbytes` decoded bytes.
+
+    Not many more bytes are kept at a time. The total is checked against `limits`.
+    """
+    kept, length, total = deque[bytes](), 0, 0
+    for piece in pieces(data, compression):
+        total, length = total + len(piece), length + len(piece)
+        limits.check_chunk(total, where="anychunk.leading_stream", stored=len(data))
+        kept.append(piece)
+        while length - len(kept[0]) >= nbytes and len(kept) > 1:
+            length -= len(kept.popleft())
+    if total < nbytes:
+        raise ChunkDecodeError(f"{compression}: {total} decoded bytes, expected at least {nbytes}")
+    return as_bytes(b"".join(kept))[length - nbytes :]
+
+
+def pieces(data: Bytes1D, compression: str) -> Iterator[bytes]:
+    """Yield the decoded bytes of all members, `PIECE` at a time; what follows them is ignored."""
+    magic, make = TAILED[compression]
+    start = 0
+    while start == 0 or data[start : start + len(magic)].tobytes() == magic:
+        decoder = make()
+        while not decoder.eof:
+            needs_input = getattr(decoder, "needs_input", True)
+            block = data[start : start + BLOCK] if needs_input else data[:0]
+            try:
+                piece = decoder.decompress(block, PIECE)
+            except (zlib.error, OSError, ValueError, EOFError) as e:
+                raise ChunkDecodeError(f"{compression}: {e}") from e
+            if not piece and not len(block) and not decoder.eof:
+                raise ChunkDecodeError(f"{compression}: truncated after {start} bytes")
+            # at the end of a member, zlib repeats the unused data as its unconsumed tail
+            tail = b"" if decoder.eof else getattr(decoder, "unconsumed_tail", b"")
+            start += len(block) - len(decoder.unused_data) - len(tail)
+            yield piece
 
 
 def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
@@ -197,25 +245,30 @@ class LeadingStream(BytesToBytes):
     compression: str
     """`raw`, `gzip`, `bzip2`, `zstd` or `lz4` (frames)."""
     skip: int = 0
-    """How many decoded bytes precede the chunk."""
+    """How many decoded bytes precede the chunk; -1: as many as there are more."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.compression, str) or self.compression not in STREAMS:
             raise CodecConfigError(
                 f"{self.name}: compression {self.compression!r}, expected: {' '.join(STREAMS)}"
             )
-        if isinstance(self.skip, bool) or not isinstance(self.skip, int) or self.skip < 0:
+        least = -1 if self.compression in TAILED else 0
+        if isinstance(self.skip, bool) or not isinstance(self.skip, int) or self.skip < least:
             raise CodecConfigError(
-                f"{self.name}: skip is {self.skip!r}, expected an integer of at least 0"
+                f"{self.name}: skip is {self.skip!r} with compression {self.compression}, expected "
+                f"an integer of at least {least}"
             )
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        if self.skip:
+        if self.skip > 0:
             data = np.concatenate([np.zeros(self.skip, np.uint8), data])
         return streams.ENCODE[STREAMS[self.compression]](data, None)
 
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
-        spec = self.require_spec(spec)
-        return decode(self.compression, data, spec.nbytes + self.skip)[self.skip :]
+        if self.skip < 0:
+            return last_bytes(data, self.require_spec(spec).nbytes, self.compression)
+        nbytes = self.require_spec(spec).nbytes + self.skip
+        limits.check_chunk(nbytes, where=self.name, stored=len(data))
+        return decode(self.compression, data, nbytes)[self.skip :]

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 import xxhash
 
+from anychunk import limits
 from anychunk.codecs import streams
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
@@ -127,4 +128,5 @@ class Lz4Java(BytesToBytes):
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
         spec = self.require_spec(spec)
+        limits.check_chunk(spec.nbytes, where=self.name, stored=len(data))
         return decode_any(data, spec.nbytes, out)

@@ -39,10 +39,14 @@ class N5Cropped(N5Default):
 
     def validate(self, *, shape: Shape, dtype: ZDType[Any, Any], chunk_grid: Any) -> None:
         super().validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
-        if len(self.block_shape) != len(shape):
+        if len(shape) != self.expected_ndim(len(shape)):
             raise CodecConfigError(
                 f"{self.name}: block_shape {self.block_shape} does not match array shape {shape}"
             )
+
+    def expected_ndim(self, ndim: int) -> int:
+        """Return how many axes an array must have, given that it has `ndim`."""
+        return len(self.block_shape)
 
     def largest(self, spec: ChunkSpec) -> Shape:
         return self.block_shape

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.chain import WrappingCodec
-from anychunk.codecs.n5_block import check_samples, read_header, write_header
+from anychunk.codecs.n5_block import BlockHeader, check_samples, read_header, write_header
 from anychunk.codecs.zarr_core import ZDType
 from anychunk.errors import CodecConfigError
 
@@ -66,6 +66,10 @@ class N5Default(WrappingCodec):
         """Return the largest shape that a block may have."""
         return spec.shape
 
+    def read_header(self, data: Bytes1D) -> BlockHeader:
+        """Return the header of a block, its sizes in the axis order of the array."""
+        return read_header(data)
+
     def encode_block(self, array: npt.NDArray[Any], spec: ChunkSpec) -> tuple[bytes, Bytes1D]:
         """Return the header and the payload of a block."""
         return write_header(array.shape), self.encode_inner(array, spec)
@@ -79,7 +83,7 @@ class N5Default(WrappingCodec):
     ) -> npt.NDArray[Any]:
         if not len(data):
             return np.full(spec.shape, spec.fill_value, spec.dtype)
-        header = read_header(data)
+        header = self.read_header(data)
         shape = check_samples(header, self.largest(spec))
         payload = data[header.nbytes :]
         decoded = max(header.elements * spec.dtype.itemsize, spec.nbytes)

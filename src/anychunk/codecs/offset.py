@@ -24,8 +24,8 @@ class Offset(BytesToBytes):
 
     offset: int
     """Length of the header in bytes."""
-    prefix: str | None = None
-    """The header to write, as base64; zeros by default."""
+    prefix: str | bytes | None = None
+    """The header to write, as base64 or as bytes; zeros by default."""
     prefix_func: _affix.HeaderFunction | None = runtime_field()
     """Returns the header for an encoded chunk; never written to JSON."""
     verify: bool = runtime_field(default=False)
@@ -33,6 +33,7 @@ class Offset(BytesToBytes):
 
     def __post_init__(self) -> None:
         _affix.check_count(self.offset, codec=self.name, key="offset")
+        object.__setattr__(self, "prefix", _affix.as_text(self.prefix))
         if self.prefix is not None and self.prefix_func is not None:
             raise CodecConfigError(
                 "offset: both prefix and prefix_func are set; set only one of them"
@@ -50,20 +51,22 @@ class Offset(BytesToBytes):
     def configuration(self) -> dict[str, Json]:
         if self.prefix_func is None:
             return super().configuration()
-        return {"offset": self.offset, "prefix": _affix.placeholder_text(self.offset)}
+        prefix = _affix.function_text(self.prefix_func, self.offset)
+        return {"offset": self.offset, "prefix": prefix}
 
-    def _header(self, payload: Bytes1D) -> bytes:
-        return _affix.make(payload, self.offset, self._literal(), self.prefix_func, self.name)
+    def _header(self, payload: Bytes1D, spec: ChunkSpec | None) -> bytes:
+        literal, function = self._literal(), self.prefix_func
+        return _affix.make(payload, self.offset, literal, function, spec, codec=self.name)
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        return _affix.join(self._header(data), data)
+        return _affix.join(self._header(data, spec), data)
 
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
         stored, payload = _affix.split(data, self.offset, at_start=True, codec=self.name)
         if self.verify:
-            _affix.check_stored(stored, self._header(payload), self.name)
+            _affix.check_stored(stored, self._header(payload, spec), self.name)
         return payload
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:

@@ -26,8 +26,8 @@ class Pad(BytesToBytes):
     """Which end of the payload is padded."""
     nbytes: int
     """Length of the padding in bytes."""
-    padding: str | None = None
-    """The padding to write, as base64; zeros by default."""
+    padding: str | bytes | None = None
+    """The padding to write, as base64 or as bytes; zeros by default."""
     padding_func: _affix.HeaderFunction | None = runtime_field()
     """Returns the padding for an encoded chunk; never written to JSON."""
     verify: bool = runtime_field(default=False)
@@ -35,6 +35,7 @@ class Pad(BytesToBytes):
 
     def __post_init__(self) -> None:
         _affix.check_count(self.nbytes, codec=self.name, key="nbytes")
+        object.__setattr__(self, "padding", _affix.as_text(self.padding))
         if self.location not in ("start", "end"):
             raise CodecConfigError(f"pad: location is {self.location!r}, expected 'start' or 'end'")
         if self.padding is not None and self.padding_func is not None:
@@ -54,14 +55,15 @@ class Pad(BytesToBytes):
     def configuration(self) -> dict[str, Json]:
         if self.padding_func is None:
             return super().configuration()
-        padding = _affix.placeholder_text(self.nbytes)
+        padding = _affix.function_text(self.padding_func, self.nbytes)
         return {"location": self.location, "nbytes": self.nbytes, "padding": padding}
 
-    def _affix(self, payload: Bytes1D) -> bytes:
-        return _affix.make(payload, self.nbytes, self._literal(), self.padding_func, self.name)
+    def _affix(self, payload: Bytes1D, spec: ChunkSpec | None) -> bytes:
+        literal, function = self._literal(), self.padding_func
+        return _affix.make(payload, self.nbytes, literal, function, spec, codec=self.name)
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        padding = self._affix(data)
+        padding = self._affix(data, spec)
         return (
             _affix.join(padding, data) if self.location == "start" else _affix.join(data, padding)
         )
@@ -72,7 +74,7 @@ class Pad(BytesToBytes):
         at_start = self.location == "start"
         stored, payload = _affix.split(data, self.nbytes, at_start=at_start, codec=self.name)
         if self.verify:
-            _affix.check_stored(stored, self._affix(payload), self.name)
+            _affix.check_stored(stored, self._affix(payload, spec), self.name)
         return payload
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:

@@ -173,12 +173,15 @@ def explain(bound: Bound, value: Any, *, is_encoding: bool) -> str:
         return f"has a result outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
     offset, scale = (int(as_number(scalar, kind)) for scalar in (bound.offset, bound.scale))
     if is_encoding:
-        result = (int(value) - offset) * scale
+        between, result = int(value) - offset, (int(value) - offset) * scale
     elif int(value) % scale:
         return f"has a non-zero remainder when divided by scale {scale}"
     else:
-        result = int(value) // scale + offset
-    return f"becomes {result}, outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
+        between, result = int(value) // scale, int(value) // scale + offset
+    bounds = f"outside the range of dtype {kind.name} [{kind.low}, {kind.high}]"
+    if kind.low <= result <= kind.high:
+        return f"becomes {result} by way of {between}, {bounds}"
+    return f"becomes {result}, {bounds}"
 
 
 def survives(bound: Bound, fill: npt.NDArray[Any], decoded: npt.NDArray[Any]) -> bool:

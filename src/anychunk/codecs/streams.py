@@ -18,11 +18,12 @@ import zlib
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import imagecodecs
 import numpy as np
 
+from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
@@ -30,6 +31,7 @@ DAMAGED = (RuntimeError, ValueError)
 """Exceptions of imagecodecs for streams that it cannot decode."""
 
 type Decode = Callable[[Bytes1D, int, Bytes1D | None], Bytes1D]
+type DecodeBounded = Callable[[Bytes1D, int], Bytes1D]
 type Encode = Callable[[Bytes1D, int | None], BytesLike]
 
 
@@ -104,20 +106,33 @@ def _streamed(
     *,
     has_gaps: bool = True,
 ) -> Bytes1D:
+    """Decode all members of a stream of known decoded size, as `_members` does."""
+    return _sized(_members(data, nbytes, name, make, errors, has_gaps=has_gaps), nbytes, name)
+
+
+def _members(
+    data: Bytes1D,
+    most: int,
+    name: str,
+    make: Callable[[], Any],
+    errors: tuple[type[Exception], ...],
+    *,
+    has_gaps: bool = True,
+) -> Bytes1D:
     """Decode all members of a stream with decoders of the standard library.
 
     Zero bytes are allowed after the last member, as padding.
 
     Parameters:
         data: the stream.
-        nbytes: the decoded size.
+        most: the largest decoded size.
         name: the compression, for messages.
         make: returns a decoder for one member.
         errors: what that decoder raises for damaged data.
         has_gaps: whether zero bytes are allowed between members as well.
     """
     pieces: list[bytes] = []
-    rest, left = data.tobytes(), nbytes
+    rest, left = data.tobytes(), most
     while rest:
         stream = make()
         try:
@@ -128,14 +143,14 @@ def _streamed(
         pieces.append(piece)
         left -= len(piece)
         if left < 0:
-            raise ChunkDecodeError(f"{name}: decodes to more than {nbytes} bytes")
+            raise ChunkDecodeError(f"{name}: decodes to more than {most} bytes")
         if not stream.eof:
             raise ChunkDecodeError(
-                f"{name}: truncated, {left} of {nbytes} decoded bytes are missing"
+                f"{name}: truncated after {most - left} decoded bytes, expected {most}"
             )
         behind = stream.unused_data.lstrip(b"\0")
         rest = behind if has_gaps or not behind else stream.unused_data
-    return _sized(b"".join(pieces), nbytes, name)
+    return as_bytes(b"".join(pieces))
 
 
 def decode_bzip2(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
@@ -224,10 +239,48 @@ def decode_blosc(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
     decoded, _, stored = struct.unpack("<III", data[4:16])
     if decoded != nbytes:
         raise ChunkDecodeError(f"blosc: decodes to {decoded} bytes, expected {nbytes}")
-    if not 16 <= stored <= len(data):
+    # a byte too many may be one that was inserted: without compression nothing else would tell
+    if stored != len(data):
         raise ChunkDecodeError(f"blosc: the header says {stored} stored bytes, found {len(data)}")
     target = _target(nbytes, out)
     return _decoded(imagecodecs.blosc_decode, data, target, "blosc", numthreads=1)
+
+
+def decode_zstd_bounded(data: Bytes1D, most: int) -> Bytes1D:
+    """Decode to at most `most` bytes; memory that is not filled is never touched."""
+    try:
+        return as_bytes(imagecodecs.zstd_decode(data, out=np.empty(most, np.uint8)))
+    except DAMAGED as e:
+        raise ChunkDecodeError(f"zstd: {e}, expected at most {most} decoded bytes") from e
+
+
+def decode_gzip_bounded(data: Bytes1D, most: int) -> Bytes1D:
+    return _members(data, most, "gzip", lambda: zlib.decompressobj(wbits=31), (zlib.error,))
+
+
+def decode_zlib_bounded(data: Bytes1D, most: int) -> Bytes1D:
+    return _members(data, most, "zlib", zlib.decompressobj, (zlib.error,))
+
+
+def decode_bzip2_bounded(data: Bytes1D, most: int) -> Bytes1D:
+    return _members(data, most, "bzip2", bz2.BZ2Decompressor, (OSError, ValueError, EOFError))
+
+
+def decode_blosc_bounded(data: Bytes1D, most: int) -> Bytes1D:
+    announced = int.from_bytes(data[4:8].tobytes(), "little")
+    return decode_blosc(data, _at_most(announced, most, "blosc"))
+
+
+def decode_lz4_bounded(data: Bytes1D, most: int) -> Bytes1D:
+    """Decode the LZ4 of numcodecs: the decoded size as a little-endian uint32, then one block."""
+    announced = int.from_bytes(data[:4].tobytes(), "little")
+    return decode_lz4_block(data[4:], _at_most(announced, most, "lz4"))
+
+
+def _at_most(announced: int, most: int, name: str) -> int:
+    if announced > most:
+        raise ChunkDecodeError(f"{name}: decodes to {announced} bytes, expected at most {most}")
+    return announced
 
 
 DECODE: dict[str, Decode] = {
@@ -362,6 +415,52 @@ ENCODE: dict[str, Encode] = {
 }
 
 
+class Incremental(Protocol):
+    """Encodes a stream piece by piece."""
+
+    def compress(self, data: BytesLike, /) -> BytesLike:
+        """Take the next piece; return what is encoded so far."""
+        ...
+
+    def flush(self) -> BytesLike:
+        """Return the rest of the stream."""
+        ...
+
+
+class _Whole:
+    """An encoder that gets everything at once: raw bytes pass, frames are made at the end."""
+
+    def __init__(self, encode: Encode | None, level: int | None) -> None:
+        self._encode, self._level = encode, level
+        self._pieces: list[BytesLike] = []
+
+    def compress(self, data: BytesLike, /) -> BytesLike:
+        if self._encode is None:
+            return data
+        self._pieces.append(data)
+        return b""
+
+    def flush(self) -> BytesLike:
+        if self._encode is None:
+            return b""
+        return self._encode(as_bytes(b"".join(self._pieces)), self._level)
+
+
+def incremental_encoder(name: str, level: int | None = None) -> Incremental:
+    """Return an encoder of one stream of raw, gzip, bzip2, zstd or lz4 (frame).
+
+    Only the first three need no more memory than a piece.
+    """
+    if name == "gzip":
+        # 31: with the header of gzip; no time in it, so equal samples give equal files
+        return zlib.compressobj(check_level("gzip", level), wbits=31)
+    if name == "bzip2":
+        return bz2.BZ2Compressor(check_level("bzip2", level))
+    if name == "raw":
+        return _Whole(None, None)
+    return _Whole(ENCODE["lz4_frame" if name == "lz4" else name], level)
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamCodec(BytesToBytes):
     """Base of codecs that apply one of these compressions and nothing else."""
@@ -382,4 +481,5 @@ class StreamCodec(BytesToBytes):
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
         spec = self.require_spec(spec)
+        limits.check_chunk(spec.nbytes, where=self.name, stored=len(data))
         return DECODE[self.stream](data, spec.nbytes, out)

@@ -14,7 +14,8 @@ Keys that other readers of this codec do not know are written only if the bytes 
 `byte_order`, `fill_order`, `t4_options`, `subsampling`, `ycbcr_coefficients`,
 `reference_black_white`, `tile_depth`, `eer`, a list as `bits_per_sample`; and `last_height` and
 `last_width`, the size of the chunks at the bottom and right edge, which distinguish a short chunk
-from a damaged one.
+from a damaged one. Where the place of a chunk is known, only those at an edge may be short
+(`at_edges`).
 
 This module holds the codec and the checks of its configuration. The work is done in
 `anychunk.codecs.tiff`.
@@ -24,9 +25,9 @@ import math
 import sys
 from collections.abc import Buffer as BytesLike
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import imagecodecs
 import numpy as np
@@ -155,6 +156,24 @@ class TiffTile(Tile, BytesToBytes):
         found = super().configuration()
         return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
 
+    @cached_property
+    def depends_on_place(self) -> bool:
+        """Whether chunks at the lower and right edge may have another size than the others."""
+        return (
+            self.last_height != self.tile_height
+            or self.last_width != self.tile_width
+            or self.compression in PICTURES
+        )
+
+    def at_edges(self, *, is_lowest: bool, is_rightmost: bool) -> Self:
+        """Return the codec for the chunks of one place: only those at an edge may be partial."""
+        return replace(
+            self,
+            last_height=self.last_height if is_lowest else self.tile_height,
+            last_width=self.last_width if is_rightmost else self.tile_width,
+            is_inside=not is_lowest,
+        )
+
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
@@ -181,11 +200,13 @@ class TiffTile(Tile, BytesToBytes):
             # here
             deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
             bands_first = np.moveaxis(deep, -1, 1)
-            if self.tile_depth > 1:
-                return bands_first.reshape(spec.shape, copy=False)
-            return bands_first[(None,) * (len(spec.shape) - 3) + (0,)]
+            return self._as(spec, bands_first.reshape(spec.shape, copy=False))
         placed = self._placed(array, out, spec.fill_value)
-        return placed.view(self.dtype.newbyteorder("<")).reshape(spec.shape)
+        return self._as(spec, placed.view(self.dtype.newbyteorder("<")).reshape(spec.shape))
+
+    def _as(self, spec: ChunkSpec, array: Array) -> Array:
+        """Return bits as the type of the chunk, uint8 where another codec changes them further."""
+        return array.view(spec.dtype) if self.dtype.kind == "b" else array
 
     def decode_into(
         self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
@@ -197,6 +218,22 @@ class TiffTile(Tile, BytesToBytes):
         if not self._is_simple or self.predictor == 1:
             return False
         return self._decode_simple(data, self._target(data, spec, out), target)
+
+    def decode_part(
+        self, data: Bytes1D, spec: ChunkSpec, rows: range, columns: range
+    ) -> Array | None:
+        """Decode some rows and columns of a chunk; return None if that is not cheaper.
+
+        The array has the axes of the chunk, with only these rows and columns.
+        """
+        decode = decoders.PART_DECODERS.get(self.compression)
+        if decode is None or self.tile_depth > 1 or self.backend != "direct":
+            return None
+        self._check_sizes(data, spec)
+        found = decode(self, data, rows, columns)
+        if found is None:
+            return None
+        return np.moveaxis(found, -1, 0)[(None,) * (len(spec.shape) - 3)]
 
     @cached_property
     def _is_jpeg_of_bands(self) -> bool:
@@ -249,15 +286,18 @@ class TiffTile(Tile, BytesToBytes):
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
         """Return the buffer to decode into; sizes are checked before it is allocated."""
+        self._check_sizes(data, spec)
+        return (
+            out if out is not None and len(out) == self.nbytes else np.empty(self.nbytes, np.uint8)
+        )
+
+    def _check_sizes(self, data: Bytes1D, spec: ChunkSpec | None) -> None:
         if spec is not None and spec.nbytes != self.nbytes:
             raise ChunkDecodeError(
                 f"tiff-tile: decodes to {self.nbytes} bytes, expected {spec.nbytes} for a chunk of "
                 f"shape {spec.shape} and type {spec.dtype}"
             )
         limits.check_chunk(self.nbytes, where="tiff-tile", stored=len(data))
-        return (
-            out if out is not None and len(out) == self.nbytes else np.empty(self.nbytes, np.uint8)
-        )
 
     def _placed(self, array: Array, out: Bytes1D, fill: Any) -> Bytes1D:
         """Copy samples to their place in `out`, unless they are there already; fill the rest."""

@@ -75,9 +75,8 @@ class Window(WrappingCodec):
     ) -> npt.NDArray[Any]:
         stored, start, shape = read_front(data, spec.shape)
         payload = data[12 * len(stored) :]
-        limits.check_chunk(
-            math.prod(stored) * spec.dtype.itemsize, where=self.name, stored=len(payload)
-        )
+        decoded = max(math.prod(stored) * spec.dtype.itemsize, spec.nbytes)
+        limits.check_chunk(decoded, where=self.name, stored=len(payload))
         array = self.decode_inner(payload, stored, spec, scratch)
         window = array[tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
         return window if shape == spec.shape else pad(window, spec.shape, spec.fill_value)

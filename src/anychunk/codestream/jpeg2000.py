@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 
@@ -122,6 +123,20 @@ class Siz:
             min(y + self.tile_height, self.image.y1),
         )
 
+    def holds_samples(self, tiles: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which tiles contain a sample of some component.
+
+        If all components are subsampled, a narrow tile may lie between two samples (T.800 B-12).
+        """
+        rows, columns = np.divmod(tiles, self.columns)
+        x = self.tile_x0 + np.arange(self.columns + 1) * self.tile_width
+        y = self.tile_y0 + np.arange(self.rows + 1) * self.tile_height
+        x, y = np.clip(x, self.image.x0, self.image.x1), np.clip(y, self.image.y0, self.image.y1)
+        found = np.zeros(len(tiles), bool)
+        for dx, dy in {(c.dx, c.dy) for c in self.components}:
+            found |= (np.diff(-(-x // dx)) > 0)[columns] & (np.diff(-(-y // dy)) > 0)[rows]
+        return found
+
     @cached_property
     def dtype(self) -> np.dtype[np.integer]:
         """The smallest integer type that holds every component."""
@@ -201,6 +216,8 @@ class MainHeader:
     """Parameters of POC, empty if there is none."""
     qcds: tuple[bytes, ...] = ()
     """Parameters of every QCD."""
+    has_shift: bool = False
+    """Whether RGN shifts a region of interest."""
 
     def style(self, component: int) -> Style:
         return self.cocs.get(component, self.cod.style)
@@ -290,6 +307,21 @@ def segments(
         position = end
 
 
+def find_codestream(data: bytes) -> int:
+    """Return where the codestream begins: at 0, or in the first `jp2c` box of a JP2 file."""
+    at = 0
+    while data[at : at + 2] != b"\xff\x4f" and at + 8 <= len(data):
+        length, skip = int.from_bytes(data[at : at + 4], "big"), 8
+        if length == 1:  # T.800 I.4: the length is in the next eight bytes
+            length, skip = int.from_bytes(data[at + 8 : at + 16], "big"), 16
+        if data[at + 4 : at + 8] == b"jp2c":
+            return at + skip
+        if length < skip:
+            break
+        at += length
+    return at
+
+
 def read_main_header(data: bytes) -> MainHeader:
     """Parse SOC up to the first SOT; raise `NeedsMoreError` if `data` ends before."""
     if data[:2] != b"\xff\x4f":
@@ -322,7 +354,13 @@ def read_main_header(data: bytes) -> MainHeader:
         comments=tuple(text.decode("latin1") for text in texts[:16]),
         poc=b"".join(bodies.get(POC, [])),
         qcds=tuple(bodies[QCD]),
+        has_shift=any(map(is_shifted, bodies.get(RGN, []))),
     )
+
+
+def is_shifted(rgn: bytes) -> bool:
+    """Return whether the parameters of RGN end with a shift other than 0 (T.800 A.6.3, SPrgn)."""
+    return rgn[-1:] != b"\0"
 
 
 def read_siz(body: bytes) -> Siz:
@@ -432,33 +470,85 @@ class TilePart:
     length: int
 
 
+END = b"\xff\xd9"
+"""EOC, the last marker of every codestream (T.800 A.4.4)."""
+
+
 def tile_parts(data: bytes | memoryview) -> list[TilePart]:
-    """Return the tile-parts in `data`, which must consist of nothing else."""
+    """Return the tile-parts in `data`, which must consist of nothing else.
+
+    EOC may follow the last one: byte ranges that other software indexed may reach up to the end of
+    the codestream.
+    """
+    found, position = _read_parts(data)
+    left = len(data) - position
+    if left and data[position:] != END:
+        kind = TruncatedError if left < SOT_BYTES else FormatError
+        raise kind(
+            f"{left} bytes left at byte {position}, beginning with "
+            f"{bytes(data[position : position + 4]).hex()}, expected a tile-part (ff90000a) or EOC"
+        )
+    if not found:
+        raise TruncatedError(f"no tile-part in {len(data)} bytes, expected at least one")
+    return found
+
+
+def stream_parts(data: bytes | memoryview) -> list[TilePart]:
+    """Return the tile-parts in `data`, which follow a main header: up to EOC, which is required.
+
+    Bytes after EOC are not part of the codestream, and ignored.
+    """
+    found, position = _read_parts(data)
+    if data[position : position + 2] != END:
+        raise TruncatedError(
+            f"expected EOC (ffd9) after {len(found)} tile-parts, at byte {position}, found "
+            f"{bytes(data[position : position + 2]).hex() or 'nothing'}"
+        )
+    return found
+
+
+def _read_parts(data: bytes | memoryview) -> tuple[list[TilePart], int]:
+    """Return the tile-parts at the begin of `data`, and the position after the last."""
     found = []
-    position = 0
-    while position < len(data):
-        if position + SOT_BYTES > len(data):
-            raise TruncatedError(
-                f"{len(data) - position} bytes left at byte {position}, expected a tile-part of at "
-                f"least {SOT_BYTES + 2}"
-            )
+    position, size = 0, len(data)
+    while position + SOT_BYTES <= size:
         marker, lsot, tile, length, number, _ = struct.unpack_from(">HHHIBB", data, position)
         if marker != SOT or lsot != 10:
-            raise FormatError(
-                f"expected SOT of 10 bytes at byte {position}, found {marker:#06x} of {lsot}"
-            )
-        # T.800 A.4.2: 0 is allowed for the last tile-part, and means up to the end
-        length = length or len(data) - position
-        if length < SOT_BYTES + 2 or position + length > len(data):
+            break
+        # T.800 A.4.2: 0 is allowed for the last tile-part, and means up to EOC
+        length = length or unstated_length(data[position:])
+        if length < SOT_BYTES + 2 or position + length > size:
             raise TruncatedError(
                 f"tile {tile} part {number} has {length} bytes, expected {SOT_BYTES + 2} to "
-                f"{len(data) - position}"
+                f"{size - position}"
             )
         found.append(TilePart(tile, number, position, length))
         position += length
-    if not found:
-        raise TruncatedError("no bytes, expected at least one tile-part")
-    return found
+    return found, position
+
+
+def unstated_length(data: bytes | memoryview) -> int:
+    """Return the length of the tile-part at the begin of `data` whose Psot is 0: up to EOC.
+
+    Up to the end of `data` if there is no EOC.
+    """
+    *_, (_, sod, _) = segments(data, SOT_BYTES, SOD)
+    end = find_end(data, sod + 2)
+    return len(data) if end is None else end
+
+
+def find_end(data: bytes | memoryview, start: int) -> int | None:
+    """Return the position of the first EOC in packets that begin at `start`; None without one.
+
+    Neither packet headers nor code-blocks contain 0xFF before a byte above 0x8F (T.800 B.10.1,
+    C.2, D.6), so two bytes that look like EOC are EOC. The exception is SOP (A.8.1): its counter
+    may be 0xFFD9, or end in 0xFF before a packet header that begins with 0xD9.
+    """
+    view = bytes(data)
+    at = view.find(END, start)
+    while at >= 0 and b"\xff\x91\0\4" in (view[max(at - 4, 0) : at], view[max(at - 5, 0) : at - 1]):
+        at = view.find(END, at + 1)
+    return at if at >= 0 else None
 
 
 def single_tile_header(header: MainHeader, tile: int) -> bytes:
@@ -501,7 +591,7 @@ def single_tile_stream(
             # some encoders write a TNsot that is one too small: write the true number
             stream[start + 11] = len(parts) if len(parts) < 256 else 0
             packed = _renumber(stream, start + SOT_BYTES, packed)
-    stream += b"\xff\xd9"
+    stream += END
     return stream
 
 
@@ -543,5 +633,5 @@ def guarded(stream: bytearray, last: TilePart) -> bytearray:
 def _ending(stream: bytearray, length: int) -> bytearray:
     """Write the length of the last tile-part, and append EOC."""
     struct.pack_into(">I", stream, len(stream) - length + 6, length)
-    stream += b"\xff\xd9"
+    stream += END
     return stream

@@ -76,8 +76,17 @@ def units(frame: Frame) -> int:
     return -(-frame.width // wide) * -(-frame.height // high)
 
 
+def skip_fill(data: Bytes1D, start: int) -> int:
+    """Return the position of the marker at `start`, after any fill bytes of 0xFF (T.81 B.1.1.2)."""
+    if data[start : start + 2].tobytes() != b"\xff\xff":
+        return start
+    is_other = data[start:] != 0xFF
+    return start + max(int(is_other.argmax()) - 1, 0)
+
+
 def head(data: Bytes1D, start: int = 0) -> Stream:
     """Read the header of the stream at `start`, without searching for its end."""
+    start = skip_fill(data, start)
     view = memoryview(data[start:])
     header = read_header(view)
     frame = header.frame
@@ -101,7 +110,7 @@ def head(data: Bytes1D, start: int = 0) -> Stream:
 def walk(data: Bytes1D, start: int = 0) -> Stream:
     """Check the stream at `start` up to its end marker; return its position."""
     stream = head(data, start)
-    at = start + stream.header.scan_offset
+    at = stream.start + stream.header.scan_offset
     interval = stream.header.restart_interval
     while True:
         at, code = _marker(data, at)
@@ -122,7 +131,7 @@ def walk(data: Bytes1D, start: int = 0) -> Stream:
         else:
             at += length
     return Stream(
-        header=stream.header, frame=stream.frame, start=start, end=at, q_level=stream.q_level
+        header=stream.header, frame=stream.frame, start=stream.start, end=at, q_level=stream.q_level
     )
 
 

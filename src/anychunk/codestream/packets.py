@@ -22,10 +22,18 @@ What a reader needs to know:
 The steps: `read_tile` collects what the tile-part headers say, `tile_precincts` computes the
 geometry, `order` the sequence of packets, `walk` reads each header (`read_packet`) and skips its
 body. At the end, no byte may be left.
+
+One exception: a tile may end after a whole number of quality layers, at least one. By T.800 B.12.1
+a tile has a packet for every layer that COD announces, even if it is empty; but some encoders (such
+as Kakadu) leave out the last layers of a tile, and decoders (Kakadu, OpenJPEG) read the tile as if
+empty packets followed. Its pixels are exactly those of a stream with fewer layers. It cannot be
+confused with a tile that lost bytes, because the lengths of its tile-parts lead to the next SOT and
+to EOC. A tile that ends anywhere else is refused, even between two packets.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from anychunk.codestream.jpeg2000 import (
     COC,
@@ -33,12 +41,14 @@ from anychunk.codestream.jpeg2000 import (
     EXTENSIONS,
     POC,
     PPT,
+    RGN,
     SOD,
     Cod,
     MainHeader,
     Rect,
     Style,
     TilePart,
+    is_shifted,
     name,
     read_coc,
     read_cod,
@@ -52,6 +62,9 @@ LAZY, TERMINATE_ALL, HT = 0x01, 0x04, 0x40
 LRCP, RLCP, RPCL, PCRL = range(4)
 MAX_PACKETS = 1 << 19
 """Tiles of more packets are left to the decoder: the walk would take seconds."""
+HT_REGION = "HTJ2K with a region of interest (RGN) is not supported; supported: without RGN"
+MAX_PROGRESSIONS = 32
+"""Of one tile; OpenJPEG refuses more. Each may list every packet again: thousands take minutes."""
 MAX_PLANES = 80
 """More than any sample has: 38 bits, guard bits, and the shift of a region of interest."""
 
@@ -87,6 +100,13 @@ class Precinct:
     """The number of its packets that have been read."""
     bands: list[Band] | None = None
     """Created with the first packet that is not empty, dropped after the last."""
+
+
+class Packet(NamedTuple):
+    """The bytes of one packet, without SOP and EPH."""
+
+    header: memoryview
+    body: memoryview
 
 
 @dataclass(frozen=True)
@@ -127,23 +147,47 @@ def check_tile(header: MainHeader, tile: int, data: memoryview, parts: Sequence[
         TruncatedError: Packets are missing or truncated.
         FormatError: Bytes follow the last packet, or headers break the rules.
     """
+    _walk_tile(header, tile, data, parts, None)
+
+
+def packets_of_tile(
+    header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
+) -> tuple[Tile, dict[tuple[int, int], list[Precinct]], dict[tuple[int, int], Packet]] | None:
+    """Return a tile, its precincts, and its packets by (id of the precinct, layer).
+
+    None where `check_tile` cannot determine anything; raises what it raises.
+    """
+    packets: dict[tuple[int, int], Packet] = {}
+    walked = _walk_tile(header, tile, data, parts, packets)
+    return None if walked is None else (*walked, packets)
+
+
+def _walk_tile(
+    header: MainHeader,
+    tile: int,
+    data: memoryview,
+    parts: Sequence[TilePart],
+    kept: dict[tuple[int, int], Packet] | None,
+) -> tuple[Tile, dict[tuple[int, int], list[Precinct]]] | None:
     found = read_tile(header, data, parts)
     if found is None:
-        return
+        return None
     rect = header.siz.tile(tile)
-    packets = found.cod.layers * count_precincts(header, rect, found.styles)
+    count = count_precincts(header, rect, found.styles)
+    packets = found.cod.layers * count
     body = found.bodies[0] if len(found.bodies) == 1 else memoryview(b"".join(found.bodies))
     available = len(body) if found.headers is None else len(found.headers)
-    # every packet has at least one byte, which also bounds the memory and time of the walk
-    if packets > available:
+    # every packet of the first layer has at least one byte, which also bounds memory and time
+    if count > available:
         raise TruncatedError(
             f"tile {tile} has {available} bytes of packets, expected at least one for each of "
-            f"{packets}"
+            f"{count} precincts"
         )
     if packets > MAX_PACKETS:
-        return
+        return None
     precincts = tile_precincts(header, rect, found.styles)
-    walk(found, precincts, body, packets, tile)
+    walk(found, precincts, body, packets, tile, kept=kept)
+    return found, precincts
 
 
 def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -> Tile | None:
@@ -176,10 +220,21 @@ def read_tile(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -
                 )
     cocs.update(tile_cocs)
     styles = tuple(cocs.get(i, cod.style) for i in range(count))
-    if any(style.is_ht and cod.layers > 1 for style in styles):
+    is_ht = any(style.is_ht for style in styles)
+    check_regions(data, parts if is_ht else ())
+    if is_ht and cod.layers > 1:
         return None
     headers = b"".join(body for *_, body in sorted(packed)) if packed else None
     return Tile(cod, styles, volumes(header, cod, styles, pocs), headers, bodies)
+
+
+def check_regions(data: memoryview, parts: Sequence[TilePart]) -> None:
+    """Raise if the headers of HTJ2K tile-parts shift a region of interest."""
+    for part in parts:
+        view = data[part.offset : part.offset + part.length]
+        for marker, start, stop in segments(view, 12, SOD):
+            if marker == RGN and is_shifted(bytes(view[start:stop])):
+                raise UnsupportedError(HT_REGION)
 
 
 def volumes(
@@ -195,6 +250,9 @@ def volumes(
     size = 5 + 2 * wide
     if len(body) % size:
         raise FormatError(f"POC has {len(body)} bytes, expected a multiple of {size}")
+    listed = len(body) // size
+    if listed > MAX_PROGRESSIONS:
+        raise FormatError(f"POC has {listed} progressions, and at most {MAX_PROGRESSIONS} are read")
     found = []
     for i in range(0, len(body), size):
         entry = body[i : i + size]
@@ -389,6 +447,12 @@ def groups(
     return [listed((c, r) for r in resolutions) for c in components]
 
 
+def is_whole_layers(precincts: dict[tuple[int, int], list[Precinct]]) -> bool:
+    """Return whether all precincts have the same number of packets, at least one."""
+    counts = {precinct.layers for group in precincts.values() for precinct in group}
+    return len(counts) == 1 and 0 not in counts
+
+
 class _Bytes:
     """Bytes of packets, and the position up to which they were read."""
 
@@ -407,6 +471,8 @@ def walk(
     data: memoryview,
     packets: int,
     number: int,
+    *,
+    kept: dict[tuple[int, int], Packet] | None = None,
 ) -> None:
     """Read every packet header, and skip the body that it announces.
 
@@ -416,19 +482,27 @@ def walk(
         data: Bytes of the packets; only of their bodies if headers are stored separately.
         packets: The number of packets.
         number: The tile's number, for messages.
+        kept: Filled with the packets, by (id of the precinct, layer), if it is given.
     """
     body = _Bytes(data)
     headers = body if tile.headers is None else _Bytes(memoryview(tile.headers))
-    planned = (packet for volume in tile.volumes for packet in order(volume, precincts))
-    done = 0
-    for layer, precinct in planned:
-        if layer != precinct.layers:
-            # T.800 B.12.2: progressions of POC may overlap; a packet comes with the first of them
-            continue
+    # T.800 B.12.2: progressions of POC may overlap; a packet comes with the first of them
+    planned = (
+        (layer, precinct)
+        for volume in tile.volumes
+        for layer, precinct in order(volume, precincts)
+        if layer == precinct.layers
+    )
+    total = len(headers.data)
+    for done, (layer, precinct) in enumerate(planned):
+        if headers.position == total and body.position == len(data) and is_whole_layers(precincts):
+            return
         try:
             if tile.cod.has_sop:
                 body.skip(b"\xff\x91", 6)
-            headers.position, length = read_packet(headers.data, headers.position, precinct, layer)
+            start = headers.position
+            end, length = read_packet(headers.data, start, precinct, layer)
+            headers.position = end
             if tile.cod.has_eph:
                 headers.skip(b"\xff\x92", 2)
         except TruncatedError as e:
@@ -438,9 +512,12 @@ def walk(
             raise TruncatedError(
                 f"tile {number}, packet {done} of {packets}: {left} bytes left, expected {length}"
             )
+        if kept is not None:
+            kept[id(precinct), layer] = Packet(
+                headers.data[start:end], data[body.position : body.position + length]
+            )
         body.position += length
         precinct.layers += 1
-        done += 1
         if precinct.layers == tile.cod.layers:
             precinct.bands = None  # this was its last packet
     # some encoders pad with zeros, which would be empty packets

@@ -18,12 +18,16 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codestream.jpeg2000 import (
+    END,
+    SOD,
     SOT,
     SOT_BYTES,
     MainHeader,
     NeedsMoreError,
     Siz,
+    find_end,
     read_main_header,
+    segments,
 )
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
 
@@ -31,10 +35,10 @@ type Uint64 = npt.NDArray[np.uint64]
 
 HEAD = 16 * limits.KIB
 """Bytes of the first read; most main headers are shorter."""
-HOP = 3 * limits.MIB
-"""The cost of a request in bytes: 30 ms at 100 MB/s. Shorter tile-parts are read, not skipped."""
 WINDOW = 16 * limits.MIB
-"""Bytes per read if tile-parts are not skipped."""
+"""Most bytes per read if tile-parts are not skipped."""
+FIRST, GROWTH = 32, 8
+"""How many tile-parts the first such read covers, and how much longer each following one is."""
 SMALLEST = SOT_BYTES + 2
 """Bytes of an empty tile-part: SOT and SOD."""
 
@@ -57,7 +61,7 @@ class Codestream:
     header: MainHeader
     offset: int
     length: int
-    """From SOC to the end of the last tile-part, including EOC if there is one."""
+    """From SOC up to and including EOC, or to the announced end without one."""
     starts: Uint64
     """Tile `i` has the ranges from `starts[i]` to `starts[i + 1]`, in the order of the file."""
     offsets: Uint64
@@ -74,28 +78,42 @@ class _Parts:
     offsets: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
+    @property
+    def end(self) -> int:
+        """Position after the last tile-part; they follow each other without gaps."""
+        return int(self.offsets[-1] + self.lengths[-1]) if len(self.offsets) else 0
 
-def index_tiles(source: Readable, offset: int, length: int) -> Codestream:
+
+def index_tiles(
+    source: Readable, offset: int, length: int, *, is_announced: bool = False
+) -> Codestream:
     """Find the byte ranges of every tile of a codestream.
+
+    EOC must follow the last tile-part (T.800 A.4.4). It is the only proof that no bytes were lost
+    or inserted inside that tile-part: its length would then lead elsewhere, but the lengths in its
+    packet headers would still add up, and it would decode to wrong pixels.
 
     Parameters:
         source: Where to read.
         offset: Position of SOC in the source.
-        length: Maximum length of the codestream; bytes after its end are ignored.
+        length: Maximum length of the codestream; bytes after EOC are ignored.
+        is_announced: Whether the container states `length`. Then the last tile-part may end there
+            without EOC: the two lengths prove each other. Some satellite images lack EOC.
 
     Raises:
-        TruncatedError: A tile has no tile-part, or a tile-part ends outside the range.
+        TruncatedError: A tile has no tile-part, a tile-part ends outside the range, or there is no
+            EOC.
         FormatError: A header breaks the rules.
     """
     try:
-        return _index_tiles(source, offset, length)
+        return _index_tiles(source, offset, length, is_announced=is_announced)
     except NeedsMoreError as e:
         raise TruncatedError(f"{source.url} codestream @{offset}: {e}") from e
     except AnychunkError as e:
         raise type(e)(f"{source.url} codestream @{offset}: {e}") from e
 
 
-def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
+def _index_tiles(source: Readable, offset: int, length: int, *, is_announced: bool) -> Codestream:
     if offset + length > source.size():
         raise TruncatedError(
             f"{length} bytes announced at byte {offset}, the object ends after {source.size()}"
@@ -103,20 +121,28 @@ def _index_tiles(source: Readable, offset: int, length: int) -> Codestream:
     header = read_header(source, offset, length)
     first, end = offset + header.length, offset + length
     parts = tlm_parts(source, header, first, end) if header.tlm else None
-    has_tlm = parts is not None
-    if parts is None:
+    has_tlm = parts is not None and _has_end(source, parts.end, end, is_announced=is_announced)
+    if parts is None or not has_tlm:
         parts = sot_parts(source, header.siz, first, end)
     order = np.argsort(parts.tiles, kind="stable")
     counts = np.bincount(parts.tiles, minlength=header.siz.tiles)
-    if not counts.all():
-        missing = np.flatnonzero(counts == 0)
+    missing = np.flatnonzero(counts == 0)
+    # a tile without samples has no packets; some encoders leave out its tile-part as well
+    missing = missing[header.siz.holds_samples(missing)] if len(missing) else missing
+    if len(missing):
         raise TruncatedError(
             f"{len(missing)} of {header.siz.tiles} tiles are missing, the first is "
             f"tile {missing[0]}"
         )
+    last = parts.end
+    if not has_tlm and not _has_end(source, last, end, is_announced=is_announced):
+        found = source.read(last, min(2, end - last)).tobytes().hex() or "nothing"
+        raise TruncatedError(
+            f"@{last}: expected EOC (ffd9) after the last tile-part, found {found}; bytes of the "
+            "codestream were lost or inserted"
+        )
     starts = np.zeros(header.siz.tiles + 1, np.uint64)
     np.cumsum(counts, out=starts[1:].view(np.int64))
-    last = int((parts.offsets + parts.lengths).max())
     return Codestream(
         header=header,
         offset=offset,
@@ -191,10 +217,36 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
     )
 
 
+def _has_end(source: Readable, position: int, end: int, *, is_announced: bool) -> bool:
+    """Return whether the codestream ends at `position`: with EOC, or where it is announced to.
+
+    A remote file that has exactly two more bytes is not asked for them, which would cost a
+    request: if bytes had been lost or inserted, its length would not agree.
+    """
+    if position == end:
+        return is_announced
+    if not source.is_local and position == end - 2 == source.size() - 2:
+        return True
+    return position + 2 <= end and source.read(position, 2).tobytes() == END
+
+
 def _last_length(source: Readable, position: int, end: int) -> int:
-    """Return the length of a last tile-part whose SOT says 0: up to EOC if there is one."""
-    has_end = end - position >= SMALLEST and source.read(end - 2, 2).tobytes() == b"\xff\xd9"
-    return end - position - 2 * has_end
+    """Return the length of a last tile-part whose SOT says 0: up to EOC (T.800 A.4.2).
+
+    Up to `end` if there is no EOC. Padding may follow EOC, so it is searched for if it is not at
+    the very end.
+    """
+    if end - position >= SMALLEST + 2 and source.read(end - 2, 2).tobytes() == END:
+        return end - 2 - position
+    begin, window = position, source.read(position, min(WINDOW, end - position)).tobytes()
+    *_, (_, sod, _) = segments(window, SOT_BYTES, SOD)
+    at = find_end(window, sod + 2)
+    while at is None and begin + len(window) < end:
+        # the overlap holds an EOC that straddles windows, and the SOP before what is no EOC
+        begin += len(window) - 6
+        window = source.read(begin, min(WINDOW, end - begin)).tobytes()
+        at = find_end(window, 5)
+    return (end if at is None else begin + at) - position
 
 
 def _reader(source: Readable, first: int, end: int) -> Callable[[int], memoryview]:
@@ -210,18 +262,25 @@ def _view(source: Readable, offset: int, length: int) -> memoryview:
 
 
 class _ReadAhead:
-    """Reads successive SOT of a remote source; skips or reads tile-parts, whichever is cheaper."""
+    """Reads successive SOT of a remote source, and no byte twice.
+
+    Tile-parts are skipped, unless they are so short that a request costs more than reading them:
+    the rule by which ranges of chunks are coalesced.
+    """
 
     def __init__(self, source: Readable, first: int, end: int) -> None:
         self._source, self._first, self._end = source, first, end
         self._window, self._start = memoryview(b""), first
         self._count = 0
+        self._length = 0
 
     def __call__(self, position: int) -> memoryview:
         if position + SOT_BYTES > self._start + len(self._window):
             # the mean length so far is the best estimate for the next tile-parts
-            mean = (position - self._first) / self._count if self._count else HOP
-            length = WINDOW if mean < HOP else SOT_BYTES
+            mean = (position - self._first) // self._count if self._count else self._end
+            is_short = mean <= limits.get().coalesce_gap
+            self._length = max(FIRST * mean, GROWTH * self._length) if is_short else 0
+            length = min(self._length, WINDOW) or SOT_BYTES
             self._window = _view(self._source, position, min(length, self._end - position))
             self._start = position
         self._count += 1
@@ -246,7 +305,7 @@ def tlm_parts(source: Readable, header: MainHeader, first: int, end: int) -> _Pa
     ends = first + np.cumsum(lengths)
     offsets = ends - lengths
     parts = _Parts(tiles, offsets, lengths)
-    return parts if _fits(source, parts, int(ends[-1]), end) else None
+    return parts if _fits(source, parts, end) else None
 
 
 def _tlm_entries(
@@ -270,18 +329,16 @@ def _tlm_entries(
     return table[:, :number_size] @ 256 ** np.arange(number_size - 1, -1, -1), lengths
 
 
-def _fits(source: Readable, parts: _Parts, last: int, end: int) -> bool:
+def _fits(source: Readable, parts: _Parts, end: int) -> bool:
     """Return whether TLM agrees with the stream.
 
-    In a local source, every SOT is compared; in a remote one, only the end of the last tile-part.
+    In a local source, every SOT is compared. In a remote one, the SOT of every chunk is checked
+    against its length when the chunk is decoded.
     """
-    if last > end:
+    if parts.end > end:
         return False
     if not source.is_local:
-        # the SOT of every chunk is checked against its length when the chunk is decoded
-        return last in (end, end - 2) or source.read(last, 2).tobytes() == b"\xff\xd9"
-    if last + 2 <= end and source.read(last, 2).tobytes() == b"\xff\x90":
-        return False
+        return True
     view = source.read(0, end)
     heads = view[parts.offsets[:, None] + np.arange(SOT_BYTES)]
     words = heads.astype(np.int64)

@@ -5,26 +5,35 @@ and chunk shape everywhere, and boundaries between files only at chunk boundarie
 Errors name every file that does not fit.
 """
 
-import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
-from anychunk.combine.compatibility import Files, check_sample_meaning, raise_problems
+from anychunk.combine.compatibility import Files, check_sample_meaning
 from anychunk.combine.concat import axis_number, concat
+from anychunk.combine.images import (
+    Arrays,
+    SameImages,
+    check_levels,
+    full_arrays,
+    image_node,
+    joined_level,
+    rebuilt,
+    same_images,
+)
 from anychunk.combine.mosaic import Overlap, mosaic
-from anychunk.combine.stack import stack, with_ome_axis
+from anychunk.combine.shared_edges import without_shared_edges
+from anychunk.combine.stack import stack
 from anychunk.errors import FormatError
-from anychunk.io import absolute
-from anychunk.metadata import comparison, geo
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find
+from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
+from anychunk.io import absolute, is_remote, without_secrets
+from anychunk.metadata import comparison, joining
+from anychunk.metadata.meaning import Level
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.model.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
 
 type How = Literal["stack", "concat", "mosaic", "group"]
-
-STACK_AXIS = "file"
-"""The name of a stack's new axis if the caller chooses none."""
 
 
 def combine(
@@ -39,8 +48,9 @@ def combine(
 
     Parameters:
         files: The indexes, by url; the order is that of the result.
-        how: "stack" (new first axis), "concat" (along an axis), "mosaic" (one map grid), "group".
-        along: For "stack" the name of the new axis, for "concat" the name or number of an axis.
+        how: "stack" (new axis), "concat" (along an axis), "mosaic" (one map grid), "group".
+        along: For "stack" the name of the new axis, t, z or c; by default t, or z if files have t.
+            For "concat" the name or number of an axis.
         overlap: For "mosaic", whose chunk is used where files overlap; "error" refuses overlaps.
         names: For "group", the names of the groups; derived from the urls by default.
 
@@ -51,24 +61,123 @@ def combine(
     """
     if not files:
         raise ValueError("combine: got 0 files, expected at least 1")
-    groups = {url: _as_group(node) for url, node in files.items()}
+    # with whole tiles as chunks: where tiles are divided depends on how they are combined
+    groups = {without_secrets(url): _as_group(whole_tree(node)) for url, node in files.items()}
+    made = _combined(groups, how, along=along, overlap=overlap, names=names)
+    return cast("GroupIndex", divided_tree(made))
+
+
+def _combined(
+    groups: dict[str, GroupIndex],
+    how: How,
+    *,
+    along: str | int | None,
+    overlap: Overlap,
+    names: Sequence[str] | None,
+) -> GroupIndex:
     if how == "group":
         members = zip(names or group_names(list(groups)), _without_pins(groups), strict=True)
-        return _root(groups, dict(members), how)
+        return _root(groups, GroupIndex(members=dict(members)), how)
+    images = same_images(groups)
+    axis: str | None = None
     if how == "stack":
-        axis_name = str(along or STACK_AXIS)
-        made = _joined_trees(groups, lambda path, arrays: stack(path, arrays, axis_name))
-        made = _with_common_georeference(with_ome_axis(made, axis_name), groups, None)
-        return _root(groups, made.members, how, made.attributes)
-    if how == "concat":
+        axis = _stack_axis(images, None if along is None else str(along))
+        made = {same.path: _stacked(same, axis) for same in images}
+    elif how == "concat":
         if along is None:
             raise ValueError("combine='concat' needs along=, the name or number of an axis")
-        made = _joined_trees(groups, lambda path, arrays: concat(path, arrays, along))
-        made = _with_common_georeference(made, groups, along)
-        return _root(groups, made.members, how, made.attributes)
-    if how == "mosaic":
-        return _root(groups, mosaic(groups, overlap), how)
-    raise ValueError(f"combine is {how!r}, expected stack, concat, mosaic or group")
+        made = {same.path: _concatenated(same, along) for same in images}
+        axes = {same.first.names[_axis_number(same, along)] for same in images}
+        axis = axes.pop() if len(axes) == 1 else None
+    elif how == "mosaic":
+        made = {same.path: mosaic(without_shared_edges(same), overlap) for same in images}
+    else:
+        raise ValueError(f"combine is {how!r}, expected stack, concat, mosaic or group")
+    tree = rebuilt(next(iter(groups.values())), made)
+    whole = tree if isinstance(tree, GroupIndex) else GroupIndex(members={"0": tree})
+    return _root(groups, whole, how, axis, is_image="" in made)
+
+
+def _stack_axis(images: Sequence[SameImages], along: str | None) -> str:
+    """Return the name of the new axis, the same for all images."""
+    names = [name for same in images for name in same.first.names]
+    try:
+        return joining.stack_axis(list(dict.fromkeys(names)), along)
+    except FormatError as e:
+        raise FormatError(f"combine: {e}") from e
+
+
+def _stacked(images: SameImages, axis: str) -> Node:
+    position = joining.stack_position(images.first.names, axis)
+    _check(images, has_own_bands=axis == "c")
+    meaning = joining.stacked(
+        list(images.meanings.values()), axis, where=f"combine: image {images.path or '/'}"
+    )
+
+    def join(path: str, arrays: Arrays) -> ArrayIndex:
+        return stack(path, arrays, axis, position)
+
+    levels = [
+        _with_axis(joined_level(images, level.name, join, None), position)
+        for level in images.first_levels
+    ]
+    return image_node(images, meaning, levels)
+
+
+def _with_axis(level: Level, position: int) -> Level:
+    """Return a level with what the format states about each axis, for one axis more."""
+
+    def longer(values: tuple[float, ...] | None, value: float) -> tuple[float, ...] | None:
+        return None if values is None else (*values[:position], value, *values[position:])
+
+    return replace(
+        level,
+        factor=longer(level.factor, 1.0),
+        scale=longer(level.scale, 1.0),
+        origin=longer(level.origin, 0.0),
+    )
+
+
+def _axis_number(images: SameImages, along: str | int) -> int:
+    first = replace(full_arrays(images)[0], dimension_names=images.first.names)
+    return axis_number(first, along, images.array_path(images.first_levels[0].name))
+
+
+def _concatenated(images: SameImages, along: str | int) -> Node:
+    arrays = full_arrays(images)
+    axis = _axis_number(images, along)
+    name = images.first.names[axis]
+    _check(images, has_own_bands=name == "c")
+
+    def join(path: str, arrays: Arrays) -> ArrayIndex:
+        return concat(path, arrays, name)
+
+    def join_mask(path: str, masks: Arrays) -> ArrayIndex:
+        return concat(path, masks, name)
+
+    levels = [
+        joined_level(images, level.name, join, join_mask if name in ("x", "y") else None)
+        for level in images.first_levels
+    ]
+    meaning = joining.concatenated(
+        list(images.meanings.values()),
+        axis,
+        [array.shape for array in arrays],
+        where=f"combine: image {images.path or '/'}",
+    )
+    return image_node(images, meaning, [_without_origin(level, images) for level in levels])
+
+
+def _without_origin(level: Level, images: SameImages) -> Level:
+    """Return a level whose position follows from the whole, which may start elsewhere."""
+    return level if images.first.place.transform is None else replace(level, origin=None)
+
+
+def _check(images: SameImages, *, has_own_bands: bool) -> None:
+    full_arrays(images)
+    check_levels(images)
+    if not images.is_array:
+        check_sample_meaning(images.path, images.meanings, has_own_bands=has_own_bands)
 
 
 def _as_group(node: Node) -> GroupIndex:
@@ -86,18 +195,30 @@ def _without_pins(groups: Files) -> list[GroupIndex]:
 
 def _root(
     groups: Files,
-    members: Mapping[str, Node],
+    made: GroupIndex,
     how: str,
-    attributes: Mapping[str, Json] | None = None,
+    along: str | int | None = None,
+    *,
+    is_image: bool = False,
 ) -> GroupIndex:
-    """Return the root group, with those of `attributes` that all files share."""
+    """Return the root group, with those of its attributes that all files share.
+
+    Parameters:
+        groups: The files.
+        made: The combined tree, with the attributes of the first file.
+        how: How the files were combined.
+        along: The axis along which they were.
+        is_image: Whether the root is itself an image, which has attributes of its own.
+    """
     kept = {
         key: value
-        for key, value in (attributes or {}).items()
-        if key != "anychunk" and _is_shared(key, groups)
+        for key, value in made.attributes.items()
+        if key != "anychunk" and (is_image or _is_shared(key, groups))
     }
     first = next(iter(groups.values())).attributes.get("anychunk") or {}
     about: dict[str, Json] = {"combine": how, "files": len(groups)}
+    if along is not None:
+        about["along"] = along
     about |= {key: first[key] for key in ("format", "version") if key in first}
     pins: dict[str, Pin] = {}
     for group in groups.values():
@@ -105,7 +226,7 @@ def _root(
     # a folder cannot be pinned: it has no size, etag or modification time that reflects its content
     if folders := [absolute(url) for url, group in groups.items() if url not in group.pins]:
         about["folders"] = folders
-    return GroupIndex(members=members, attributes={**kept, "anychunk": about}, pins=pins)
+    return GroupIndex(members=made.members, attributes={**kept, "anychunk": about}, pins=pins)
 
 
 def _is_shared(key: str, groups: Files) -> bool:
@@ -119,7 +240,9 @@ def group_names(urls: Sequence[str]) -> list[str]:
     Raises:
         FormatError: If a url occurs twice.
     """
-    parts = [url.rstrip("/").replace("\\", "/").split("/") for url in urls]
+    # a query names nothing that a group could be named by
+    paths = [url.partition("?")[0] if is_remote(url) else url for url in urls]
+    parts = [path.rstrip("/").replace("\\", "/").split("/") for path in paths]
     for depth in range(1, max(len(p) for p in parts) + 1):
         names = ["_".join([*p[-depth:-1], p[-1].rpartition(".")[0] or p[-1]]) for p in parts]
         if len(set(names)) == len(names):
@@ -131,92 +254,11 @@ def group_names(urls: Sequence[str]) -> list[str]:
     return names
 
 
-def _joined_trees(
-    groups: Files, join: Callable[[str, Mapping[str, ArrayIndex]], ArrayIndex]
-) -> GroupIndex:
-    """Return the first file's tree, each array replaced by the join of all arrays at its path."""
-    trees = {url: dict(group.arrays()) for url, group in groups.items()}
-    first_url, first = next(iter(trees.items()))
-    raise_problems(
-        [
-            f"{url} has the arrays {' '.join(tree) or '(none)'}, "
-            f"expected {' '.join(first) or '(none)'} as in {first_url}"
-            for url, tree in trees.items()
-            if set(tree) != set(first)
-        ]
-    )
-
-    def build(node: GroupIndex, path: str) -> GroupIndex:
-        same = {url: find(group, path) for url, group in groups.items()}
-        check_sample_meaning(path, {url: image for url, image in same.items() if image is not None})
-        members: dict[str, Node] = {}
-        for name, member in node.members.items():
-            below = f"{path}/{name}" if path else name
-            if isinstance(member, GroupIndex):
-                members[name] = build(member, below)
-            else:
-                members[name] = join(below, {url: tree[below] for url, tree in trees.items()})
-        return GroupIndex(members=members, attributes=node.attributes)
-
-    return build(groups[first_url], "")
-
-
-def axis_of(node: GroupIndex, how: How, along: str | int | None) -> int:
-    """Return the number of the axis along which a combined index can be appended to."""
-    if how == "stack":
-        return 0
-    numbers = {axis_number(array, along or 0, path) for path, array in node.arrays()}
-    if len(numbers) != 1:
+def axis_of(node: GroupIndex) -> str:
+    """Return the axis along which a combined index can be appended to."""
+    axis = node.attributes["anychunk"].get("along")
+    if axis is None:
         raise FormatError(
-            f"combine: {along!r} is axis {' and '.join(map(str, sorted(numbers)))} of different "
-            "arrays, expected the same axis in all"
+            "combine: the axis is another one in different images, expected the same in all"
         )
-    return numbers.pop()
-
-
-def _with_common_georeference(
-    made: GroupIndex, groups: Files, along: str | int | None, path: str = ""
-) -> GroupIndex:
-    """Drop the georeference of the first file wherever it does not apply to all files.
-
-    Parameters:
-        made: The combined tree, with the attributes of the first file.
-        groups: The files.
-        along: The axis of a concatenation; if it is a map axis, no file's extent applies.
-        path: Where `made` is in the whole tree.
-    """
-    members: dict[str, Node] = {}
-    is_extended = False
-    for name, member in made.members.items():
-        below = f"{path}/{name}" if path else name
-        if isinstance(member, GroupIndex):
-            members[name] = _with_common_georeference(member, groups, along, below)
-        else:
-            members[name] = member
-            is_extended |= along is not None and _is_map_axis(made, member, along, below)
-    same = [image for group in groups.values() if (image := find(group, path)) is not None]
-    dropped = comparison.differing_georeference([image.attributes for image in same])
-    if is_extended:
-        dropped = dropped or ("spatial:",)
-    if not dropped:
-        return replace(made, members=members)
-    if not is_extended and any(k.startswith(dropped) for image in same for k in image.attributes):
-        warnings.warn(
-            f"combine: image {path or '/'}: files are georeferenced differently; "
-            "the georeference is dropped",
-            stacklevel=5,
-        )
-    plain = {
-        name: replace(m, attributes=geo.without_georeference(m.attributes, dropped))
-        if isinstance(m, ArrayIndex)
-        else m
-        for name, m in members.items()
-    }
-    attributes = geo.without_georeference(made.attributes, dropped)
-    return replace(made, members=plain, attributes=attributes)
-
-
-def _is_map_axis(image: GroupIndex, array: ArrayIndex, along: str | int, path: str) -> bool:
-    """Return whether the axis `along` is a map axis, x or y."""
-    name = array.dimension_names[axis_number(array, along, path)]
-    return name in image.attributes.get("spatial:dimensions", ())
+    return str(axis)

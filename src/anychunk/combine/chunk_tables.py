@@ -50,6 +50,7 @@ def join_tables(tables: Sequence[ByteRanges], owners: Numbers, numbers: Numbers)
         fronts=fronts if has_fronts else (),
         front_ids=_compact(front_ids[picked].reshape(grid), len(fronts)) if has_fronts else None,
         inline=b"".join(t.inline for t in tables),
+        tables={key: value for t in tables for key, value in t.tables.items()},
     )
 
 

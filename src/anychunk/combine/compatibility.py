@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.metadata import comparison
+from anychunk.metadata.meaning import Meaning
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json
 
 type Files = Mapping[str, GroupIndex]
@@ -24,34 +25,28 @@ def raise_problems(problems: Sequence[str]) -> None:
         raise FormatError(f"combine: {'; '.join(problems[:SHOWN])}{more}")
 
 
-def check_sample_meaning(path: str, images: Mapping[str, GroupIndex | ArrayIndex]) -> None:
+def check_sample_meaning(
+    path: str, meanings: Mapping[str, Meaning], *, has_own_bands: bool = False
+) -> None:
     """Refuse files whose samples have another meaning than those of the first; list them all.
 
     Parameters:
         path: The path of the images inside their files, for messages.
-        images: One node per file, by url.
+        meanings: One per file, by url.
+        has_own_bands: Whether the bands of each file stay bands of their own.
     """
-    first_url, first = next(iter(images.items()))
+    first_url, first = next(iter(meanings.items()))
     raise_problems(
         [
-            line
-            for url, image in images.items()
-            for line in _meaning_problems(url, path, image, first_url, first)
+            _problem(url, path, name, first_url)
+            for url, meaning in meanings.items()
+            for name in comparison.sample_differences(meaning, first, has_own_bands=has_own_bands)
         ]
     )
 
 
-def _meaning_problems(
-    url: str,
-    path: str,
-    node: GroupIndex | ArrayIndex,
-    first_url: str,
-    first: GroupIndex | ArrayIndex,
-) -> list[str]:
-    return [
-        f"{url} {path}: {name} differs from that of {first_url}; combined files must share it"
-        for name in comparison.sample_differences(node.attributes, first.attributes)
-    ]
+def _problem(url: str, path: str, name: str, first_url: str) -> str:
+    return f"{url} {path}: {name} differs from that of {first_url}; combined files must share it"
 
 
 def check_compatible(
@@ -81,7 +76,10 @@ def check_compatible(
             problems.append(
                 f"{url} {path}: shape {array.shape}, expected {first.shape} as in {first_url}"
             )
-        problems += _meaning_problems(url, path, array, first_url, first)
+        problems += [
+            _problem(url, path, name, first_url)
+            for name in comparison.attribute_differences(array.attributes, first.attributes)
+        ]
         if not isinstance(array.chunks, ByteRanges):
             raise UnsupportedError(
                 f"combine: {url} {path}: its chunks are {type(array.chunks).__name__.lower()}, "

@@ -16,11 +16,13 @@ from typing import Any, Literal
 import numpy as np
 
 from anychunk.combine.chunk_tables import join_tables
-from anychunk.combine.compatibility import Files, check_compatible, check_sample_meaning
+from anychunk.combine.compatibility import check_compatible, check_sample_meaning
+from anychunk.combine.images import Arrays, SameImages, full_arrays, image_node, joined_level
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.metadata import comparison, geo
+from anychunk.metadata import comparison, geo, joining
+from anychunk.metadata.meaning import Level, Meaning
 from anychunk.model.grid import Shape, grid_shape
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
+from anychunk.model.index import ArrayIndex, ByteRanges, Node
 
 type Overlap = Literal["error", "first", "last"]
 
@@ -34,16 +36,16 @@ SIZE_TOLERANCE = 1e-9
 class Placed:
     """An image, and the row and column of its first pixel on the common grid."""
 
-    image: GroupIndex
+    full: ArrayIndex
     row: int
     column: int
 
 
-def mosaic(groups: Files, overlap: Overlap) -> dict[str, Node]:
-    """Return one mosaic per image name, made of the images of that name in all files.
+def mosaic(images: SameImages, overlap: Overlap) -> Node:
+    """Return one image made of an image of every file.
 
     Parameters:
-        groups: The indexes of the files, by url. Each image needs a georeference.
+        images: The images. Each needs a georeference.
         overlap: "first" or "last": the file whose chunk is used where several files have one;
             "error" refuses overlaps.
 
@@ -53,93 +55,40 @@ def mosaic(groups: Files, overlap: Overlap) -> dict[str, Node]:
     """
     if overlap not in ("error", "first", "last"):
         raise ValueError(f"overlap is {overlap!r}, expected 'error', 'first' or 'last'")
-    first_url, first = next(iter(groups.items()))
-    for url, group in groups.items():
-        if set(group.members) != set(first.members):
-            raise FormatError(
-                f"combine: {url} has the images {' '.join(sorted(group.members))}, "
-                f"expected {' '.join(sorted(first.members))} as in {first_url}"
-            )
-    return {
-        name: _image(name, {url: group.members[name] for url, group in groups.items()}, overlap)
-        for name in first.members
-    }
-
-
-def _image(name: str, images: Mapping[str, Node], overlap: Overlap) -> GroupIndex:
-    placed, transform = _placed(name, images)
-    check_sample_meaning(name, images)
-    image = next(iter(placed.values())).image
-    height = max(p.row + _array(p.image, "0", name).shape[-2] for p in placed.values())
-    width = max(p.column + _array(p.image, "0", name).shape[-1] for p in placed.values())
-    members: dict[str, Node] = {}
-    for key, member in image.members.items():
-        if isinstance(member, ArrayIndex) and (joined := _level(key, placed, overlap, name)):
-            members[key] = _georeferenced(joined, transform, (height, width))
-    dropped = sorted(set(image.members) - set(members))
+    name = images.path
+    placed, transform = _placed(images)
+    check_sample_meaning(name, images.meanings)
+    levels, dropped = [], []
+    for level in images.first_levels:
+        found = _level(images, level.name, placed, overlap)
+        if found is None:
+            dropped.append(level.name)
+        else:
+            levels.append(found)
     if dropped:
         warnings.warn(
             f"combine: image {name}: {' '.join(dropped)} dropped: not on the common grid",
             stacklevel=5,
         )
-    attributes = {**image.attributes, **_georeference(transform, (height, width))}
-    return GroupIndex(members=members, attributes=_with_kept_levels(attributes, members))
+    # the places differ, which is the point of a mosaic
+    place = replace(images.first.place, transform=transform, gcps=(), rpc=None)
+    meanings = [replace(meaning, place=place) for meaning in images.meanings.values()]
+    meaning = joining.common(meanings, where=f"combine: image {name}")
+    return image_node(images, meaning, levels)
 
 
-def _georeference(transform: geo.Transform, size: tuple[int, int]) -> dict[str, Json]:
-    return {
-        "spatial:transform": list(transform),
-        "spatial:shape": list(size),
-        "spatial:bbox": list(geo.bounds(transform, size)),
-    }
-
-
-def _georeferenced(
-    level: ArrayIndex, transform: geo.Transform, full: tuple[int, int]
-) -> ArrayIndex:
-    """Replace the georeference of a level, if it has one, with that of the mosaic."""
-    if "spatial:transform" not in level.attributes:
-        return level
-    height, width = level.shape[-2:]
-    down, across = (
-        max(1, round(n / max(1, m))) for n, m in zip(full, (height, width), strict=True)
-    )
-    place = _georeference(geo.rescaled(transform, across, down), (height, width))
-    return replace(level, attributes={**level.attributes, **place})
-
-
-def _with_kept_levels(attributes: dict[str, Json], members: Mapping[str, Node]) -> dict[str, Json]:
-    """Remove dropped levels from the list of datasets in OME metadata."""
-    ome = attributes.get("ome")
-    if not ome:
-        return attributes
-    images = [
-        {**image, "datasets": [d for d in image.get("datasets", []) if d.get("path") in members]}
-        for image in ome.get("multiscales", [])
-    ]
-    return {**attributes, "ome": {**ome, "multiscales": images}}
-
-
-def _array(image: GroupIndex, key: str, name: str) -> ArrayIndex:
-    found = image.members.get(key)
-    if not isinstance(found, ArrayIndex):
-        raise FormatError(
-            f"combine: image {name} has no array {key}, only {' '.join(image.members) or 'nothing'}"
-        )
-    return found
-
-
-def _placed(name: str, images: Mapping[str, Node]) -> tuple[dict[str, Placed], geo.Transform]:
+def _placed(images: SameImages) -> tuple[dict[str, Placed], geo.Transform]:
     """Return where each image lies on the common grid, and the transform of that grid.
 
     The grid is that of the first image, extended to the north-west corner of the mosaic.
     """
-    transforms = {url: _transform(url, name, image) for url, image in images.items()}
-    _check_grids(name, images, transforms)
+    name = images.path
+    transforms = {url: _transform(url, name, m) for url, m in images.meanings.items()}
+    _check_grids(images, transforms)
     a, b, x, d, e, y = next(iter(transforms.values()))
     columns = {url: (t[2] - x) / a for url, t in transforms.items()}
     rows = {url: (t[5] - y) / e for url, t in transforms.items()}
-    for url in images:
+    for url in transforms:
         off = max(abs(n - round(n)) for n in (columns[url], rows[url]))
         if off > TOLERANCE:
             raise FormatError(
@@ -147,28 +96,27 @@ def _placed(name: str, images: Mapping[str, Node]) -> tuple[dict[str, Placed], g
                 f"expected at most {TOLERANCE:g}"
             )
     left, top = min(round(c) for c in columns.values()), min(round(r) for r in rows.values())
+    full = dict(zip(transforms, full_arrays(images), strict=True))
     placed = {
-        url: Placed(image=image, row=round(rows[url]) - top, column=round(columns[url]) - left)
-        for url, image in images.items()
-        if isinstance(image, GroupIndex)
+        url: Placed(full=array, row=round(rows[url]) - top, column=round(columns[url]) - left)
+        for url, array in full.items()
     }
     return placed, (a, b, x + left * a, d, e, y + top * e)
 
 
-def _transform(url: str, name: str, image: Node) -> geo.Transform:
-    found = image.attributes.get("spatial:transform")
-    if not isinstance(image, GroupIndex) or not isinstance(found, list) or len(found) != 6:
+def _transform(url: str, name: str, meaning: Meaning) -> geo.Transform:
+    found = meaning.place.transform
+    if found is None or meaning.names[-2:] != ("y", "x"):
         raise FormatError(f"combine: {url} {name}: has no georeference; a mosaic needs one")
-    a, b, x, d, e, y = (float(n) for n in found)
-    if not all(map(math.isfinite, (a, b, x, d, e, y))) or (a, b) == (0, 0) or (d, e) == (0, 0):
-        raise FormatError(f"combine: {url} {name}: transform {found} has no pixel size")
-    return a, b, x, d, e, y
+    a, b, _, d, e, _ = found
+    if not all(map(math.isfinite, found)) or (a, b) == (0, 0) or (d, e) == (0, 0):
+        raise FormatError(f"combine: {url} {name}: transform {list(found)} has no pixel size")
+    return found
 
 
-def _check_grids(
-    name: str, images: Mapping[str, Node], transforms: Mapping[str, geo.Transform]
-) -> None:
+def _check_grids(images: SameImages, transforms: Mapping[str, geo.Transform]) -> None:
     """Refuse images whose reference system or pixel size is not that of the first."""
+    name = images.path
     first_url, first = next(iter(transforms.items()))
     a, b, _, d, e, _ = first
     if b or d:  # so a and e are not 0: offsets are divided by them
@@ -176,9 +124,9 @@ def _check_grids(
             f"combine: {first_url} {name}: its transform {list(first)} is rotated, "
             "expected a north-up grid"
         )
-    systems = {url: geo.crs(image.attributes) for url, image in images.items()}
+    places = {url: meaning.place for url, meaning in images.meanings.items()}
     for url, (a1, b1, _, d1, e1, _) in transforms.items():
-        if not comparison.is_same(systems[url], systems[first_url]):
+        if not comparison.is_same_crs(places[url], places[first_url]):
             raise FormatError(
                 f"combine: {url} {name}: its reference system differs from that of {first_url}"
             )
@@ -190,42 +138,49 @@ def _check_grids(
 
 
 def _level(
-    key: str, placed: Mapping[str, Placed], overlap: Overlap, name: str
-) -> ArrayIndex | None:
-    """Return one level of the mosaic, or None if it does not fit; level 0 must fit."""
-    arrays = {}
-    for url, place in placed.items():
-        found = place.image.members.get(key)
-        if not isinstance(found, ArrayIndex):
-            return None
-        arrays[url] = found
+    images: SameImages, name: str, placed: Mapping[str, Placed], overlap: Overlap
+) -> Level | None:
+    """Return one level of the mosaic, or None if it does not fit; the first must fit."""
+    is_first = name == images.first_levels[0].name
+    levels = images.level(name)
+    if levels is None:
+        return None
+    down, across = 1, 1
     try:
-        return _joined_level(key, placed, arrays, overlap, name)
+        factors = {u: _factor(p.full, levels[u].image, u) for u, p in placed.items()}
+        down, across = _one_factor(set(factors.values()), images.array_path(name))
+
+        def join(path: str, arrays: Arrays) -> ArrayIndex:
+            return _joined_level(path, arrays, placed, (down, across), overlap)
+
+        joined = joined_level(images, name, join, join)
     except (FormatError, UnsupportedError):
-        if key == "0":
+        if is_first:
             raise
         return None
+    ones = (1.0,) * (len(images.first.axes) - 2)
+    return replace(joined, factor=(*ones, float(down), float(across)), scale=None, origin=None)
+
+
+def _one_factor(factors: set[tuple[int, int]], path: str) -> tuple[int, int]:
+    if len(factors) > 1:
+        raise FormatError(
+            f"combine: {path}: reduced by different factors {sorted(factors)}, "
+            "expected the same factor in all files"
+        )
+    return next(iter(factors))
 
 
 def _joined_level(
-    key: str,
+    path: str,
+    arrays: Arrays,
     placed: Mapping[str, Placed],
-    arrays: Mapping[str, ArrayIndex],
+    factor: tuple[int, int],
     overlap: Overlap,
-    name: str,
 ) -> ArrayIndex:
-    path = f"{name}/{key}"
     codecs = check_compatible(path, arrays, free_axes=(-2, -1))
     first = next(iter(arrays.values()))
-    factors = [_factor(_array(p.image, "0", name), arrays[u], u) for u, p in placed.items()]
-    if len(set(factors)) > 1:
-        raise FormatError(
-            f"combine: {path}: reduced by different factors {sorted(set(factors))}, "
-            "expected the same factor in all files"
-        )
-    starts = {
-        url: _start(url, (p.row, p.column), factors[0], first, path) for url, p in placed.items()
-    }
+    starts = {url: _start(url, (p.row, p.column), factor, first, path) for url, p in placed.items()}
     ends = {u: (starts[u][0] + a.shape[-2], starts[u][1] + a.shape[-1]) for u, a in arrays.items()}
     size = (max(end[0] for end in ends.values()), max(end[1] for end in ends.values()))
     _check_ends(ends, size, first.chunk_shape, path)

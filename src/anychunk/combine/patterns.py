@@ -6,7 +6,18 @@ import os
 import re
 from collections.abc import Iterable
 
-from anychunk.io import Storage, below, is_remote, list_objects, local_path
+from anychunk.errors import MissingFileError
+from anychunk.io import (
+    Storage,
+    as_url,
+    below,
+    is_pattern,
+    is_remote,
+    list_objects,
+    local_path,
+    remember,
+    slashes,
+)
 
 
 def expand(
@@ -17,23 +28,19 @@ def expand(
     The order of `urls` is kept; matches of one pattern are sorted.
 
     Raises:
-        FileNotFoundError: If a pattern matches nothing.
+        MissingFileError: If a pattern matches nothing.
     """
     given = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
     found: dict[str, None] = {}
-    for url in map(str, given):
+    for url in map(as_url, given):
+        remember(url)  # workers parse signed urls, this process reads what they found
         found |= dict.fromkeys(_matches(url, storage) if is_pattern(url) else [url])
     return list(found)
 
 
-def is_pattern(url: str) -> bool:
-    """Return whether `url` contains wildcards and is not itself the name of a local file."""
-    return any(c in url for c in "*?[") and (is_remote(url) or not os.path.exists(local_path(url)))  # noqa: PTH110
-
-
 def _matches(pattern: str, storage: Storage | None) -> list[str]:
     if not is_remote(pattern):
-        found = sorted(glob.glob(local_path(pattern), recursive=True))  # noqa: PTH207 - of a url
+        found = sorted(map(slashes, glob.glob(local_path(pattern), recursive=True)))  # noqa: PTH207 - of a url
     else:
         # only what lies below the last folder without a wildcard is listed
         folder = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
@@ -43,7 +50,7 @@ def _matches(pattern: str, storage: Storage | None) -> list[str]:
             below(folder, name) for name in names if matching.fullmatch(f"{folder}/{name}")
         )
     if not found:
-        raise FileNotFoundError(f"{pattern}: no files match this pattern")
+        raise MissingFileError(f"{pattern}: no files match this pattern")
     return found
 
 

@@ -1,8 +1,8 @@
-"""Stack arrays of several files on a new first axis.
+"""Stack arrays of several files on a new axis.
 
-A chunk of the result is a chunk of one file with an axis of length 1 in front, so its bytes are
-unchanged. The new axis is added to everything that describes the chunk's axes: the codecs, the
-headers of cropped chunks, and OME metadata.
+A chunk of the result is a chunk of one file with a further axis of length 1, so its bytes are
+unchanged. The new axis is added to everything that describes the chunk's axes: the codecs, and the
+headers of cropped chunks.
 """
 
 import math
@@ -16,53 +16,62 @@ from zarr.abc.codec import BytesBytesCodec
 from anychunk import codecs as registry
 from anychunk.combine.chunk_tables import join_tables
 from anychunk.combine.compatibility import check_compatible
-from anychunk.errors import FormatError, UnsupportedError
-from anychunk.metadata.ome import Axis
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json
+from anychunk.errors import UnsupportedError
+from anychunk.model.index import ArrayIndex, ByteRanges, Json
 
 
-def stack(path: str, arrays: Mapping[str, ArrayIndex], axis_name: str) -> ArrayIndex:
-    """Return arrays, one per file, stacked on a new first axis of chunk length 1.
+def stack(
+    path: str, arrays: Mapping[str, ArrayIndex], axis_name: str, position: int = 0
+) -> ArrayIndex:
+    """Return arrays, one per file, stacked on a new axis of chunk length 1.
+
+    Parameters:
+        path: The path of the arrays inside their files, for messages.
+        arrays: One array per file, by url.
+        axis_name: The name of the new axis.
+        position: Its number.
 
     Raises:
-        FormatError: If the arrays do not fit, or already have an axis of this name.
+        FormatError: If the arrays do not fit.
         UnsupportedError: If a codec cannot decode chunks with one more axis.
     """
     codecs = check_compatible(path, arrays)
     first = next(iter(arrays.values()))
-    if axis_name in first.dimension_names:
-        raise FormatError(
-            f"combine: {path} already has an axis {axis_name!r}; choose another name with along="
-        )
     count = math.prod(first.grid)
     grid = (len(arrays), *first.grid)
     owners = np.repeat(np.arange(len(arrays)), count).reshape(grid)
     numbers = np.tile(np.arange(count), len(arrays)).reshape(grid)
-    tables = [_with_axis_in_fronts(array, path) for array in arrays.values()]
+    tables = [_with_axis_in_fronts(array, position, path) for array in arrays.values()]
+    owners, numbers = (np.moveaxis(table, 0, position) for table in (owners, numbers))
     return replace(
         first,
-        shape=(len(arrays), *first.shape),
-        chunk_shape=(1, *first.chunk_shape),
-        codecs=_with_axis_in_codecs(codecs, path),
-        dimension_names=(axis_name, *first.dimension_names),
+        shape=_inserted(first.shape, position, len(arrays)),
+        chunk_shape=_inserted(first.chunk_shape, position, 1),
+        codecs=_with_axis_in_codecs(codecs, position, path),
+        dimension_names=_inserted(first.dimension_names, position, axis_name),
         chunks=join_tables(tables, owners, numbers),
     )
 
 
-def _with_axis_in_codecs(chain: Sequence[Json], path: str) -> tuple[Json, ...]:
-    """Return the codecs for chunks that have one more axis in front, of length 1."""
-    return tuple(_with_axis_in_codec(codec, path) for codec in chain)
+def _inserted[T](values: Sequence[T], position: int, value: T) -> tuple[T, ...]:
+    return (*values[:position], value, *values[position:])
 
 
-def _with_axis_in_codec(codec: Json, path: str) -> Json:
+def _with_axis_in_codecs(chain: Sequence[Json], position: int, path: str) -> tuple[Json, ...]:
+    """Return the codecs for chunks that have one more axis, of length 1."""
+    return tuple(_with_axis_in_codec(codec, position, path) for codec in chain)
+
+
+def _with_axis_in_codec(codec: Json, position: int, path: str) -> Json:
     name = codec if isinstance(codec, str) else codec["name"]
     if name in ("bytes", "scale_offset", "cast_value"):
         return codec  # they work element by element
     if name == "transpose":
-        order = [0, *(axis + 1 for axis in codec["configuration"]["order"])]
+        old = codec["configuration"]["order"]
+        order = [position, *(axis + (axis >= position) for axis in old)]
         return {"name": name, "configuration": {"order": order}}
     if name == "anychunk.window":
-        inner = _with_axis_in_codecs(codec["configuration"]["codecs"], path)
+        inner = _with_axis_in_codecs(codec["configuration"]["codecs"], position, path)
         return {"name": name, "configuration": {"codecs": list(inner)}}
     data = {"name": codec} if isinstance(codec, str) else codec
     if isinstance(registry.from_json(data), BytesBytesCodec):
@@ -73,7 +82,7 @@ def _with_axis_in_codec(codec: Json, path: str) -> Json:
     )
 
 
-def _with_axis_in_fronts(array: ArrayIndex, path: str) -> ByteRanges:
+def _with_axis_in_fronts(array: ArrayIndex, position: int, path: str) -> ByteRanges:
     """Return the chunk table with one more axis in the headers of `anychunk.window`.
 
     Such a header is three rows of uint32, each as long as the chunk has axes: the stored shape,
@@ -96,38 +105,7 @@ def _with_axis_in_fronts(array: ArrayIndex, path: str) -> ByteRanges:
     fronts = []
     for front in chunks.fronts:
         numbers = struct.unpack(f"<{3 * ndim}I", front)
-        stored, start, shape = (numbers[i * ndim : (i + 1) * ndim] for i in range(3))
-        fronts.append(struct.pack(f"<{3 * ndim + 3}I", 1, *stored, 0, *start, 1, *shape))
+        rows = [numbers[i * ndim : (i + 1) * ndim] for i in range(3)]
+        longer = [_inserted(row, position, n) for row, n in zip(rows, (1, 0, 1), strict=True)]
+        fronts.append(struct.pack(f"<{3 * ndim + 3}I", *(n for row in longer for n in row)))
     return replace(chunks, fronts=tuple(fronts))
-
-
-def with_ome_axis(group: GroupIndex, axis_name: str) -> GroupIndex:
-    """Return the group with the new axis in every `ome.multiscales` of it and its subgroups."""
-    members = {
-        key: with_ome_axis(member, axis_name) if isinstance(member, GroupIndex) else member
-        for key, member in group.members.items()
-    }
-    attributes = dict(group.attributes)
-    images = (attributes.get("ome") or {}).get("multiscales")
-    if images:
-        changed = [_with_axis_in_multiscale(image, axis_name) for image in images]
-        attributes["ome"] = {**attributes["ome"], "multiscales": changed}
-    return GroupIndex(members=members, attributes=attributes)
-
-
-def _with_axis_in_multiscale(image: dict[str, Json], axis_name: str) -> dict[str, Json]:
-    def changed(step: dict[str, Json]) -> dict[str, Json]:
-        kind = step.get("type")
-        if kind not in ("scale", "translation"):
-            return step
-        return {**step, kind: [1.0 if kind == "scale" else 0.0, *step[kind]]}
-
-    found = {**image, "axes": [Axis(name=axis_name).json(), *image.get("axes", [])]}
-    found["datasets"] = [
-        {**d, "coordinateTransformations": [changed(s) for s in d["coordinateTransformations"]]}
-        for d in image.get("datasets", [])
-    ]
-    if "coordinateTransformations" in image:
-        steps = image["coordinateTransformations"]
-        found["coordinateTransformations"] = [changed(step) for step in steps]
-    return found

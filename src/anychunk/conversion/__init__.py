@@ -1,21 +1,25 @@
-"""Convert files to Zarr v3, N5 or JNRRD: larger than memory, in parallel, resumable."""
+"""Convert files to Zarr v3, N5, JNRRD or NRRD: larger than memory, in parallel, resumable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from anychunk import api
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
+from anychunk.conversion.readers import ReaderCheck, check_readers
 from anychunk.conversion.single_files import refuse_zarr_options, write_images
+from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.target import Target
 from anychunk.conversion.tasks import Conversion
-from anychunk.io import Storage
+from anychunk.conversion.windows import with_limits
+from anychunk.errors import UnsupportedError
+from anychunk.io import Storage, as_url, is_remote, sink
 from anychunk.io.threads import cores
 from anychunk.model import images as im
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, walk
 
 __all__ = ["Report", "convert"]
 
@@ -34,7 +38,11 @@ class Report:
     """How many of them an earlier, interrupted conversion had written."""
     is_verified: bool = False
     notes: tuple[str, ...] = ()
-    """What the caller should know about the result, such as metadata that could not be written."""
+    """What the caller should know about the result."""
+    losses: tuple[str, ...] = ()
+    """What the source states and the target cannot hold, one line each."""
+    readers: tuple[ReaderCheck, ...] = ()
+    """With `check="readers"`, what each installed reader makes of each image."""
 
 
 def convert(
@@ -51,6 +59,7 @@ def convert(
     axes: Sequence[str] | None = None,
     image: int | str | None = None,
     verify: bool = False,
+    check: Literal["readers"] | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -62,14 +71,14 @@ def convert(
 ) -> Report:
     """Convert a file, several files, or an index; the target's extension chooses the format.
 
-    An interrupted conversion to Zarr is resumed by the same call. The target appears under its name
-    only when it is complete.
+    An interrupted conversion is resumed by the same call. The target appears under its name only
+    when it is complete; a second conversion to the same local target is refused meanwhile.
 
     Parameters:
         source: A path or url, several of them (their images become the groups 0, 1, ...), or an
             index.
-        target: A path or url that ends in `.zarr` (Zarr v3 with OME-Zarr 0.5 metadata), `.n5` or
-            `.jnrrd` (the first level of each image).
+        target: A path or url that ends in `.zarr` (Zarr v3 with OME-Zarr 0.5 metadata), `.n5`,
+            `.jnrrd`, `.nrrd` or `.nhdr` (the first level of each image).
         format: `zarr`, `n5` or `jnrrd`; by default inferred from the extension.
         like: For Zarr, the preset: `ome-zarr`, `cloud` or `archive`. `chunk`, `shard`,
             `compression` and `levels` override its settings one by one.
@@ -83,6 +92,8 @@ def convert(
         axes: For Zarr, the names of the axes, such as `zyx`, if the source does not name them.
         image: Number or path of the only image to convert.
         verify: Read everything back and compare it with the source.
+        check: `"readers"`: ask every installed reader of Zarr (zarr, xarray, rioxarray, GDAL
+            through rasterio, ome-zarr-models, ome-zarr, tensorstore, zarrs) for each image.
         overwrite: Replace an existing target.
         workers: For Zarr, the number of threads; by default one per core.
         scheduler: For Zarr, the address of a Dask scheduler to run on instead of threads.
@@ -95,7 +106,7 @@ def convert(
     Returns a `Report`. Raises `FormatError` if the target already exists or, with `verify`, differs
     from the source; `UnsupportedError` if the options do not fit the source or the target.
     """
-    url = str(target).rstrip("/")
+    url = as_url(target).rstrip("/")
     node = join_sources(source, storage, allow)
     name = format or ("zarr" if url.lower().endswith(".zarr") else None)
     if name == "zarr":
@@ -114,6 +125,7 @@ def convert(
             url,
             zarr_options,
             verify=verify,
+            check=check,
             overwrite=overwrite,
             count=workers or cores(),
             scheduler=scheduler,
@@ -129,8 +141,9 @@ def convert(
         method=method,
         axes=axes,
         scheduler=scheduler,
+        check=check,
     )
-    nbytes, arrays = write_images(
+    done = write_images(
         node,
         url,
         format,
@@ -142,7 +155,14 @@ def convert(
         verify=verify,
         overwrite=overwrite,
     )
-    return Report(target=url, arrays=arrays, nbytes=nbytes, is_verified=verify)
+    return Report(
+        target=url,
+        arrays=done.arrays,
+        nbytes=done.nbytes,
+        skipped_bytes=done.skipped_bytes,
+        is_verified=verify,
+        losses=tuple(getattr(done, "losses", ())),
+    )
 
 
 def to_zarr(
@@ -151,32 +171,43 @@ def to_zarr(
     options: ZarrOptions,
     *,
     verify: bool,
+    check: str | None,
     overwrite: bool,
     count: int,
     scheduler: str | None,
     progress: Progress | None,
     storage: Storage | None,
     target_storage: Storage | None,
+    given: Mapping[str, GivenBoxes] | None = None,
 ) -> Report:
     """Write a Zarr v3 hierarchy, on `count` threads or on the workers of a Dask cluster."""
+    if check not in (None, "readers"):
+        raise UnsupportedError(f"convert: check={check!r}, expected 'readers'")
+    if check is not None and is_remote(url):
+        raise UnsupportedError(f"{url}: check='readers' needs a local target")
     plan = make_plan(node, options, count)
+    sink.check_case(url, [path for path, _ in walk(plan.root)])
     target = Target(url, target_storage)
-    is_finished = target.is_finished(plan.fingerprint)
-    journal = None if is_finished else target.prepare(plan.fingerprint, overwrite=overwrite)
-    conversion = Conversion(
-        plan,
-        url if is_finished else target.part,
-        source_storage=storage,
-        target_storage=target_storage,
-    )
-    skipped = plan.nbytes
-    with start_workers(count, scheduler, conversion) as workers:
+    with target.locked():
+        is_finished = target.is_finished(plan.fingerprint)
+        journal = None if is_finished else target.prepare(plan.fingerprint, overwrite=overwrite)
+        conversion = Conversion(
+            plan,
+            url if is_finished else target.part,
+            source_storage=storage,
+            target_storage=target_storage,
+            given=given,
+        )
+        skipped = plan.nbytes
+        with start_workers(count, scheduler, conversion) as workers:
+            if journal is not None:
+                skipped = write_all(conversion, journal, workers, progress)
+            if verify:
+                compare_all(conversion, workers, progress)
         if journal is not None:
-            skipped = write_all(conversion, journal, workers, progress)
-        if verify:
-            compare_all(conversion, workers, progress)
-    if journal is not None:
-        target.finish(plan, journal, overwrite=overwrite)
+            root = with_limits(plan, conversion)
+            target.finish(plan, journal, overwrite=overwrite, root=root)
+        readers = check_readers(plan, conversion, url) if check == "readers" else ()
     return Report(
         target=url,
         arrays=len(plan.arrays),
@@ -184,6 +215,8 @@ def to_zarr(
         skipped_bytes=skipped,
         is_verified=verify,
         notes=plan.notes,
+        losses=plan.losses,
+        readers=readers,
     )
 
 
@@ -194,8 +227,8 @@ def join_sources(source: Any, storage: Storage | None, allow: Sequence[str] = ()
     # other formats than a saved index do not accept `allow`
     given: dict[str, Any] = {"storage": storage, **({"allow": allow} if allow else {})}
     if isinstance(source, str | Path):
-        return api.index(source, **given)
-    nodes = [api.index(one, **given) for one in source]
+        return api.index(source, to=None, **given)
+    nodes = [api.index(one, to=None, **given) for one in source]
     if len(nodes) == 1:
         return nodes[0]
     members: dict[str, Node] = {}

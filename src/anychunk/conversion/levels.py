@@ -1,24 +1,32 @@
 """The levels of an image: which are written, how each is chunked and encoded. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from anychunk.codecs.zarr_core import parse_dtype
 from anychunk.conversion import presets
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.limits import MIB
-from anychunk.metadata import drawing, geo, ome, samples
+from anychunk.metadata.cf import NAMES as CF_NAMES
+from anychunk.metadata.cf import fits
+from anychunk.metadata.hierarchy import fill_of, has_absent_chunks
+from anychunk.metadata.meaning import NAMES, Display, Meaning
+from anychunk.metadata.meaning import Level as ImageLevel
+from anychunk.metadata.ome import step
+from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.grid import Shape, Slices, chunk_box, grid_shape
-from anychunk.model.images import Image
-from anychunk.model.index import ArrayIndex, Json, Node, find
+from anychunk.model.images import VARIABLE, Image
+from anychunk.model.index import ArrayIndex, Json, Node, Objects, find
 from anychunk.resample import BY_WINDOW, output_shape
 
 REGION_BYTES = 16 * MIB
 """About how much a worker reads, encodes and writes at a time, unless a shard is larger."""
 ROOT_TWO = math.sqrt(2) * (1 + 1e-9)
 """z is halved while its elements are at most this many times longer than the shortest side."""
+MASK = "mask"
+"""Name of the mask in a level group."""
 VARIABLE_ITEMSIZE = 16
 """Bytes assumed for types of variable length; it only affects how the work is split."""
 
@@ -76,12 +84,46 @@ class Level:
         """The decoded size."""
         return math.prod(self.shape) * self.itemsize
 
+    def as_index(self) -> ArrayIndex:
+        """Return it as an array of an index, as the writer of the hierarchy takes it."""
+        document = self.metadata
+        return ArrayIndex(
+            shape=self.shape,
+            chunk_shape=self.outer,
+            data_type=document["data_type"],
+            codecs=tuple(document["codecs"]),
+            chunks=Objects(base="", pattern="", grid=grid_shape(self.shape, self.outer)),
+            fill_value=document["fill_value"],
+            dimension_names=tuple(document["dimension_names"]),
+            attributes=document["attributes"],
+        )
 
-def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) -> list[Level]:
-    """Plan the levels of one image: copies of the source's, or computed from the finest."""
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The arrays of one image, as they are planned."""
+
+    meaning: Meaning
+    """What the samples mean, with the axes of the target."""
+    levels: tuple[Level, ...]
+    masks: tuple[Level, ...] = ()
+    """One per level, or none."""
+    described: tuple[ImageLevel, ...] = ()
+    """The levels as the writer of the hierarchy takes them."""
+
+
+def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) -> Chain:
+    """Plan the levels of one image: copies of the source's, or computed from the finest.
+
+    Parameters:
+        source: The index of the source.
+        image: One of its images.
+        path: Of the image's group in the target.
+        options: What the caller asks for.
+    """
     preset = presets.preset(options.like)
     first = _array(source, image.levels[0])
-    names, order = target_axes(image, first.shape, options)
+    meaning, order = target_meaning(meaning_of(source, image), first.shape, options)
     count = preset.levels if options.levels is None else options.levels
     if data_kind(first) == "other" and count is not None:
         options.notes.append(
@@ -89,30 +131,133 @@ def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) ->
         )
         count = None
     recipe = Recipe(
-        order=order, names=names, path=path, options=options, attributes=image.attributes
+        order=order,
+        names=meaning.names,
+        path=path,
+        options=options,
+        nodata=usable_nodata(meaning.nodata, first.data_type),
+        is_palette=is_palette(meaning),
     )
+    stored = levels_of(source, image)
+    # those that `levels_of` returns: all but levels with other axes than the first
+    paths = [p for p in image.levels if len(_array(source, p).shape) == len(first.shape)]
     if count is None or (options.levels is None and len(image.levels) > 1):
-        stored = [(_array(source, name), name) for name in image.levels]
-        return [
-            recipe.level(array, f"{i}", source=name)
-            for i, (array, name) in enumerate(stored)
-            if len(array.shape) == len(first.shape)
+        levels = [
+            recipe.level(level.image, f"{i}/{VARIABLE}", source=name)
+            for i, (level, name) in enumerate(zip(stored, paths, strict=True))
         ]
-    levels = [recipe.level(first, "0", source=image.levels[0])]
-    scale = tuple(image.scale[i] for i in order)
-    for number, ratio in enumerate(level_ratios(levels[0].shape, names, scale, count), 1):
-        shape = output_shape(levels[-1].shape, ratio)
-        levels.append(recipe.level(first, f"{number}", ratio=ratio, shape=shape))
-    return levels
+        masks = _copied_masks(stored, paths, recipe)
+        facts = [_reordered(level, order) for level in stored]
+    else:
+        levels = [recipe.level(first, f"0/{VARIABLE}", source=image.levels[0])]
+        scale = tuple(step(meaning, number) for number in range(len(meaning.axes)))
+        ratios = level_ratios(levels[0].shape, meaning.names, scale, count)
+        for number, ratio in enumerate(ratios, 1):
+            shape = output_shape(levels[-1].shape, ratio)
+            levels.append(recipe.level(first, f"{number}/{VARIABLE}", ratio=ratio, shape=shape))
+        masks = _computed_masks(meaning, stored, paths, recipe, levels)
+        facts = _computed_facts(stored, order, ratios)
+    by_level = {mask.path.rsplit("/", 2)[-2]: mask for mask in masks}
+    described = [
+        ImageLevel(
+            name=str(number),
+            image=level.as_index(),
+            factor=fact.factor,
+            scale=fact.scale,
+            origin=fact.origin,
+            mask=by_level[str(number)].as_index() if str(number) in by_level else None,
+        )
+        for number, (level, fact) in enumerate(zip(levels, facts, strict=True))
+    ]
+    return Chain(
+        meaning=meaning, levels=tuple(levels), masks=tuple(masks), described=tuple(described)
+    )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known about the grid of a level, along the axes of the target."""
+
+    factor: tuple[float, ...] | None
+    scale: tuple[float, ...] | None = None
+    origin: tuple[float, ...] | None = None
+
+
+def _reordered(level: ImageLevel, order: tuple[int, ...]) -> _Facts:
+    def pick(values: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        return None if values is None else tuple(values[i] for i in order)
+
+    return _Facts(pick(level.factor), pick(level.scale), pick(level.origin))
+
+
+def _computed_facts(
+    stored: Sequence[ImageLevel], order: tuple[int, ...], ratios: Sequence[Shape]
+) -> list[_Facts]:
+    """Return the true factors of computed levels: products of ratios, whatever was cut off."""
+    factor = (1.0,) * len(order)
+    found = [_reordered(stored[0], order)]
+    for ratio in ratios:
+        factor = tuple(f * r for f, r in zip(factor, ratio, strict=True))
+        found.append(_Facts(factor))
+    return found
+
+
+def _mask_recipe(recipe: "Recipe") -> "Recipe":
+    options = ZarrOptions(like=recipe.options.like, compression=recipe.options.compression)
+    return Recipe(order=(0, 1), names=("y", "x"), path=recipe.path, options=options)
+
+
+def _copied_masks(
+    stored: Sequence[ImageLevel], paths: Sequence[str], recipe: "Recipe"
+) -> list[Level]:
+    found = []
+    for number, level in enumerate(stored):
+        if level.mask is not None and len(level.mask.shape) == 2:
+            name = im.join(paths[number].rpartition("/")[0], MASK)
+            found.append(_mask_recipe(recipe).level(level.mask, f"{number}/{MASK}", source=name))
+    return found
+
+
+def _computed_masks(
+    meaning: Meaning,
+    stored: Sequence[ImageLevel],
+    paths: Sequence[str],
+    recipe: "Recipe",
+    levels: Sequence[Level],
+) -> list[Level]:
+    """Plan the masks of computed levels: a pixel is valid if any that it covers is."""
+    names, mask = meaning.names, stored[0].mask
+    if mask is None or not {"y", "x"} <= set(names):
+        return []
+    axes = (names.index("y"), names.index("x"))
+    if mask.shape != tuple(levels[0].shape[i] for i in axes):
+        return []
+    drawn = meaning.display or Display(model="channels")
+    valid = drawn.get("mask", {}).get("valid", 255)
+    own = replace(_mask_recipe(recipe), how="max" if valid else "min")
+    name = im.join(paths[0].rpartition("/")[0], MASK)
+    found = [own.level(mask, f"0/{MASK}", source=name)]
+    for number, level in enumerate(levels[1:], 1):
+        ratio, shape = (tuple(value[i] for i in axes) for value in (level.ratio, level.shape))
+        found.append(own.level(mask, f"{number}/{MASK}", ratio=ratio, shape=shape))
+    return found
 
 
 def beside_level(
-    source: Node, name: str, path: str, options: ZarrOptions, levels: Sequence[Level]
+    source: Node, name: str, path: str, options: ZarrOptions, taken: Collection[str]
 ) -> Level:
-    """Plan a copy of an array stored beside `levels`, such as a mask."""
+    """Plan a copy of an array of an image group that is not one of its levels.
+
+    Parameters:
+        source: The index of the source.
+        name: Path of the array.
+        path: Of the image's group in the target.
+        options: What the caller asks for.
+        taken: Names of the level groups.
+    """
     array = _array(source, name)
-    own, taken = name.rsplit("/", 1)[-1], {level.path for level in levels}
-    while im.join(path, own) in taken:
+    own = name.rsplit("/", 1)[-1]
+    while own in taken:
         own += "_"  # levels are renumbered, so the source's name may be taken
     recipe = Recipe(
         order=tuple(range(len(array.shape))),
@@ -130,25 +275,48 @@ def _array(source: Node, path: str) -> ArrayIndex:
     return found
 
 
-def target_axes(
-    image: Image, shape: Shape, options: ZarrOptions
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the target's axis names, and the number of the source axis for each of them."""
+def target_meaning(
+    meaning: Meaning, shape: Shape, options: ZarrOptions
+) -> tuple[Meaning, tuple[int, ...]]:
+    """Return the meaning with the axes of the target, and the source's axis for each of them.
+
+    Axes come in the order t, c, z, y, x, unless one of them has another name. An axis c of length 1
+    is dropped.
+    """
+    axes = meaning.axes
     if options.axes is not None:
-        names = tuple(options.axes)
-        if len(names) != len(image.axes) or len(set(names)) != len(names):
+        names = tuple(SYNONYMS.get(name, name) for name in options.axes)
+        if len(names) != len(axes) or len(set(names)) != len(names):
             raise UnsupportedError(
-                f"convert: axes {' '.join(names)}, expected {len(image.axes)} different names, "
+                f"convert: axes {' '.join(names)}, expected {len(axes)} different names, "
                 "one per axis of the image"
             )
-    else:
-        names = image.names
-    order = ome.ome_order(names)
-    others = set(names) - {*presets.SPACE, "t", "time", "band"}
-    if "band" in names and others and shape[names.index("band")] == 1:
-        # OME-Zarr 0.5 allows one axis besides time and space: drop the band axis of length 1
-        order = tuple(i for i in order if names[i] != "band")
-    return tuple(names[i] for i in order), order
+        axes = tuple(replace(a, name=n, unit=None) for a, n in zip(axes, names, strict=True))
+    names = tuple(axis.name for axis in axes)
+    order = tuple(range(len(names)))
+    if set(names) <= set(NAMES) and len(set(names)) == len(names):
+        order = tuple(sorted(order, key=lambda i: NAMES.index(names[i])))
+    bands = meaning.bands
+    if len(order) > 2 and "c" in names and shape[names.index("c")] == 1:
+        order = tuple(i for i in order if names[i] != "c")
+        bands = bands[:1]
+    return replace(meaning, axes=tuple(axes[i] for i in order), bands=bands), order
+
+
+SYNONYMS = {"band": "c", "channel": "c", "time": "t"}
+"""Names of axes that `axes` may use, and those that are written."""
+
+
+def usable_nodata(nodata: float | None, data_type: Json) -> float | None:
+    """Return the nodata that samples are compared with; None if the type cannot represent it."""
+    return nodata if nodata is not None and fits(nodata, data_type) else None
+
+
+def is_palette(meaning: Meaning) -> bool:
+    """Return whether samples are numbers of colours or classes, which cannot be averaged."""
+    if meaning.display is not None and meaning.display["model"] == "palette":
+        return True
+    return any(band.interpretation == "Palette" for band in meaning.bands)
 
 
 def level_ratios(
@@ -210,8 +378,10 @@ class Recipe:
     names: Sequence[str]
     path: str
     options: ZarrOptions
-    attributes: Mapping[str, Json] = field(default_factory=dict)
-    """Of the image: they may declare nodata or a palette."""
+    nodata: float | None = None
+    is_palette: bool = False
+    how: str | None = None
+    """How coarser levels are computed, whatever the options say."""
 
     def level(
         self,
@@ -239,9 +409,8 @@ class Recipe:
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(outer)}},
             "codecs": list(self.codecs(array.data_type, inner, outer, itemsize)),
             "dimension_names": list(self.names),
-            "attributes": dict(array.attributes)
-            if source is not None
-            else coarser_georeference(array.attributes, self.names, full, here),
+            "fill_value": target_fill(array, self.nodata),
+            "attributes": kept_attributes(array.attributes) if source is not None else {},
         }
         return Level(
             path=im.join(self.path, name),
@@ -251,7 +420,7 @@ class Recipe:
             shape=here,
             outer=outer,
             region=region_shape(shard, full, self.names, itemsize, stored),
-            nodata=samples.nodata(self.attributes, array),
+            nodata=self.nodata,
             method=self.method(array),
             itemsize=itemsize,
             metadata=metadata,
@@ -268,7 +437,8 @@ class Recipe:
         if options.shard is False:
             return chunk, chunk
         if options.shard is None or options.shard is True:
-            most = preset.shard_bytes // itemsize
+            wanted = preset.shard_bytes or (presets.SHARD_BYTES if options.shard else 0)
+            most = wanted // itemsize
             return chunk, presets.shard_shape(chunk, shape, self.names, most, stored)
         shard = presets.trailing(options.shard, len(shape), "shard")
         if any(s % c for s, c in zip(shard, chunk, strict=True)):
@@ -288,8 +458,8 @@ class Recipe:
     def method(self, array: ArrayIndex) -> str:
         """Return how coarser levels are computed."""
         # the mean of two palette indices, or of two classes, is an unrelated third one
-        is_counted = data_kind(array) == "bool" or drawing.palette(self.attributes) is not None
-        found = self.options.method or ("mode" if is_counted else "average")
+        is_counted = data_kind(array) == "bool" or self.is_palette
+        found = self.how or self.options.method or ("mode" if is_counted else "average")
         if found not in BY_WINDOW:
             raise UnsupportedError(
                 f"convert: unknown method {found!r}; expected one of: {' '.join(BY_WINDOW)}"
@@ -297,33 +467,25 @@ class Recipe:
         return found
 
 
-def coarser_georeference(
-    attributes: dict[str, Json], names: Sequence[str], full: Shape, here: Shape
-) -> dict[str, Json]:
-    """Return the georeference of a computed level, derived from that of the full resolution."""
-    transform = attributes.get("spatial:transform")
-    if not isinstance(transform, list) or len(transform) != 6 or not {"y", "x"} <= set(names):
-        return {}
-    down, across = (_halvings(full[i], here[i]) for i in (names.index("y"), names.index("x")))
-    a, b, c, d, e, f = transform
-    shape = (here[names.index("y")], here[names.index("x")])
-    return geo.attributes(
-        shape=shape,
-        transform=geo.rescaled((a, b, c, d, e, f), across, down),
-        code=attributes.get("proj:code"),
-        projjson=attributes.get("proj:projjson"),
-    )
+def target_fill(array: ArrayIndex, nodata: float | None) -> Json:
+    """Return the fill value of an array of the target.
 
-
-def _halvings(full: int, here: int) -> int:
-    """Return the power of two by which an axis was reduced.
-
-    `full / here` would be too large wherever an odd last element was dropped on the way.
+    Chunks of nothing but this value are not stored. With nodata it is nodata, which is the only one
+    that GDAL looks at. Without, an array that may have absent chunks keeps the value of its source,
+    so that they stay absent.
     """
-    ratio = 1
-    while full > here:
-        full, ratio = max(1, full // 2), ratio * 2
-    return ratio
+    if nodata is None and has_absent_chunks(array):
+        return array.fill_value
+    return fill_of(array.data_type, nodata, array.fill_value)
+
+
+def kept_attributes(attributes: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the attributes of an array that the hierarchy does not write anew."""
+    return {
+        key: value
+        for key, value in attributes.items()
+        if key not in CF_NAMES and not key.startswith(("proj:", "spatial:"))
+    }
 
 
 def region_shape(

@@ -6,17 +6,20 @@ A plan is plain data, so that it can be sent to a Dask worker.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from anychunk.conversion.attributes import group_attributes, image_attributes, root_attributes
-from anychunk.conversion.levels import Level, ZarrOptions, beside_level, image_levels
+from anychunk.conversion.attributes import described_attributes, group_attributes, root_attributes
+from anychunk.conversion.levels import MASK, Chain, Level, ZarrOptions, beside_level, image_levels
 from anychunk.errors import FormatError
+from anychunk.metadata.hierarchy import image_group, root_group
+from anychunk.metadata.meaning import Meaning
 from anychunk.model import images as im
-from anychunk.model.index import Json, Node
+from anychunk.model.images import Image
+from anychunk.model.index import GroupIndex, Json, Node, find, walk
 
 TASK_REGIONS = 16
 """The most regions of the finest level that one task computes."""
@@ -40,22 +43,47 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One image of the target."""
+
+    path: str
+    """Of its group."""
+    chain: Chain
+    attributes: Mapping[str, Json]
+    """Of the image in the source."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Everything that a conversion to Zarr writes."""
 
     source: Node
     runs: tuple[Run, ...]
-    groups: dict[str, dict[str, Json]]
-    """The attributes of every group of the target, by path."""
+    root: GroupIndex
+    """The hierarchy of the target; its coordinates are in it, its samples are not."""
+    pictures: tuple[Picture, ...]
     arrays: tuple[Level, ...]
+    """Every array whose samples are copied or computed."""
     fingerprint: str
     """A hash of the source and the plan; decides whether an unfinished target can be resumed."""
     notes: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    """What the target cannot hold, one line each."""
 
     @property
     def nbytes(self) -> int:
         """The decoded size of all arrays."""
         return sum(level.nbytes for level in self.arrays)
+
+    @property
+    def groups(self) -> dict[str, dict[str, Json]]:
+        """The attributes of every group of the target, by path."""
+        return group_table(self.root)
+
+
+def group_table(root: GroupIndex) -> dict[str, dict[str, Json]]:
+    """Return the attributes of every group of a hierarchy, by path."""
+    return {path: n.attributes for path, n in walk(root) if isinstance(n, GroupIndex)}
 
 
 def make_plan(source: Node, options: ZarrOptions, workers: int) -> Plan:
@@ -69,29 +97,139 @@ def make_plan(source: Node, options: ZarrOptions, workers: int) -> Plan:
         found = [im.chosen(found, options.image)]
     if not found:
         raise FormatError("convert: the source has no arrays")
-    is_one = len(found) == 1
-    groups: dict[str, dict[str, Json]] = {"": root_attributes(source, found, is_one=is_one)}
+    pictures: list[Picture] = []
     runs: list[Run] = []
     arrays: list[Level] = []
-    for image in found:
-        path = "" if is_one else image.path
-        levels = image_levels(source, image, path, options)
-        groups[path] = {**groups.get(path, {}), **image_attributes(image, levels, options)}
-        extra = [beside_level(source, name, path, options, levels) for name in image.beside]
-        arrays += [*levels, *extra]
-        for chain in (levels, *((level,) for level in extra)):
-            runs += split_runs(tuple(chain), workers)
-    for path in list(groups):
-        for parent in parents(path):
-            groups.setdefault(parent, group_attributes(source, parent))
+    tree = Tree(source)
+    losses: list[str] = []
+    for image, path in zip(found, target_paths(found), strict=True):
+        chain = image_levels(source, image, path, options)
+        losses += image_losses(image, chain.meaning)
+        picture = Picture(path=path, chain=chain, attributes=image.attributes)
+        taken = [level.name for level in chain.described]
+        extra = [
+            beside_level(source, name, path, options, taken)
+            for name in image.beside
+            if not is_mask(name, image)
+        ]
+        tree.add(picture, extra)
+        pictures.append(picture)
+        made = [
+            replace(level, metadata=tree.metadata(level.path))
+            for level in (*chain.levels, *chain.masks, *extra)
+        ]
+        arrays += made
+        for part in split_chains(made):
+            runs += split_runs(part, workers)
+    if any(is_sharded(level) for level in arrays):
+        options.notes.append(
+            "shards are not read by GDAL before 3.13; shard=False (--shard none) writes none"
+        )
+    root = tree.root(is_numbered=[picture.path for picture in pictures] != [""])
     return Plan(
         source=source,
         runs=tuple(runs),
-        groups=groups,
+        root=root,
+        pictures=tuple(pictures),
         arrays=tuple(arrays),
-        fingerprint=fingerprint(source, arrays, groups),
+        fingerprint=fingerprint(source, arrays, group_table(root)),
         notes=tuple(dict.fromkeys(options.notes)),
+        losses=tuple(dict.fromkeys(losses)),
     )
+
+
+def is_sharded(level: Level) -> bool:
+    """Return whether an array is written in shards."""
+    return any(
+        isinstance(codec, Mapping) and codec.get("name") == "sharding_indexed"
+        for codec in level.metadata["codecs"]
+    )
+
+
+def target_paths(found: Sequence[Image]) -> list[str]:
+    """Return the paths of the images in the target: the root for one, else those of the source.
+
+    Where a path of the source would be that of another image's level, images are numbered.
+    """
+    if len(found) == 1:
+        return [""]
+    paths = [image.path for image in found]
+    levels = {im.join(image.path, str(n)) for image in found for n in range(MOST_LEVELS)}
+    if any(start in levels for path in paths for start in (path, *parents(path)) if start):
+        return [str(number) for number in range(len(found))]
+    return paths
+
+
+MOST_LEVELS = 64
+"""No image has more levels: each is at most half as long as the one before it."""
+
+
+def is_mask(path: str, image: Image) -> bool:
+    """Return whether an array beside an image is the mask of one of its levels."""
+    folder, _, name = path.rpartition("/")
+    return name == MASK and any(level.rpartition("/")[0] == folder != "" for level in image.levels)
+
+
+def image_losses(image: Image, meaning: Meaning) -> list[str]:
+    """Return what OME-Zarr cannot say about an image."""
+    if meaning.is_image:
+        return []
+    axes = " ".join(meaning.names)
+    what = f"OME-Zarr cannot describe axes {axes}, so no ome attribute is written"
+    return [f"{image.path or '/'}: {what}; name the axes, for example zyx"]
+
+
+class Tree:
+    """The hierarchy of the target while it is put together."""
+
+    def __init__(self, source: Node) -> None:
+        self.source = source
+        self.members: dict[str, dict[str, Node]] = {"": {}}
+        self.attributes: dict[str, dict[str, Json]] = {"": root_attributes(source)}
+
+    def add(self, picture: Picture, extra: Sequence[Level]) -> None:
+        """Add the group of an image, and the arrays beside its levels."""
+        path = picture.path
+        for parent in (*parents(path), path):
+            self.members.setdefault(parent, {})
+            self.attributes.setdefault(parent, group_attributes(self.source, parent))
+        self.members[path] |= image_group(picture.chain.meaning, picture.chain.described).members
+        self.members[path] |= {one.path.rsplit("/", 1)[-1]: one.as_index() for one in extra}
+        described = described_attributes(picture.chain, picture.attributes)
+        self.attributes[path] = {**self.attributes[path], **described}
+
+    def metadata(self, path: str) -> dict[str, Json]:
+        """Return the `zarr.json` of an array that was added."""
+        parts = path.split("/")
+        for depth in range(len(parts) - 1, -1, -1):
+            group = GroupIndex(members=self.members.get("/".join(parts[:depth]), {}))
+            found = find(group, "/".join(parts[depth:]))
+            if found is not None:
+                return found.metadata()
+        raise KeyError(path)
+
+    def root(self, *, is_numbered: bool) -> GroupIndex:
+        """Return the root; OME-Zarr's layout of several images if they are numbered."""
+        for path in sorted(self.members, key=lambda p: -len(p.split("/"))):
+            if path:
+                parent, _, name = path.rpartition("/")
+                self.members[parent][name] = GroupIndex(
+                    members=self.members[path], attributes=self.attributes[path]
+                )
+        members, attributes = self.members[""], self.attributes[""]
+        if is_numbered and "ome" not in attributes:
+            return root_group(members, attributes)
+        return GroupIndex(members=members, attributes=attributes)
+
+
+def split_chains(levels: Sequence[Level]) -> list[tuple[Level, ...]]:
+    """Split arrays before each copy: those after it, up to the next, are computed from it."""
+    found: list[list[Level]] = []
+    for level in levels:
+        if level.source is not None:
+            found.append([])
+        found[-1].append(level)
+    return [tuple(chain) for chain in found]
 
 
 def parents(path: str) -> list[str]:

@@ -35,9 +35,9 @@ class Preset:
 
 PRESETS = {
     "ome-zarr": Preset(
-        about="for viewers: levels down to 512 pixels, chunks of 512 KiB, shards of 16 MiB",
+        about="for every reader: levels down to 512 pixels, chunks of 512 KiB, no shards",
         chunk_bytes=512 * KIB,
-        shard_bytes=16 * MIB,
+        shard_bytes=0,
         compression="zstd:3",
         levels=0,
     ),
@@ -56,6 +56,8 @@ PRESETS = {
         levels=None,
     ),
 }
+SHARD_BYTES = 16 * MIB
+"""Of the shards that are asked for where the preset has none."""
 SMALL = 512
 """Levels are added until no axis of space is longer than this."""
 

@@ -1,24 +1,32 @@
 """Conversion to N5 and JNRRD, by the writers of these formats: the first level of each image.
 
-Only Zarr is written task by task and can be resumed; here the format's writer does all the work.
+The writers get the meaning of the samples, and write as much of it as the formats can hold.
 """
 
+import hashlib
+import inspect
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anychunk import api, formats
+from anychunk.conversion.staging import Stage, staged
 from anychunk.conversion.tasks import same
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.io import Storage, is_remote, local_path, real_path
+from anychunk.formats._axes import MOST_NATIVE
+from anychunk.formats.n5.write import check_container, container
+from anychunk.io import Folder, Storage, is_remote, local_path, real_path
 from anychunk.limits import MIB
-from anychunk.metadata import drawing, ome, samples
+from anychunk.metadata.meaning import Level, Meaning
+from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.images import Image
-from anychunk.model.index import ArrayIndex, Json, Node, find
+from anychunk.model.index import ArrayIndex, Node, find
 from anychunk.read.zarr_array import open_path
 
 COMPARE_BYTES = 32 * MIB
@@ -37,6 +45,106 @@ def refuse_zarr_options(url: str, **options: object) -> None:
             )
 
 
+@dataclass(frozen=True)
+class Written:
+    """What was written."""
+
+    arrays: int
+    nbytes: int
+    """Decoded bytes of all arrays."""
+    skipped_bytes: int
+    """How many of them an earlier attempt had written."""
+    losses: tuple[str, ...] = ()
+    """What the source states and the target cannot hold, one line each."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The images to write, and how."""
+
+    node: Node
+    images: tuple[Image, ...]
+    writer: formats.WritableFormat
+    format: str
+    options: Mapping[str, Any]
+    """Options of `convert`, by the names that the writer has for them."""
+    writer_options: Mapping[str, Any]
+    """Passed to the writer as they are."""
+    storage: Storage | None
+    """Of the source."""
+    target_storage: Storage | None
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether the writer records what it has written."""
+        return "checkpoints" in inspect.signature(self.writer.write).parameters
+
+    def fingerprint(self) -> str:
+        """Return a hash that two conversions share if they write the same from the same source."""
+        arrays = [find(self.node, image.levels[0]) for image in self.images]
+        content = {
+            "format": self.format,
+            "options": {**self.options, "storage": None, **self.writer_options},
+            "images": [
+                [image.path, array.shape, array.data_type, image.attributes]
+                for image, array in zip(self.images, arrays, strict=True)
+                if isinstance(array, ArrayIndex)
+            ],
+            "pins": {url: [p.size, p.etag, p.mtime_ns] for url, p in self.node.pins.items()},
+        }
+        text = json.dumps(content, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def write(self, url: str, stage: Stage | None, *, verify: bool) -> Written:
+        """Write every image to `url`, or below it if there are several."""
+        nbytes = 0
+        losses: list[str] = []
+        for image in self.images:
+            array: Any = open_path(self.node, image.levels[0], storage=self.storage)
+            target = f"{url}/{image.path}" if len(self.images) > 1 else url
+            check_inside(target, url)
+            samples = AsIntegers(array) if array.dtype.kind == "b" else array
+            meaning, level = self.described(image)
+            about: dict[str, Any] = {"meaning": meaning, **padded(self.options, array.ndim)}
+            if self.format == "n5":
+                about["axes"] = "xyz" if meaning.names[:1] == ("x",) else "zyx"
+            if "levels" in self.options and self.format in LEVEL_OPTIONS:
+                levels = self.options["levels"]
+                about |= LEVEL_OPTIONS[self.format](meaning, level, levels)
+            about |= self.writer_options
+            if stage is not None:
+                about["checkpoints"] = stage.progress.of(image.path)
+            self.writer.write(samples, target, **without_unknown(self.writer, about))
+            if verify:
+                compare(samples, target, axes=about.get("axes"), storage=self.target_storage)
+            nbytes += array.nbytes
+            losses += losses_of(image, meaning, level, self.format)
+        skipped = 0 if stage is None else stage.progress.skipped_bytes
+        return Written(len(self.images), nbytes, skipped, tuple(dict.fromkeys(losses)))
+
+    def described(self, image: Image) -> tuple[Meaning, Level]:
+        """Return the meaning of an image, and its first level."""
+        return meaning_of(self.node, image), levels_of(self.node, image)[0]
+
+
+def without_unknown(writer: formats.WritableFormat, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without `meaning`, if the writer, of a plug-in, does not take it."""
+    known = inspect.signature(writer.write).parameters
+    return about if "meaning" in known else {k: v for k, v in about.items() if k != "meaning"}
+
+
+def losses_of(image: Image, meaning: Meaning, level: Level, name: str) -> Iterator[str]:
+    """Yield what a target of the format `name` cannot hold, one line each."""
+    where = image.path or "image"
+    if level.mask is not None:
+        yield f"{where}: the mask of valid pixels is not written; {name} has no masks"
+    if level.image.data_type == "bool":
+        yield f"{where}: booleans are written as uint8, 0 and 1; {name} has no booleans"
+    left_out = [key for key in meaning.native if key != name]
+    if left_out and len(json.dumps(dict(meaning.native), default=str)) > MOST_NATIVE:
+        yield f"{where}: the attributes {' '.join(left_out)} are too long, and are not written"
+
+
 def write_images(
     node: Node,
     url: str,
@@ -49,8 +157,8 @@ def write_images(
     target_storage: Storage | None,
     verify: bool,
     overwrite: bool,
-) -> tuple[int, int]:
-    """Write the images of a hierarchy; return (decoded bytes, number of images).
+) -> Written:
+    """Write the images of a hierarchy.
 
     Parameters:
         node: The source.
@@ -62,7 +170,7 @@ def write_images(
         storage: Of the source.
         target_storage: Of the target.
         verify: Whether to read everything back and compare.
-        overwrite: Whether an existing file may be replaced.
+        overwrite: Whether an existing target is replaced.
     """
     found = list(im.images(node))
     if not found:
@@ -72,40 +180,52 @@ def write_images(
     writer: Any = writer_of(url) if format is None else formats.by_name(format)
     if not isinstance(writer, formats.WritableFormat):
         raise FormatError(f"{url}: anychunk cannot write format {format}; use zarr, n5 or jnrrd")
-    is_folder = isinstance(writer, formats.FolderFormat)
-    check_target(url, found, is_folder=is_folder, overwrite=overwrite)
     name = next(n for n, module in formats.table().items() if module is writer)
     given = {OPTION_NAMES.get(name, {}).get(key, key): value for key, value in options.items()}
     if target_storage is not None and name == "n5":
         given["storage"] = target_storage
-    nbytes = 0
-    for one in found:
-        array: Any = open_path(node, one.levels[0], storage=storage)
-        target = f"{url}/{one.path}" if len(found) > 1 else url
-        check_inside(target, url)
-        samples = AsIntegers(array) if array.dtype.kind == "b" else array
-        about = {**axis_options(name, one), **padded(given, array.ndim)}
-        if "levels" in given and name in LEVEL_OPTIONS:
-            about |= LEVEL_OPTIONS[name](node, one, given["levels"])
-        about |= writer_options
-        writer.write(samples, target, **about)
-        if verify:
-            compare(samples, target, axes=about.get("axes"), storage=target_storage)
-        nbytes += array.nbytes
-    return nbytes, len(found)
+    job = Job(
+        node, tuple(found), writer, name, given, dict(writer_options), storage, target_storage
+    )
+    is_folder = isinstance(writer, formats.FolderFormat)
+    if not is_folder:
+        check_single(url, found)
+    if name == "n5":
+        check_container(Folder(url, storage=target_storage))
+    if not job.is_resumable or (is_remote(url) and not is_folder):
+        if not is_folder and not overwrite:
+            check_absent(url)
+        return job.write(url, None, verify=verify)
+    with staged(
+        url,
+        job.fingerprint(),
+        top=(container(Folder(url)) or url) if name == "n5" else url,
+        is_in_place=is_spread(writer, url, {**given, **writer_options}),
+        overwrite=overwrite,
+        storage=target_storage,
+    ) as stage:
+        return job.write(stage.url, stage, verify=verify)
 
 
-def check_target(url: str, found: list[Image], *, is_folder: bool, overwrite: bool) -> None:
-    """Raise `FormatError` if a single file cannot hold the images, or must not be replaced."""
-    if is_folder:
-        return  # its writer refuses to replace a dataset
+def is_spread(writer: Any, url: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a writer makes further files beside the target, which it refers to by name."""
+    asked = getattr(writer, "writes_beside", None)
+    return asked is not None and bool(asked(url, options))
+
+
+def check_single(url: str, found: list[Image]) -> None:
+    """Raise `FormatError` if a single file cannot hold the images."""
     if len(found) > 1:
         known = " ".join(i.path or "/" for i in found[:20])
         raise FormatError(
             f"{url}: the source has {len(found)} images ({known}), expected one; "
             "choose it with image= or --image"
         )
-    if not overwrite and not is_remote(url) and Path(local_path(url)).exists():
+
+
+def check_absent(url: str) -> None:
+    """Raise `FormatError` if a local file exists."""
+    if not is_remote(url) and Path(local_path(url)).exists():
         raise FormatError(f"{url}: already exists; remove it, or pass overwrite")
 
 
@@ -151,8 +271,8 @@ def writer_of(url: str) -> formats.WritableFormat:
         return formats.writer(url)
     except UnsupportedError as e:
         raise UnsupportedError(
-            f"{url}: cannot infer the format from this extension; use .zarr .n5 .jnrrd, or pass "
-            "format"
+            f"{url}: cannot infer the format from this extension; use .zarr .n5 .jnrrd .nrrd, or "
+            "pass format"
         ) from e
 
 
@@ -167,63 +287,35 @@ class AsIntegers:
         return np.asarray(self.array[box]).astype(np.uint8)
 
 
-def axis_options(name: str, image: Image) -> dict[str, Any]:
-    """Return the options that describe the axes to a format's writer."""
-    return AXIS_OPTIONS[name](image) if name in AXIS_OPTIONS else {}
-
-
-def n5_options(image: Image) -> dict[str, Any]:
-    """Return axis order and element sizes for N5, whose first axis varies fastest."""
-    found: dict[str, Any] = {"axes": "n5" if image.names[:1] == ("x",) else "reversed"}
-    units = {axis["name"]: axis.get("unit") for axis in image.axes}
-    if "x" in units and any(n != 1 for n in image.scale):
-        found |= {"resolution": image.scale, "unit": units["x"]}
-    return found
-
-
-def jnrrd_options(image: Image) -> dict[str, Any]:
-    """Return header fields for JNRRD: axis names, fastest first, and known element sizes."""
-    header: dict[str, Json] = {"labels": list(image.names)[::-1]}
-    if any(n != 1 for n in image.scale):
-        header["spacings"] = [float(n) for n in image.scale][::-1]
-        header["units"] = [axis.get("unit", "") for axis in image.axes][::-1]
-    return {"header": header}
-
-
-def still_axes(image: Image) -> list[int]:
+def still_axes(meaning: Meaning) -> list[int]:
     """Return the axes that are not reduced in coarser levels: bands and time."""
-    return [i for i, name in enumerate(image.names) if name in ome.ORDER and name not in ome.SPACE]
+    return [i for i, name in enumerate(meaning.names) if name in ("c", "t")]
 
 
-def downsample_method(node: Node, image: Image) -> str:
+def downsample_method(meaning: Meaning, level: Level) -> str:
     """Return `mode` for booleans and palettes, whose values cannot be averaged, else `average`."""
-    array = find(node, image.levels[0])
-    is_bool = isinstance(array, ArrayIndex) and array.data_type == "bool"
-    return "mode" if is_bool or drawing.palette(image.attributes) is not None else "average"
+    is_palette = meaning.display is not None and meaning.display["model"] == "palette"
+    return "mode" if is_palette or level.image.data_type == "bool" else "average"
 
 
-def n5_levels(node: Node, image: Image, levels: int) -> dict[str, Any]:
+def n5_levels(meaning: Meaning, level: Level, levels: int) -> dict[str, Any]:
     """Return the options that make N5's levels equal to those of a Zarr target."""
-    array = find(node, image.levels[0])
-    nodata = samples.nodata(image.attributes, array) if isinstance(array, ArrayIndex) else None
-    method = downsample_method(node, image)
-    return {"downsample": method, "nodata": nodata, "still": still_axes(image)}
+    method = downsample_method(meaning, level)
+    return {"downsample": method, "nodata": meaning.nodata, "still": still_axes(meaning)}
 
 
-def jnrrd_levels(node: Node, image: Image, levels: int) -> dict[str, Any]:
+def jnrrd_levels(meaning: Meaning, level: Level, levels: int) -> dict[str, Any]:
     """Return the same for JNRRD, whose writer cannot exclude nodata from means."""
-    still = still_axes(image)
+    still = still_axes(meaning)
     scales = [
-        [1 if i in still else 2**number for i in range(len(image.names))]
+        [1 if i in still else 2**number for i in range(len(meaning.axes))]
         for number in range(levels)
     ]
-    return {"downsample": downsample_method(node, image), "level_scales": scales}
+    return {"downsample": downsample_method(meaning, level), "level_scales": scales}
 
 
-LEVEL_OPTIONS: dict[str, Callable[[Node, Image, int], dict[str, Any]]] = {
+LEVEL_OPTIONS: dict[str, Callable[[Meaning, Level, int], dict[str, Any]]] = {
     "n5": n5_levels,
     "jnrrd": jnrrd_levels,
 }
 """How each format is told to compute levels."""
-AXIS_OPTIONS = {"n5": n5_options, "jnrrd": jnrrd_options}
-"""How each format is told about the axes."""

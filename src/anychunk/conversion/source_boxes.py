@@ -22,6 +22,17 @@ CHEAP_CODECS = (BytesCodec, TransposeCodec, Window)
 """Codecs that cost so little that decoding again is cheaper than a cache."""
 
 
+class GivenBoxes:
+    """Reads boxes of an array that a program holds: numpy, dask, zarr or anything that slices."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.ndim = array, array.ndim
+
+    def read(self, box: Slices) -> Array:
+        """Read the samples of a box."""
+        return np.asarray(self.array[box])
+
+
 class SourceBoxes:
     """Reads boxes of an array; caches decoded chunks if regions are smaller than chunks.
 
@@ -30,7 +41,7 @@ class SourceBoxes:
 
     def __init__(self, array: zarr.Array[Any], region: Shape) -> None:
         """Wrap `array`, to read boxes of shape `region` or smaller."""
-        self.array = array
+        self.array, self.ndim = array, array.ndim
         self.chunk = tuple(array.chunks)
         self._nbytes = math.prod(self.chunk) * array.dtype.itemsize
         is_cut = any(r < min(c, n) for r, c, n in zip(region, self.chunk, array.shape, strict=True))

@@ -2,13 +2,17 @@
 
 import json
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from anychunk.conversion.journal import Journal
 from anychunk.conversion.plan import Plan
+from anychunk.conversion.staging import locked
 from anychunk.errors import FormatError, SourceError
-from anychunk.io import Storage, is_remote, local_path, read_object, sink
-from anychunk.model.index import Json
+from anychunk.io import Storage, is_remote, local_path, read_object, replace, sink
+from anychunk.metadata.hierarchy import consolidated
+from anychunk.model.grid import chunk_coords, chunk_key
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, walk
 
 
 class Target:
@@ -24,6 +28,10 @@ class Target:
         path = Path(local_path(url))
         self.part = str(path.with_name(f".{path.name}.part")) if self.is_local else url
         """Where it is written."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes from writing to the same local target."""
+        return locked(Path(self.part), self.url) if self.is_local else nullcontext()
 
     def is_finished(self, fingerprint: str) -> bool:
         """Whether the target already holds the result of the plan with this fingerprint."""
@@ -66,18 +74,43 @@ class Target:
         journal.start()
         return journal
 
-    def finish(self, plan: Plan, journal: Journal, *, overwrite: bool) -> None:
-        """Write all metadata, the root's last, and make the target visible."""
-        for level in plan.arrays:
-            self._put(level.path, level.metadata)
-        for path, attributes in sorted(plan.groups.items(), reverse=True):
-            if path == "":
-                about = {**attributes["anychunk"], "conversion": plan.fingerprint}
-                attributes = {**attributes, "anychunk": about}  # noqa: PLW2901
-            self._put(path, {"zarr_format": 3, "node_type": "group", "attributes": attributes})
+    def finish(
+        self, plan: Plan, journal: Journal, *, overwrite: bool, root: GroupIndex | None = None
+    ) -> None:
+        """Write all metadata and coordinates, the root's last, and make the target visible.
+
+        Parameters:
+            plan: What was written.
+            journal: Of its tasks, which is deleted.
+            overwrite: Whether an existing target is replaced.
+            root: The hierarchy, if it is not that of the plan.
+        """
+        whole = plan.root if root is None else root
+        about = {**whole.attributes["anychunk"], "conversion": plan.fingerprint}
+        whole = GroupIndex(
+            members=whole.members, attributes={**whole.attributes, "anychunk": about}
+        )
+        for path, node in reversed(list(walk(whole))):
+            if isinstance(node, ArrayIndex):
+                self._put_inline(path, node)
+                self._put(path, node.metadata())
+            else:
+                self._put(path, consolidated(node))
         journal.remove()
         if self.is_local:
             self._rename(overwrite=overwrite)
+
+    def _put_inline(self, path: str, array: ArrayIndex) -> None:
+        """Write the chunks of a coordinate, which are in the index itself."""
+        chunks = array.chunks
+        if not isinstance(chunks, ByteRanges):
+            return
+        for number, length in enumerate(chunks.lengths.reshape(-1).tolist()):
+            if length:
+                start = int(chunks.offsets.reshape(-1)[number])
+                key = chunk_key(path, chunk_coords(number, array.grid))
+                data = chunks.inline[start : start + length]
+                sink.put(f"{self.part}/{key}", data, storage=self.storage, root=self.part)
 
     def _put(self, path: str, metadata: Json) -> None:
         key = f"{path}/zarr.json" if path else "zarr.json"
@@ -88,8 +121,8 @@ class Target:
         path, old = Path(local_path(self.url)), Path(f"{self.part}.old")
         try:
             if overwrite and path.exists():
-                path.rename(old)
-            Path(self.part).rename(path)
+                replace(str(path), str(old))
+            replace(self.part, str(path))
         except OSError as e:
             raise SourceError(f"{path}: {e.strerror or e}") from e
         if old.exists():

@@ -10,7 +10,7 @@ import itertools
 import math
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from zarr.storage import StorePath
 from anychunk.codecs.zarr_core import ArrayConfig, ArraySpec, default_buffer_prototype
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Plan, Run
-from anychunk.conversion.source_boxes import SourceBoxes
+from anychunk.conversion.source_boxes import GivenBoxes, SourceBoxes
 from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.io import Storage, is_remote, local_path, object_store, read_object, sink
 from anychunk.limits import MIB
@@ -70,8 +70,11 @@ class Conversion:
         *,
         source_storage: Storage | None = None,
         target_storage: Storage | None = None,
+        given: Mapping[str, GivenBoxes] | None = None,
     ) -> None:
         self.plan, self.target = plan, target
+        self.given = dict(given or {})
+        """Arrays of the source that a program holds, by path."""
         self.source_storage, self.target_storage = source_storage, target_storage
         self._start()
 
@@ -83,7 +86,7 @@ class Conversion:
         self.stop = threading.Event()
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("plan", "target", "source_storage", "target_storage")
+        names = ("plan", "target", "source_storage", "target_storage", "given")
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -209,7 +212,7 @@ class Conversion:
     def read_source(self, level: Level, box: Slices) -> Array:
         """Read a box of the source, with the axes in the target's order."""
         source = self.source(level)
-        ndim = source.array.ndim
+        ndim = source.ndim
         full = [slice(0, 1)] * ndim
         for part, axis in zip(box, level.order, strict=True):
             full[axis] = part
@@ -221,9 +224,11 @@ class Conversion:
         """Read a box back from the target."""
         return np.asarray(self.array(level)[box])
 
-    def source(self, level: Level) -> SourceBoxes:
+    def source(self, level: Level) -> SourceBoxes | GivenBoxes:
         """Return the array that a level is copied from, opened once."""
         path = level.source or ""
+        if path in self.given:
+            return self.given[path]
         if path not in self._sources:
             array = open_path(self.plan.source, path, storage=self.source_storage)
             region = [1] * array.ndim

@@ -99,7 +99,7 @@ class ArrayReader:
         if stored is None:
             return np.full(self.index.chunk_shape, self.spec.fill_value, self.dtype)
         with located(lambda: self.reader.describe(number)):
-            return self._decode(stored)
+            return self._decode.at(number, self.reader.grid)(stored)
 
     def read(self, start: Shape, stop: Shape) -> Array:
         """Read the box from `start` to `stop`."""

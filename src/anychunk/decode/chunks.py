@@ -16,7 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.errors import TruncatedError, UnsupportedError
+from anychunk.codecs.jpeg2000_window import read_front
+from anychunk.codestream.jpeg2000 import Rect
+from anychunk.decode import windows
+from anychunk.decode.pieces import PieceReading, Pieces, compression_of
+from anychunk.decode.windows import Planned, TileWindows, window_codec
+from anychunk.errors import (
+    AnychunkError,
+    ChunkDecodeError,
+    MissingFileError,
+    TruncatedError,
+    UnsupportedError,
+)
 from anychunk.io import (
     Bytes1D,
     FileSource,
@@ -31,6 +42,8 @@ from anychunk.io import (
     object_size,
     open_source,
     read_object,
+    report_change,
+    stat_pin,
 )
 from anychunk.io.buffers import borrowed
 from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number
@@ -63,6 +76,14 @@ class ChunkReader:
         self.where = where
         urls = index.chunks.urls if isinstance(index.chunks, ByteRanges) else (index.chunks.base,)
         self.is_local = not any(is_remote(url) for url in urls)
+        self.windows: TileWindows | None = None
+        """Plans the bytes of chunks that are parts of JPEG 2000 tiles; None for other chunks."""
+        codec = window_codec(index)
+        if codec is not None and isinstance(index.chunks, ByteRanges):
+            self.windows = TileWindows(codec, index.chunks.tables)
+        compression = compression_of(index)
+        self.pieces = None if compression is None else Pieces(self, compression)
+        """The streams whose pieces the chunks are, or None."""
 
     def number(self, coords: Shape) -> int:
         """Return the number of the chunk at `coords`."""
@@ -123,6 +144,8 @@ class ChunkReader:
         if self.is_absent(number):
             return None
         total = len(self.front(number))
+        if self.pieces is not None:
+            return total + self.pieces.front(number).size
         for url, _, length in self.ranges(number):
             if length >= 0:
                 total += length
@@ -146,6 +169,12 @@ class ChunkReader:
 
     def begin(self) -> "Reading":
         """Begin one read by the caller: every source is checked once, however much is read."""
+        chunks = self.chunks
+        if isinstance(chunks, Objects) and chunks.pin is not None:
+            now = stat_pin(local_path(chunks.document))
+            change = "is gone" if now is None else chunks.pin.differs(now)
+            if change:
+                report_change(chunks.document, change, self.sources.on_change)
         return Reading(self)
 
     def read(self, number: int) -> Stored:
@@ -162,17 +191,98 @@ class ChunkReader:
         if absent:
             await asyncio.to_thread(deliver, absent, [None] * len(absent))
         gone = set(absent)
+        reading = self.begin()
+        if self.windows is not None:
+            wanted = [(i, int(n), None, False) for i, n in enumerate(numbers) if i not in gone]
+            await self.fetch_windows(reading, wanted, deliver)
+            return
         waiting = [
             _Waiting(i, int(n), self.ranges(int(n))) for i, n in enumerate(numbers) if i not in gone
         ]
+        if self.pieces is not None:
+            await self._fetch_pieces(reading, waiting, deliver)
+            return
+        await self._fetch_ranges(reading, waiting, deliver, gap=limits.get().coalesce_gap)
+
+    async def fetch_rows(
+        self,
+        positions: Sequence[int],
+        ranges: Sequence[list[tuple[str, int, int]]],
+        deliver: Deliver,
+    ) -> None:
+        """Fetch some ranges of each of several remote chunks; deliver them joined.
+
+        Ranges are coalesced only if no more is fetched than twice of what they hold.
+        """
+        waiting = [_Waiting(i, -1, r) for i, r in zip(positions, ranges, strict=True)]
+        await self._fetch_ranges(self.begin(), waiting, deliver, gap=0)
+
+    async def _fetch_ranges(
+        self, reading: "Reading", waiting: Sequence["_Waiting"], deliver: Deliver, *, gap: int
+    ) -> None:
         bounds = limits.get()
         slots = asyncio.Semaphore(bounds.concurrency)
-        reading = self.begin()
         async with asyncio.TaskGroup() as tasks:
-            requests = coalesce(waiting, gap=bounds.coalesce_gap, cap=bounds.coalesce_cap)
+            requests = coalesce(waiting, gap=gap, cap=bounds.coalesce_cap)
             most = min(bounds.coalesce_join, bounds.coalesce_cap)
             for request in joined(requests, most=most):
                 tasks.create_task(self._serve(reading, request, slots, deliver))
+
+    async def fetch_windows(
+        self,
+        reading: "Reading",
+        wanted: Sequence[tuple[int, int, Rect | None, bool]],
+        deliver: Deliver,
+    ) -> None:
+        """Fetch the bytes that parts of remote tiles need, and deliver them as `fetch_many` does.
+
+        Parameters:
+            reading: What the sources are checked by.
+            wanted: (position, number of the chunk, window or None for all of the chunk, whether to
+                fetch the whole tile).
+            deliver: Called with positions and the bytes for the codec.
+        """
+        waiting: list[_Waiting] = [
+            await asyncio.to_thread(self._waiting, reading, *one) for one in wanted
+        ]
+        bounds = limits.get()
+        slots = asyncio.Semaphore(bounds.concurrency)
+        ready = [w for w in waiting if not w.ranges]
+        if ready:
+            chunks = [w.join(self.front(w.number)) for w in ready]
+            await asyncio.to_thread(deliver, [w.position for w in ready], chunks)
+        async with asyncio.TaskGroup() as tasks:
+            for request in coalesce(waiting, gap=windows.GAP, cap=bounds.coalesce_cap):
+                tasks.create_task(self._serve(reading, request, slots, deliver))
+
+    def _waiting(
+        self, reading: "Reading", position: int, number: int, window: Rect | None, is_whole: bool
+    ) -> "_Waiting":
+        url, planned = reading.plan(number, window, is_whole=is_whole)
+        ranges = [(url, offset, length) for offset, length in planned.ranges]
+        return _Waiting(position, number, ranges, planned=planned)
+
+    async def _fetch_pieces(
+        self, reading: "Reading", waiting: Sequence["_Waiting"], deliver: Deliver
+    ) -> None:
+        """Decode pieces of streams, those of one stream in order."""
+        streams: dict[tuple[str, int, int], list[_Waiting]] = {}
+        for one in waiting:
+            streams.setdefault(one.ranges[0], []).append(one)
+        slots = asyncio.Semaphore(limits.get().concurrency)
+
+        def run(wanted: list[_Waiting]) -> None:
+            reading.expect([w.number for w in wanted])
+            for one in wanted:
+                deliver([one.position], [reading.read(one.number)])
+
+        async def serve(wanted: list[_Waiting]) -> None:
+            async with slots:
+                await asyncio.to_thread(run, wanted)
+
+        async with asyncio.TaskGroup() as tasks:
+            for wanted in streams.values():
+                tasks.create_task(serve(wanted))
 
     async def _serve(
         self, reading: "Reading", request: "Request", slots: asyncio.Semaphore, deliver: Deliver
@@ -181,14 +291,14 @@ class ChunkReader:
             data = await self._fetch(reading, request)
             ready = [w for w in request.fill(data) if w.is_complete]
             if ready:
-                chunks = [w.join(self.front(w.number)) for w in ready]
+                chunks = [w.join(self.front(w.number) if w.number >= 0 else b"") for w in ready]
                 await asyncio.to_thread(deliver, [w.position for w in ready], chunks)
 
     async def _fetch(self, reading: "Reading", request: "Request") -> Stored:
         if request.length < 0:
             data = await asyncio.to_thread(self.sources.whole, request.url)
             if data is None and not isinstance(self.chunks, Objects):
-                raise FileNotFoundError(f"{request.url}: no such object")
+                raise MissingFileError(f"{request.url}: no such object")
             if data is None:
                 self.check_sparse(self.chunks, request.url)  # type: ignore[arg-type]
             return data
@@ -211,6 +321,12 @@ class Reading:
         self._chunks = chunks.chunks
         self._checked: dict[str, Source] = {}
         self._lock = threading.Lock()
+        self._pieces = None if chunks.pieces is None else PieceReading(chunks.pieces, self)
+
+    def expect(self, numbers: Numbers | Sequence[int]) -> None:
+        """Say which chunks will be read, before any is: some are cheaper together."""
+        if self._pieces is not None:
+            self._pieces.expect(numbers)
 
     def source(self, url: str) -> Source:
         """Open a source of the array; the first call checks that it is what was indexed."""
@@ -249,8 +365,12 @@ class Reading:
     def read_many(self, numbers: Numbers) -> list[Stored]:
         """Return the stored bytes of several chunks; remote ones are fetched one by one."""
         chunks = self._chunks
+        if self._pieces is not None:
+            return [self._read_piece(self._pieces, int(n)) for n in numbers]
         if isinstance(chunks, Objects):
             return [self._read_object(chunks, int(n)) for n in numbers]
+        if self._reader.windows is not None:
+            return [self.read_window(int(n)) for n in numbers]
         offsets = chunks.offsets.reshape(-1)[numbers]
         lengths = chunks.lengths.reshape(-1)[numbers]
         if len(chunks.urls) == 1 and chunks.parts is None and not chunks.fronts:
@@ -259,6 +379,43 @@ class Reading:
                 return self._slices(source, numbers, offsets, lengths)
         return [self._assemble(int(n)) for n in numbers]
 
+    def plan(
+        self, number: int, window: Rect | None = None, *, is_whole: bool = False
+    ) -> tuple[str, Planned]:
+        """Plan a part of a chunk that is a part of a tile; return its url and the plan.
+
+        Parameters:
+            number: The number of the chunk.
+            window: In samples of the level, on the reference grid; all of the chunk by default.
+            is_whole: Whether to read the whole tile.
+        """
+        reader = self._reader
+        tiles = reader.windows
+        assert tiles is not None
+        found = reader.ranges(number)
+        url = found[0][0]
+        ranges = [(offset, length) for _, offset, length in found]
+        try:
+            if window is None:
+                front = read_front(reader.front(number))
+                window = tiles.chunk(front, reader.index.chunk_shape)
+            return url, tiles.plan(self.source(url), ranges, window, is_whole=is_whole)
+        except (AnychunkError, FileNotFoundError) as e:
+            where = reader.describe(number)
+            kind = type(e) if isinstance(e, AnychunkError) else TruncatedError
+            raise kind(f"{where}: {e}") from e
+
+    def read_window(
+        self, number: int, window: Rect | None = None, *, is_whole: bool = False
+    ) -> Stored:
+        """Return the bytes for the codec, of a part of a chunk that is a part of a tile."""
+        if self._reader.is_absent(number):
+            return None
+        url, planned = self.plan(number, window, is_whole=is_whole)
+        source = self.source(url)
+        found = [source.read(offset, length) for offset, length in planned.ranges]
+        return join(self._reader.front(number), [planned.payload(found)])
+
     def stream(self, numbers: Numbers) -> Iterator[Stored]:
         """Yield the stored bytes of several local chunks; each is valid until the next.
 
@@ -266,6 +423,13 @@ class Reading:
         they are still in the processor's cache when they are decoded.
         """
         chunks = self._chunks
+        if self._reader.windows is not None:
+            yield from (self.read_window(int(n)) for n in numbers)
+            return
+        if self._pieces is not None:
+            # one at a time: they are decoded, and larger than stored bytes
+            yield from (self._read_piece(self._pieces, int(n)) for n in numbers)
+            return
         if not isinstance(chunks, Objects):
             yield from self.read_many(numbers)
             return
@@ -282,6 +446,16 @@ class Reading:
                     yield None
                 else:
                     yield join(self._reader.front(number), [data])
+
+    def _read_piece(self, pieces: PieceReading, number: int) -> Stored:
+        if self._reader.is_absent(number):
+            return None
+        try:
+            return pieces.read(number)
+        except ChunkDecodeError as e:
+            raise ChunkDecodeError(f"{self._reader.describe(number)}: {e}") from e
+        except TruncatedError as e:
+            raise TruncatedError(f"{self._reader.describe(number)}: {e}") from e
 
     def _most_stored(self) -> int:
         """Return a bound for a stored chunk: twice the decoded size at 16 bytes per element."""
@@ -324,7 +498,7 @@ class Reading:
     def _whole(self, url: str) -> Bytes1D:
         data = self._reader.sources.whole(url)
         if data is None:
-            raise FileNotFoundError(f"{url}: no such file or object")
+            raise MissingFileError(f"{url}: no such file or object")
         return data
 
     def _read_object(self, chunks: Objects, number: int) -> Stored:
@@ -350,8 +524,11 @@ class _Waiting:
 
     position: int
     number: int
+    """The number of the chunk; -1 if only some ranges of it are fetched."""
     ranges: list[tuple[str, int, int]]
     pieces: dict[int, Stored] = field(default_factory=dict)
+    planned: Planned | None = None
+    """What the parts are joined to, if they are pieces of a tile."""
 
     @property
     def is_complete(self) -> bool:
@@ -360,6 +537,8 @@ class _Waiting:
     def join(self, front: bytes) -> Stored:
         pieces = [self.pieces[i] for i in range(len(self.ranges))]
         present = [piece for piece in pieces if piece is not None]
+        if self.planned is not None:
+            return join(front, [self.planned.payload(present)])
         return join(front, present) if len(present) == len(pieces) else None
 
 

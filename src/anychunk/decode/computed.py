@@ -98,6 +98,6 @@ def compute_chunk(array: ArrayIndex, coords: Shape, source: ArrayReader) -> Arra
     if nbytes > limits.get().chunk_bytes:
         raise LimitError(
             f"index: a computed chunk of {nbytes} bytes is over the limit of "
-            f"{limits.get().chunk_bytes}"
+            f"{limits.get().chunk_bytes}; {limits.how_to_raise('chunk_bytes')}"
         )
     return METHODS[chunks.method](array, coords, chunks.configuration, source)

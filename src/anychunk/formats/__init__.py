@@ -57,9 +57,9 @@ class Format(Protocol):
                 parameters; unknown ones are refused before `parse` is called.
 
         Returns:
-            A `GroupIndex` with a group per image, each with an array per level, full resolution
-            first: `0/0`, `0/1` …; or an `ArrayIndex` if the file is always one array. Pins, which
-            detect a changed file, are added for `source`; add those of other files yourself.
+            A `GroupIndex` with a group per image, as `metadata.hierarchy.image_group` makes it from
+            the levels and a `Meaning`; or an `ArrayIndex` if the file is always one array. Pins,
+            which detect a changed file, are added for `source`; add those of other files yourself.
 
         Raises:
             FormatError: The file breaks the rules of its format; `TruncatedError` if it ends early.

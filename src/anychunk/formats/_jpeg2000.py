@@ -23,9 +23,10 @@ from anychunk.codecs import to_json
 from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, edges, level_image, scale
 from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
 from anychunk.codestream.tiles import Codestream
-from anychunk.errors import AnychunkError
-from anychunk.metadata.ome import Axis, Level, ome
-from anychunk.model.index import ArrayIndex, ByteRanges, Json, Parts
+from anychunk.errors import AnychunkError, FormatError
+from anychunk.metadata.meaning import Level, Meaning
+from anychunk.metadata.ome import scale_and_translation
+from anychunk.model.index import ArrayIndex, ByteRanges, Parts
 
 type Ints = npt.NDArray[np.int64]
 
@@ -130,7 +131,9 @@ def has_gaps(siz: Siz, level: int) -> bool:
 
 
 def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[ArrayIndex]:
-    """Return the arrays of a codestream, full resolution first, shaped (band, y, x).
+    """Return the arrays of a codestream, full resolution first.
+
+    They are shaped (c, y, x), or (y, x) if there is one component.
 
     Parameters:
         stream: the codestream: main header and byte ranges of its tile-parts.
@@ -176,6 +179,11 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
             where=where,
             stored=stream.length,
         )
+    if not arrays:
+        raise FormatError(
+            f"{where}: no sample of a component is inside the image, XRsiz and YRsiz are "
+            f"{[(c.dx, c.dy) for c in header.siz.components]}"
+        )
     return arrays
 
 
@@ -188,23 +196,35 @@ def _array(
     chunk: tuple[int, int],
     fill_value: int,
 ) -> ArrayIndex:
-    bands = len(siz.components)
+    bands = band_axis(siz)
     return ArrayIndex(
-        shape=(bands, *shape),
-        chunk_shape=(bands, *chunk),
+        shape=(*bands, *shape),
+        chunk_shape=(*bands, *chunk),
         data_type=siz.dtype.name,
         codecs=({"name": "bytes", "configuration": {"endian": "little"}}, to_json(codec)),
         chunks=chunks,
         fill_value=fill_value,
-        dimension_names=("band", "y", "x"),
+        dimension_names=("c", "y", "x") if bands else ("y", "x"),
     )
+
+
+def band_axis(siz: Siz) -> tuple[int, ...]:
+    """Return the length of the axis c; empty if there is one component, and so no such axis."""
+    count = len(siz.components)
+    return (count,) if count > 1 else ()
+
+
+def chunk_grid(siz: Siz, rows: int, columns: int) -> tuple[int, ...]:
+    """Return the shape of the table of chunks, each of which has all components."""
+    return (*(1 for _ in band_axis(siz)), rows, columns)
 
 
 def whole_range(stream: Codestream, url: str) -> ByteRanges:
     """Return the byte range of an image that is one chunk: the whole codestream."""
+    grid = chunk_grid(stream.header.siz, 1, 1)
     return ByteRanges(
-        offsets=np.full((1, 1, 1), stream.offset, np.uint64),
-        lengths=np.full((1, 1, 1), stream.length, np.uint64),
+        offsets=np.full(grid, stream.offset, np.uint64),
+        lengths=np.full(grid, stream.length, np.uint64),
         urls=(url,),
     )
 
@@ -225,7 +245,8 @@ def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
     parts = np.arange(counts.sum()) - np.repeat(before - starts[tiles], counts)
     chunks = np.repeat(chunks, counts)
     offsets, lengths = stream.offsets[parts], stream.lengths[parts]
-    return _coalesced(chunks, offsets, lengths, grid=(1, y.count, x.count), url=url)
+    grid = chunk_grid(stream.header.siz, y.count, x.count)
+    return _coalesced(chunks, offsets, lengths, grid=grid, url=url)
 
 
 def _coalesced(
@@ -262,22 +283,34 @@ def _coalesced(
     )
 
 
-def ome_levels(header: MainHeader, count: int) -> Json:
-    """Return the `ome` attribute of an image; samples of level n are 2**n pixels apart.
+def levels(header: MainHeader, arrays: list[ArrayIndex], meaning: Meaning) -> list[Level]:
+    """Return the levels of an image; samples of level n are 2**n pixels apart.
 
     Low-pass samples are at even positions of the reference grid (T.800 annex F), not between two
-    samples, so the translation is not that of averaged pixels.
+    samples, so the first one is not where the first of averaged pixels would be.
+
+    Parameters:
+        header: main header of the codestream.
+        arrays: its arrays, full resolution first.
+        meaning: what its samples mean.
     """
-    siz = header.siz
-    full = level_image(siz, 0)
-    levels = []
-    for level in range(count):
-        image, step = level_image(siz, level), 1 << level
-        shift = (0.0, float(image.y0 * step - full.y0), float(image.x0 * step - full.x0))
-        levels.append(
-            Level(path=str(level), scale=(1.0, float(step), float(step)), translation=shift)
+    full = level_image(header.siz, 0)
+    first = Level(name="0", image=arrays[0])
+    steps, origins = scale_and_translation(meaning, first, arrays[0].shape)
+    lead = len(arrays[0].shape) - 2
+    found = []
+    for number, array in enumerate(arrays):
+        image, factor = level_image(header.siz, number), 1 << number
+        shift = (0,) * lead + (image.y0 * factor - full.y0, image.x0 * factor - full.x0)
+        found.append(
+            Level(
+                name=str(number),
+                image=array,
+                factor=(1.0,) * lead + (float(factor),) * 2,
+                origin=tuple(o + s * n for o, s, n in zip(origins, steps, shift, strict=True)),
+            )
         )
-    return ome([Axis(name="band"), Axis(name="y"), Axis(name="x")], levels)
+    return found
 
 
 def describe(header: MainHeader) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def cut(
     # in Fortran order the file holds the transposed array in C order
     stored = shape[::-1] if is_fortran else shape
     chunk = contiguous_chunk(stored, itemsize, chunk_bytes)
-    offsets, lengths = _ranges(stored, chunk, itemsize, offset)
+    offsets, lengths = chunk_ranges(stored, chunk, itemsize, offset)
     codecs: tuple[Json, ...] = (bytes_codec(itemsize, endian),)
     fronts: dict[str, Any] = {}
     short = [axis for axis, (n, step) in enumerate(zip(stored, chunk, strict=True)) if n % step]
@@ -166,7 +166,7 @@ def cut(
     return RawChunks(chunk_shape=chunk, codecs=codecs, chunks=chunks)
 
 
-def _ranges(
+def chunk_ranges(
     shape: Shape, chunk: Shape, itemsize: int, offset: int
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return the offset and the length of every chunk, shaped like the chunk grid."""

@@ -1,8 +1,9 @@
-"""NPY: one array, as `numpy.save` writes it.
+"""NPY: one array, as `numpy.save` writes it; also compressed as a whole by gzip.
 
 Spec:    numpy.lib.format, versions 1.0, 2.0 and 3.0.
-Axes:    as in the file, named dim_0 … ; Fortran order by a `transpose` codec.
-Opened:  every numeric, boolean and complex type, in either byte order.
+Axes:    arrays of two or three axes are (y, x) or (z, y, x), others dim_0 … ; Fortran order by a
+         `transpose` codec.
+Opened:  every numeric, boolean and complex type, in either byte order; `.npy.gz`.
 Refused: object arrays (a pickle, which may run code), structured, string and date types.
 """
 
@@ -15,12 +16,14 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats import _raw
+from anychunk.formats import _gzip, _pieces, _raw
 from anychunk.io import Source
+from anychunk.metadata.hierarchy import image_group, root_group
+from anychunk.metadata.meaning import Axis, Level, Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import ArrayIndex, GroupIndex, Json
 
-EXTENSIONS = (".npy",)
+EXTENSIONS = (".npy", ".npy.gz")
 MAGIC = b"\x93NUMPY"
 LOCAL_CHUNK, REMOTE_CHUNK = 32 * limits.MIB, 4 * limits.MIB
 """Desired length of a chunk. A local chunk is a slice of mapped memory, and only the selected part
@@ -46,11 +49,13 @@ class Header:
 
 def sniff(head: bytes) -> bool:
     """Return whether a file that begins with `head` is an NPY file."""
-    return head.startswith(MAGIC)
+    return head.startswith(MAGIC) or _gzip.head_of(head, len(MAGIC)) == MAGIC
 
 
 def parse(source: Source) -> GroupIndex:
     """Index an NPY file."""
+    if source.read(0, min(2, source.size())).tobytes() == _gzip.MAGIC:
+        return _compressed(source)
     start = source.read(0, min(12, source.size())).tobytes()
     length = header_length(start, source.url)
     limits.check_header(length, where=source.url)
@@ -64,7 +69,38 @@ def parse(source: Source) -> GroupIndex:
     )
     chunk_bytes = LOCAL_CHUNK if source.is_local else REMOTE_CHUNK
     array = array_index(header, url=source.url, chunk_bytes=chunk_bytes)
-    return GroupIndex(members={"0": GroupIndex(members={"0": array})})
+    return _group(header, array)
+
+
+def _group(header: Header, array: ArrayIndex) -> GroupIndex:
+    native = {"npy": {"descr": header.dtype.str, "fortran_order": header.is_fortran}}
+    meaning = Meaning(axes=tuple(Axis(name=n or "") for n in array.dimension_names), native=native)
+    return root_group({"0": image_group(meaning, [Level(name="0", image=array)])})
+
+
+def _compressed(source: Source) -> GroupIndex:
+    """Index an NPY file that is compressed by gzip."""
+    length = header_length(_gzip.read_head(source, 12), source.url)
+    limits.check_header(length, where=source.url)
+    header = read_header(_gzip.read_head(source, length), source.url)
+    # the extent cannot be checked without decoding; the shape must be plausible all the same
+    _raw.check_extent(
+        header.shape,
+        header.dtype.itemsize,
+        offset=0,
+        size=_raw.MOST_BYTES,
+        where=source.url,
+    )
+    raw = _pieces.compressed(
+        header.shape,
+        header.dtype.itemsize,
+        endian="big" if header.dtype.byteorder == ">" else "little",
+        url=source.url,
+        length=source.size(),
+        skip=header.offset,
+        is_fortran=header.is_fortran,
+    )
+    return _group(header, _array(header, raw))
 
 
 def header_length(start: bytes, url: str) -> int:
@@ -88,7 +124,8 @@ def read_header(data: bytes, url: str) -> Header:
     # Python 2 wrote large sizes as `3L`
     text = LONG.sub("", text)
     try:
-        fields = ast.literal_eval(text.strip())
+        # str.strip() alone would take control characters, which are samples, for blanks
+        fields = ast.literal_eval(text.strip(" \t\r\n\f"))
     except (ValueError, SyntaxError, MemoryError, RecursionError) as e:
         raise FormatError(f"{url}: the NPY header is not a Python dictionary ({e})") from e
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
@@ -116,6 +153,13 @@ def _dtype(descr: Json, url: str) -> np.dtype[Any]:
     return dtype
 
 
+def axis_names(ndim: int) -> tuple[str, ...]:
+    """Return the names of the axes: by their position from the end, if they may be space."""
+    if 2 <= ndim <= 3:
+        return ("z", "y", "x")[-ndim:]
+    return tuple(f"dim_{i}" for i in range(ndim))
+
+
 def array_index(header: Header, *, url: str, chunk_bytes: int) -> ArrayIndex:
     """Turn the header into an index."""
     dtype, is_fortran = header.dtype, header.is_fortran
@@ -128,12 +172,15 @@ def array_index(header: Header, *, url: str, chunk_bytes: int) -> ArrayIndex:
         chunk_bytes=chunk_bytes,
         is_fortran=is_fortran,
     )
+    return _array(header, raw)
+
+
+def _array(header: Header, raw: _raw.RawChunks) -> ArrayIndex:
     return ArrayIndex(
         shape=header.shape,
         chunk_shape=raw.chunk_shape,
-        data_type=dtype.name,
+        data_type=header.dtype.name,
         codecs=raw.codecs,
         chunks=raw.chunks,
-        dimension_names=tuple(f"dim_{i}" for i in range(len(header.shape))),
-        attributes={"npy": {"descr": dtype.str, "fortran_order": is_fortran}},
+        dimension_names=axis_names(len(header.shape)),
     )

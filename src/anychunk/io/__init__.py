@@ -8,31 +8,48 @@ from anychunk.io.block_cache import Blocks, buffered
 from anychunk.io.errors import first_line
 from anychunk.io.file import FileSource, ObjectBuffer, PreadSource, stat_pin
 from anychunk.io.folder import Folder, list_objects
+from anychunk.io.held import HeldPin, held_source, is_held, with_source
 from anychunk.io.http import SAME_ORIGIN, is_restricted
 from anychunk.io.inside import (
-    HAS_HANDLES,
     Walk,
+    check_names,
     check_tree,
+    is_below,
     open_inside,
     real_path,
     resolve,
+    resolved,
     stat_inside,
 )
 from anychunk.io.memory import MemorySource
-from anychunk.io.object_stores import memory_store, object_store
+from anychunk.io.object_stores import memory_store, object_store, store_of_bytes
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import object_size, open_source, pin_of, read_object
+from anychunk.io.secrets import remember, secrets_of, without_secrets
 from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
-from anychunk.io.url import absolute, below, is_remote, local_path
+from anychunk.io.storage import in_store, options_of
+from anychunk.io.system import is_link, is_special, read_at, replace, write_at
+from anychunk.io.url import (
+    absolute,
+    as_url,
+    below,
+    drive_first,
+    file_url,
+    is_absolute,
+    is_pattern,
+    is_remote,
+    local_path,
+    slashes,
+)
 
 __all__ = [
-    "HAS_HANDLES",
     "SAME_ORIGIN",
     "Blocks",
     "Bytes1D",
     "FileSource",
     "Folder",
+    "HeldPin",
     "MemorySource",
     "ObjectBuffer",
     "ObjectSource",
@@ -43,12 +60,24 @@ __all__ = [
     "Storage",
     "Walk",
     "absolute",
+    "as_url",
     "below",
     "buffered",
+    "check_names",
     "check_tree",
+    "drive_first",
+    "file_url",
     "first_line",
+    "held_source",
+    "in_store",
+    "is_absolute",
+    "is_below",
+    "is_held",
+    "is_link",
+    "is_pattern",
     "is_remote",
     "is_restricted",
+    "is_special",
     "list_objects",
     "local_path",
     "memory_store",
@@ -56,11 +85,22 @@ __all__ = [
     "object_store",
     "open_inside",
     "open_source",
+    "options_of",
     "pin_of",
+    "read_at",
     "read_object",
     "real_path",
+    "remember",
+    "replace",
     "report_change",
     "resolve",
+    "resolved",
+    "secrets_of",
+    "slashes",
     "stat_inside",
     "stat_pin",
+    "store_of_bytes",
+    "with_source",
+    "without_secrets",
+    "write_at",
 ]

@@ -1,13 +1,15 @@
 """A remote source behind a cache of aligned blocks."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from anychunk import limits
 from anychunk.io.objects import ObjectSource
+from anychunk.io.read_ahead import SHORT, Chain
 from anychunk.io.source import Bytes1D, Source, check_range
+from anychunk.io.threads import run_all
 from anychunk.model.pin import Pin
 
 
@@ -19,13 +21,16 @@ def buffered(source: Source) -> Source:
 LINE = limits.KIB
 """When a block is evicted, lines of about this size that small reads requested are kept."""
 MOST_LINES = 1 << 16
+FEW = 4
+"""Reads of at most so many lines are small."""
 
 
 class Blocks:
     """A source behind a bounded cache of aligned blocks, for parsers that read small pieces.
 
     Parsers visit directories that are far apart more than once: first to find each, then to read
-    it. So the lines that they requested are kept longer than the blocks around them.
+    it. So the lines that they requested are kept longer than the blocks around them. Where small
+    reads follow a chain through the object, the next ones are read ahead (`Chain`).
     """
 
     is_local = False
@@ -36,6 +41,7 @@ class Blocks:
         self._cache: dict[int, Bytes1D] = {}
         self._lines: dict[int, Bytes1D] = {}
         self._wanted: set[int] = set()
+        self._chain = Chain()
         self.url = source.url
         self.storage = source.storage
 
@@ -52,18 +58,23 @@ class Blocks:
         check_range(self, offset, length)
         if isinstance(self._source, ObjectSource) and offset + length <= self._source.head_length:
             return self._source.read(offset, length)  # the first request has fetched it
+        if length > self._most * self._block // 4:
+            return self._source.read(offset, length)  # a large table, which nobody reads twice
         first, last = offset // self._block, -(-(offset + length) // self._block)
         missing = [i for i in range(first, last) if i not in self._cache]
         lines = range(offset // self._line, -(-(offset + length) // self._line))
-        if missing and lines and all(line in self._lines for line in lines):
-            kept = np.concatenate([self._lines[line] for line in lines])
-            return kept[offset - lines.start * self._line :][:length]
-        if len(lines) <= 4:
+        if missing and self._has_lines(lines):
+            return self._from_lines(lines, offset, length)
+        if len(lines) <= FEW:
             self._wanted.update(lines)
+            if missing:
+                missing += self._ahead(offset, last)
+                if self._has_lines(lines):
+                    return self._from_lines(lines, offset, length)
         for start, stop in _runs(missing):
             begin = start * self._block
             end = min(stop * self._block, self.size())
-            data = self._source.read(begin, end - begin)
+            data = self._fetch(begin, end)
             for i in range(start, stop):
                 self._cache[i] = data[(i - start) * self._block : (i - start + 1) * self._block]
         blocks = [self._cache[i] for i in range(first, last)]
@@ -71,6 +82,51 @@ class Blocks:
         while len(self._cache) > self._most:
             self._forget(next(iter(self._cache)))
         return joined[offset - first * self._block :][:length]
+
+    def _ahead(self, offset: int, last: int) -> list[int]:
+        """Read lines ahead of a small read, or return further blocks to read with it.
+
+        Parameters:
+            offset: Where the read begins.
+            last: The block after its last one.
+        """
+        ahead = self._chain.after(offset)
+        if ahead.places:
+            self._read_lines(ahead.places)
+        # no more than stays in the cache until it is used
+        end = min(offset + min(ahead.length, self._most * self._block // 2), self.size())
+        return [i for i in range(last, -(-end // self._block)) if i not in self._cache]
+
+    def _fetch(self, begin: int, end: int) -> Bytes1D:
+        """Read from the source, without what its first request has already fetched."""
+        known = self._source.head_length if isinstance(self._source, ObjectSource) else 0
+        if not begin < known < end:
+            return self._source.read(begin, end - begin)
+        parts = [self._source.read(begin, known - begin), self._source.read(known, end - known)]
+        return np.concatenate(parts)
+
+    def _has_lines(self, lines: range) -> bool:
+        return bool(lines) and all(line in self._lines for line in lines)
+
+    def _from_lines(self, lines: range, offset: int, length: int) -> Bytes1D:
+        kept = np.concatenate([self._lines[line] for line in lines])
+        return kept[offset - lines.start * self._line :][:length]
+
+    def _read_lines(self, places: Sequence[int]) -> None:
+        """Read the lines from each place on, in short requests, several at a time."""
+        size, line = self.size(), self._line
+        starts = sorted({place // line for place in places if 0 <= place < size})
+        ends = {start: min((start + SHORT // line) * line, size) for start in starts}
+        threads = min(len(starts), limits.get().concurrency)
+
+        def read(start: int) -> None:
+            data = self._source.read(start * line, ends[start] - start * line)
+            for number in range(start, -(-ends[start] // line)):
+                begin = (number - start) * line
+                self._lines[number] = data[begin : begin + line]
+
+        run_all(read, starts, threads=threads, name="anychunk-ahead")
+        self._forget_lines()
 
     def _forget(self, number: int) -> None:
         """Evict a block, except for the lines that small reads requested."""
@@ -80,6 +136,9 @@ class Blocks:
             begin = (line - first) * size
             self._lines[line] = block[begin : begin + size].copy()
             self._wanted.discard(line)
+        self._forget_lines()
+
+    def _forget_lines(self) -> None:
         while len(self._lines) > MOST_LINES:
             self._lines.pop(next(iter(self._lines)))
 

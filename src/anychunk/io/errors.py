@@ -1,20 +1,21 @@
 """Map errors of the operating system and of obstore to ours, with advice."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from anychunk.errors import AnychunkError, SourceError
+from anychunk.errors import AnychunkError, MissingFileError, SourceError
 
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Add the path to errors of the file system; a missing file stays FileNotFoundError."""
+    """Add the path to errors of the file system; a missing file is a `MissingFileError`."""
     try:
         yield
     except AnychunkError:
         raise
     except FileNotFoundError as e:
-        raise FileNotFoundError(f"{path}: no such file or directory; check the path") from e
+        raise MissingFileError(f"{path}: no such file or directory; check the path") from e
     except PermissionError as e:
         raise SourceError(f"{path}: {e.strerror or e}; check its permissions") from e
     except OSError as e:
@@ -23,7 +24,7 @@ def file_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def remote_errors(url: str) -> Iterator[None]:
-    """Map errors of obstore to ours, with advice where possible."""
+    """Map errors of obstore and fsspec to ours, with advice where possible."""
     from obstore.exceptions import BaseError
 
     try:
@@ -31,14 +32,30 @@ def remote_errors(url: str) -> Iterator[None]:
     except AnychunkError:
         raise
     except FileNotFoundError as e:
-        raise FileNotFoundError(f"{url}: no such object; check the url") from e
+        raise MissingFileError(f"{url}: no such object; check the url") from _shown(e)
+    except PermissionError as e:
+        raise SourceError(f"{url}: {first_line(e)}; access denied; check the credentials") from e
     except (BaseError, OSError) as e:
         # only the first line: obstore appends a dump of internals, which may contain secrets
-        raise SourceError(f"{url}: {first_line(e)}{what_to_do(e)}") from e
+        raise SourceError(f"{url}: {first_line(e)}{what_to_do(e)}") from _shown(e)
 
 
-def first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0]
+SECRET = re.compile(r"(?P<scheme>https?://)(?:[^/\s@]*@)?(?P<place>[^\s?]*)(?:\?\S*)?")
+
+
+def without_queries(text: str) -> str:
+    """Remove queries and passwords from the urls in a message: they may grant access."""
+    return SECRET.sub(r"\g<scheme>\g<place>", text)
+
+
+def first_line(error: BaseException) -> str:
+    return without_queries(str(error).split("\n", 1)[0])
+
+
+def _shown(error: Exception) -> Exception | None:
+    """Return the cause that a traceback may show; None if its message contains a query."""
+    text = str(error)
+    return error if without_queries(text) == text else None
 
 
 ADVICE = {
@@ -46,9 +63,22 @@ ADVICE = {
     "AWS_SECRET_ACCESS_KEY, or for public data AWS_SKIP_SIGNATURE=true (skip_signature)",
     "metadata.google.internal": "no credentials found; set GOOGLE_APPLICATION_CREDENTIALS, "
     "or for public data GOOGLE_SKIP_SIGNATURE=true (skip_signature)",
-    "403 Forbidden": "access denied; check the credentials and the permissions of the object",
-    "401 Unauthorized": "credentials are missing or wrong; check those that are set",
-    "error sending request": "the server could not be reached; check the url and the network",
+    "/metadata/identity/oauth2": "no credentials found; set AZURE_STORAGE_ACCOUNT_KEY or "
+    "AZURE_STORAGE_SAS_TOKEN, or for public data AZURE_SKIP_SIGNATURE=true (skip_signature)",
+    "Account must be specified": "set AZURE_STORAGE_ACCOUNT_NAME, or pass "
+    "storage={'account_name': …}",
+    "incorrectly configured region": "set AWS_REGION to the region of the bucket, or pass "
+    "storage={'region': …}",
+    "403 Forbidden": "access denied; check the credentials (AWS_ACCESS_KEY_ID, "
+    "AZURE_STORAGE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS) and the permissions of the "
+    "object; a signed url may have expired; a bucket of which the requester pays needs "
+    "storage={'requester_pays': True}",
+    "401 Unauthorized": "credentials are missing or wrong; check those that are set, or pass "
+    "storage={'headers': {'Authorization': …}}",
+    "error sending request": "the server could not be reached; check the url, the network, and "
+    "HTTPS_PROXY if there is a proxy",
+    "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY",
 }
 """Advice, by a text that the error message of obstore contains."""
 

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from anychunk.errors import AnychunkError, LimitError, SourceError, TruncatedError
+from anychunk import limits
+from anychunk.errors import AnychunkError, SourceError, TruncatedError
 from anychunk.io import buffers
 from anychunk.io.errors import file_errors
-from anychunk.io.inside import READ, Walk, open_inside, stat_file, stat_inside
-from anychunk.io.source import Bytes1D, Storage, check_range, report_change
+from anychunk.io.inside import Walk, open_inside, stat_file, stat_inside
+from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change
+from anychunk.io.system import NOWAIT, READ, read_into
 from anychunk.io.url import local_path
 from anychunk.model.pin import Pin
 
@@ -32,7 +34,9 @@ class FileSource:
         with file_errors(path):
             handle = open_inside(path, roots)
             try:
-                self._pin = file_pin(stat_file(handle, path))
+                status = stat_file(handle, path)
+                self._pin = file_pin(status)
+                self._identity = identity(status)
                 # an empty file cannot be mapped
                 mapped = mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if self._pin.size else b""
             finally:
@@ -53,13 +57,19 @@ class FileSource:
         """Return whether the file is still the one that was opened.
 
         The quick form of comparing `pin` with `refresh`, because every request asks it. False also
-        if the file cannot be examined; `refresh` then says why.
+        if the file cannot be examined, `refresh` then says why; and if only its inode or the time
+        of its last change of status differs, because size and time of modification can be restored
+        after the file was rewritten.
         """
         try:
             now = os.stat(self.url)  # noqa: PTH116 - half the cost of Path.stat
         except OSError:
             return False
-        return now.st_size == self._pin.size and now.st_mtime_ns == self._pin.mtime_ns
+        return (
+            now.st_mtime_ns == self._pin.mtime_ns
+            and now.st_size == self._pin.size
+            and identity(now) == self._identity
+        )
 
     def size(self) -> int:
         return self._pin.size
@@ -72,10 +82,6 @@ class FileSource:
         """Release resident pages, which count as memory of this process. Views stay valid."""
         if isinstance(self._mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)
-
-
-NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-"""Flag of `preadv`: return at once instead of waiting for the disk. 0: not available here."""
 
 
 class PreadSource:
@@ -99,6 +105,8 @@ class PreadSource:
         """
         self.url, self._roots = url, tuple(roots)
         self._path = local_path(url)
+        self._identity: tuple[int, ...] | None = None
+        """That of the first status seen, which all others are compared with."""
         self._pin = pin or self.refresh()
 
     def pin(self) -> Pin:
@@ -108,19 +116,26 @@ class PreadSource:
         return self._pin.size
 
     def refresh(self) -> Pin:
+        return file_pin(self._status())
+
+    def _status(self) -> os.stat_result:
         with _missing_is_an_error(self.url):
             if self._roots:
-                return file_pin(stat_inside(self._path, self._roots))
-            return file_pin(os.stat(self._path))  # noqa: PTH116 - half the cost of Path.stat
+                return stat_inside(self._path, self._roots)
+            return os.stat(self._path)  # noqa: PTH116 - half the cost of Path.stat
 
     def verify(self) -> None:
         """Raise `SourceChangedError` if the file is no longer the version that was indexed."""
-        self._check(self.refresh())
+        self._check(self._status())
 
-    def _check(self, now: Pin) -> None:
-        change = self._pin.differs(now)
+    def _check(self, now: os.stat_result) -> None:
+        change = self._pin.differs(file_pin(now))
         if change:
             report_change(self.url, change, "error")
+        if self._identity is None:
+            self._identity = identity(now)
+        elif identity(now) != self._identity:
+            report_touched(self.url, "error")
 
     def read(self, offset: int, length: int) -> Bytes1D:
         return self.read_runs((offset,), length)
@@ -163,7 +178,7 @@ class PreadSource:
                     short = offset
                     break
             # after the read, to notice a change before it as well as one during it
-            self._check(file_pin(os.fstat(handle)))
+            self._check(os.fstat(handle))
         finally:
             os.close(handle)
         return out, short
@@ -221,8 +236,7 @@ class ObjectBuffer:
 
     def _fill(self, handle: int, path: str) -> Bytes1D:
         size = stat_file(handle, path).st_size
-        if self._most is not None and size > self._most:
-            raise LimitError(f"{path}: {size} bytes exceed the limit of {self._most}")
+        limits.check_object(size, self._most, where=path)
         if len(self._memory) < size:
             self._memory = buffers.aligned(size)
         target = self._memory[:size]
@@ -230,31 +244,6 @@ class ObjectBuffer:
         if filled < size:
             raise TruncatedError(f"{path}: the file ends after {filled} of {size} bytes")
         return target
-
-
-def read_into(handle: int, out: memoryview, *, offset: int | None = None, flags: int = 0) -> int:
-    """Read until `out` is full or the file ends; the system may return less than requested.
-
-    Parameters:
-        handle: A file descriptor.
-        out: Memory to fill.
-        offset: Position in the file; None reads on from the current one.
-        flags: Flags of `preadv`, with an offset only.
-
-    Returns:
-        The number of bytes that were read.
-    """
-    filled = 0
-    while filled < len(out):
-        rest = [out[filled:]]
-        if offset is None:
-            count = os.readv(handle, rest)
-        else:
-            count = os.preadv(handle, rest, offset + filled, flags)
-        if not count:
-            break
-        filled += count
-    return filled
 
 
 def stat_pin(path: str) -> Pin | None:
@@ -265,6 +254,23 @@ def stat_pin(path: str) -> Pin | None:
         return None
     except OSError as e:
         raise SourceError(f"{path}: {e.strerror or e}") from e
+
+
+def report_touched(url: str, on_change: OnChange) -> None:
+    """Report that a file of the same size and time of modification may not be the same file."""
+    change = (
+        "its inode or its time of status change is another: it was replaced or rewritten and its "
+        "times restored, or only its permissions, name or number of hard links changed"
+    )
+    report_change(url, change, on_change, advice="open it again")
+
+
+def identity(stat: os.stat_result) -> tuple[int, ...]:
+    """Return what tells a file from another of the same size and time; never saved."""
+    if os.name == "nt":
+        # there `st_ctime` is the time of creation, and an opened file may have another `st_dev`
+        return ()
+    return stat.st_ino, stat.st_dev, stat.st_ctime_ns
 
 
 def file_pin(stat: os.stat_result) -> Pin:

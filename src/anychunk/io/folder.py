@@ -12,10 +12,11 @@ from anychunk.io.errors import file_errors, remote_errors
 from anychunk.io.file import ObjectBuffer, file_pin
 from anychunk.io.inside import Walk, list_inside, real_path
 from anychunk.io.object_stores import object_store
-from anychunk.io.objects import listed_pin
+from anychunk.io.objects import get_object, listed_pin
 from anychunk.io.opening import open_source
 from anychunk.io.source import Source, Storage
-from anychunk.io.url import below, is_remote, local_path
+from anychunk.io.system import is_link
+from anychunk.io.url import as_url, below, is_remote, local_path
 from anychunk.model.pin import Pin
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Folder:
     """A directory, or a prefix of an object store, whose objects are read by name."""
 
     def __init__(self, url: str, *, storage: Storage | None = None) -> None:
+        url = as_url(url)
         self.url = url.rstrip("/") or url
         self.storage = storage
         self.is_local = not is_remote(url)
@@ -51,13 +53,9 @@ class Folder:
             with Walk((self.root,)) as walk:
                 data = ObjectBuffer(limits.get().header_bytes, walk=walk).read(path)
             return None if data is None else data.tobytes()
-        try:
-            source = self.source(name)
-            size = source.size()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        limits.check_header(size, where=f"{self.path}/{name}")
-        return source.read(0, size).tobytes()
+        url = below(self.path, name)
+        found = get_object(url, self.storage, most=limits.get().header_bytes)
+        return None if found is None else found[0].tobytes()
 
     def names(self) -> tuple[list[str], list[str]]:
         """List (folders, objects) directly below, sorted."""
@@ -104,7 +102,7 @@ def list_objects(
 def _list_files(root: str, roots: Sequence[str]) -> Iterator[tuple[str, Pin]]:
     for name in list_inside(root, roots):
         path = f"{root}/{name}"
-        if os.path.islink(path):  # noqa: PTH114 - once per object
+        if is_link(path):
             real_path(path, roots)
         try:
             yield name, file_pin(os.stat(path))  # noqa: PTH116

@@ -13,7 +13,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Buffer, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,7 +21,14 @@ from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from anychunk import limits
-from anychunk.errors import AnychunkError, LimitError, SourceError, TruncatedError, UnsupportedError
+from anychunk.errors import (
+    AnychunkError,
+    MissingFileError,
+    SourceError,
+    TruncatedError,
+    UnsupportedError,
+)
+from anychunk.io.secrets import with_query, with_secrets, without_secrets
 from anychunk.io.source import Storage
 from anychunk.io.url import PLAIN
 
@@ -45,7 +52,8 @@ class NoRangeError(SourceError):
 
 def is_restricted(url: str, storage: Storage | None) -> bool:
     """Return whether redirects are restricted for `url`, so that this client must read it."""
-    wanted = (storage or {}).get("redirects", "follow")
+    options = storage if isinstance(storage, Mapping) else {}
+    wanted = options.get("redirects", "follow")
     if wanted not in ("follow", SAME_ORIGIN):
         raise ValueError(f"storage: redirects={wanted!r}, expected 'follow' or {SAME_ORIGIN!r}")
     return wanted == SAME_ORIGIN and urlsplit(url).scheme in PORTS
@@ -56,7 +64,7 @@ class Answer:
     """A response body, with the object's metadata under obstore's names."""
 
     meta: Mapping[str, Any]
-    data: bytes
+    data: Buffer
 
 
 class Site:
@@ -69,14 +77,14 @@ class Site:
         self._scheme, self._host, self._port = self.origin
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "anychunk"}
         if parts.username is not None:
-            text = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._headers["Authorization"] = basic(text)
+            self._headers["Authorization"] = basic(parts.username, parts.password)
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
 
     def get(self, path: str, wanted: Range | None = None, *, most: int | None = None) -> Answer:
         """Read an object or a range of it, or raise FileNotFoundError.
 
+        `path` is quoted, and may have a query.
         `most`: a larger whole object is refused before its body is read.
         """
         return self._retried(path, _Ask("GET", wanted, most))
@@ -87,7 +95,7 @@ class Site:
 
     def _retried(self, path: str, ask: "_Ask") -> Answer:
         bounds = limits.get()
-        url = f"{self.root}/{quote(path, safe=PLAIN.replace(' ', ''))}"
+        url = f"{self.root}/{path}"
         until = time.monotonic() + bounds.retry_s
         for attempt in range(bounds.retries + 1):
             pause = 0.1 * 2**attempt
@@ -95,9 +103,9 @@ class Site:
                 return self._followed(url, ask)
             except _TryAgainError as e:
                 if attempt == bounds.retries or time.monotonic() + pause > until:
-                    raise SourceError(f"{url}: {e}") from e
+                    raise SourceError(f"{shown(url)}: {e}") from e
             time.sleep(pause)
-        raise SourceError(f"{url}: no attempt was made")
+        raise SourceError(f"{shown(url)}: no attempt was made")
 
     def _followed(self, url: str, ask: "_Ask") -> Answer:
         for _ in range(MOST_REDIRECTS + 1):
@@ -107,11 +115,11 @@ class Site:
             if origin_of(answer) != self.origin:
                 scheme, host, port = origin_of(answer)
                 raise SourceError(
-                    f"{url}: redirects to another server, {scheme}://{host}:{port}; "
+                    f"{shown(url)}: redirects to another server, {scheme}://{host}:{port}; "
                     "pass that url instead, or allow redirects"
                 )
             url = answer
-        raise SourceError(f"{url}: more than {MOST_REDIRECTS} redirects")
+        raise SourceError(f"{shown(url)}: more than {MOST_REDIRECTS} redirects")
 
     def _request(self, url: str, ask: "_Ask") -> Answer | str:
         """Send one request; return the response, or the url of a redirect."""
@@ -172,8 +180,7 @@ class Site:
         place = urlsplit((proxy or {}).get(self._scheme, ""))
         more: dict[str, str] = {}
         if place.hostname and place.username is not None:
-            text = f"{unquote(place.username)}:{unquote(place.password or '')}"
-            more["Proxy-Authorization"] = basic(text)
+            more["Proxy-Authorization"] = basic(place.username, place.password)
         near = (place.hostname, place.port or PORTS["http"]) if place.hostname else (host, port)
         if self._scheme == "http":
             plain = http.client.HTTPConnection(*near, timeout=TIMEOUT_S)
@@ -214,8 +221,8 @@ class _Ask:
         if self.method == "HEAD":
             response.read()
             return Answer(meta, b"")
-        if self.wanted is None and self.most is not None and size > self.most:
-            raise LimitError(f"{url}: {size} bytes are over the limit of {self.most}")
+        if self.wanted is None:
+            limits.check_object(size, self.most, where=shown(url))
         length = size if self.wanted is None else min(self.wanted[1], size) - self.wanted[0]
         return Answer(meta, read_body(response, length, url, until))
 
@@ -229,24 +236,27 @@ _sites_lock = threading.Lock()
 
 
 def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:
-    """Return the web server of a url, and the path on it."""
-    unknown = set(storage or {}) - {"redirects"}
+    """Return the web server of a url, and the path on it, quoted and with its query."""
+    options = storage if isinstance(storage, Mapping) else {}
+    unknown = set(options) - {"redirects", "query"}
     if unknown:
         raise UnsupportedError(
-            f"{url}: storage options {' '.join(sorted(map(str, unknown)))} have no effect where "
-            "redirects are restricted; leave them out"
+            f"{shown(url)}: storage options {' '.join(sorted(map(str, unknown)))} have no effect "
+            "where redirects are restricted; leave them out"
         )
-    parts = urlsplit(url)
-    if parts.query:
-        raise UnsupportedError(
-            f"{url.partition('?')[0]}: urls with a query string are not supported; "
-            "pass the url without it"
-        )
+    parts = urlsplit(with_query(with_secrets(url), options.get("query")))
     root = f"{parts.scheme}://{parts.netloc}"
+    path = quote(unquote(parts.path).lstrip("/"), safe=PLAIN.replace(" ", ""))
     with _sites_lock:
         if root not in _sites and len(_sites) >= 64:
             _sites.pop(next(iter(_sites)))
-        return _sites.setdefault(root, Site(root)), unquote(parts.path).lstrip("/")
+        site = _sites.setdefault(root, Site(root))
+    return site, f"{path}?{parts.query}" if parts.query else path
+
+
+def shown(url: str) -> str:
+    """Return a url as messages show it: without a query, which may be secret, and password."""
+    return without_secrets(url.partition("?")[0])
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
@@ -256,7 +266,7 @@ def origin_of(url: str) -> tuple[str, str, int]:
         scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
         return scheme, host, parts.port or PORTS.get(scheme, 0)
     except ValueError as e:
-        raise SourceError(f"{url[:200]!r}: not a valid url ({e})") from e
+        raise SourceError(f"{shown(url)[:200]!r}: not a valid url ({e})") from e
 
 
 def moved_to(url: str, location: str) -> str:
@@ -264,10 +274,14 @@ def moved_to(url: str, location: str) -> str:
     try:
         return quote(urljoin(url, location), safe="%/:=&?~#+!$,;'@()*[]-._")
     except ValueError as e:
-        raise SourceError(f"{url}: redirects to {location[:200]!r}, not a valid url ({e})") from e
+        raise SourceError(
+            f"{shown(url)}: redirects to {shown(location)[:200]!r}, not a valid url ({e})"
+        ) from e
 
 
-def basic(text: str) -> str:
+def basic(name: str, password: str | None) -> str:
+    """Return the header for a name and a password, quoted as they are in a url."""
+    text = f"{unquote(name)}:{unquote(password or '')}"
     return f"Basic {base64.b64encode(text.encode()).decode('ascii')}"
 
 
@@ -278,12 +292,12 @@ def check_status(response: http.client.HTTPResponse, url: str) -> None:
         return
     said = f"{status} {response.reason}"
     if status in (404, 410):
-        raise FileNotFoundError(f"{url}: no such object; check the url")
+        raise MissingFileError(f"{shown(url)}: no such object; check the url")
     if status == 416:
-        raise NoRangeError(f"{url}: {said}")
+        raise NoRangeError(f"{shown(url)}: {said}")
     if status in (408, 429) or status >= 500:
         raise _TryAgainError(said)
-    raise SourceError(f"{url}: {said}")
+    raise SourceError(f"{shown(url)}: {said}")
 
 
 def meta_of(
@@ -294,20 +308,20 @@ def meta_of(
     length = headers.get("Content-Length", "")
     if wanted is not None:
         if response.status != 206:
-            raise NoRangeError(f"{url}: the server ignored the requested range")
+            raise NoRangeError(f"{shown(url)}: the server ignored the requested range")
         unit, _, rest = headers.get("Content-Range", "").partition(" ")
         span, _, total = rest.partition("/")
         first = span.partition("-")[0]
         if unit != "bytes" or not total.isdecimal() or first != str(wanted[0]):
             raise SourceError(
-                f"{url}: the server sent the range {unit} {rest[:60]!r}, "
+                f"{shown(url)}: the server sent the range {unit} {rest[:60]!r}, "
                 f"expected one that starts at byte {wanted[0]}"
             )
         size = int(total)
     elif length.isdecimal():
         size = int(length)
     else:
-        raise SourceError(f"{url}: the response has no Content-Length")
+        raise SourceError(f"{shown(url)}: the response has no Content-Length")
     try:
         changed = parsedate_to_datetime(headers.get("Last-Modified", ""))
     except ValueError:
@@ -326,5 +340,5 @@ def read_body(response: http.client.HTTPResponse, length: int, url: str, until: 
         if time.monotonic() > until:
             raise _TryAgainError(f"{got} of {length} bytes arrived in {TIMEOUT_S:.0f} s")
     if got != length:
-        raise TruncatedError(f"{url}: the server sent {got} bytes, expected {length}")
+        raise TruncatedError(f"{shown(url)}: the server sent {got} bytes, expected {length}")
     return b"".join(pieces)

@@ -6,10 +6,15 @@ defeat it: either a file is opened by its path and `/proc` says where the opened
 path component is opened by `openat` with `O_NOFOLLOW` relative to the handle of its parent
 directory. Only if a component is a link, its real path is compared with the roots, and then opened
 in the same way.
+
+Windows has neither. There a file is opened by its real path, and the system says where the opened
+file is. A system that does not say must have the same file at a path without links afterwards; that
+leaves an attacker who renames three times at the right moments a chance.
 """
 
 import contextlib
 import errno
+import ntpath
 import os
 import posixpath
 import stat
@@ -19,17 +24,10 @@ from functools import lru_cache
 from typing import Self
 
 from anychunk.errors import FormatError, SourceError
-from anychunk.io.url import is_remote, local_path
+from anychunk.io import system
+from anychunk.io.system import DIRECTORY, NOFOLLOW, READ, is_link, is_special, path_of
+from anychunk.io.url import is_absolute, is_remote, local_path, slashes
 
-READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-"""`O_NONBLOCK`, because opening a named pipe would wait for its writer."""
-NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
-STEP = NOFOLLOW | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY)
-HAS_HANDLES = bool(NOFOLLOW) and os.open in os.supports_dir_fd
-"""Whether files can be opened relative to a directory handle; if not, by their real path."""
-PROC = "/proc/self/fd"
-HAS_PROC = HAS_HANDLES and os.path.isdir(PROC)  # noqa: PTH112
-"""Whether the system reports the path of an opened file."""
 LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 """Errors for a link that must not be followed: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""
 MOST_KEPT = 32
@@ -41,16 +39,55 @@ def real_path(path: str, roots: Sequence[str]) -> str:
 
     Raises `FormatError` if the result is in none of the folders `roots`.
     """
-    real = os.path.realpath(path)
-    if not any(_is_below(real, os.path.realpath(root)) for root in roots):
+    check_names(path.removeprefix(roots[0]))
+    real = resolved(path)
+    if not any(is_below(real, resolved(root)) for root in roots):
         raise FormatError(
             f"{path}: a symbolic link that leads outside {roots[0]}, which is not followed"
         )
     return real
 
 
-def _is_below(path: str, root: str) -> bool:
-    return path == root or path.startswith(f"{root.rstrip(os.sep)}{os.sep}")
+def resolved(path: str) -> str:
+    """Return a path with all links resolved, and forward slashes."""
+    return slashes(os.path.realpath(path))
+
+
+def is_below(path: str, root: str) -> bool:
+    """Return whether `path` is `root` or below it; both have all links resolved."""
+    path, root = _comparable(path), _comparable(root)
+    return path == root or path.startswith(f"{root.rstrip('/')}/")
+
+
+def _comparable(path: str) -> str:
+    """Return a real path as Windows compares it: without regard to case, without its prefix."""
+    if not system.IS_WINDOWS:
+        return path
+    path = slashes(path)
+    if path.startswith("//?/UNC/"):
+        path = f"//{path[8:]}"
+    return path.removeprefix("//?/").lower()
+
+
+def check_names(path: str) -> None:
+    """Refuse names that are devices or streams on Windows."""
+    if system.IS_WINDOWS:
+        _, rest = ntpath.splitdrive(path)
+        found = next((name for name in slashes(rest).split("/") if is_special(name)), None)
+        if found is not None:
+            raise FormatError(f"{path}: {found!r} is not the name of a file on Windows")
+
+
+def is_at(handle: int, real: str) -> bool:
+    """Return whether an opened file is the one at a path that has no links."""
+    found = path_of(handle)
+    if found is not None:
+        return _comparable(found) == _comparable(real)
+    try:
+        is_same = os.path.samestat(os.fstat(handle), os.lstat(real))
+    except OSError:
+        return False
+    return is_same and _comparable(resolved(real)) == _comparable(real)
 
 
 class Walk:
@@ -81,11 +118,11 @@ class Walk:
     def open(self, path: str, flags: int = READ) -> int:
         """Return a handle of the file at `path`; raises OSError as `os.open` does."""
         name = path[len(self._start) :]
-        if HAS_HANDLES and path.startswith(self._start) and _is_plain(name):
+        if system.HAS_HANDLES and path.startswith(self._start) and _is_plain(name):
             folder, _, last = name.rpartition("/")
             try:
                 # a kept handle takes one `openat`; without it every component would take one
-                if HAS_PROC and folder not in self._kept:
+                if system.HAS_PROC and folder not in self._kept:
                     handle = _open_proved(path, flags, f"{_real_root(self._roots[0])}/{name}")
                     if handle is not None:
                         return handle
@@ -100,8 +137,8 @@ class Walk:
         real = real_path(path, self._roots)
         folder, last = os.path.split(real)
         try:
-            if not HAS_HANDLES:
-                return os.open(real, flags)
+            if not system.HAS_HANDLES:
+                return _open_checked(path, flags, real)
             handle = _real_directory(folder, self._roots, makes=False)
             try:
                 return os.open(last, flags | NOFOLLOW, dir_fd=handle)
@@ -138,7 +175,7 @@ class Walk:
                 if self._makes:
                     os.makedirs(self._roots[0], exist_ok=True)  # noqa: PTH103
                 # the caller named the root, so it may be a link itself
-                self._top = os.open(self._roots[0] or ".", STEP & ~NOFOLLOW)
+                self._top = os.open(self._roots[0] or ".", DIRECTORY & ~NOFOLLOW)
             return self._top
         handle = self._kept.get(name)
         if handle is not None:
@@ -160,7 +197,7 @@ class Walk:
 @lru_cache(maxsize=256)
 def _real_root(root: str) -> str:
     """Return the real path of a root, cached: a stale entry only disables the fast path."""
-    return os.path.realpath(root).rstrip("/")
+    return resolved(root).rstrip("/")
 
 
 def _open_proved(path: str, flags: int, real: str) -> int | None:
@@ -174,14 +211,19 @@ def _open_proved(path: str, flags: int, real: str) -> int | None:
         if e.errno in {errno.ENOENT, *LINK_ERRORS}:
             return None
         raise
-    try:
-        # the kernel resolves every link: a link in any component makes this path differ from `real`
-        is_there = os.readlink(f"{PROC}/{handle}") == real  # noqa: PTH115 - once per chunk
-    except OSError:
-        is_there = False
-    if not is_there:
+    # the kernel resolves every link: a link in any component makes this path differ from `real`
+    if path_of(handle) != real:
         os.close(handle)
         return None
+    return handle
+
+
+def _open_checked(path: str, flags: int, real: str) -> int:
+    """Open the real path of a file on a system without directory handles."""
+    handle = os.open(real, flags)
+    if not is_at(handle, real):
+        os.close(handle)
+        raise FormatError(f"{path}: links changed while they were resolved")
     return handle
 
 
@@ -192,20 +234,20 @@ def _is_plain(name: str) -> bool:
 
 def _step(name: str, above: int, *, makes: bool) -> int:
     try:
-        return os.open(name, STEP, dir_fd=above)
+        return os.open(name, DIRECTORY, dir_fd=above)
     except FileNotFoundError:
         if not makes:
             raise
     with contextlib.suppress(FileExistsError):  # another thread created it
         os.mkdir(name, dir_fd=above)
-    return os.open(name, STEP, dir_fd=above)
+    return os.open(name, DIRECTORY, dir_fd=above)
 
 
 def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
     """Open a directory by its real path without following links below its root."""
-    real_roots = map(os.path.realpath, roots)
-    root = next(r for r in real_roots if _is_below(real, r) or _is_below(r, real))
-    handle = os.open(root if _is_below(real, root) else real, STEP & ~NOFOLLOW)
+    real_roots = map(resolved, roots)
+    root = next(r for r in real_roots if is_below(real, r) or is_below(r, real))
+    handle = os.open(root if is_below(real, root) else real, DIRECTORY & ~NOFOLLOW)
     # O_NOFOLLOW again: a directory may have been replaced by a link since `real` was computed
     for part in real[len(root) :].split("/"):
         if part:
@@ -220,7 +262,7 @@ def _real_directory(real: str, roots: Sequence[str], *, makes: bool) -> int:
 def _dangles(path: str, root: str) -> bool:
     """Return whether a component of `path` below `root` is a dangling link."""
     while len(path) > len(root):
-        if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
+        if is_link(path) and not os.path.exists(path):  # noqa: PTH110
             return True
         path = os.path.dirname(path)  # noqa: PTH120
     return False
@@ -252,27 +294,32 @@ def stat_inside(path: str, roots: Sequence[str]) -> os.stat_result:
 
 
 def check_tree(root: str) -> None:
-    """Refuse a folder that contains a link to outside, for libraries that follow every link."""
+    """Refuse a folder that contains a link to outside, or a pipe, for libraries that open both."""
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
             path = os.path.join(folder, name)  # noqa: PTH118
-            if os.path.islink(path):  # noqa: PTH114
-                real_path(path, (root,))
+            if is_link(path):
+                path = real_path(path, (root,))
+                if not os.path.exists(path):  # noqa: PTH110 - a dangling link cannot be opened
+                    continue
+            kind = os.stat(path).st_mode  # noqa: PTH116
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                raise SourceError(f"{path}: not a regular file")
 
 
 def list_inside(folder: str, roots: Sequence[str], above: str = "") -> Iterator[str]:
     """Yield the relative paths of all files below `folder`, following links that stay inside."""
     real = real_path(folder, roots)
-    if above and _is_below(above, real):
+    if above and is_below(above, real):
         raise FormatError(f"{folder}: a symbolic link to {real}, which contains the link itself")
     for place, folders, files in os.walk(folder):
-        start = os.path.relpath(place, folder)
+        start = slashes(os.path.relpath(place, folder))
         prefix = "" if start == "." else f"{start}/"
         yield from (f"{prefix}{name}" for name in files)
         for name in folders:
             path = os.path.join(place, name)  # noqa: PTH118
-            if os.path.islink(path):  # noqa: PTH114
-                here = os.path.realpath(place)
+            if is_link(path):
+                here = resolved(place)
                 yield from (f"{prefix}{name}/{n}" for n in list_inside(path, roots, here))
 
 
@@ -289,15 +336,17 @@ def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
         FormatError: The reference leads elsewhere.
     """
     name = reference.replace("\\", "/")
-    is_absolute = is_remote(name) or name.startswith(("file:", "/"))
-    url = _normal(name) if is_absolute else _normal(f"{base.rstrip('/') or '/'}/{name}")
-    is_outside = "\0" in name or is_absolute or ".." in name.split("/")
+    is_whole = is_remote(name) or name.startswith("file:") or is_absolute(name)
+    url = _normal(name) if is_whole else _normal(f"{base.rstrip('/') or '/'}/{name}")
+    is_outside = "\0" in name or is_whole or ".." in name.split("/")
     leaves = is_outside or not _stays_below(base, url)
     if "\0" in name or (leaves and not any(_is_allowed(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leads outside its folder; "
             "pass allow=[…] to follow it"
         )
+    if not is_remote(url):
+        check_names(name)
     return url
 
 
@@ -321,5 +370,4 @@ def _stays_below(base: str, url: str) -> bool:
     """Return whether a local path is below `base` with all links resolved."""
     if is_remote(base):
         return True
-    root = os.path.realpath(local_path(base))
-    return os.path.commonpath([root, os.path.realpath(local_path(url))]) == root
+    return is_below(resolved(local_path(url)), resolved(local_path(base)))

@@ -1,26 +1,40 @@
-"""Remote objects, read by obstore, or by our own client where redirects are restricted."""
+"""Remote objects, read by range."""
 
 import asyncio
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from anychunk import limits
-from anychunk.errors import LimitError, TruncatedError
+from anychunk.errors import LimitError, SourceError, TruncatedError
+from anychunk.io.clients import Client, client_of
 from anychunk.io.errors import remote_errors
-from anychunk.io.http import Answer, NoRangeError, Range, Site, is_restricted, site_of
-from anychunk.io.object_stores import object_store
+from anychunk.io.http import Answer, NoRangeError, Range
+from anychunk.io.secrets import remember
 from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change
 from anychunk.model.pin import Pin
 
-if TYPE_CHECKING:
-    from obstore import GetOptions
+
+@contextmanager
+def client_errors(client: Client, url: str) -> Iterator[None]:
+    """Map errors; after one, credentials are taken from the environment again."""
+    try:
+        with remote_errors(url):
+            yield
+    except SourceError:
+        client.forget()
+        raise
 
 
 class ObjectSource:
-    """A remote object. The first request fetches its head, size and etag together."""
+    """A remote object. The first request fetches its head, size and etag together.
+
+    Servers without ranges send objects whole. One of at most `limits.whole_bytes` is then read
+    once, and kept as long as the source.
+    """
 
     is_local = False
 
@@ -32,14 +46,10 @@ class ObjectSource:
         pin: Pin | None = None,
         on_change: OnChange = "error",
     ) -> None:
-        self.url = url
+        self.url = remember(url)
         self.storage = storage
         self._on_change: OnChange = on_change
-        self._site: Site | None = None
-        if is_restricted(url, storage):
-            self._site, self._path = site_of(url, storage)
-        else:
-            self._store, self._path = object_store(url, storage)
+        self._client = client_of(self.url, storage)
         self._lock = threading.Lock()
         self._pin = pin
         self._head = np.empty(0, np.uint8)
@@ -47,111 +57,87 @@ class ObjectSource:
     def _first(self) -> Pin:
         with self._lock:
             if self._pin is None:
-                self._pin, self._head = self._read_head()
+                with client_errors(self._client, self.url):
+                    got = self._read_head()
+                self._pin, self._head = object_pin(got.meta), np.frombuffer(got.data, np.uint8)
             return self._pin
 
-    def _read_head(self) -> tuple[Pin, Bytes1D]:
-        if self._site is not None:
-            return self._read_site_head(self._site)
-        import obstore
+    def _read_head(self) -> Answer:
+        try:
+            return self._client.get((0, limits.get().head_bytes))
+        except NoRangeError:
+            return self._read_whole()
 
-        with remote_errors(self.url):
-            try:
-                got = obstore.get(
-                    self._store, self._path, options={"range": (0, limits.get().head_bytes)}
-                )
-                return object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
-            except obstore.exceptions.GenericError:
-                # an empty object has no ranges, and some servers send small objects whole
-                meta = obstore.head(self._store, self._path)
-                if meta["size"] > limits.get().head_bytes:
-                    raise
-                if not meta["size"]:
-                    return object_pin(meta), np.empty(0, np.uint8)
-                got = obstore.get(self._store, self._path)
-                return object_pin(got.meta), np.frombuffer(got.bytes(), np.uint8)
-
-    def _read_site_head(self, site: Site) -> tuple[Pin, Bytes1D]:
-        most = limits.get().head_bytes
-        with remote_errors(self.url):
-            try:
-                got = site.get(self._path, (0, most))
-            except NoRangeError:
-                # as above: an empty object, or a server without ranges
-                meta = site.head(self._path)
-                if meta["size"] > most:
-                    raise
-                got = site.get(self._path, most=most) if meta["size"] else Answer(meta, b"")
-        return object_pin(got.meta), np.frombuffer(got.data, np.uint8)
+    def _read_whole(self) -> Answer:
+        """Read the object without a range: it is empty, or the server sends objects whole."""
+        most = limits.get().whole_bytes
+        try:
+            return self._client.get(most=most)
+        except LimitError as e:
+            raise SourceError(
+                f"{e}. Its server does not support range requests, so it would have to be read "
+                "whole; a server that does can show it in any size"
+            ) from e
 
     @property
     def head_length(self) -> int:
-        """The number of bytes from the start that the first request fetched."""
+        """The number of bytes from the start that are in memory."""
         return len(self._head)
 
     def pin(self) -> Pin:
         return self._first()
 
     def refresh(self) -> Pin:
-        if self._site is not None:
-            with remote_errors(self.url):
-                return object_pin(self._site.head(self._path))
-        import obstore
-
-        with remote_errors(self.url):
-            return object_pin(obstore.head(self._store, self._path))
+        with client_errors(self._client, self.url):
+            return object_pin(self._client.head())
 
     def size(self) -> int:
         return self._first().size
 
     def read(self, offset: int, length: int) -> Bytes1D:
-        import obstore
-
         check_range(self, offset, length)
         if offset + length <= len(self._head) or not length:
             return self._head[offset : offset + length]
-        if self._site is not None:
-            return self._read_site(self._site, offset, length)
-        with remote_errors(self.url):
-            got = obstore.get(self._store, self._path, options=self._options(offset, length))
-            return self._checked(got.meta, got.bytes(), offset, length)
-
-    def _read_site(self, site: Site, offset: int, length: int) -> Bytes1D:
-        with remote_errors(self.url):
-            most = max(length, limits.get().chunk_bytes)
-            got = site.get(self._path, self._range(offset, length), most=most)
-        return self._checked(got.meta, got.data, offset, length)
+        with client_errors(self._client, self.url):
+            try:
+                got = self._client.get(self._range(offset, length))
+            except NoRangeError:
+                return self._from_whole(offset, length)
+        return self._checked(got, offset, length)
 
     def _range(self, offset: int, length: int) -> Range | None:
         """Return the range to request; None for a whole object, since some servers lack ranges."""
         is_whole = offset == 0 and self._pin is not None and length == self._pin.size
         return None if is_whole else (offset, offset + length)
 
-    def _options(self, offset: int, length: int) -> "GetOptions":
-        wanted = self._range(offset, length)
-        return {} if wanted is None else {"range": wanted}
-
     async def fetch(self, offset: int, length: int) -> Bytes1D:
         """Do what `read` does without blocking the event loop."""
-        if self._site is not None:
-            return await asyncio.to_thread(self._read_site, self._site, offset, length)
-        import obstore
+        if self._head.size and offset + length <= len(self._head):
+            return self._head[offset : offset + length]
+        with client_errors(self._client, self.url):
+            try:
+                got = await self._client.get_async(self._range(offset, length))
+            except NoRangeError:
+                return await asyncio.to_thread(self._from_whole, offset, length)
+        return self._checked(got, offset, length)
 
-        with remote_errors(self.url):
-            got = await obstore.get_async(
-                self._store, self._path, options=self._options(offset, length)
-            )
-            return self._checked(got.meta, await got.bytes_async(), offset, length)
+    def _from_whole(self, offset: int, length: int) -> Bytes1D:
+        with self._lock:
+            if offset + length > len(self._head):
+                got = self._read_whole()
+                self._head = self._checked(got, 0, got.meta["size"])
+        check_range(self, offset, length)
+        return self._head[offset : offset + length]
 
-    def _checked(self, meta: Mapping[str, Any], data: Any, offset: int, length: int) -> Bytes1D:
+    def _checked(self, got: Answer, offset: int, length: int) -> Bytes1D:
         """Check a response against the pin: every response names its version."""
-        now = object_pin(meta)
+        now = object_pin(got.meta)
         change = self._pin.differs(now) if self._pin else None
         if change:
             report_change(self.url, change, self._on_change)
         if self._pin is None or change:
             self._pin = now
-        view = np.frombuffer(data, np.uint8)
+        view = np.frombuffer(got.data, np.uint8)
         if len(view) != length:
             raise TruncatedError(
                 f"{self.url} @{offset}: the server sent {len(view)} bytes, expected {length}"
@@ -159,24 +145,20 @@ class ObjectSource:
         return view
 
 
-def get_object(url: str, storage: Storage | None) -> tuple[Bytes1D, Pin] | None:
-    """Read a whole object and its version in one request; None if there is no such object."""
-    most = limits.get().chunk_bytes
-    try:
-        if is_restricted(url, storage):
-            site, path = site_of(url, storage)
-            with remote_errors(url):
-                answer = site.get(path, most=most)
-            return np.frombuffer(answer.data, np.uint8), object_pin(answer.meta)
-        import obstore
+def get_object(
+    url: str, storage: Storage | None, *, most: int | None = None
+) -> tuple[Bytes1D, Pin] | None:
+    """Read a whole object and its version in one request; None if there is no such object.
 
-        store, path = object_store(url, storage)
-        with remote_errors(url):
-            got = obstore.get(store, path)
-            size = got.meta["size"]
-            if size > most:
-                raise LimitError(f"{url}: {size} bytes are over the limit of {most}")
-            return np.frombuffer(got.bytes(), np.uint8), object_pin(got.meta)
+    `most`: a longer one is refused before its body is read; by default the limit of a chunk.
+    """
+    name = remember(url)
+    most = limits.get().chunk_bytes if most is None else most
+    try:
+        client = client_of(name, storage)
+        with client_errors(client, name):
+            got = client.get(most=most)
+            return np.frombuffer(got.data, np.uint8), object_pin(got.meta)
     except FileNotFoundError:
         return None
 

@@ -1,11 +1,13 @@
 """Sources that are kept open, each checked against its pin."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anychunk.io.file import FileSource, PreadSource, stat_pin
+from anychunk.io.file import FileSource, PreadSource, report_touched, stat_pin
+from anychunk.io.held import HeldPin
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.opening import read_object
+from anychunk.io.secrets import remember, secrets_of
 from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
 from anychunk.io.url import is_remote, local_path
 from anychunk.model.pin import Pin
@@ -24,6 +26,7 @@ class Sources:
         storage: Storage | None = None,
         on_change: OnChange = "error",
         mapped: bool = True,
+        roots: Sequence[str] = (),
     ) -> None:
         """Create an empty set of sources.
 
@@ -33,25 +36,29 @@ class Sources:
             on_change: What to do when a source is no longer the version that was indexed.
             mapped: Whether local files are mapped into memory. Unmapped ones are slower to read,
                 but safe if they are truncated in the meantime; a change is then always an error.
+            roots: Folders that must contain local files, with all links resolved. Empty: anywhere.
         """
         self.pins = pins
         self.storage = storage
         self.on_change: OnChange = on_change
         self._mapped = mapped
+        self._roots = tuple(roots)
         self._open: dict[str, Source] = {}
 
     def open(self, url: str) -> Source:
         source = self._open.get(url)
         if source is None:
             pin = self.pins.get(url)
-            if is_remote(url):
+            if isinstance(pin, HeldPin):
+                source = pin.source
+            elif is_remote(url):
                 # no request is needed to check the pin: every response is checked against it
                 source = ObjectSource(url, storage=self.storage, pin=pin, on_change=self.on_change)
             elif self._mapped:
-                source = FileSource(local_path(url))
+                source = FileSource(local_path(url), roots=self._roots)
                 self._check(url, pin, source.pin())
             else:
-                source = PreadSource(url, pin)
+                source = PreadSource(url, pin, roots=self._roots)
             # two threads may come here at once; either source serves
             self._open[url] = source
             # a PreadSource holds nothing open, but may hold the only pin of its file
@@ -64,13 +71,15 @@ class Sources:
         """Read a whole object without keeping it open; None if it does not exist."""
         pin = self.pins.get(url)
         if pin is None:
-            return read_object(url, storage=self.storage)
+            return read_object(url, storage=self.storage, roots=self._roots)
+        if isinstance(pin, HeldPin):
+            return pin.source.read(0, pin.size)
         data: Bytes1D | None
         now: Pin | None
         if is_remote(url):
             data, now = get_object(url, self.storage) or (None, None)
         else:
-            data, now = read_object(url), stat_pin(local_path(url))
+            data, now = read_object(url, roots=self._roots), stat_pin(local_path(url))
         change = pin.differs(now) if now is not None else None
         if change:
             report_change(url, change, self.on_change)
@@ -88,6 +97,9 @@ class Sources:
         if not isinstance(source, FileSource) or source.is_unchanged():
             return source
         self._check(url, source.pin(), source.refresh())
+        if self._open.get(url) is source:  # only its inode or time of status change differs
+            self._open.pop(url, None)
+            report_touched(url, self.on_change)
         return self.open(url)  # the new version, if a change is only a warning
 
     def _check(self, url: str, pin: Pin | None, now: Pin) -> None:
@@ -104,4 +116,10 @@ class Sources:
                 source.release()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_open": {}}
+        # another process knows no signatures; the dictionary itself may be pickled elsewhere
+        return self.__dict__ | {"_open": {}, "_secrets": secrets_of(self.pins)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for url in state.pop("_secrets"):
+            remember(url)
+        self.__dict__.update(state)

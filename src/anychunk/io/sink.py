@@ -1,17 +1,17 @@
 """Write bytes: a local file appears under its name only when it is complete."""
 
 import contextlib
+import errno
 import os
 import tempfile
 import threading
-from collections.abc import Buffer, Iterator, Sequence
+from collections.abc import Buffer, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from anychunk.errors import AnychunkError, SourceError
+from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
 from anychunk.io import (
-    HAS_HANDLES,
     Storage,
     Walk,
     first_line,
@@ -19,15 +19,12 @@ from anychunk.io import (
     local_path,
     object_store,
     real_path,
+    system,
 )
+from anychunk.io.inside import is_at
+from anychunk.io.system import UPDATE, WRITE
 
-WRITE = (
-    os.O_WRONLY
-    | os.O_CREAT
-    | os.O_TRUNC
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_NOFOLLOW", 0)
-)
+DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 @contextmanager
@@ -46,13 +43,44 @@ def create(url: str) -> Iterator[BinaryIO]:
         with os.fdopen(handle, "w+b") as file:
             yield cast("BinaryIO", file)
             file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            system.share(file.fileno())
             os.fsync(file.fileno())
-        Path(aside).replace(path)
-    except BaseException:
+        system.replace(aside, str(path))
+    except BaseException as e:
         with contextlib.suppress(OSError):
             Path(aside).unlink()
+        _raise_if_full(e, path)
         raise
+
+
+@contextmanager
+def update(url: str) -> Iterator[BinaryIO]:
+    """Open a local file to write parts of it in place; it is created empty if it does not exist."""
+    path = Path(local_path(url))
+    try:
+        handle = os.open(path, UPDATE, 0o666)
+    except OSError as e:
+        raise SourceError(f"{path}: {e.strerror or e}") from e
+    if not system.NOFOLLOW and system.is_link(str(path)):
+        os.close(handle)
+        raise SourceError(f"{path}: is a symbolic link, expected a file; remove it")
+    try:
+        with os.fdopen(handle, "r+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as e:
+        _raise_if_full(e, path)
+        raise
+
+
+def _raise_if_full(error: BaseException, path: Path) -> None:
+    """Raise an error that names the file being written, if there is no room for it.
+
+    Other errors may be about what is read in order to write it.
+    """
+    if isinstance(error, OSError) and error.errno in DEVICE_FULL:
+        raise SourceError(f"{path}: {error.strerror or error}") from error
 
 
 def put(url: str, *pieces: Buffer, storage: Storage | None = None, root: str | None = None) -> None:
@@ -71,6 +99,23 @@ def put(url: str, *pieces: Buffer, storage: Storage | None = None, root: str | N
             _put_inside(path, pieces, local_path(root))
 
 
+def check_case(root: str, names: Iterable[str]) -> None:
+    """Refuse names of which one would overwrite another, because the file system ignores case.
+
+    Parameters:
+        root: The folder that is to be written; a remote one distinguishes all names.
+        names: All paths below it.
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.casefold(), name)
+        if other != name and not is_remote(root) and system.ignores_case(local_path(root)):
+            raise UnsupportedError(
+                f"{root}: {other!r} and {name!r} differ only in case, which this file system "
+                "ignores; write to another one"
+            )
+
+
 def _put_remote(url: str, data: bytes, storage: Storage | None) -> None:
     import obstore
 
@@ -83,8 +128,8 @@ def _put_remote(url: str, data: bytes, storage: Storage | None) -> None:
 
 def _put_inside(path: str, pieces: Sequence[Buffer], root: str) -> None:
     folder, name = os.path.split(path)
-    if not HAS_HANDLES:
-        _put_local(os.path.join(real_path(folder, (root,)), name), pieces)  # noqa: PTH118
+    if not system.HAS_HANDLES:
+        _put_local(f"{real_path(folder, (root,))}/{name}", pieces, is_real=True)
         return
     try:
         with Walk((root,), makes=True) as walk:
@@ -100,7 +145,7 @@ def _write_aside(folder: int, name: str, pieces: Sequence[Buffer]) -> None:
     try:
         handle = os.open(aside, WRITE, 0o666, dir_fd=folder)
         try:
-            _write_all(handle, [memoryview(piece).cast("B") for piece in pieces])
+            system.write_all(handle, pieces)
         finally:
             os.close(handle)
         os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -114,17 +159,24 @@ def _aside_name(name: str) -> str:
     return f".{name}.{os.getpid()}.{threading.get_ident()}.part"
 
 
-def _put_local(path: str, pieces: Sequence[Buffer]) -> None:
+def _put_local(path: str, pieces: Sequence[Buffer], *, is_real: bool = False) -> None:
+    """Write a file by its path; `is_real` refuses a folder that has become a link."""
     # no fsync: there are many chunks, and renaming complete files rules out torn ones
     folder, name = os.path.split(path)
-    aside = os.path.join(folder, _aside_name(name))  # noqa: PTH118
+    aside = f"{folder}/{_aside_name(name)}" if folder else _aside_name(name)
     try:
         handle = _open_aside(aside, folder)
         try:
-            _write_all(handle, [memoryview(piece).cast("B") for piece in pieces])
+            if is_real and not is_at(handle, aside):
+                raise FormatError(f"{path}: its folder became a link while it was written")
+            system.write_all(handle, pieces)
         finally:
             os.close(handle)
-        os.replace(aside, path)  # noqa: PTH105 - once per chunk
+        system.replace(aside, path)
+    except AnychunkError:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)  # noqa: PTH108
+        raise
     except OSError as e:
         with contextlib.suppress(OSError):
             os.unlink(aside)  # noqa: PTH108
@@ -163,6 +215,9 @@ def remove_all(url: str, *, storage: Storage | None = None) -> None:
 def _open_aside(aside: str, folder: str) -> int:
     try:
         return os.open(aside, WRITE, 0o666)
+    except FileExistsError:
+        os.unlink(aside)  # noqa: PTH108 - left by a process that was killed
+        return os.open(aside, WRITE, 0o666)
     except FileNotFoundError:
         try:
             os.mkdir(folder)  # noqa: PTH102 - usually only the last folder is missing
@@ -171,18 +226,3 @@ def _open_aside(aside: str, folder: str) -> int:
         except FileNotFoundError:
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103
         return os.open(aside, WRITE, 0o666)
-
-
-def _write_all(handle: int, pieces: list[memoryview]) -> None:
-    while pieces:
-        written = os.writev(handle, pieces)
-        while pieces and written >= len(pieces[0]):
-            written -= len(pieces.pop(0))
-        if pieces:
-            pieces[0] = pieces[0][written:]
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

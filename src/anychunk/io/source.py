@@ -1,7 +1,6 @@
 """The protocol of every source: exactly the requested bytes, or an error."""
 
 import warnings
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -18,10 +17,14 @@ type Bytes1D = NDArray[np.uint8]
 type OnChange = Literal["error", "warn"]
 """What to do when a source has changed since it was indexed."""
 
-type Storage = Mapping[str, Any]
-"""Options for obstore, as `obstore.store.from_url` takes them, and two more: `resolve`, a function
-that returns the store of a url and the path in it; `redirects`, "follow" (the default) or
-"same-origin", which refuses redirects to another host or port."""
+type Storage = Any
+"""How remote objects are read: a mapping of options, an obstore store, or an fsspec filesystem.
+
+Options are those of `obstore.store.from_url`, or their names in s3fs, gcsfs and adlfs, and five
+more: `resolve`, a function that returns the store of a url and the path in it; `redirects`,
+"follow" (the default) or "same-origin", which refuses redirects to another host or port; `query`,
+parameters that are added to web urls; `sign`, a function that returns a url with its signature;
+`filesystem`, an fsspec filesystem."""
 
 
 class Source(Protocol):
@@ -65,8 +68,10 @@ def check_range(source: Source, offset: int, length: int) -> None:
         )
 
 
-def report_change(url: str, change: str, on_change: OnChange) -> None:
+def report_change(
+    url: str, change: str, on_change: OnChange, *, advice: str = "index it again"
+) -> None:
     """Raise `SourceChangedError`, or warn if the caller accepts changed sources."""
     if on_change == "error":
-        raise SourceChangedError(f"{url}: {change}; index it again")
+        raise SourceChangedError(f"{url}: {change}; {advice}")
     warnings.warn(f"{url}: {change}; what is read may be wrong", stacklevel=3)

@@ -3,8 +3,9 @@
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -55,7 +56,10 @@ def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most:
                 deque(itertools.takewhile(lambda start: start < count, starts), maxlen=0)
                 raise
 
-    others = [pool(threads).submit(take) for _ in range(threads - 1)]
+    others: list[Future[None]] = []
+    # while the interpreter exits, pools accept no work: the caller's thread then does all of it
+    with suppress(RuntimeError):
+        others.extend(pool(threads).submit(take) for _ in range(threads - 1))
     try:
         take()
     finally:
@@ -68,7 +72,7 @@ def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most:
 
 def as_completed[T, R](
     work: Callable[[T], R], items: Iterable[T], *, executor: Executor, ahead: int
-) -> Iterator[tuple[T, R]]:
+) -> Generator[tuple[T, R]]:
     """Run `work` on every item; yield (item, result) as each is done.
 
     At most `ahead` items are in progress or waiting to be consumed, so memory use is bounded. The
@@ -126,6 +130,10 @@ def run_all[T](work: Callable[[T], object], items: Iterable[T], *, threads: int,
         for item in items:
             work(item)
         return
-    with ThreadPoolExecutor(threads, thread_name_prefix=name) as executor:
-        for _ in as_completed(work, items, executor=executor, ahead=2 * threads):
+    with (
+        ThreadPoolExecutor(threads, thread_name_prefix=name) as executor,
+        # closed here, so that after Ctrl-C what has not begun is cancelled, not waited for
+        closing(as_completed(work, items, executor=executor, ahead=2 * threads)) as done,
+    ):
+        for _ in done:
             pass

@@ -1,19 +1,141 @@
-"""How samples are drawn: the colour palette of an image."""
+"""How samples are drawn: builders of `Display`, whichever format states it.
 
-from collections.abc import Mapping
-from typing import Any
+`range` is stated only where a file or its type says what is black and what is white: photographs of
+up to 8 bits, and samples of fewer bits than their type has. Where it is missing, whoever draws the
+image finds limits from samples (`metadata.windows`).
+"""
 
-from anychunk.model.index import Json
+from collections.abc import Sequence
+
+from anychunk.metadata.meaning import Alpha, Channel, Display
+
+type Range = tuple[float, float]
+"""The values of black and white."""
+OPAQUE = 255
+ORIENTATIONS = range(1, 9)
+"""Values of the TIFF tag Orientation; 1 is the usual one, rows from the top."""
 
 
-def palette(attributes: Mapping[str, Json]) -> list[Any] | None:
-    """Return the colour table that an image's samples index; None if it has none.
+def grey(*, band: int = 0, limits: Range | None = None, is_inverted: bool = False) -> Display:
+    """Return how one band is drawn in shades of grey.
 
-    A parser stores it as `color_map` among the format's own attributes (`tiff.color_map`). The
-    orientation is the format's: one list per colour component, or one per entry.
+    Parameters:
+        band: the band.
+        limits: its values of black and white, if stated.
+        is_inverted: whether the lower limit is white.
     """
-    for native in attributes.values():
-        table = native.get("color_map") if isinstance(native, Mapping) else None
-        if isinstance(table, list):
-            return table
-    return None
+    found = Display(model="grey", bands=[band])
+    if is_inverted:
+        found["inverted"] = True
+    return _with_range(found, limits)
+
+
+def rgb(bands: Sequence[int] = (0, 1, 2), *, limits: Range | None = None) -> Display:
+    """Return how three bands are drawn as red, green and blue."""
+    return _with_range(Display(model="rgb", bands=list(bands)), limits)
+
+
+def cmyk(bands: Sequence[int] = (0, 1, 2, 3), *, limits: Range | None = None) -> Display:
+    """Return how four bands are drawn as inks: cyan, magenta, yellow, black; 0 is no ink."""
+    return _with_range(Display(model="cmyk", bands=list(bands)), limits)
+
+
+def ycbcr(bands: Sequence[int] = (0, 1, 2), *, limits: Range | None = None) -> Display:
+    """Return how bands of luma and two colour differences are drawn, where samples are stored so.
+
+    Not for samples that the codec turns into RGB.
+    """
+    return _with_range(Display(model="ycbcr", bands=list(bands)), limits)
+
+
+def indexed(colors: Sequence[Sequence[int]], *, first: int = 0, band: int = 0) -> Display:
+    """Return how a band of numbers of colours is drawn.
+
+    Parameters:
+        colors: red, green, blue, and alpha unless the colour is opaque, of 0 to 255 each.
+        first: the value that the first colour belongs to.
+        band: the band.
+    """
+    table = [[*map(int, color[:4]), *[OPAQUE] * (4 - len(color))] for color in colors]
+    return Display(model="palette", bands=[band], palette={"first": first, "colors": table})
+
+
+def channels(listed: Sequence[Channel]) -> Display:
+    """Return how bands are drawn as a sum of colours, one per channel."""
+    return Display(model="channels", channels=list(listed))
+
+
+def with_alpha(
+    display: Display, band: int, *, limits: Range, is_associated: bool = False
+) -> Display:
+    """Return a display with a band of opacity.
+
+    Parameters:
+        display: the display; channels have no opacity, and are returned as they are.
+        band: the band.
+        limits: its values of transparent and opaque.
+        is_associated: whether colours are multiplied by it already.
+    """
+    if display["model"] == "channels":
+        return display
+    found = display.copy()
+    found["alpha"] = Alpha(band=band, associated=is_associated, range=list(limits))
+    return found
+
+
+def with_mask(display: Display | None, *, path: str = "mask", valid: int = OPAQUE) -> Display:
+    """Return a display with an array beside the image that says which pixels are valid.
+
+    Parameters:
+        display: the display; None if nothing else is known.
+        path: path of the array, relative to the level group.
+        valid: its value for valid pixels.
+    """
+    found = Display(model="channels") if display is None else display.copy()
+    found["mask"] = {"path": path, "valid": valid}
+    return found
+
+
+def with_orientation(display: Display, orientation: int) -> Display:
+    """Return a display of an image that is to be turned or mirrored, by TIFF's Orientation."""
+    if orientation == 1 or orientation not in ORIENTATIONS:
+        return display
+    found = display.copy()
+    found["orientation"] = orientation
+    return found
+
+
+def limits_of(data_type: str, bits: int | None = None) -> Range | None:
+    """Return the values of black and white that a type implies; None if it implies none.
+
+    Parameters:
+        data_type: Zarr's name of the type.
+        bits: significant bits of a sample, if fewer than the type has.
+    """
+    if data_type == "bool":
+        return 0, 1
+    if not data_type.startswith("uint"):
+        return None
+    width = int(data_type[4:])
+    bits = width if bits is None else min(bits, width)
+    return (0, 2**bits - 1) if bits <= 8 or bits < width else None
+
+
+def full_range(data_type: str, bits: int | None = None) -> Range:
+    """Return the values of nothing and everything, of alpha for example: 0 to 1 for floats."""
+    if data_type.startswith(("uint", "int")):
+        width = int(data_type.lstrip("uint"))
+        bits = width if bits is None else min(bits, width)
+        return 0, 2 ** (bits - data_type.startswith("int")) - 1
+    return 0, 1
+
+
+def _with_range(display: Display, limits: Range | None) -> Display:
+    if limits is not None:
+        display["range"] = [list(limits)]
+    return display
+
+
+def is_categorical(display: Display | None) -> bool:
+    """Return whether samples are numbers of colours or classes, whose mean means nothing."""
+    return display is not None and display["model"] == "palette"

@@ -10,10 +10,18 @@ coefficients, not GDAL's).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anychunk.metadata import _tiff
+from anychunk.metadata.geo_keys import (
+    GEODETIC_CRS,
+    PIXEL_IS_POINT,
+    PROJECTED_CRS,
+    RASTER_TYPE,
+    USER_DEFINED,
+    geo_keys,
+)
+from anychunk.metadata.meaning import Crs, Transform
 from anychunk.model.index import Json
 
-type Transform = tuple[float, float, float, float, float, float]
+__all__ = ["PIXEL_IS_POINT", "RASTER_TYPE", "Crs", "Transform", "geo_keys"]  # until all import them
 
 VERSION = "v0.1"
 CONVENTIONS = {
@@ -21,17 +29,11 @@ CONVENTIONS = {
         "f17cb550-5864-4468-aeb7-f3180cfb622f",
         "Coordinate reference system information for geospatial data",
     ),
+    "multiscales": ("d35379db-88df-4056-af3a-620245f8e347", "Multiscale layout of zarr datasets"),
     "spatial": ("689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "Spatial coordinate information"),
 }
 PREFIXES = ("spatial:", "proj:")
 """Prefixes of the attributes that make up a georeference."""
-USER_DEFINED = 32767
-"""Value of a GeoKey that says the CRS is described by further keys."""
-# GeoKeys, OGC 19-008r4 annex B
-RASTER_TYPE, GEODETIC_CRS, PROJECTED_CRS = 1025, 2048, 3072
-PIXEL_IS_POINT = 2
-DOUBLE_PARAMS, ASCII_PARAMS = 34736, 34737
-"""TIFF tags that hold the values of GeoKeys that are not short integers."""
 
 
 def convention(name: str) -> dict[str, str]:
@@ -51,8 +53,8 @@ def attributes(
     *,
     shape: tuple[int, int],
     transform: Transform | None,
-    code: str | None = None,
-    projjson: Mapping[str, Any] | None = None,
+    crs: Crs | None = None,
+    bbox: Sequence[float] | None = None,
     dimensions: Sequence[str] = ("y", "x"),
 ) -> dict[str, Any]:
     """Return the georeference of an image as attributes; empty if nothing is known.
@@ -60,18 +62,18 @@ def attributes(
     Parameters:
         shape: height and width of the image in pixels.
         transform: maps pixels to ground coordinates.
-        code: code of the CRS, as `AUTHORITY:CODE`.
-        projjson: the CRS as PROJJSON.
+        crs: the coordinate reference system.
+        bbox: the area that the image covers, where no transform is known.
         dimensions: names of the image's two spatial dimensions, rows first.
     """
     found: dict[str, Any] = {}
     registered = []
-    if code is not None or projjson is not None:
+    if crs is not None and (crs.code is not None or crs.wkt is not None):
         registered.append(convention("proj"))
-        if code is not None:
-            found["proj:code"] = code
-        if projjson is not None:
-            found["proj:projjson"] = dict(projjson)
+        if crs.code is not None:
+            found["proj:code"] = crs.code
+        else:
+            found["proj:wkt2"] = crs.wkt
     if transform is not None:
         registered.append(convention("spatial"))
         found |= {
@@ -82,6 +84,9 @@ def attributes(
             "spatial:bbox": list(bounds(transform, shape)),
             "spatial:registration": "pixel",
         }
+    elif bbox is not None:
+        registered.append(convention("spatial"))
+        found |= {"spatial:dimensions": list(dimensions), "spatial:bbox": list(bbox)}
     return {"zarr_conventions": registered, **found} if registered else {}
 
 
@@ -114,23 +119,25 @@ def geotiff_transform(
 ) -> Transform | None:
     """Return the affine transform that GeoTIFF tags describe (GeoTIFF 1.1 section 7.1).
 
-    None if the tags are missing, there are several tie points (a warp), or the transform is not
-    finite or not invertible.
+    None if the tags are missing, or the transform is not finite or not invertible. Tie points
+    without a scale are ground control points. Where a file has several of these, the precedence is
+    GDAL's.
 
     Parameters:
         scale: ModelPixelScale.
-        tiepoints: ModelTiepoint.
-        matrix: ModelTransformation, which takes precedence.
+        tiepoints: ModelTiepoint, of which the first counts.
+        matrix: ModelTransformation, where there is no pixel scale.
         is_point: whether coordinates refer to the centre of a pixel (RasterPixelIsPoint).
     """
     found: Transform | None = None
-    if matrix is not None and len(matrix) >= 8:
+    has_scale = scale is not None and len(scale) >= 2 and bool(scale[0]) and bool(scale[1])
+    if scale is not None and has_scale and tiepoints is not None and len(tiepoints) >= 6:
+        i, j, _, x, y, _ = tiepoints[:6]
+        sx, sy = scale[0], -abs(scale[1])
+        found = (sx, 0.0, x - i * sx, 0.0, sy, y - j * sy)
+    elif matrix is not None and len(matrix) == 16:
         # row-major 4 x 4; the rows and columns of z are ignored, as GDAL does
         found = (matrix[0], matrix[1], matrix[3], matrix[4], matrix[5], matrix[7])
-    elif scale is not None and len(scale) >= 2 and tiepoints is not None and len(tiepoints) == 6:
-        i, j, _, x, y, _ = tiepoints
-        sx, sy = scale[0], -scale[1]
-        found = (sx, 0.0, x - i * sx, 0.0, sy, y - j * sy)
     if found is None or not _is_finite(found) or found[0] * found[4] == found[1] * found[3]:
         return None
     if is_point:
@@ -138,6 +145,29 @@ def geotiff_transform(
         a, b, c, d, e, f = found
         found = (a, b, c - (a + b) / 2, d, e, f - (d + e) / 2)
     return tuple(float(n) for n in found)  # type: ignore[return-value]
+
+
+MOST_POINTS = 10_000
+"""More ground control points than this are data, not description."""
+
+
+def geotiff_gcps(
+    tiepoints: Sequence[float] | None, *, is_point: bool
+) -> tuple[tuple[float, float, float, float, float], ...]:
+    """Return the ground control points (column, row, x, y, z) of ModelTiepoint.
+
+    Parameters:
+        tiepoints: ModelTiepoint: column, row, depth, x, y, z per point.
+        is_point: whether columns and rows refer to the centre of a pixel.
+    """
+    if tiepoints is None or len(tiepoints) % 6 or len(tiepoints) > 6 * MOST_POINTS:
+        return ()
+    if not _is_finite(tiepoints):
+        return ()
+    half = 0.5 if is_point else 0.0
+    columns, rows, _, xs, ys, zs = (tiepoints[n::6] for n in range(6))
+    moved = ([n + half for n in columns], [n + half for n in rows])
+    return tuple(zip(*moved, xs, ys, zs, strict=True))
 
 
 def _is_finite(numbers: Sequence[float]) -> bool:
@@ -153,46 +183,6 @@ def geotiff_code(keys: Mapping[int, Any]) -> str | None:
         if value == USER_DEFINED:
             return None  # a projected CRS without a code; its base CRS alone would be wrong
     return None
-
-
-def geo_keys(
-    directory: Sequence[int], doubles: Sequence[float], text: str
-) -> dict[int, int | float | str | list[float]]:
-    """Return the GeoKeys by number (GeoTIFF 1.1 section 7.1.2).
-
-    Parameters:
-        directory: GeoKeyDirectory: a header of four numbers, then four per key.
-        doubles: GeoDoubleParams.
-        text: GeoAsciiParams.
-    """
-    found: dict[int, int | float | str | list[float]] = {}
-    count = min(directory[3], len(directory) // 4 - 1) if len(directory) >= 4 else 0
-    for i in range(1, count + 1):
-        key, tag, length, value = directory[4 * i : 4 * i + 4]
-        if tag == 0:
-            found[key] = value
-        elif tag == DOUBLE_PARAMS:
-            values = [float(v) for v in doubles[value : value + length]]
-            found[key] = values[0] if len(values) == 1 else values
-        elif tag == ASCII_PARAMS:
-            found[key] = text[value : value + length].rstrip("|\0")
-    return found
-
-
-def georeference(attributes: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the attributes that say where an image lies, with its CRS under `crs`."""
-    found = {k: v for k, v in attributes.items() if k.startswith(PREFIXES)}
-    return {**found, "crs": crs(attributes)}
-
-
-def crs(attributes: Mapping[str, Json]) -> Json:
-    """Return what identifies the CRS of an image: its code and PROJJSON, or else its GeoKeys."""
-    code, projjson = attributes.get("proj:code"), attributes.get("proj:projjson")
-    if code is not None or projjson is not None:
-        return [code, projjson]
-    # the raster type is part of the transform, not of the CRS
-    keys = _tiff.geo_keys(attributes)
-    return {key: value for key, value in keys.items() if key != "GTRasterTypeGeoKey"}
 
 
 def without_georeference(

@@ -1,96 +1,118 @@
-"""The OME-Zarr 0.5 `multiscales` attribute of an image group: axes, their order, levels.
+"""The OME-Zarr 0.5 attribute of an image group: axes, levels, channels.
 
 Spec: https://ngff.openmicroscopy.org/0.5
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-TYPES = {"t": "time", "time": "time", "c": "channel", "band": "channel", "channel": "channel"}
-"""Axis types by axis name; x, y and z are of type space, other names have no type."""
-SPACE = ("z", "y", "x")
-ORDER = {"t": 0, "time": 0, "c": 1, "band": 1, "channel": 1, "z": 2, "y": 3, "x": 4}
-"""Position of an axis by name: OME-Zarr 0.5 requires time, then channel, then space (z, y, x)."""
+from anychunk.metadata.cf import type_range
+from anychunk.metadata.meaning import TYPES, Channel, Level, Meaning, factors
+from anychunk.model.index import Json
+
+COLORS = ("0000FF", "00FF00", "FF0000", "00FFFF", "FF00FF", "FFFF00")
+"""Colours of channels that state none, by number; a single channel is white."""
+RGB = ("FF0000", "00FF00", "0000FF")
+VARIABLE = "image"
+"""Name of the array in every level group."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Axis:
-    """One axis of an image."""
-
-    name: str
-    type: str | None = None
-    """Overrides the type that the name implies."""
-    unit: str | None = None
-    """Unit of the axis as OME-Zarr spells it: micrometer, millimeter, second …"""
-
-    def json(self) -> dict[str, str]:
-        """Return the axis as an entry of `axes`."""
-        kind = self.type or TYPES.get(self.name) or ("space" if self.name in SPACE else None)
-        pairs = {"name": self.name, "type": kind, "unit": self.unit}
-        return {key: value for key, value in pairs.items() if value is not None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Level:
-    """One resolution of an image."""
-
-    path: str
-    """Path of the array, relative to the image group."""
-    scale: tuple[float, ...]
-    """Size of one element along each axis, in the axis' unit."""
-    translation: tuple[float, ...] | None = None
-    """Position of the centre of the first element."""
-
-    def json(self) -> dict[str, Any]:
-        """Return the level as an entry of `datasets`."""
-        transformations: list[dict[str, Any]] = [{"type": "scale", "scale": list(self.scale)}]
-        if self.translation is not None and any(self.translation):
-            transformations.append({"type": "translation", "translation": list(self.translation)})
-        return {"path": self.path, "coordinateTransformations": transformations}
-
-
-def ome(
-    axes: Sequence[Axis], levels: Sequence[Level], *, name: str | None = None
-) -> dict[str, Any]:
-    """Return the `ome` attribute of an image group; `levels` start with full resolution."""
+def ome(meaning: Meaning, levels: Sequence[Level]) -> dict[str, Any]:
+    """Return the `ome` attribute of an image group."""
+    axes = []
+    for axis in meaning.axes:
+        pairs = {"name": axis.name, "type": TYPES[axis.name], "unit": axis.unit}
+        axes.append({key: value for key, value in pairs.items() if value is not None})
     image: dict[str, Any] = {
-        "axes": [axis.json() for axis in axes],
-        "datasets": [level.json() for level in levels],
+        "axes": axes,
+        "datasets": [_dataset(meaning, level, levels[0].image.shape) for level in levels],
     }
-    if name is not None:
-        image["name"] = name
-    return {"version": "0.5", "multiscales": [image]}
+    if meaning.name:
+        image["name"] = meaning.name
+    return {"version": "0.5", "multiscales": [image], **omero(meaning, levels[0])}
 
 
-def ome_order(names: Sequence[str]) -> tuple[int, ...]:
-    """Return the axis numbers in OME-Zarr's order; unchanged if it does not define one of them."""
-    if not all(name in ORDER for name in names):
-        return tuple(range(len(names)))
-    return tuple(sorted(range(len(names)), key=lambda i: ORDER[names[i]]))
+def omero(meaning: Meaning, level: Level) -> dict[str, Json]:
+    """Return the attribute `omero` of an image, by its name; nothing if it has no channels."""
+    channels = omero_channels(meaning, level)
+    if not channels:
+        return {}
+    model = "color" if len(channels) > 1 else "greyscale"
+    return {"omero": {"channels": channels, "rdefs": {"model": model}}}
 
 
-def shrunk_levels(
-    paths: Sequence[str], shapes: Sequence[tuple[int, ...]], scale: tuple[float, ...]
-) -> list[Level]:
-    """Return levels that all cover the extent of the first one.
+def _dataset(meaning: Meaning, level: Level, full: Sequence[int]) -> dict[str, Any]:
+    scale, translation = scale_and_translation(meaning, level, full)
+    steps: list[dict[str, Any]] = [{"type": "scale", "scale": list(scale)}]
+    if any(translation):
+        steps.append({"type": "translation", "translation": list(translation)})
+    return {"path": f"{level.name}/{VARIABLE}", "coordinateTransformations": steps}
 
-    The first element of a coarser level covers several elements of the first level, so its centre
-    moves by half the difference of their sizes.
 
-    Parameters:
-        paths: paths of the arrays, full resolution first.
-        shapes: shapes of the arrays.
-        scale: size of one element of the first level along each axis.
+def scale_and_translation(
+    meaning: Meaning, level: Level, full: Sequence[int]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the size of an element of a level along each axis, and the centre of the first one.
+
+    The first element of a coarser level covers several of the full resolution, so that its centre
+    is half the difference of their sizes further on.
     """
-    levels = []
-    for path, shape in zip(paths, shapes, strict=True):
-        factors = [full / max(here, 1) for full, here in zip(shapes[0], shape, strict=True)]
-        levels.append(
-            Level(
-                path=path,
-                scale=tuple(s * f for s, f in zip(scale, factors, strict=True)),
-                translation=tuple(s * (f - 1) / 2 for s, f in zip(scale, factors, strict=True)),
-            )
+    steps = [step(meaning, number) for number in range(len(meaning.axes))]
+    factor = factors(level, full)
+    scale = level.scale or tuple(s * f for s, f in zip(steps, factor, strict=True))
+    origins = [axis.origin for axis in meaning.axes]
+    origin = level.origin or tuple(
+        o + s * (f - 1) / 2 for o, s, f in zip(origins, steps, factor, strict=True)
+    )
+    return scale, origin
+
+
+def step(meaning: Meaning, number: int) -> float:
+    """Return the size of an element: as stated, or that of the georeference, or 1."""
+    axis, transform = meaning.axes[number], meaning.place.transform
+    if axis.scale is not None:
+        return axis.scale
+    if transform is not None and axis.name in "xy":
+        a, b, _, d, e, _ = transform
+        return math.hypot(a, d) if axis.name == "x" else math.hypot(b, e)
+    return 1.0
+
+
+def omero_channels(meaning: Meaning, level: Level) -> list[Json]:
+    """Return `omero.channels`, one per band; none for images that are not drawn by their bands."""
+    display = meaning.display or {"model": "channels"}
+    if "c" not in meaning.names or display["model"] in ("palette", "cmyk", "ycbcr"):
+        return []
+    count = level.image.shape[meaning.names.index("c")]
+    listed: dict[int, Channel] = {c["band"]: c for c in display.get("channels", ())}
+    is_rgb = display["model"] == "rgb"
+    shown = display.get("bands", [])
+    found = []
+    for band in range(count):
+        own = listed.get(band, Channel(band=band))
+        color = "FFFFFF" if count == 1 else COLORS[band % len(COLORS)]
+        if is_rgb:
+            color = RGB[shown.index(band)] if band in shown[:3] else "FFFFFF"
+        low, high = type_range(level.image.data_type)
+        ranges = display.get("range") or []
+        start, end = own.get("window") or (
+            ranges[min(band, len(ranges) - 1)] if ranges else (low, high)
         )
-    return levels
+        found.append(
+            {
+                "label": own.get("label") or meaning.band(band).name or str(band),
+                "color": own.get("color", color),
+                "active": own.get("active", band in shown if is_rgb else True),
+                "inverted": own.get("inverted", False),
+                "family": "linear",
+                "coefficient": 1,
+                "window": {
+                    "min": min(low, start),
+                    "max": max(high, end),
+                    "start": start,
+                    "end": end,
+                },
+            }
+        )
+    return found

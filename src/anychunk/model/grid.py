@@ -37,6 +37,12 @@ def chunk_number(coords: Sequence[int], grid: Shape) -> int:
     return number
 
 
+def is_at_edges(number: int, grid: Shape) -> tuple[bool, bool]:
+    """Return whether a chunk is in the last row, and in the last column, of the last two axes."""
+    row, column = divmod(number, grid[-1])
+    return row % grid[-2] == grid[-2] - 1, column == grid[-1] - 1
+
+
 def chunk_coords(number: int, grid: Shape) -> Shape:
     """Return the grid coordinates of chunk `number`."""
     found = []

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.errors import FormatError, LimitError
+from anychunk.errors import FormatError
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.pin import Pin
 
@@ -47,7 +47,7 @@ class _ByValue:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        names = [f.name for f in fields(cast("Any", self))]
+        names = [f.name for f in fields(cast("Any", self)) if f.compare]
         return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
 
 
@@ -74,6 +74,39 @@ def _saving_function(name: str) -> Callable[..., Any]:
         for load in _load_saving:
             load()
     return _saving[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """Where an index was loaded from, and which version of it."""
+
+    url: str
+    format: str
+    options: Mapping[str, Any]
+    """Options of loading it."""
+    pin: Pin | None = None
+    """The version of the saved index, unless the options name it."""
+
+
+def saved_at(node: "Node") -> Saved | None:
+    """Return where an index was loaded from; None if it was not, or is a changed copy of that."""
+    found: Saved | None = node.__dict__.get("_saved")
+    return found
+
+
+def with_saved[N: "Node"](node: N, saved: Saved) -> N:
+    """Return the same index with a note of where it was loaded from.
+
+    The note is not a field: a copy by `dataclasses.replace`, which may differ, does not have it.
+    """
+    found = replace(node)
+    object.__setattr__(found, "_saved", saved)
+    return found
+
+
+def load_saved(saved: Saved, storage: Any) -> "Node":
+    """Load a saved index again; indexes that were loaded last are kept in memory."""
+    return cast("Node", _saving_function("load_saved")(saved, storage))
 
 
 class _Savable(_ByValue):
@@ -126,6 +159,9 @@ class ByteRanges(_ByValue):
     """For each chunk, the index of its front in `fronts`; None if all have the first, or none."""
     inline: bytes = b""
     """Bytes copied into the index; chunks whose url is `INLINE` are ranges of them."""
+    tables: Mapping[tuple[str, int], bytes] = field(default_factory=dict, compare=False, repr=False)
+    """What is known about the inside of stored pieces, by url and offset: tables of the code-blocks
+    of JPEG 2000 tiles. They save work, and are made again where they are missing."""
 
     def __post_init__(self) -> None:
         grid = self.offsets.shape
@@ -153,6 +189,38 @@ class ByteRanges(_ByValue):
     @property
     def grid(self) -> Shape:
         return self.offsets.shape
+
+    def picked(self, numbers: npt.NDArray[np.int64], grid: Shape) -> "ByteRanges":
+        """Return a table of chunks of this one, which may repeat, by number.
+
+        Parameters:
+            numbers: As many as `grid` has chunks.
+            grid: The new grid.
+        """
+
+        def column(table: Ids | None) -> Ids | None:
+            return None if table is None else table.reshape(-1)[numbers].reshape(grid)
+
+        parts = self.parts
+        if parts is not None:
+            starts = parts.starts.astype(np.int64)
+            counts = np.diff(starts)[numbers]
+            ends = np.cumsum(counts)
+            rows = np.repeat(starts[:-1][numbers] - (ends - counts), counts)
+            rows += np.arange(len(rows))
+            parts = Parts(
+                starts=np.concatenate([[0], ends]).astype(np.uint64),
+                offsets=parts.offsets[rows],
+                lengths=parts.lengths[rows],
+            )
+        return replace(
+            self,
+            offsets=self.offsets.reshape(-1)[numbers].reshape(grid),
+            lengths=self.lengths.reshape(-1)[numbers].reshape(grid),
+            url_ids=column(self.url_ids),
+            front_ids=column(self.front_ids),
+            parts=parts,
+        )
 
     @property
     def nbytes(self) -> int:
@@ -186,6 +254,10 @@ class Objects(_ByValue):
     front_ids: Ids | None = None
     roots: tuple[str, ...] = ()
     """Local folders that links below `base` may lead to, the first of them `base` or above it."""
+    document: str = ""
+    """Path of the local file that describes the array, such as `zarr.json`; empty if unknown."""
+    pin: Pin | None = field(default=None, compare=False)
+    """Its version: an array whose description was replaced may have other chunks."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -259,6 +331,8 @@ class ArrayIndex(_Savable):
     attributes: dict[str, Json] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
     """The version of every source, by url, if this array is the root of its index."""
+    roots: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """As in `GroupIndex`."""
 
     def __post_init__(self) -> None:
         if self.fill_value is None:
@@ -271,9 +345,8 @@ class ArrayIndex(_Savable):
                 f"index: {len(self.dimension_names)} dimension names, expected {len(self.shape)}"
             )
         grid = self.grid
-        count = math.prod(grid)
-        if count > limits.get().chunks:
-            raise LimitError(f"index: {count} chunks are over the limit of {limits.get().chunks}")
+        has_table = not isinstance(self.chunks, Objects)
+        limits.check_table(math.prod(grid), where="index", has_table=has_table)
         if self.chunks.grid != grid:
             raise FormatError(
                 f"index: the chunk table has shape {self.chunks.grid}, expected {grid}"
@@ -291,6 +364,11 @@ class ArrayIndex(_Savable):
     @cached_property
     def grid(self) -> Shape:
         return grid_shape(self.shape, self.chunk_shape)
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether all of its chunks are in the index itself, as those of coordinates are."""
+        return isinstance(self.chunks, ByteRanges) and self.chunks.urls == (INLINE,)
 
     def metadata(self) -> dict[str, Json]:
         """Return the Zarr v3 `zarr.json` of this array."""
@@ -320,6 +398,9 @@ class GroupIndex(_Savable):
     attributes: dict[str, Json] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
     """The version of every source, by url; at the root only."""
+    roots: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """Folders that must contain local sources when they are read, with all links resolved; at the
+    root of a saved index only, whose references are not trusted. Empty: anywhere."""
 
     def metadata(self) -> dict[str, Json]:
         """Return the Zarr v3 `zarr.json` of this group."""

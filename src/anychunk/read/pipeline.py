@@ -6,7 +6,7 @@ have chunk readers, and leaves every other array to the pipeline that was config
 
 import asyncio
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -23,11 +23,13 @@ from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer, codecs_from_list
 from anychunk.decode.boxes import raise_located
 from anychunk.decode.chunks import ChunkReader, HasReaders, Reading, Stored
+from anychunk.decode.rows import Rows, raw_layout
 from anychunk.io import Bytes1D, copying
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.threads import cores, run_ranges
-from anychunk.model.grid import Numbers, Plan, parse_many_coords
+from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
+from anychunk.read.window_reads import TOUCHED, WindowRead
 from anychunk.read.zarr_core import (
     DEFAULT_PIPELINE,
     ArrayV3Metadata,
@@ -43,6 +45,8 @@ INLINE_BYTES = 256 << 10
 INLINE_COPY = 16 << 20
 """To decode up to `INLINE_BYTES`, or to copy up to `INLINE_COPY`, only the caller's thread is used:
 starting others would cost more."""
+LEAST_ROWS = 64 << 10
+"""Shorter uncompressed chunks of remote arrays are fetched whole: one request costs more."""
 RUN = 64
 """Maximum number of chunks that a thread takes at a time."""
 
@@ -89,13 +93,28 @@ class _Batch:
                 self.wrap = spec.prototype.nd_buffer.from_numpy_array
         self.out = out
         self.shape = spec.shape
+        self.dtype = spec.dtype.to_native_dtype()
         self.is_plain = is_plain
         """Whether `places` are slices and `out` is an array of the decoded type."""
         self.fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
         self.recent: Sequence[Hashable] = ()
         """The cache keys of the chunks; empty if decoded chunks are not to be cached."""
+        self.where: tuple[Numbers, Shape] | None = None
+        """The numbers of the chunks, and the grid, if the place of a chunk matters for decoding."""
         self.missing: list[int] = []
         """The positions of chunks that the file declares absent."""
+
+    def locate(self, numbers: Numbers, grid: Shape) -> None:
+        """Say which chunks are read."""
+        if self.decode.depends_on_place:
+            self.where = (numbers, grid)
+
+    def decoder(self, position: int) -> Decoder:
+        """Return the decoder of the chunk at a position of the batch."""
+        if self.where is None:
+            return self.decode
+        numbers, grid = self.where
+        return self.decode.at(int(numbers[position]), grid)
 
     def scatter(
         self, positions: Sequence[int], chunks: Iterable[Stored], name: Callable[[int], str]
@@ -112,32 +131,58 @@ class _Batch:
                     self.missing.append(position)  # atomic: threads share the list
                     continue
                 try:
+                    decode = self.decode if self.where is None else self.decoder(position)
                     if self.recent:
-                        kept = self.kept(self.recent[position], stored)
-                        self.place(target, kept[source])
+                        key = self.recent[position]
+                        part = self.part(key, stored, source, decode)
+                        if part is None:
+                            part = self.kept(key, stored, decode)[source]
+                        self.place(target, part)
                     else:
-                        self.take(stored, scratch if len(scratch) else None, source, target)
+                        memory = scratch if len(scratch) else None
+                        self.take(stored, memory, source, target, decode)
                 except Exception as e:
                     raise_located(e, partial(name, position))
                     raise
 
     def take(
-        self, stored: Bytes1D, scratch: Bytes1D | None, source: Selector, target: Selector
+        self,
+        stored: Bytes1D,
+        scratch: Bytes1D | None,
+        source: Selector,
+        target: Selector,
+        decode: Decoder,
     ) -> None:
         """Decode one chunk, directly into the result if the selection takes all of it."""
         if self.is_plain:
             place = self.out[target]
-            if place.shape == self.shape and self.decode.into(stored, scratch, place):
+            if place.shape == self.shape and decode.into(stored, scratch, place):
                 return
-        self.place(target, self.decode(stored, scratch)[source])
+        part = decode.part(stored, source)
+        if part is not None:
+            self.place(target, part)
+            return
+        self.place(target, decode(stored, scratch)[source])
 
-    def kept(self, key: Hashable, stored: Bytes1D) -> npt.NDArray[Any]:
+    def part(
+        self, key: Hashable, stored: Bytes1D, source: Selector, decode: Decoder
+    ) -> npt.NDArray[Any] | None:
+        """Decode a part of a chunk; None if it is cached, or should be, after many parts."""
+        spent = TOUCHED.get(key) or 0
+        if spent >= decode.nbytes or RECENT.get(key) is not None:
+            return None
+        part = decode.part(stored, source)
+        if part is not None:
+            TOUCHED.put(key, spent + part.nbytes + decode.nbytes // 16, 64)
+        return part
+
+    def kept(self, key: Hashable, stored: Bytes1D, decode: Decoder) -> npt.NDArray[Any]:
         """Return a decoded chunk from the cache, or decode and cache it."""
         array = RECENT.get(key)
         if array is None:
             # not the scratch buffer: the cached array outlives this read
-            memory = np.empty(self.decode.nbytes, np.uint8)
-            array = self.decode(stored, memory)
+            memory = np.empty(decode.nbytes, np.uint8)
+            array = decode(stored, memory)
             if not np.may_share_memory(array, memory):
                 array = array.copy()  # codecs may return memory that they reuse
             array = array.view()
@@ -262,6 +307,20 @@ class IndexPipeline(CodecPipeline):
         reader: ChunkReader | None = self._store.chunk_reader(path)  # type: ignore[attr-defined]
         return reader if reader is not None and reader.is_local else None
 
+    def check_sizes(self, reader: ChunkReader, plan: Plan, spec: ArraySpec) -> None:
+        """Refuse large chunks that are too large for their stored bytes.
+
+        To be called before any memory is allocated for the result.
+        """
+        decode = self._decoder_for(spec, reader)
+        if decode.nbytes <= limits.get().free_bytes or not decode.is_sized:
+            return
+        for number in plan.numbers(reader.grid):
+            stored = reader.size(int(number))
+            if stored is not None:
+                where = reader.describe(int(number))
+                limits.check_chunk(decode.nbytes, where=where, stored=stored)
+
     def read_now(
         self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
     ) -> None:
@@ -287,6 +346,10 @@ class IndexPipeline(CodecPipeline):
     def _read_local(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> None:
         # before any thread starts: a changed file is one error, not one per thread
         reading.check()
+        if reader.windows is not None and read_windows(batch, reader, reading, numbers):
+            return
+        reading.expect(numbers)
+        batch.locate(numbers, reader.grid)
 
         def name(position: int) -> str:
             return reader.describe(int(numbers[position]))
@@ -299,14 +362,23 @@ class IndexPipeline(CodecPipeline):
         in_threads(run, len(numbers), batch.decode)
 
     async def _read_remote(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
-        def name(position: int) -> str:
-            return reader.describe(int(numbers[position]))
-
-        def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
-            batch.scatter(positions, chunks, name)
-
         try:
-            await reader.fetch_many(numbers, deliver)
+            if reader.windows is not None and await fetch_windows(batch, reader, numbers):
+                return
+            batch.locate(numbers, reader.grid)
+            rows = selected_rows(batch, reader, numbers)
+            if rows:
+                await fetch_rows(batch, reader, numbers, rows)
+            rest = [position for position in range(len(numbers)) if position not in rows]
+
+            def name(position: int) -> str:
+                return reader.describe(int(numbers[position]))
+
+            def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+                batch.scatter([rest[position] for position in positions], chunks, name)
+
+            if rest:
+                await reader.fetch_many(numbers[rest], deliver)
         except BaseExceptionGroup as group:
             # the caller can act on one failure; the others follow from it
             raise group.exceptions[0] from None
@@ -325,6 +397,76 @@ class IndexPipeline(CodecPipeline):
                 batch.scatter(range(position, position + 1), [stored], name)
 
         await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+
+
+def read_windows(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> bool:
+    """Read a selection of parts of local tiles; return False if it cannot be planned as boxes."""
+    work = WindowRead(batch, reader, reading, RECENT)
+    tasks = work.plan(numbers, batch.places(range(len(numbers))))
+    if tasks is None:
+        return False
+
+    def run(positions: range) -> None:
+        for position in positions:
+            work.read(tasks[position])
+
+    run_ranges(run, len(tasks), threads=min(workers(), len(tasks)), most=1)
+    work.finish()
+    return True
+
+
+async def fetch_windows(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> bool:
+    """Do the same with remote tiles."""
+    reading = reader.begin()
+    work = WindowRead(batch, reader, reading)
+    places = list(batch.places(range(len(numbers))))
+    tasks = await asyncio.to_thread(work.plan, numbers, places)
+    if tasks is None:
+        return False
+
+    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+        for position, stored in zip(positions, chunks, strict=True):
+            if stored is not None:
+                work.decode(tasks[position], stored)
+
+    wanted = [(i, task.number, task.window, task.is_whole) for i, task in enumerate(tasks)]
+    await reader.fetch_windows(reading, wanted, deliver)
+    await asyncio.to_thread(work.finish)
+    return True
+
+
+def selected_rows(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> dict[int, Rows]:
+    """Return, by position, what is selected of chunks of which only some rows are to be fetched."""
+    layout = raw_layout(reader.index, batch.dtype)
+    found: dict[int, Rows] = {}
+    if layout is None:
+        return found
+    for position, (source, _) in enumerate(batch.places(range(len(numbers)))):
+        number = int(numbers[position])
+        length = reader.ranges(number)[0][2]
+        if length > LEAST_ROWS:
+            rows = layout.rows(reader.front(number), length, source)
+            if rows is not None:
+                found[position] = rows
+    return found
+
+
+async def fetch_rows(
+    batch: _Batch, reader: ChunkReader, numbers: Numbers, rows: Mapping[int, Rows]
+) -> None:
+    """Fetch some rows of remote chunks, given by position."""
+    ranges = []
+    for position, one in rows.items():
+        url, offset, _ = reader.ranges(int(numbers[position]))[0]
+        ranges.append([(url, offset + start, one.length) for start in one.starts])
+
+    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+        for position, data in zip(positions, chunks, strict=True):
+            _, target = next(iter(batch.places([position])))
+            if data is not None:
+                batch.place(target, rows[position].array(data))
+
+    await reader.fetch_rows(list(rows), ranges, deliver)
 
 
 def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:

@@ -17,7 +17,7 @@ from zarr.storage import StorePath
 from anychunk import codecs
 from anychunk.codecs.zarr_core import ArraySpec, default_buffer_prototype, get_data_type_from_json
 from anychunk.decode.chunks import ChunkReader
-from anychunk.errors import AnychunkError, FormatError, NoSuchImageError, defect, is_defect
+from anychunk.errors import NoSuchImageError, untrusted
 from anychunk.io import OnChange, Storage
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.images import array_path
@@ -70,22 +70,15 @@ def _array(index: Node, path: str, store: IndexStore) -> "Array":
         )
     # from the index itself: zarr would ask the store for the metadata, through its event loop
     with _metadata_errors(store, path):
-        metadata = array_metadata(found)
-    return Array(AsyncArray(metadata, StorePath(store, path)))
+        return Array(AsyncArray(array_metadata(found), StorePath(store, path)))
 
 
 @contextmanager
 def _metadata_errors(store: Any, path: str) -> Generator[None]:
     """Raise what zarr raises on metadata, such as those of a saved index, as errors of ours."""
-    try:
+    where = store.where(path) if isinstance(store, IndexStore) else path
+    with untrusted(f"{where}: zarr does not open the metadata"):
         yield
-    except AnychunkError:
-        raise
-    except Exception as e:
-        where = store.where(path) if isinstance(store, IndexStore) else path
-        if is_defect(e):
-            raise defect(e, where) from e
-        raise FormatError(f"{where}: zarr does not open the metadata ({e})") from e
 
 
 class Array(zarr.Array[ArrayV3Metadata]):
@@ -123,11 +116,15 @@ class Array(zarr.Array[ArrayV3Metadata]):
         if len(dropped) == len(pieces):  # one element: zarr decides whether it is a scalar
             return None
         spec = reading.spec
-        plan = plan_box(pieces, spec.shape)
-        if not len(plan):
-            return None
-        out = np.empty([stop - start for start, stop in pieces], reading.dtype, spec.config.order)
-        reading.pipeline.read_now(reading.reader, plan, spec, out)
+        sizes = [stop - start for start, stop in pieces]
+        if 0 in sizes:
+            # other axes may announce any number of chunks, which zarr and `plan_box` would list
+            out = np.empty(sizes, reading.dtype, spec.config.order)
+        else:
+            plan = plan_box(pieces, spec.shape)
+            reading.pipeline.check_sizes(reading.reader, plan, spec)
+            out = np.empty(sizes, reading.dtype, spec.config.order)
+            reading.pipeline.read_now(reading.reader, plan, spec, out)
         if not dropped:
             return out
         return out[tuple(0 if axis in dropped else slice(None) for axis in range(out.ndim))]
@@ -182,7 +179,10 @@ class Group(zarr.Group):
         whole = "/".join(filter(None, [self.path, *path.split("/")]))
         if isinstance(store, IndexStore) and isinstance(find(store.index, whole), ArrayIndex):
             return _array(store.index, whole, store)
-        return _ours(super().__getitem__(path))
+        if isinstance(store, IndexStore) and find(store.index, whole) is None:
+            raise NoSuchImageError(f"{store.where(self.path)}: no array or group {path!r}")
+        with _metadata_errors(store, whole):
+            return _ours(super().__getitem__(path))
 
     def members(self, *args: Any, **kwargs: Any) -> tuple[tuple[str, Any], ...]:
         with _metadata_errors(self.store, self.path):

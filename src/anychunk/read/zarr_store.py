@@ -26,10 +26,21 @@ from anychunk.decode.boxes import ArrayReader, located
 from anychunk.decode.chunks import ChunkReader
 from anychunk.decode.computed import compute_chunk
 from anychunk.errors import FormatError
-from anychunk.io import Bytes1D, OnChange, Sources, Storage
+from anychunk.io import Bytes1D, OnChange, Sources, Storage, is_remote
 from anychunk.io.cache import Cache
 from anychunk.model.grid import Shape, chunk_key, parse_coords, split_key
-from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Node, find
+from anychunk.model.index import (
+    ArrayIndex,
+    ByteRanges,
+    Computed,
+    GroupIndex,
+    Node,
+    Saved,
+    find,
+    load_saved,
+    saved_at,
+    walk,
+)
 from anychunk.read.zarr_core import BufferPrototype
 
 METADATA = "zarr.json"
@@ -55,7 +66,7 @@ class IndexStore(Store):
             raise ValueError("IndexStore is read-only; open it with read_only=True")
         super().__init__(read_only=True)
         self.index = index
-        self.sources = Sources(index.pins, storage=storage, on_change=on_change)
+        self.sources = Sources(index.pins, storage=storage, on_change=on_change, roots=index.roots)
         self._readers: dict[str, ChunkReader | None] = {}
         self._computed: Cache[Bytes1D] = Cache(_computed_bytes)
 
@@ -71,7 +82,22 @@ class IndexStore(Store):
     __str__ = __repr__
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_readers": {}}
+        state = self.__dict__ | {"_readers": {}}
+        saved = saved_at(self.index)
+        if saved is None or not _is_loaded_again(self.index, saved, self.sources.storage):
+            return state
+        del state["index"], state["sources"]
+        return state | {"_saved": (saved, self.sources.storage, self.sources.on_change)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        saved = state.pop("_saved", None)
+        self.__dict__.update(state)
+        if saved is not None:
+            origin, storage, on_change = saved
+            self.index = load_saved(origin, storage)
+            self.sources = Sources(
+                self.index.pins, storage=storage, on_change=on_change, roots=self.index.roots
+            )
 
     def with_read_only(self, read_only: bool = False) -> Self:
         return type(self)(
@@ -258,6 +284,25 @@ class IndexStore(Store):
         for number, coords in enumerate(itertools.product(*map(range, node.grid))):
             if reader is None or reader.size(number) is not None:
                 yield chunk_key(path, coords)
+
+
+SMALL_TABLES = 32 * 1024
+"""Chunk tables up to this many bytes are pickled rather than loaded again."""
+
+
+def _is_loaded_again(index: Node, saved: Saved, storage: Storage | None) -> bool:
+    """Return whether a pickled store refers to the saved index instead of containing it.
+
+    Its tables must be large, and whoever reads its sources must be able to read the index as well:
+    a local index of remote sources may be on another machine than they.
+    """
+    if storage is not None and any(map(callable, storage.values())):
+        return False
+    arrays = [node for _, node in walk(index) if isinstance(node, ArrayIndex)]
+    tables = [a.chunks for a in arrays if isinstance(a.chunks, ByteRanges)]
+    if sum(table.nbytes for table in tables) <= SMALL_TABLES:
+        return False
+    return is_remote(saved.url) or not any(is_remote(url) for t in tables for url in t.urls)
 
 
 def _computed_bytes() -> int:

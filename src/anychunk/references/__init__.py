@@ -1,13 +1,16 @@
 """Saved indexes: kerchunk JSON and parquet, Icechunk repositories, and VirtualiZarr manifests."""
 
+import threading
 from collections.abc import Iterable
 from typing import Any, Literal, cast
 
-from anychunk.errors import UnsupportedError
-from anychunk.io import Folder, Source
-from anychunk.model.index import Node, register_saving
+from anychunk.errors import SourceChangedError, UnsupportedError, untrusted
+from anychunk.io import Folder, HeldPin, Source, Storage, open_source
+from anychunk.model.index import Node, Saved, register_saving, saved_at, with_saved
 from anychunk.references import icechunk, kerchunk, parquet
+from anychunk.references.seek_points import with_points
 from anychunk.references.virtualizarr import to_virtualizarr
+from anychunk.references.whole_strips import with_whole_strips
 
 type IndexFormat = Literal["kerchunk", "parquet", "icechunk"]
 
@@ -42,6 +45,8 @@ def index_format(target: str, format: str | None = None) -> str:
 def save(node: Node, target: str, *, format: str | None = None, **options: Any) -> None:
     """Save an index.
 
+    Long compressed streams that are cut into chunks are read once, to find their seek points.
+
     Parameters:
         node: The index.
         target: A path or url.
@@ -51,7 +56,16 @@ def save(node: Node, target: str, *, format: str | None = None, **options: Any) 
     Raises:
         UnsupportedError: If the format cannot express the index; nothing is written then.
     """
-    INDEX_FORMATS[index_format(target, format)].save(node, target, **options)
+    held = [url for url, pin in node.pins.items() if isinstance(pin, HeldPin)]
+    if held:
+        raise UnsupportedError(
+            f"{target}: refers to {held[0]}, which was passed as bytes or as an open file and has "
+            "no address; index it by its path or url, or convert it"
+        )
+    chosen = INDEX_FORMATS[index_format(target, format)]
+    if options.get("layout") == "osml":
+        node = with_whole_strips(node)
+    chosen.save(with_points(node, storage=options.get("storage")), target, **options)
 
 
 def sniff(head: bytes) -> bool:
@@ -61,7 +75,12 @@ def sniff(head: bytes) -> bool:
 
 def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
     """Load an index that is one object."""
-    return kerchunk.load(source, allow=allow)
+    with untrusted(source.url):
+        node = kerchunk.load(source, allow=allow)
+    options = {"allow": tuple(allow)}
+    return with_saved(
+        node, Saved(url=source.url, format="kerchunk", options=options, pin=source.pin())
+    )
 
 
 def sniff_folder(folder: Folder) -> str | None:
@@ -74,8 +93,51 @@ def sniff_folder(folder: Folder) -> str | None:
 
 def load_folder(folder: Folder, name: str, *, allow: Iterable[str] = (), **options: Any) -> Node:
     """Load an index that is a folder, in the index format `name`."""
-    return cast("Node", INDEX_FORMATS[name].load(folder, allow=allow, **options))
+    allow = tuple(allow)
+    with untrusted(folder.path):
+        if name == "icechunk":
+            return icechunk.load(folder, allow=allow, **options)
+        pin = folder.source(parquet.V2_METADATA).pin()
+        node = cast("Node", INDEX_FORMATS[name].load(folder, allow=allow, **options))
+    return with_saved(
+        node, Saved(url=folder.path, format=name, options={"allow": allow, **options}, pin=pin)
+    )
 
 
-# `index.save()` and `index.to_virtualizarr()`: the model layer cannot import this one
-register_saving(save=save, to_virtualizarr=to_virtualizarr)
+MOST_LOADED = 4
+"""How many indexes are kept that pickled arrays refer to."""
+_loaded: dict[str, Node] = {}
+_loading = threading.Lock()
+
+
+def load_saved(saved: Saved, storage: Storage | None) -> Node:
+    """Load the same version of a saved index again, once per process.
+
+    Raises:
+        SourceChangedError: Another index was saved there in the meantime.
+    """
+    key = repr((saved, storage))
+    with _loading:
+        found = _loaded.pop(key, None)
+        if found is None:
+            found = _load_again(saved, storage)
+        _loaded[key] = found
+        while len(_loaded) > MOST_LOADED:
+            del _loaded[next(iter(_loaded))]
+    return found
+
+
+def _load_again(saved: Saved, storage: Storage | None) -> Node:
+    if saved.format == "kerchunk":
+        node = load(open_source(saved.url, storage=storage), **saved.options)
+    else:
+        node = load_folder(Folder(saved.url, storage=storage), saved.format, **saved.options)
+    now = saved_at(node)
+    pins = (saved.pin, None if now is None else now.pin)
+    if pins[0] is not None and pins[1] is not None and (change := pins[0].differs(pins[1])):
+        raise SourceChangedError(f"{saved.url}: {change}; open the index again")
+    return node
+
+
+# `index.save()` and so on: the model layer cannot import this one
+register_saving(save=save, to_virtualizarr=to_virtualizarr, load_saved=load_saved)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.decode.chunks import ChunkReader
-from anychunk.errors import LimitError, TruncatedError, UnsupportedError
+from anychunk.errors import TruncatedError, UnsupportedError
 from anychunk.io import Storage, list_objects, pin_of
 from anychunk.io.threads import in_order
 from anychunk.model.grid import Shape, chunk_coords, chunk_key
@@ -217,6 +217,7 @@ def _of_objects(
     chunks: Objects, capabilities: Capabilities, reader: ChunkReader
 ) -> ChunkReferences:
     """List the objects: a saved index must record which chunks exist."""
+    limits.check_table(math.prod(chunks.grid), where=f"{reader.where}: a list of its objects")
     there = dict(list_objects(chunks.base, storage=reader.sources.storage, roots=chunks.places))
     count = math.prod(chunks.grid)
     lengths = np.zeros(count, np.uint64)
@@ -281,11 +282,7 @@ def _check_copied(found: dict[int, bytes], where: str) -> None:
     # an estimate: chunks of one array are of similar size, and summing all of them after each
     # chunk would be quadratic
     total = len(found) * len(next(iter(found.values()), b""))
-    if total > limits.get().index_bytes:
-        raise LimitError(
-            f"{where}: copying its chunks takes {total} bytes, over the limit of "
-            f"{limits.get().index_bytes}; raise anychunk.limits index_bytes, or convert the file"
-        )
+    limits.check_index(total, where=f"{where}: its copied chunks")
 
 
 def with_found_pins[N: Node](node: N, found: References) -> N:

@@ -4,23 +4,51 @@ The root's attributes also hold what only anychunk reads, under `anychunk`: the 
 and `base`, the folder that the index was saved in.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from anychunk.codecs.zarr_core import get_data_type_from_json
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import FormatError
+from anychunk.formats._zarr_metadata import (
+    Document,
+    Fields,
+    check_array,
+    check_chunk_shape,
+    from_v2,
+    key_pattern,
+    parse_array,
+    parse_document,
+    read_attributes,
+)
 from anychunk.io import absolute
-from anychunk.model.index import ArrayIndex, Json, Node, walk
+from anychunk.model.images import images
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, walk
 from anychunk.model.pin import Pin
+from anychunk.references.tile_tables import KEY, write_tables
 from anychunk.references.urls import UrlResolver
-from anychunk.references.zarr_v2 import from_v2, parse_lengths, to_v2
+from anychunk.references.zarr_v2 import to_v2
 
-type Document = dict[str, Json]
-type Fields = dict[str, Any]
-"""The arguments of an `ArrayIndex`, without its chunks."""
+__all__ = [
+    "Document",
+    "Fields",
+    "Nodes",
+    "check_array",
+    "check_chunk_shape",
+    "parse_array",
+    "parse_document",
+    "parse_nodes",
+    "pin_json",
+    "read_attributes",
+    "read_base",
+    "read_pins",
+    "root_attributes",
+    "write_documents",
+]
+
 type Nodes = dict[str, tuple[str, Fields] | Document]
 """By path: (key pattern, fields) of an array, or the attributes of a group."""
+
+MOST_IMAGES = 100
+"""Up to this number of images, the root holds the metadata of all."""
 
 
 def write_documents(
@@ -29,6 +57,8 @@ def write_documents(
     base: str | None,
     zarr_format: int,
     separator: str = "/",
+    *,
+    is_consolidated: bool = False,
 ) -> dict[str, Document]:
     """Return every metadata document of an index by its key.
 
@@ -38,6 +68,8 @@ def write_documents(
         base: The folder that the index is saved in, if it is to move with its data.
         zarr_format: 3 or 2.
         separator: The separator in chunk keys of Zarr v3.
+        is_consolidated: Whether groups hold the metadata of everything below them as well, for
+            readers that cannot list the keys of a store.
     """
     found: dict[str, Document] = {}
     for path, member in walk(node):
@@ -60,7 +92,45 @@ def write_documents(
         else:
             found[f"{start}.zgroup"] = {"zarr_format": 2}
             found[f"{start}.zattrs"] = document["attributes"]
+    return {**found, **_consolidated(node, found, zarr_format)} if is_consolidated else found
+
+
+def _consolidated(
+    node: Node, documents: Mapping[str, Document], zarr_format: int
+) -> dict[str, Document]:
+    """Return the documents of groups that hold the metadata of everything below them, by key.
+
+    Every group, unless there are very many images: then image groups and those in them only,
+    because the root would be as large as all others together.
+    """
+    paths = [path for path, member in walk(node) if isinstance(member, GroupIndex)]
+    found_images = [image.path for image in images(node) if image.path]
+    if len(found_images) > MOST_IMAGES:
+        known = set(found_images)
+        paths = [p for p in paths if p and any(part in known for part in _parents(p))]
+    found: dict[str, Document] = {}
+    by_folder: dict[str, list[str]] = {path: [] for path in paths}
+    for key in documents:
+        for parent in _parents(key):
+            if parent in by_folder:
+                by_folder[parent].append(key)
+    for path, keys in by_folder.items():
+        start = f"{path}/" if path else ""
+        below = {key.removeprefix(start): documents[key] for key in keys}
+        if zarr_format == 2:
+            found[f"{start}.zmetadata"] = {"zarr_consolidated_format": 1, "metadata": below}
+            continue
+        own = below.pop("zarr.json")
+        metadata = {key.removesuffix("/zarr.json"): document for key, document in below.items()}
+        inline = {"kind": "inline", "must_understand": False, "metadata": metadata}
+        found[f"{start}zarr.json"] = {**own, "consolidated_metadata": inline}
     return found
+
+
+def _parents(path: str) -> list[str]:
+    """Return the paths of a node and of all groups around it, the root first."""
+    names = path.split("/")
+    return ["/".join(names[:depth]) for depth in range(len(names) + 1)]
 
 
 def root_attributes(node: Node, references: Mapping[str, str], base: str | None) -> Document:
@@ -68,14 +138,17 @@ def root_attributes(node: Node, references: Mapping[str, str], base: str | None)
     about: Json = dict(node.attributes.get("anychunk") or {})
     if node.pins:
         about["pins"] = {
-            references.get(url, absolute(url)): _pin_json(pin) for url, pin in node.pins.items()
+            references.get(url, absolute(url)): pin_json(pin) for url, pin in node.pins.items()
         }
+    if KEY in about:
+        about[KEY] = write_tables(node, lambda url: references.get(url, absolute(url)))
     if base is not None:
         about["base"] = base
     return {**node.attributes, "anychunk": about} if about else node.attributes
 
 
-def _pin_json(pin: Pin) -> Document:
+def pin_json(pin: Pin) -> Document:
+    """Return a pin as it is saved."""
     found = {"size": pin.size, "etag": pin.etag, "mtime_ns": pin.mtime_ns}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -112,17 +185,6 @@ def read_base(root: Document, where: str) -> str | None:
     return base
 
 
-def parse_document(text: str | bytes | Document, where: str) -> Document:
-    """Return a metadata document, given as text or as an object."""
-    try:
-        found = json.loads(text) if isinstance(text, str | bytes) else text
-    except (ValueError, RecursionError) as e:
-        raise FormatError(f"{where}: expected JSON ({e})") from e
-    if not isinstance(found, dict):
-        raise FormatError(f"{where}: {type(found).__name__}, expected an object")
-    return found
-
-
 def parse_nodes(documents: Mapping[str, Document], where: str) -> Nodes:
     """Return the arrays and groups that metadata documents, by their keys, describe.
 
@@ -135,9 +197,9 @@ def parse_nodes(documents: Mapping[str, Document], where: str) -> Nodes:
         here = f"{where} {path}"
         if name == "zarr.json":
             if document.get("node_type") == "array":
-                found[path] = _key_pattern(document, here), parse_array(document, here)
+                found[path] = key_pattern(document, here), parse_array(document, here)
             else:
-                found[path] = _attributes(document, here)
+                found[path] = read_attributes(document, here)
         elif name == ".zarray":
             zattrs = documents.get(f"{path}/.zattrs" if path else ".zattrs", {})
             separator = document.get("dimension_separator", ".")
@@ -149,91 +211,3 @@ def parse_nodes(documents: Mapping[str, Document], where: str) -> Nodes:
         elif name == ".zgroup":
             found[path] = dict(documents.get(f"{path}/.zattrs" if path else ".zattrs", {}))
     return found
-
-
-def parse_array(document: Document, where: str) -> Fields:
-    """Return the fields of an array from its `zarr.json`."""
-    try:
-        grid = document["chunk_grid"]
-        if grid["name"] != "regular":
-            raise UnsupportedError(
-                f"{where}: chunk grid {grid['name']!r} is not supported; supported: regular"
-            )
-        shape, chunks = document["shape"], grid["configuration"]["chunk_shape"]
-        if document.get("storage_transformers"):
-            raise UnsupportedError(f"{where}: storage transformers are not supported")
-        names = document.get("dimension_names") or [None] * len(shape)
-        fields = {
-            "shape": parse_lengths(shape, where),
-            "chunk_shape": parse_lengths(chunks, where),
-            "data_type": document["data_type"],
-            "codecs": tuple(document["codecs"]),
-            "fill_value": document["fill_value"],
-            "attributes": _attributes(document, where),
-            "dimension_names": tuple(names),
-        }
-    except KeyError as e:
-        raise FormatError(f"{where}: zarr.json has no {e}") from e
-    except (TypeError, ValueError) as e:
-        if isinstance(e, FormatError):
-            raise
-        raise FormatError(f"{where}: zarr.json is malformed ({e})") from e
-    check_array(fields, where)
-    return fields
-
-
-def check_array(fields: Fields, where: str) -> None:
-    """Refuse fields of an array that contradict each other.
-
-    What zarr cannot open, such as a data type or a codec that it does not have, is found when the
-    array is opened.
-    """
-    check_chunk_shape(fields, where)
-    shape, names = fields["shape"], fields["dimension_names"]
-    if len(names) != len(shape) or not all(name is None or type(name) is str for name in names):
-        raise FormatError(
-            f"{where}: dimension_names {names}, expected {len(shape)}, each of them text or null"
-        )
-    for codec in fields["codecs"]:
-        if not isinstance(codec, dict) or not isinstance(codec.get("name"), str):
-            raise FormatError(f"{where}: codec {codec!r}, expected an object with a name")
-    try:
-        data_type = get_data_type_from_json(fields["data_type"], zarr_format=3)
-    except Exception:  # noqa: BLE001 - zarr raises many kinds
-        return  # opening this array says that its type is not supported; the others can be read
-    try:
-        data_type.from_json_scalar(fields["fill_value"], zarr_format=3)
-    except Exception as e:
-        raise FormatError(
-            f"{where}: fill value {fields['fill_value']!r} is not a {fields['data_type']} ({e})"
-        ) from e
-
-
-def check_chunk_shape(fields: Fields, where: str) -> None:
-    """Refuse a chunk shape that makes no grid."""
-    shape, chunks = fields["shape"], fields["chunk_shape"]
-    if len(chunks) != len(shape) or 0 in chunks:
-        raise FormatError(f"{where}: chunk shape {chunks} does not fit shape {shape}")
-
-
-def _attributes(document: Document, where: str) -> Document:
-    found = document.get("attributes") or {}
-    if not isinstance(found, dict):
-        raise FormatError(f"{where}: attributes are {str(found)[:80]}, expected an object")
-    return dict(found)
-
-
-def _key_pattern(document: Document, where: str) -> str:
-    try:
-        encoding = document.get("chunk_key_encoding", "default")
-        name = encoding if isinstance(encoding, str) else encoding["name"]
-        configuration = {} if isinstance(encoding, str) else encoding.get("configuration", {})
-        default = "/" if name == "default" else "."
-        separator = configuration.get("separator", default)
-    except (KeyError, AttributeError, TypeError) as e:
-        raise FormatError(f"{where}: chunk_key_encoding {encoding!r} has no name") from e
-    if name not in ("default", "v2") or separator not in (".", "/"):
-        raise UnsupportedError(
-            f"{where}: chunk_key_encoding {encoding!r} is not supported; supported: default, v2"
-        )
-    return f"c{separator}" if name == "default" else str(separator)

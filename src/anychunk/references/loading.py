@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.errors import FormatError, LimitError
+from anychunk.errors import FormatError
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import (
     INLINE,
@@ -29,6 +29,7 @@ from anychunk.references.documents import (
     read_base,
     read_pins,
 )
+from anychunk.references.tile_tables import KEY, load_tables
 from anychunk.references.urls import UrlResolver
 
 type Int64 = npt.NDArray[np.int64]
@@ -87,23 +88,32 @@ def build_index(
 ) -> Node:
     """Build an index; `read(path, fields)` returns an array's rows, and the urls of their ids."""
     built: dict[str, ArrayIndex | Document] = {}
+    chunks = references = 0
     for path, member in nodes.items():
         if isinstance(member, tuple):
             rows, urls = read(path, member[1])
+            # of all arrays together: many small tables take as much memory as a long one
+            count = count_chunks(member[1])
+            chunks += count
+            references += rows.numbers.size + len(rows.inline)
+            where = f"{resolver.url} {path}"
+            limits.check_table(count, where=where, references=references, total=chunks)
             built[path] = build_array(member[1], rows, urls, f"{resolver.url} {path}")
         else:
             built[path] = member
     return with_pins(build_tree(built, resolver.url), resolver)
 
 
+def count_chunks(fields: Fields) -> int:
+    """Return how many chunks an array has, absent ones included."""
+    return math.prod(grid_shape(fields["shape"], fields["chunk_shape"]))
+
+
 def build_array(fields: Fields, rows: Rows, urls: list[str], where: str) -> ArrayIndex:
     """Build an array from its fields and its rows."""
     check_chunk_shape(fields, where)
     grid = grid_shape(fields["shape"], fields["chunk_shape"])
-    if math.prod(grid) > limits.get().chunks:
-        raise LimitError(
-            f"{where}: {math.prod(grid)} chunks are over the limit of {limits.get().chunks}"
-        )
+    limits.check_table(math.prod(grid), where=where)
     return ArrayIndex(**fields, chunks=_byte_ranges(grid, rows, urls, where))
 
 
@@ -218,7 +228,11 @@ def _sorted(members: dict[str, Node]) -> dict[str, Node]:
 
 
 def with_pins(node: Node, resolver: UrlResolver) -> Node:
-    """Move the pins from the root's attributes, where they were saved, to the index itself."""
+    """Move the pins from the root's attributes, where they were saved, to the index itself.
+
+    The folders that references may point to are added: a file may be replaced by a link later.
+    """
+    node = replace(node, roots=resolver.roots)
     about = node.attributes.get("anychunk")
     if not isinstance(about, dict):
         return node
@@ -226,7 +240,9 @@ def with_pins(node: Node, resolver: UrlResolver) -> Node:
     if resolver.has_moved:
         # a copy has another etag and time of change, but the same size
         pins = {url: Pin(size=pin.size) for url, pin in pins.items()}
-    rest = {key: value for key, value in about.items() if key not in ("pins", "base")}
+    if KEY in about:
+        node = load_tables(node, about[KEY], resolver.resolve, resolver.url)
+    rest = {key: value for key, value in about.items() if key not in ("pins", "base", KEY)}
     attributes = {key: value for key, value in node.attributes.items() if key != "anychunk"}
     return replace(
         node, attributes={**attributes, "anychunk": rest} if rest else attributes, pins=pins

@@ -12,6 +12,7 @@ index was saved in.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import Any
@@ -19,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from anychunk import limits
-from anychunk.errors import FormatError, LimitError, MissingDependencyError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
 from anychunk.io import Folder, Storage, absolute, below, sink
-from anychunk.model.grid import grid_shape
 from anychunk.model.index import WHOLE, GroupIndex, Node
 from anychunk.references.chunk_references import (
     Capabilities,
@@ -32,7 +32,9 @@ from anychunk.references.chunk_references import (
     with_found_pins,
 )
 from anychunk.references.documents import Fields, parse_document, parse_nodes, write_documents
-from anychunk.references.loading import Rows, build_index, url_resolver
+from anychunk.references.loading import Rows, build_index, count_chunks, url_resolver
+from anychunk.references.portable_codecs import with_portable_codecs
+from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
 from anychunk.references.zarr_v2 import to_v2
 
@@ -81,20 +83,26 @@ def save(
             f"{target}: the root of the index is an array, expected a group; "
             "save it as kerchunk JSON or Icechunk"
         )
+    node = saved_form(node, storage)
+    node = with_portable_codecs(node, may_transpose=False)
     found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
     node = with_found_pins(node, found)
     written = {url: absolute(url) for url in used_urls(found)}
     base = None if relative is False else folder_of(target)
     v3 = write_documents(node, written, base, 3)
     root = target.rstrip("/")
+    sink.check_case(root, found)
     # removed first and written last, so that an interrupted save is not mistaken for an index
     sink.remove(f"{root}/{V2_METADATA}", storage=storage)
+    known: dict[Any, bytes] = {}
     for path, (_, references) in found.items():
-        for record, data in _records(arrow, references, written):
+        for record, data in _records(arrow, references, written, known):
             sink.put(below(root, f"{path}/refs.{record}.parq"), data, storage=storage, root=root)
     v2 = write_documents(_with_v2_arrays(node), written, base, 2)
-    known = {"metadata": v2, "record_size": RECORD_SIZE}
-    for name, content in ((V3_METADATA, {"metadata": v3}), (V2_METADATA, known)):
+    for name, content in (
+        (V3_METADATA, {"metadata": v3}),
+        (V2_METADATA, {"metadata": v2, "record_size": RECORD_SIZE}),
+    ):
         sink.put(f"{root}/{name}", json.dumps(content).encode(), storage=storage, root=root)
 
 
@@ -113,11 +121,32 @@ def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
     return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
+MOST_KNOWN = 1000
+"""How many tables of copied chunks are kept while an index is saved."""
+
+
 def _records(
-    arrow: Any, references: ChunkReferences, written: dict[str, str]
+    arrow: Any, references: ChunkReferences, written: dict[str, str], known: dict[Any, bytes]
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, parquet bytes) of each file of an array."""
+    """Yield (number, parquet bytes) of each file of an array.
+
+    Parameters:
+        arrow: The module pyarrow.
+        references: The references of the array.
+        written: How each url is written.
+        known: Tables of copied chunks that were made before, by content: files of one grid have the
+            same coordinates, and a table costs more than everything else about them. Extended.
+    """
     count = math.prod(references.grid)
+    if count <= RECORD_SIZE and not references.lengths.any():
+        content = count, tuple(sorted(references.copied.items()))
+        if content not in known:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            names = arrow.array([""], arrow.string())
+            known[content] = _parquet(arrow, _table(arrow, references, slice(0, count), names))
+        yield 0, known[content]
+        return
     names = arrow.array([written.get(url, "") for url in references.urls] or [""], arrow.string())
     for record in range(-(-count // RECORD_SIZE)):
         rows = slice(record * RECORD_SIZE, min((record + 1) * RECORD_SIZE, count))
@@ -196,11 +225,8 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
     resolver = url_resolver(nodes, where, allow)
 
     def read(path: str, array: Fields) -> tuple[Rows, list[str]]:
-        count = math.prod(grid_shape(array["shape"], array["chunk_shape"]))
-        if count > limits.get().chunks:
-            raise LimitError(
-                f"{where} {path}: {count} chunks are over the limit of {limits.get().chunks}"
-            )
+        count = count_chunks(array)
+        limits.check_table(count, where=f"{where} {path}")
         rows, urls = _rows(arrow, folder, path, count, size, has_all=ours is not None)
         return rows, [resolver.resolve(url) for url in urls]
 
@@ -224,9 +250,9 @@ def _rows(
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []
     inline: dict[int, bytes] = {}
-    for record in range(-(-count // size)):
+    for record in _record_numbers(folder, path, -(-count // size), has_all=has_all):
         name = f"{path}/refs.{record}.parq"
-        table = _read_table(arrow, folder, name)
+        table = _read_table(arrow, folder, name, size)
         if table is None and has_all:
             raise FormatError(f"{folder.path}: {name} is missing; save the index again")
         if table is None:
@@ -237,8 +263,10 @@ def _rows(
         present = np.flatnonzero(paths.indices.is_valid().to_numpy(zero_copy_only=False))
         present = present[present < left]  # the last table may be padded
         known = [urls.setdefault(str(url), len(urls)) for url in paths.dictionary.to_pylist()]
-        starts = table["offset"].to_numpy()[present].astype(np.uint64)
-        sizes = table["size"].to_numpy()[present].astype(np.uint64)
+        signed = [table[column].to_numpy()[present] for column in ("offset", "size")]
+        if any((numbers < 0).any() for numbers in signed):
+            raise FormatError(f"{folder.path}: {name} has a negative offset or size")
+        starts, sizes = (numbers.astype(np.uint64) for numbers in signed)
         numbers.append(present + first)
         offsets.append(starts)
         lengths.append(np.where((sizes == 0) & (starts == 0), WHOLE, sizes))
@@ -256,6 +284,22 @@ def _rows(
     return rows, list(urls)
 
 
+FEW_RECORDS = 1000
+"""Up to this number, tables are opened by name without listing the folder first."""
+
+
+def _record_numbers(folder: Folder, path: str, count: int, *, has_all: bool) -> Iterable[int]:
+    """Return the numbers of the tables that may exist: others leave out most of very many."""
+    if has_all or count <= FEW_RECORDS:
+        return range(count)
+    try:
+        _, names = (folder.child(path) if path else folder).names()
+    except UnsupportedError:  # a web server
+        return range(count)
+    found = (re.fullmatch(r"refs\.(\d{1,9})\.parq", name) for name in names)
+    return sorted(number for match in found if match and (number := int(match[1])) < count)
+
+
 def _joined(pieces: list[Any], dtype: Any) -> Any:
     return np.concatenate(pieces).astype(dtype) if pieces else np.empty(0, dtype)
 
@@ -268,24 +312,23 @@ def _columns(arrow: Any, table: Any) -> Any:
     return arrow.table({name: table[name].cast(k) for name, k in kinds.items()}).combine_chunks()
 
 
-def _read_table(arrow: Any, folder: Folder, name: str) -> Any:
-    """Read one table; return None if there is no such file."""
+def _read_table(arrow: Any, folder: Folder, name: str, most: int) -> Any:
+    """Read one table of at most `most` rows; return None if there is no such file."""
     where = f"{folder.path}/{name}"
-    most_bytes, most_rows = limits.get().index_bytes, limits.get().chunks
     try:
         source = folder.source(name)
         size = source.size()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if size > most_bytes:
-        raise LimitError(f"{where}: {size} bytes are over the limit of {most_bytes} for an index")
+    limits.check_index(size, where=where)
     try:
         file = arrow.parquet.ParquetFile(BytesIO(source.read(0, size).tobytes()))
         rows = file.metadata.num_rows
-        if rows > most_rows:
-            raise LimitError(f"{where}: {rows} rows are over the limit of {most_rows} chunks")
+        if rows > most:
+            raise FormatError(f"{where}: {rows} rows, expected at most record_size, {most}")
+        limits.check_table(rows, where=where, references=size)
         return _columns(arrow, file.read())
+    except AnychunkError:
+        raise
     except (arrow.ArrowException, OSError, KeyError, ValueError) as e:
-        if isinstance(e, LimitError):
-            raise
         raise FormatError(f"{where}: expected parquet references ({str(e).splitlines()[0]})") from e

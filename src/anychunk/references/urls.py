@@ -10,10 +10,11 @@ import os
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from anychunk import io
 from anychunk.errors import FormatError
-from anychunk.io import absolute, is_remote, local_path
+from anychunk.io import absolute, check_names, is_absolute, is_link, is_remote, local_path, resolved
 
 EVERYWHERE = "*"
 """As an allowed prefix: references may point anywhere."""
@@ -32,14 +33,18 @@ def is_below(url: str, folder: str) -> bool:
     return url.startswith(start)
 
 
-def file_url(path: str) -> str:
-    """Return an absolute local path as a `file://` url; leave remote urls as they are."""
-    return path if is_remote(path) else f"file://{quote(path)}"
-
-
 def without_file_scheme(url: str) -> str:
     """Return `file:///a%20b` as `/a b`; leave other urls as they are."""
-    return local_path(url) if url.startswith("file:") else url
+    return url if is_remote(url) else local_path(url)
+
+
+def _is_name(path: str) -> bool:
+    """Return whether the system can open a file of this name: not with NUL or lone surrogates."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +69,17 @@ class UrlResolver:
         """Whether the index is in another folder than the one it was saved in."""
         return self.base is not None and self.base.rstrip("/") != folder_of(self.url).rstrip("/")
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The local folders that references may point to; empty if they may point anywhere."""
+        allowed = self._allowed(folder_of(self.url))
+        if EVERYWHERE in allowed:
+            return ()
+        return tuple(prefix for prefix in allowed if not is_remote(prefix))
+
+    def _allowed(self, folder: str) -> list[str]:
+        return [folder, *(without_file_scheme(prefix) for prefix in self.allow)]
+
     def resolve(self, reference: str) -> str:
         """Return the url of a reference.
 
@@ -80,7 +96,7 @@ class UrlResolver:
         url = without_file_scheme(self._expand(reference))
         if self.base is not None and is_below(url, self.base):
             url = f"{folder.rstrip('/')}/{url[len(self.base.rstrip('/')) + 1 :]}"
-        elif not is_remote(url) and not url.startswith("/"):
+        elif not is_remote(url) and not is_absolute(url):
             url = f"{folder.rstrip('/')}/{url}"
         self._check(url, folder)
         return url
@@ -100,30 +116,32 @@ class UrlResolver:
     def _check(self, url: str, folder: str) -> None:
         # `..` is refused even where it would stay inside: object stores do not resolve it
         path = unquote(urlsplit(url).path) if is_remote(url) else url
-        if "\0" in path or ".." in path.split("/") or not self._is_allowed(url, folder):
+        if not _is_name(path) or ".." in path.split("/") or not self._is_allowed(url, folder):
             raise FormatError(
                 f"{self.url}: the reference {url!r} points outside {folder}; "
                 "pass allow=[…] or --allow to permit it"
             )
+        if not is_remote(url):
+            check_names(url)
 
     def _is_allowed(self, url: str, folder: str) -> bool:
-        allowed = [folder, *(without_file_scheme(prefix) for prefix in self.allow)]
+        allowed = self._allowed(folder)
         if EVERYWHERE in allowed:
             return True
         if is_remote(url):
             return any(url == prefix or is_below(url, prefix) for prefix in allowed)
         real = self._real_path(url)
         folders = [self._real_folder(prefix) for prefix in allowed if not is_remote(prefix)]
-        return any(real == place or is_below(real, place) for place in folders)
+        return any(io.is_below(real, place) for place in folders)
 
     def _real_path(self, path: str) -> str:
         """Resolve symbolic links, with one system call for a file in a folder seen before."""
-        if os.path.islink(path):  # noqa: PTH114 - once per reference
-            return os.path.realpath(path)
-        parent, name = os.path.split(path)
-        return f"{self._real_folder(parent).rstrip('/')}/{name}"
+        if is_link(path):
+            return resolved(path)
+        parent, _, name = path.rpartition("/")
+        return f"{self._real_folder(parent or '/').rstrip('/')}/{name}"
 
     def _real_folder(self, path: str) -> str:
         if path not in self._real_folders:
-            self._real_folders[path] = os.path.realpath(path)
+            self._real_folders[path] = resolved(path)
         return self._real_folders[path]

@@ -1,21 +1,28 @@
 """Convert an index to a VirtualiZarr `ManifestStore`, and back.
 
 Spec:    https://virtualizarr.readthedocs.io; manifests of one path, offset and length per chunk.
-Opened:  a `ManifestStore`, a `ManifestGroup`, or a virtual `xarray.Dataset` or `DataTree`.
+Opened:  a `ManifestStore`, a `ManifestGroup`, or a virtual `xarray.Dataset` or `DataTree`, whose
+         coordinates may be in memory.
 Refused: chunks of several parts or with inline bytes in front, unless they are copied in.
 """
 
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from anychunk import limits
 from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.errors import MissingDependencyError, UnsupportedError
-from anychunk.io import Storage, absolute
+from anychunk.io import Storage, absolute, file_url
+from anychunk.metadata.hierarchy import level_group
+from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.grid import chunk_coords, chunk_number, grid_shape
+from anychunk.model.images import VARIABLE, images, join
 from anychunk.model.index import INLINE, ArrayIndex, GroupIndex, Node, find, walk
 from anychunk.read.zarr_core import ArrayV3Metadata
 from anychunk.references.chunk_references import (
@@ -28,8 +35,11 @@ from anychunk.references.chunk_references import (
     with_found_pins,
 )
 from anychunk.references.documents import Document, parse_array, root_attributes
-from anychunk.references.loading import Rows, build_array, build_tree, with_pins
-from anychunk.references.urls import EVERYWHERE, UrlResolver, file_url
+from anychunk.references.loading import Rows, build_array, build_tree, no_rows, with_pins
+from anychunk.references.portable_codecs import with_portable_codecs
+from anychunk.references.seek_points import with_points
+from anychunk.references.tile_tables import saved_form
+from anychunk.references.urls import EVERYWHERE, UrlResolver
 
 if TYPE_CHECKING:
     from virtualizarr.manifests import ManifestArray, ManifestGroup, ManifestStore
@@ -59,7 +69,7 @@ def to_virtualizarr(
     """Return an index as a VirtualiZarr store.
 
     Parameters:
-        node: The index; an array becomes the variable `data` of a group.
+        node: The index; an array becomes the variable `image` of a group.
         registry: An `ObjectStoreRegistry`, the stores that the sources are read through.
         copy: "needed" copies chunks that a manifest cannot refer to; "never" refuses them.
         storage: obstore's options, for reading chunks that are copied.
@@ -70,7 +80,10 @@ def to_virtualizarr(
     """
     manifests = _virtualizarr().manifests
     if not isinstance(node, GroupIndex):
-        node = GroupIndex(members={"data": node}, pins=node.pins)
+        node = GroupIndex(members={VARIABLE: node}, pins=node.pins)
+    node = with_points(node, storage=storage)
+    node = saved_form(node, storage, has_tables=False)
+    node = with_portable_codecs(node, may_transpose=True)
     found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
     node = with_found_pins(node, found)
     written = {url: file_url(absolute(url)) for url in used_urls(found)}
@@ -78,29 +91,60 @@ def to_virtualizarr(
     return manifests.ManifestStore(group, registry=registry)  # type: ignore[no-any-return]
 
 
-def single_array(node: Node, path: str, name: str) -> GroupIndex:
-    """Return a group of one array, called `name`, with the attributes of its image."""
+def single_level(node: Node, path: str, name: str) -> GroupIndex:
+    """Return the level group of an array as the root: the array, called `name`, and coordinates.
+
+    Parameters:
+        node: The index.
+        path: The path of the array.
+        name: The name of the variable.
+
+    Raises:
+        KeyError: There is no such array.
+    """
     found = find(node, path)
-    if not isinstance(found, ArrayIndex):
+    image = next((i for i in images(node) if path in i.levels), None)
+    if not isinstance(found, ArrayIndex) or image is None:
         known = [p for p, member in walk(node) if isinstance(member, ArrayIndex)]
         raise KeyError(f"no array {path!r}; arrays are: {' '.join(known[:20])}")
-    parent = find(node, path.rpartition("/")[0])
-    attributes = {**(parent.attributes if parent is not None else {}), **node.attributes}
-    return GroupIndex(members={name: found}, attributes=attributes, pins=node.pins)
+    number = image.levels.index(path)
+    folder, _, own = path.rpartition("/")
+    around = find(node, folder)
+    if "/" not in image.below(number) or not isinstance(around, GroupIndex):
+        levels = levels_of(node, image)
+        level = next(level for level in levels if level.name == image.level_names[number])
+        around, own = level_group(meaning_of(node, image), level, levels[0].image.shape), VARIABLE
+    arrays = {key: m for key, m in around.members.items() if isinstance(m, ArrayIndex)}
+    members: dict[str, Node] = {name: arrays.pop(own), **arrays}
+    attributes = dict(around.attributes)
+    if "anychunk" in node.attributes:
+        attributes["anychunk"] = node.attributes["anychunk"]
+    return GroupIndex(members=members, attributes=attributes, pins=node.pins)
 
 
-def group_per_array(node: Node, name: str) -> GroupIndex:
-    """Return the tree with a separate group around every array, which is called `name` in it.
+def group_per_level(node: Node) -> GroupIndex:
+    """Return the tree with a group around every level, as most indexes have it already.
 
     An xarray dataset requires that arrays agree in the lengths of their shared dimensions, which
-    levels of an image do not.
+    levels that lie side by side do not.
     """
     if isinstance(node, ArrayIndex):
-        return GroupIndex(members={name: node}, pins=node.pins)
-    members: dict[str, Node] = {
-        key: group_per_array(member, name) for key, member in node.members.items()
+        return GroupIndex(members={VARIABLE: node}, pins=node.pins)
+    bare = {
+        path
+        for image in images(node)
+        for number, path in enumerate(image.levels)
+        if "/" not in image.below(number)
     }
-    return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
+    return cast("GroupIndex", _with_groups(node, bare, ""))
+
+
+def _with_groups(node: Node, bare: AbstractSet[str], path: str) -> Node:
+    """Return a tree with a group around the arrays at the paths `bare`."""
+    if isinstance(node, ArrayIndex):
+        return GroupIndex(members={VARIABLE: node}) if path in bare else node
+    members = {name: _with_groups(m, bare, join(path, name)) for name, m in node.members.items()}
+    return replace(node, members=members)
 
 
 def _manifest_group(
@@ -158,7 +202,8 @@ def from_virtualizarr(found: Any, *, allow: Iterable[str] = (EVERYWHERE,)) -> No
         allow: Prefixes of urls that references may point to; by default any.
 
     Raises:
-        UnsupportedError: If it is something else, or a variable is loaded instead of virtual.
+        UnsupportedError: If it is something else, or a variable in memory is not numbers or text.
+        LimitError: If a variable in memory is larger than an index may be.
     """
     where = "virtualizarr"
     resolver = UrlResolver(url="/virtualizarr", allow=tuple(allow))
@@ -191,11 +236,10 @@ def _collect(
         nodes[path] = dict(found.attrs)
         for name, variable in found.variables.items():
             data = variable._data  # noqa: SLF001 - `data` would load it
-            if not hasattr(data, "manifest"):
-                raise UnsupportedError(
-                    f"{where}: variable {name!r} is loaded, expected a virtual variable"
-                )
             below = f"{path}/{name}" if path else str(name)
+            if not hasattr(data, "manifest"):
+                nodes[below] = _from_loaded(variable, f"{where} {below}")
+                continue
             changes = {"dimension_names": variable.dims, "attributes": dict(variable.attrs)}
             nodes[below] = _from_array(data, changes, resolver, f"{where} {below}")
         for name, child in getattr(found, "children", {}).items():
@@ -205,6 +249,48 @@ def _collect(
             f"{where}: {kind} is not supported; "
             "supported: ManifestStore ManifestGroup Dataset DataTree"
         )
+
+
+def _from_loaded(variable: Any, where: str) -> ArrayIndex:
+    """Return a variable that is in memory, such as a coordinate, as an array in the index."""
+    from xarray.conventions import encode_cf_variable  # the variable is xarray's
+
+    limits.check_index(int(variable.nbytes), where=f"{where}: a variable that is loaded")
+    encoded = encode_cf_variable(variable)
+    values = np.asarray(encoded.values)
+    fields: dict[str, Any] = {"codecs": ({"name": "vlen-utf8"},), "data_type": "string"}
+    if values.dtype.kind in "OUT":
+        import numcodecs  # slow to import
+
+        data = bytes(numcodecs.VLenUTF8().encode(values.astype(object).reshape(-1)))
+    elif values.dtype.kind in "biufc":
+        little = values.astype(values.dtype.newbyteorder("<"))
+        serializer = {"name": "bytes", "configuration": {"endian": "little"}}
+        fields = {"codecs": (serializer,), "data_type": values.dtype.name}
+        data = little.tobytes()
+    else:
+        raise UnsupportedError(
+            f"{where}: variable of type {values.dtype}, expected numbers or text"
+        )
+    shape = values.shape
+    grid = tuple(min(n, 1) for n in shape)
+    fields |= {
+        "shape": shape,
+        "chunk_shape": tuple(max(n, 1) for n in shape),
+        "fill_value": None,
+        "dimension_names": tuple(encoded.dims),
+        "attributes": {str(key): _plain(value) for key, value in encoded.attrs.items()},
+    }
+    rows = no_rows()
+    rows.inline = {0: data} if math.prod(grid) else {}
+    return build_array(fields, rows, [], where)
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON has it: numbers of numpy are not."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
 
 
 def _from_array(

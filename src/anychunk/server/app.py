@@ -165,7 +165,7 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
 
 async def metadata(server: Server, request: Request, chunks: Chunks, path: str) -> Response:
     """Serve a `zarr.json`."""
-    work = partial(descriptions.metadata, chunks.tree, path)
+    work = partial(descriptions.metadata, chunks, path)
     return await document(server, request, ("metadata", chunks.token, path), work, media=JSON)
 
 
@@ -233,7 +233,7 @@ def raw_body(opened: Opened, key: str) -> Body | None:
     """Return the value of a key of the index, or None if there is no such key."""
     path, _, last = key.rpartition("/")
     if last == METADATA:
-        data = descriptions.metadata(opened.index, path)
+        data = descriptions.index_metadata(opened.index, path)
         return None if data is None else BytesBody.of(data)
     split = split_key(key)
     node = None if split is None else find(opened.index, split[0])

@@ -39,6 +39,7 @@ from anychunk.model.grid import (
     Slices,
     chunk_box,
     chunk_key,
+    chunk_number,
     cut_box,
     touched_chunks,
     touched_grid,
@@ -113,7 +114,7 @@ def served_store(index: Node, storage: Storage | None = None) -> IndexStore:
     """Open an index for serving: local files are read, never mapped."""
     store = IndexStore(index, storage=storage)
     pins = index.pins if isinstance(index, GroupIndex) else {}
-    store.sources = Sources(pins, storage=storage, mapped=False)
+    store.sources = Sources(pins, storage=storage, mapped=False, roots=index.roots)
     return store
 
 
@@ -444,7 +445,9 @@ class BoxReader:
         if stored is None:
             return None
         with located(lambda: self._where(coords)):
-            return self._decode(stored, scratch)
+            return self._decode.at(chunk_number(coords, self.index.grid), self.index.grid)(
+                stored, scratch
+            )
 
     def _where(self, coords: Shape) -> str:
         if self.reader is None:
@@ -454,7 +457,9 @@ class BoxReader:
     def _check_size(self, number: int, reader: ChunkReader) -> None:
         """Raise `LimitError` if a chunk is stored in far more bytes than it decodes to."""
         chunks = reader.chunks
-        if isinstance(chunks, ByteRanges):
+        # a part of a stream or of a large tile has all of its bytes, of which only some are read
+        is_part = reader.pieces is not None or reader.windows is not None
+        if isinstance(chunks, ByteRanges) and not is_part:
             length = sum(length for _, _, length in reader.ranges(number))
             if length > max(LARGE, 2 * self._decode.nbytes):
                 raise LimitError(

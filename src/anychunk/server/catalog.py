@@ -15,10 +15,15 @@ from anychunk.io import (
     SAME_ORIGIN,
     Folder,
     Storage,
+    absolute,
+    as_url,
+    is_link,
     is_remote,
     local_path,
     real_path,
+    remember,
     report_change,
+    slashes,
 )
 from anychunk.io.cache import Cache
 from anychunk.model.index import GroupIndex, Node
@@ -73,13 +78,12 @@ class Entry:
 
     def without_folder(self, text: str) -> str:
         """Remove paths of folders from a message, so that clients do not learn them."""
-        whole = self.url if is_remote(self.url) else os.path.abspath(local_path(self.url))  # noqa: PTH100
-        for place in {self.url, whole}:
+        for place in {self.url, absolute(self.url)}:
             folder = place.rstrip("/").rpartition("/")[0]
             if folder:
-                text = text.replace(f"{folder}/", "")
+                text = slashes(text).replace(f"{folder}/", "")
         # other absolute paths: a link may point to any folder
-        text = re.sub(r"(?<![\w/:.])/(?:[^\s/:'\"]+/)+", "", text)
+        text = re.sub(r"(?<![\w/:.])(?:\b[A-Za-z]:)?/(?:[^\s/:'\"]+/)+", "", text)
         return " ".join(text.split())
 
 
@@ -114,7 +118,7 @@ class Catalog:
                 known = next((n for n, e in self._entries.items() if e.url == url), None)
                 free = known or free_name(name, found)
                 found[free] = self._entries.get(free) or Entry(
-                    free, url, None if url in (argument, root) else root
+                    free, url, None if is_remote(url) or url in (argument, root) else root
                 )
         with self._lock:
             # deleted files stay in the catalog: requests for them are errors, not 404
@@ -206,12 +210,14 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 def listed(argument: str) -> Iterator[tuple[str, str]]:
     """Yield (name, url) of every file that one argument of the command names."""
     if is_remote(argument):
-        yield urlsplit(argument).path.rstrip("/").rpartition("/")[2] or argument, argument
+        # clients see the url of a file: not its signature, nor a password
+        url = remember(as_url(argument))
+        yield urlsplit(url).path.rstrip("/").rpartition("/")[2] or url, url
         return
     path = Path(local_path(argument))
     name = path.resolve().name or "root"
-    if not path.is_dir() or is_folder_format(str(path)):
-        yield name, str(path)
+    if not path.is_dir() or is_folder_format(path.as_posix()):
+        yield name, path.as_posix()
         return
     yield from files_below(path)
 
@@ -239,10 +245,10 @@ def files_below(root: Path) -> Iterator[tuple[str, str]]:
         here = Path(place)
         kept = []
         for name in sorted(folders):
-            if name.startswith(".") or (here / name).is_symlink() or is_zarr(here / name):
+            if name.startswith(".") or is_link(str(here / name)) or is_zarr(here / name):
                 continue
-            if is_folder_format(str(here / name)):
-                yield str((here / name).relative_to(root)), str(here / name)
+            if is_folder_format((here / name).as_posix()):
+                yield (here / name).relative_to(root).as_posix(), (here / name).as_posix()
                 found += 1
             else:
                 kept.append(name)
@@ -254,7 +260,7 @@ def files_below(root: Path) -> Iterator[tuple[str, str]]:
             if found >= MOST_FILES or examined > MOST_EXAMINED:
                 return
             if not name.startswith(".") and is_inside(path, real) and is_file_format(path):
-                yield str(path.relative_to(root)), str(path)
+                yield path.relative_to(root).as_posix(), path.as_posix()
                 found += 1
 
 

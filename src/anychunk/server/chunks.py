@@ -15,7 +15,7 @@ from anychunk.codecs.chain import Encoder
 from anychunk.decode.boxes import array_spec
 from anychunk.errors import FormatError
 from anychunk.model.grid import Shape, chunk_box, cut_box, touched_grid
-from anychunk.model.index import ArrayIndex, Computed, Node, find
+from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Node, find
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server import cancellation
 from anychunk.server.box_reader import BoxReader, Caches, Version, assembled
@@ -45,6 +45,8 @@ class Chunks:
         self._caches = caches
         self.token = next(_tokens)
         """Identifies this hierarchy in keys of the shared caches."""
+        self.drawn: dict[str, dict[str, Json]] = {}
+        """Attributes of groups whose channels have been sampled, by path."""
         self._arrays: dict[str, ArrayIndex] = {}
         self._readers: dict[str, BoxReader] = {}
         self._encoders: dict[str, Encoder] = {}
@@ -79,7 +81,10 @@ class Chunks:
 
     def cached(self, path: str, array: ArrayIndex, coords: Shape) -> BytesBody | None:
         """Return a chunk if that takes no time: it is cached, and its file has not changed."""
-        chunks = cast("Computed", array.chunks)
+        chunks = array.chunks
+        if isinstance(chunks, ByteRanges):
+            return inline_body(chunks, coords)
+        chunks = cast("Computed", chunks)
         if chunks.method == "pass":
             reader = self._readers.get(chunks.source)
             stored = None if reader is None else reader.passed_now(coords)
@@ -91,6 +96,8 @@ class Chunks:
 
     def body(self, path: str, array: ArrayIndex, coords: Shape) -> BytesBody | None:
         """Make a chunk; return None if it is absent and reads as fill."""
+        if isinstance(array.chunks, ByteRanges):
+            return inline_body(array.chunks, coords)
         chunks = cast("Computed", array.chunks)
         if chunks.method == "pass":
             stored = self.reader(array).passed(coords)
@@ -107,7 +114,8 @@ class Chunks:
 
     def is_computed(self, array: ArrayIndex) -> bool:
         """Whether the array is a level that the file lacks, made from many of its chunks."""
-        return cast("Computed", array.chunks).method == "shrink"
+        chunks = array.chunks
+        return isinstance(chunks, Computed) and chunks.method == "shrink"
 
     def _base(self, array: ArrayIndex, coords: Shape) -> tuple[BoxReader, Shape, Shape]:
         """Return the file's own array that a chunk is made from, and the box of it."""
@@ -194,6 +202,12 @@ class Chunks:
             chain = [codecs.from_json(codec) for codec in array.codecs]
             found = self._encoders[path] = Encoder(chain, array_spec(array))
         return found
+
+
+def inline_body(chunks: ByteRanges, coords: Shape) -> BytesBody | None:
+    """Return a chunk of a coordinate array, which is in the hierarchy itself."""
+    offset, length = int(chunks.offsets[coords]), int(chunks.lengths[coords])
+    return BytesBody.of(chunks.inline[offset : offset + length]) if length else None
 
 
 def bounds(array: ArrayIndex, coords: Shape) -> tuple[Shape, Shape]:

@@ -1,4 +1,7 @@
-"""HTTP connections with timeouts: clients that send or read too slowly are disconnected."""
+"""HTTP connections with timeouts: clients that send or read too slowly are disconnected.
+
+`http_protocol` checks what is used of uvicorn here, before this module is imported.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -6,16 +9,13 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from anychunk.server.http_protocol import MOST_CONNECTIONS, MOST_HEAD
 from anychunk.server.responses import as_json
 
 HEAD_S = 15.0
 """Time within which a client must send a complete request head."""
 STALL_S = 20.0
 """Time within which a client must make room in a full send buffer (64 KiB)."""
-MOST_HEAD = 64 << 10
-"""Most bytes of a request line and its headers."""
-MOST_CONNECTIONS = 400
-"""Beyond this number, the connection that has been idle longest is closed."""
 
 
 class Connection(HttpToolsProtocol):

@@ -1,20 +1,21 @@
 """JSON descriptions: files and images, metadata, and where a chunk is stored in its file."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
 from anychunk.errors import AnychunkError
 from anychunk.io import is_remote
 from anychunk.model.grid import Shape
-from anychunk.model.images import Image
+from anychunk.model.images import Image, join
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, Objects, find, walk
 from anychunk.server import cancellation
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.chunks import Chunks
 from anychunk.server.hierarchy import Plane, native_dtype, readable_images
 from anychunk.server.responses import as_json, error_line
+from anychunk.server.windows import drawn_attributes
 
 LIST_S = 5.0
 """Time for a list of files; files that are not open by then are listed without their images."""
@@ -26,6 +27,8 @@ MOST_NODES = 2000
 """Groups and arrays whose metadata is collected."""
 MOST_BYTES = 8 << 20
 """Bytes of metadata that are collected."""
+MOST_SAMPLED = 16
+"""Images whose channels are sampled for one document; others get the range of their type."""
 
 
 def escape(name: str) -> str:
@@ -123,25 +126,69 @@ def info(opened: Opened, entry: Entry) -> dict[str, Json]:
     }
 
 
-def metadata(tree: Node, path: str) -> bytes | None:
-    """Return the `zarr.json` of a node, or None; that of the root is consolidated if possible."""
-    node = find(tree, path)
+def metadata(chunks: Chunks, path: str) -> bytes | None:
+    """Return the `zarr.json` of a node as it is served, or None if there is none.
+
+    That of a group is consolidated, unless there is too much below it, because clients over HTTP
+    cannot list.
+    """
+    node = find(chunks.tree, path)
     if node is None:
         return None
-    own = node.metadata()
-    if not path and isinstance(node, GroupIndex):
-        others = consolidated(node)
-        if others is not None:
-            own["consolidated_metadata"] = {
-                "kind": "inline",
-                "must_understand": False,
-                "metadata": others,
-            }
-    return as_json(own)
+    if isinstance(node, ArrayIndex):
+        return as_json(node.metadata())
+    drawn = Attributes(chunks)
+    own = {**node.metadata(), "attributes": drawn.of(path, node)}
+    others = consolidated(node, path, drawn.of)
+    return as_json(own if others is None else own | _inline(others))
 
 
-def consolidated(root: GroupIndex) -> dict[str, Json] | None:
-    """Return the metadata of all nodes below the root, or None if there are too many."""
+def index_metadata(index: Node, path: str) -> bytes | None:
+    """Return the `zarr.json` of a node of a file's own index, or None if there is none."""
+    node = find(index, path)
+    if node is None:
+        return None
+    others = None
+    if isinstance(node, GroupIndex):
+        others = consolidated(node, path, lambda _, group: group.attributes)
+    return as_json(node.metadata() if others is None else node.metadata() | _inline(others))
+
+
+def _inline(metadata: dict[str, Json]) -> dict[str, Json]:
+    found = {"kind": "inline", "must_understand": False, "metadata": metadata}
+    return {"consolidated_metadata": found}
+
+
+class Attributes:
+    """The attributes of served groups, with the limits of the channels of the first images."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = chunks
+        self._left = MOST_SAMPLED
+
+    def of(self, path: str, group: GroupIndex) -> dict[str, Json]:
+        """Return the attributes of a group."""
+        known = self._chunks.drawn.get(path)
+        if known is None:
+            if self._left <= 0:
+                return group.attributes
+            known = drawn_attributes(self._chunks, path, group)
+            self._chunks.drawn[path] = known
+            # groups that are no images, and images that state their limits, cost nothing
+            self._left -= known is not group.attributes
+        return known
+
+
+def consolidated(
+    root: GroupIndex, base: str, attributes: Callable[[str, GroupIndex], dict[str, Json]]
+) -> dict[str, Json] | None:
+    """Return the metadata of all nodes below a group, or None if there are too many.
+
+    Parameters:
+        root: The group.
+        base: Its path.
+        attributes: Returns the attributes of a group, given its path.
+    """
     found: dict[str, Json] = {}
     total, until = 0, time.monotonic() + WALK_S
     try:
@@ -149,6 +196,8 @@ def consolidated(root: GroupIndex) -> dict[str, Json] | None:
             cancellation.check()
             if path:
                 found[path] = node.metadata()
+                if isinstance(node, GroupIndex):
+                    found[path]["attributes"] = attributes(join(base, path), node)
                 total += len(as_json(found[path]))
             if len(found) > MOST_NODES or total > MOST_BYTES or time.monotonic() > until:
                 return None
@@ -163,8 +212,8 @@ def own_array(chunks: Chunks, path: str) -> tuple[ArrayIndex, ArrayIndex | None]
     array = chunks.array(path)
     if array is None:
         return None
-    made = cast("Computed", array.chunks)
-    if made.method == "shrink":
+    made = array.chunks
+    if not isinstance(made, Computed) or made.method == "shrink":
         return array, None
     own = find(chunks.store.index, made.source)
     return array, cast("ArrayIndex", own)

@@ -1,7 +1,7 @@
 """The hierarchy that a file is served as: codecs and chunk shapes that every Zarr client supports.
 
-Pure functions from an index to an index. Every image becomes an OME-Zarr group with levels down to
-the size of a screen. The `method` of `Computed` chunks says how `chunks.Chunks` makes them:
+Pure functions from an index to an index. Every image becomes a group of level groups, down to the
+size of a screen. The `method` of `Computed` chunks says how `chunks.Chunks` makes them:
 
 - `pass`: the stored bytes, unchanged
 - `decode`: decoded, cut to the served grid and encoded again
@@ -11,7 +11,7 @@ the size of a screen. The `method` of `Computed` chunks says how `chunks.Chunks`
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,11 +20,12 @@ import numpy as np
 from anychunk import resample as ds
 from anychunk.codecs.zarr_core import get_data_type_from_json
 from anychunk.errors import AnychunkError, FormatError, InternalError, UnsupportedError
-from anychunk.metadata.drawing import palette
-from anychunk.metadata.ome import shrunk_levels
-from anychunk.metadata.samples import nodata
+from anychunk.metadata import drawing
+from anychunk.metadata.hierarchy import image_group
+from anychunk.metadata.meaning import Level, Meaning, factors
+from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.grid import Shape, grid_shape
-from anychunk.model.images import Image, images, join, level_names, multiscale
+from anychunk.model.images import VARIABLE, Image, images, join, level_paths
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, GroupIndex, Json, Node, Objects
 from anychunk.thumbnail import BANDS, plane_axes
 
@@ -89,6 +90,10 @@ class Plane:
 
     def fits_screen(self, shape: Shape) -> bool:
         return max(shape[self.y], shape[self.x]) <= SCREEN
+
+
+MASK_PLANE = Plane(0, 1, None)
+"""Of a mask, whose axes are (y, x)."""
 
 
 def chunk_shape(array: ArrayIndex, plane: Plane | None, itemsize: int) -> Shape:
@@ -189,10 +194,9 @@ def with_note(array: ArrayIndex, how: str) -> ArrayIndex:
     return replace(array, attributes={**array.attributes, "anychunk_served": note})
 
 
-def method_for(image: Image, dtype: np.dtype[Any]) -> str:
+def method_for(meaning: Meaning, dtype: np.dtype[Any]) -> str:
     """Return how levels are resampled: palette indices and booleans must not be averaged."""
-    is_categorical = palette(image.attributes) is not None or dtype.kind == "b"
-    return "mode" if is_categorical else "average"
+    return "mode" if drawing.is_categorical(meaning.display) or dtype.kind == "b" else "average"
 
 
 def computed_levels(
@@ -202,8 +206,12 @@ def computed_levels(
     method: str,
     nodata: float | None,
     compression: Compression,
-) -> Iterator[ArrayIndex]:
-    """Yield levels, each half the size of the one before, until one fits on a screen."""
+) -> Iterator[tuple[ArrayIndex, Shape]]:
+    """Yield levels, each half the size of the one before, until one fits on a screen.
+
+    Each comes with its ratio to the one before, which is exactly 2 even for odd sizes: resampling
+    drops the incomplete window at the end.
+    """
     dtype = native_dtype(last)
     if (dtype.kind not in "biufc" and dtype.name != "bfloat16") or not math.prod(last.shape):
         return
@@ -233,7 +241,7 @@ def computed_levels(
             ),
             "computed",
         )
-        yield last
+        yield last, ratio
 
 
 def with_axis(shape: Shape, axis: int, value: int) -> Shape:
@@ -253,133 +261,99 @@ def next_name(taken: Sequence[str], number: int) -> str:
 def served_image(
     image: Image, node: Node, *, path: str, compression: Compression
 ) -> GroupIndex | ArrayIndex:
-    """Return an image as an OME-Zarr group, or as plain arrays if it has no plane to show.
+    """Return an image as a group of level groups, or an array that has no plane to show as it is.
 
     Parameters:
-        image: The image.
+        image: The image, with paths relative to `node`.
         node: Its node in the index of the file.
         path: The path of that node.
         compression: How chunks are compressed.
     """
     plane = Plane.of(image)
-    if isinstance(node, ArrayIndex):
-        if plane is None:
-            return served_array(node, path, None, compression)
-        members: dict[str, Node] = {"0": served_array(node, path, plane, compression)}
-        names, attributes = ["0"], dict(node.attributes)
-    else:
-        names, attributes = level_names(node), dict(node.attributes)
-        members = {}
-        for name, member in node.members.items():
-            if isinstance(member, ArrayIndex):
-                its_plane = plane if len(member.shape) == len(image.axes) else None
-                members[name] = served_array(member, join(path, name), its_plane, compression)
-        if plane is None or not all(name in members for name in names):
-            return GroupIndex(members=members, attributes=attributes)
-    levels = {name: cast("ArrayIndex", members[name]) for name in names}
-    levels = {name: a for name, a in levels.items() if len(a.shape) == len(image.axes)}
-    added = added_levels(image, plane, levels, taken=members, path=path, compression=compression)
-    attributes["ome"] = described(
-        image,
-        list(levels),
-        [array.shape for array in levels.values()],
-        [(name, array.shape) for name, array in added.items()],
-    )
-    return GroupIndex(members={**members, **added}, attributes=attributes)
+    if plane is None and isinstance(node, ArrayIndex):
+        return served_array(node, path, None, compression)
+    meaning = meaning_of(node, image)
+    places = dict(zip(image.level_names, image.levels, strict=True))
+    levels = []
+    for level in levels_of(node, image):
+        place = places[level.name]
+        source = join(path, place) if place else path
+        mask = None
+        if level.mask is not None:
+            mask = served_array(level.mask, beside(source, "mask"), MASK_PLANE, compression)
+        array = served_array(level.image, source, plane, compression)
+        levels.append(replace(level, image=array, mask=mask))
+    if plane is not None:
+        levels += added_levels(meaning, plane, levels, path=path, compression=compression)
+    return image_group(meaning, levels)
+
+
+def beside(path: str, name: str) -> str:
+    """Return the path of an array in the same group as the one at `path`."""
+    return join(path.rpartition("/")[0], name)
 
 
 def added_levels(
-    image: Image,
+    meaning: Meaning,
     plane: Plane,
-    levels: Mapping[str, ArrayIndex],
+    levels: Sequence[Level],
     *,
-    taken: Iterable[str],
     path: str,
     compression: Compression,
-) -> dict[str, ArrayIndex]:
-    """Return the levels that an image lacks, by name; each is made from the one before it."""
-    before, last = list(levels.items())[-1]
+) -> list[Level]:
+    """Return the levels that an image lacks; each is made from the one before it."""
+    last = levels[-1]
+    factor = factors(last, levels[0].image.shape)
+    scale, origin = last.scale, last.origin
     computed = computed_levels(
-        last,
+        last.image,
         plane,
-        method=method_for(image, native_dtype(last)),
-        nodata=nodata(image.attributes, last),
+        method=method_for(meaning, native_dtype(last.image)),
+        nodata=meaning.nodata,
         compression=compression,
     )
-    added: dict[str, ArrayIndex] = {}
-    for array in computed:
-        name = next_name([*taken, *added], len(levels) + len(added))
-        chunks = replace(cast("Computed", array.chunks), source=join(path, before))
-        added[name] = replace(array, chunks=chunks)
+    masks: Iterator[tuple[ArrayIndex, Shape]] = iter(())
+    if last.mask is not None:
+        masks = computed_levels(
+            last.mask, MASK_PLANE, method="mode", nodata=None, compression=compression
+        )
+    names, before = [level.name for level in levels], last.name
+    added: list[Level] = []
+    for array, ratio in computed:
+        name = next_name(names, len(names))
+        mask, _ = next(masks, (None, ()))
+        factor = tuple(f * r for f, r in zip(factor, ratio, strict=True))
+        if scale is not None and origin is not None:
+            # OME translations refer to centres: that of r elements is (r - 1) / 2 further on
+            steps = zip(origin, scale, ratio, strict=True)
+            origin = tuple(o + s * (r - 1) / 2 for o, s, r in steps)
+            scale = tuple(s * r for s, r in zip(scale, ratio, strict=True))
+        folder = join(path, before)
+        added.append(
+            Level(
+                name=name,
+                image=_from(array, join(folder, VARIABLE)),
+                mask=None if mask is None else _from(mask, join(folder, "mask")),
+                factor=factor,
+                scale=scale,
+                origin=origin,
+            )
+        )
+        names.append(name)
         before = name
     return added
 
 
-def described(
-    image: Image,
-    names: Sequence[str],
-    shapes: Sequence[Shape],
-    added: Sequence[tuple[str, Shape]],
-) -> Json:
-    """Return the `ome` attribute for the file's own levels `names` and the `added` levels."""
-    ome = dict(image.attributes.get("ome") or {})
-    shown = dict(multiscale(image.attributes))
-    shown["axes"] = [dict(axis) for axis in image.axes]
-    known = [d for d in shown.get("datasets") or () if isinstance(d, Mapping)]
-    datasets = [d for d in known if d.get("path") in names]
-    if not datasets:
-        ones = (1.0,) * len(image.axes)
-        datasets = [level.json() for level in shrunk_levels(names, shapes, ones)]
-    scale, translation = scale_and_translation(datasets[-1], len(image.axes))
-    last = shapes[-1]
-    factor = [1.0] * len(last)
-    for name, shape in added:
-        # exactly 2 even for odd sizes: resampling drops the incomplete window at the end
-        factor = [f * (2 if n != m else 1) for f, n, m in zip(factor, shape, last, strict=True)]
-        last = shape
-        # OME translations refer to pixel centres: the centre of f pixels is (f - 1) / 2 further on
-        datasets.append(
-            dataset(
-                name,
-                [s * f for s, f in zip(scale, factor, strict=True)],
-                [t + s * (f - 1) / 2 for t, s, f in zip(translation, scale, factor, strict=True)],
-            )
-        )
-    shown["datasets"] = datasets
-    rest = list(ome.get("multiscales") or ())[1:]
-    return {"version": "0.5", **ome, "multiscales": [shown, *rest]}
-
-
-def scale_and_translation(level: Mapping[str, Any], ndim: int) -> tuple[list[float], list[float]]:
-    """Return the total scale and translation of a level; its transformations apply in order."""
-    scale, translation = [1.0] * ndim, [0.0] * ndim
-    for step in level.get("coordinateTransformations") or ():
-        values = step.get(step.get("type")) if isinstance(step, Mapping) else None
-        if isinstance(values, Sequence) and len(values) == ndim:
-            if step["type"] == "scale":
-                scale = [a * b for a, b in zip(scale, values, strict=True)]
-                translation = [a * b for a, b in zip(translation, values, strict=True)]
-            elif step["type"] == "translation":
-                translation = [a + b for a, b in zip(translation, values, strict=True)]
-    return scale, translation
-
-
-def dataset(path: str, scale: Sequence[float], translation: Sequence[float]) -> Json:
-    """Return one entry of `datasets` of a multiscale image."""
-    steps: list[Json] = [{"type": "scale", "scale": list(scale)}]
-    if any(translation):
-        steps.append({"type": "translation", "translation": list(translation)})
-    return {"path": path, "coordinateTransformations": steps}
+def _from(array: ArrayIndex, source: str) -> ArrayIndex:
+    """Return a computed array with the path of the one that it is computed from."""
+    return replace(array, chunks=replace(cast("Computed", array.chunks), source=source))
 
 
 class Members(Mapping[str, Node]):
     """The members of a group as they are served, each made on first access."""
 
-    def __init__(
-        self, group: GroupIndex, path: str, compression: Compression, levels: frozenset[str]
-    ) -> None:
-        self._group, self._path = group, path
-        self._compression, self._levels = compression, levels
+    def __init__(self, group: GroupIndex, path: str, compression: Compression) -> None:
+        self._group, self._path, self._compression = group, path, compression
         self._made: dict[str, Node] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -392,12 +366,7 @@ class Members(Mapping[str, Node]):
         made = self._made.get(name)
         if made is None:
             member = self._group.members[name]
-            made = served_tree(
-                member,
-                compression=self._compression,
-                path=join(self._path, name),
-                levels=self._levels,
-            )
+            made = served_tree(member, compression=self._compression, path=join(self._path, name))
             self._made[name] = made
         return made
 
@@ -407,7 +376,6 @@ def served_tree(
     *,
     compression: Compression = "zstd",
     path: str = "",
-    levels: frozenset[str] = frozenset(),
 ) -> Node:
     """Return the served form of a node of an index and of everything below it.
 
@@ -415,13 +383,12 @@ def served_tree(
         node: A group or array of the index of a file.
         compression: How chunks are compressed.
         path: The path of the node.
-        levels: Paths of arrays that are levels of an image further up.
 
     Raises:
         FormatError: The attributes of the file do not have the structure that their names imply.
     """
     try:
-        return _served_tree(node, compression, path, levels)
+        return _served_tree(node, compression, path)
     except AnychunkError:
         raise
     except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as e:
@@ -429,24 +396,20 @@ def served_tree(
         raise FormatError(f"{path or '/'}: {type(e).__name__} in the attributes: {e}") from e
 
 
-def _served_tree(node: Node, compression: Compression, path: str, levels: frozenset[str]) -> Node:
-    if path in levels and isinstance(node, ArrayIndex):
-        return served_array(node, path, None, compression)
-    if isinstance(node, ArrayIndex) or level_names(node):
-        image = next(images(node, path))
+def _served_tree(node: Node, compression: Compression, path: str) -> Node:
+    if isinstance(node, ArrayIndex) or level_paths(node):
+        image = next(images(node))
         made = served_image(image, node, path=path, compression=compression)
         if isinstance(node, GroupIndex) and isinstance(made, GroupIndex):
-            levels |= frozenset(image.levels)
+            taken = {level.split("/")[0] for level in image.levels}
             below = {
-                name: served_tree(
-                    member, compression=compression, path=join(path, name), levels=levels
-                )
+                name: served_tree(member, compression=compression, path=join(path, name))
                 for name, member in node.members.items()
-                if isinstance(member, GroupIndex)
+                if isinstance(member, GroupIndex) and name not in taken
             }
-            made = replace(made, members={**made.members, **below})
+            made = replace(made, members={**below, **made.members})
         return made
-    return GroupIndex(members=Members(node, path, compression, levels), attributes=node.attributes)
+    return GroupIndex(members=Members(node, path, compression), attributes=node.attributes)
 
 
 def readable_images(node: Node, most: int) -> tuple[list[Image], str | None]:

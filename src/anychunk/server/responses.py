@@ -20,6 +20,7 @@ from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
     InternalError,
+    MissingFileError,
     SourceChangedError,
     SourceError,
     TruncatedError,
@@ -52,6 +53,7 @@ STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (SourceChangedError, 409),
     # the source failed, or what it delivered is damaged
     (SourceError, 502),
+    (MissingFileError, 502),
     (TruncatedError, 502),
     (ChunkDecodeError, 502),
     # the file, or this part of it, is not supported

@@ -15,7 +15,7 @@ from anychunk.server.access import LOOPBACK, AccessControl
 from anychunk.server.app import application
 from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
-from anychunk.server.connection import Connection
+from anychunk.server.http_protocol import http_options
 from anychunk.server.jobs import Jobs
 
 PORT = 8000
@@ -44,6 +44,15 @@ class Settings:
     """Whether web servers may redirect to other hosts and ports."""
 
 
+def address_option() -> int:
+    """Return the option with which a port is taken at once after a restart, but by one server only.
+
+    On Windows SO_REUSEADDR would let a second server, or any other process, take the same port.
+    """
+    exclusive: int = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+    return exclusive
+
+
 def listen(host: str, port: int | None) -> socket.socket:
     """Return a listening socket; without a port, on the first free one from `PORT` on."""
     ports = range(PORT, PORT + PORTS_TRIED) if port is None else (port,)
@@ -51,7 +60,7 @@ def listen(host: str, port: int | None) -> socket.socket:
     problem: OSError | None = None
     for number in ports:
         opened = socket.socket(family, socket.SOCK_STREAM)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, address_option(), 1)
         try:
             opened.bind((host, number))
             # listen already: `ready` announces the address before uvicorn runs
@@ -126,7 +135,7 @@ def serve(
         logging.basicConfig(format="%(message)s", level=logging.INFO)
     config = uvicorn.Config(
         guarded_app(catalog, jobs, settings),
-        http=Connection,
+        **http_options(),
         ws="none",
         lifespan="off",
         access_log=False,

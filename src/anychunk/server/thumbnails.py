@@ -22,10 +22,12 @@ class ServedArray:
     """An array of the served hierarchy that can be sliced."""
 
     def __init__(self, chunks: Chunks, path: str, array: ArrayIndex) -> None:
-        self._chunks, self._path, self._array = chunks, path, array
+        self._chunks, self._path = chunks, path
         self.shape: Shape = array.shape
         self.chunks: Shape = array.chunk_shape
         self.ndim = len(array.shape)
+        self.dtype = native_dtype(array)
+        self.fill_value = array_spec(array).fill_value
 
     def __getitem__(self, box: tuple[slice, ...]) -> Any:
         spans = [part.indices(n)[:2] for part, n in zip(box, self.shape, strict=True)]
@@ -33,8 +35,7 @@ class ServedArray:
         found = self._chunks.read(self._path, start, stop)
         if found is not None:
             return found
-        fill = array_spec(self._array).fill_value
-        return np.full([b - a for a, b in spans], fill, native_dtype(self._array))
+        return np.full([b - a for a, b in spans], self.fill_value, self.dtype)
 
 
 def thumbnail_png(chunks: Chunks, path: str) -> bytes | None:

@@ -1,6 +1,5 @@
 """Pieces of large uncompressed chunks: only the rows that a piece touches are read."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.decode.rows import runs
 from anychunk.io import PreadSource
 from anychunk.model.grid import Shape
 from anychunk.model.index import ArrayIndex, ByteRanges
@@ -17,8 +17,6 @@ type Array = npt.NDArray[Any]
 
 LEAST_CHUNK = 1 << 20
 """Smaller chunks are read whole, and cached."""
-LEAST_RUN = 512
-"""Shorter runs of bytes are read together with the bytes between them."""
 
 
 @dataclass(frozen=True)
@@ -66,28 +64,3 @@ def uncompressed_layout(array: ArrayIndex, dtype: np.dtype[Any]) -> Layout | Non
         else:
             return None
     return Layout(tuple(array.chunk_shape[axis] for axis in order), order, dtype)
-
-
-def runs(shape: Shape, box: Sequence[slice], itemsize: int) -> tuple[int, list[int], int]:
-    """Cut a box of a C-ordered array into runs of consecutive bytes, all of the same length.
-
-    A run covers part of one axis, and all later axes in full: either because the box covers them,
-    or because runs along them would be shorter than `LEAST_RUN`.
-
-    Returns:
-        The axis that runs are cut along, the offset of each run, and their length in bytes.
-    """
-    strides = [itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    axis = len(shape) - 1
-    while axis > 0:
-        count = box[axis].stop - box[axis].start
-        if count < shape[axis] and count * strides[axis] >= LEAST_RUN:
-            break
-        axis -= 1
-    ranges = [range(part.start, part.stop) for part in box[:axis]]
-    first = box[axis].start * strides[axis]
-    starts = [
-        first + sum(i * stride for i, stride in zip(place, strides, strict=False))
-        for place in itertools.product(*ranges)
-    ]
-    return axis, starts, (box[axis].stop - box[axis].start) * strides[axis]

@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
-from zarr.errors import UnknownCodecError
 
 from anychunk.api import open as open_any
+from anychunk.codecs import zarr_class
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.chain import array_spec, evolve
 from anychunk.codecs.zarr_core import ArraySpec
@@ -119,10 +119,7 @@ class CodecContract:
         """The name in the JSON of a codec leads zarr to its class."""
         for codec in self.codecs:
             name = codec.to_dict()["name"]
-            try:
-                found: type | None = zarr.registry.get_codec_class(str(name))
-            except UnknownCodecError:
-                found = None
+            found = zarr_class(str(name))
             assert found is not None, (
                 f"zarr finds no codec {name!r}: list its entry point under zarr.codecs and install "
                 "the package again, or call zarr.registry.register_codec"

@@ -3,9 +3,9 @@
 All problems are collected, each with its location; none stops the verification.
 """
 
-import itertools
+import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,12 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
-from anychunk import api
-from anychunk.errors import AnychunkError, MissingDependencyError
-from anychunk.io import Storage, open_source
+from anychunk import api, formats, limits
+from anychunk.codecs.jpeg2000.codec import NAME as JPEG2000
+from anychunk.codecs.piece import Piece
+from anychunk.decode.present import Present, present_chunks
+from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
+from anychunk.formats._jpeg2000_windows import whole
+from anychunk.io import Storage, as_url, open_source
 from anychunk.io.threads import cores, in_order
 from anychunk.limits import MIB
-from anychunk.model.grid import chunk_box, chunk_coords, touched_chunks
+from anychunk.model.grid import chunk_box, chunk_coords, grid_shape, touched_chunks, touched_grid
 from anychunk.model.images import images
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.read.zarr_array import open_path
@@ -33,6 +37,10 @@ type Progress = Callable[[int, int], None]
 
 BATCH_BYTES = 16 * MIB
 """About how much one thread decodes at a time."""
+BATCH_CHUNKS = 1024
+"""The most chunks that one thread decodes at a time, however small they are."""
+ENOUGH = 10_000
+"""An array with more chunks than this that do not decode is not read to its end."""
 MOST = 1000
 """Findings of one kind per array that are listed individually."""
 
@@ -96,16 +104,19 @@ def verify(
     Returns a `Report` with everything found. Raises only if the file does not open, or if `against`
     is unknown or not installed.
     """
-    node = (
-        url
-        if isinstance(url, GroupIndex | ArrayIndex)
-        else api.index(url, storage=storage, **options)
-    )
-    about = node.attributes.get("anychunk", {})
-    report = Report(source=str(about.get("source", "index")))
+    node, report = opened_for_report(url, storage, options)
+    if node is None:
+        return report
     check_pins(node, report, storage)
-    found = [(path, a) for path, a in walk(node) if isinstance(a, ArrayIndex)]
+    check_refused(node, report)
+    every = [(p, a) for p, a in walk(node) if isinstance(a, ArrayIndex)]
+    # coordinates are part of the index, not of the file: decoded, but not counted
+    found = [(path, array) for path, array in every if not array.is_inline]
+    beside = Report(source=report.source)
     report.arrays = len(found)
+    if not found:
+        # an interrupted writer of another tool may leave just that
+        report.add("warning", "", "no arrays, so nothing was verified")
     sizes = Sizes(storage)
     for path, array in found:
         check_structure(array, path, report, sizes)
@@ -118,15 +129,69 @@ def verify(
     count = workers or cores()
     with ThreadPoolExecutor(count, thread_name_prefix="anychunk-verify") as executor:
         decode = partial(in_order, executor=executor, ahead=2 * count)
-        for path, array in found:
-            if isinstance(array.chunks, ByteRanges):
+        for path, array in every:
+            if isinstance(array.chunks, ByteRanges) and not array.is_inline:
                 report.absent += int((array.chunks.lengths == 0).sum())
             opened = partial(open_path, node, path, storage=storage)
-            check_chunks(opened, path, report, decode, advance)
+            present = present_chunks(array, storage)
+            into = beside if array.is_inline else report
+            check_chunks(opened, path, into, decode, advance, present=present)
+    report.findings += beside.findings
     if against is not None:
         report.compared = against
         compare(node, against, report, tolerance, storage)
     return report
+
+
+def format_of(url: str | Path, storage: Storage | None) -> str | None:
+    """Return the name of the format of a file, by its first bytes; None if it is a folder."""
+    try:
+        source = open_source(as_url(url), storage=storage)
+        return formats.sniff(source.read(0, min(formats.HEAD, source.size())).tobytes(), "")[0]
+    except (AnychunkError, OSError):
+        return None
+
+
+def check_header(
+    url: str | Path,
+    name: str | None,
+    report: Report,
+    storage: Storage | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Add what the format's own check finds in the header of a file, if the format has one."""
+    check = getattr(formats.table().get(str(name)), "check_header", None)
+    if check is None:
+        return
+    known = inspect.signature(check).parameters
+    given = {key: value for key, value in options.items() if key in known}
+    for found in check(open_source(as_url(url), storage=storage), storage=storage, **given):
+        report.add(found.severity, f"{report.source} {found.field}", found.message)
+
+
+def opened_for_report(
+    url: str | Path | Node, storage: Storage | None, options: Mapping[str, Any]
+) -> tuple[Node | None, Report]:
+    """Return the index of a file, and a report with what is wrong with its header.
+
+    A format that checks headers knows all that is wrong, not only the first: a file that it finds
+    errors in has no index, and the report says why. Any other that does not open raises.
+    """
+    if isinstance(url, GroupIndex | ArrayIndex):
+        about = url.attributes.get("anychunk", {})
+        return url, Report(source=str(about.get("source", "index")))
+    try:
+        node = api.index(url, storage=storage, **options)
+    except FormatError:
+        report = Report(source=str(url))
+        check_header(url, format_of(url, storage), report, storage, options)
+        if report.is_good:
+            raise
+        return None, report
+    about = node.attributes.get("anychunk", {})
+    report = Report(source=str(about.get("source", "index")))
+    check_header(url, about.get("format"), report, storage, options)
+    return node, report
 
 
 class Sizes:
@@ -157,8 +222,19 @@ def check_pins(node: Node, report: Report, storage: Storage | None) -> None:
             report.add("error", url, f"{change}; index it again")
 
 
+def check_refused(node: Node, report: Report) -> None:
+    """Report the images that the format refused to open, which its attributes list."""
+    for path, part in walk(node):
+        for about in part.attributes.values():
+            reasons = about.get("refused", []) if isinstance(about, Mapping) else []
+            listed = reasons if isinstance(reasons, list) else [reasons]
+            for reason in listed:
+                report.add("warning", f"{report.source} {path}".rstrip(), f"not opened: {reason}")
+
+
 def check_structure(array: ArrayIndex, path: str, report: Report, sizes: Sizes) -> None:
     """Check every byte range against the size of its object and against the other ranges."""
+    array = whole(array)  # chunks that are parts of a tile share its bytes
     chunks = array.chunks
     if not isinstance(chunks, ByteRanges):
         return
@@ -209,6 +285,11 @@ def check_ranges(
             f"{where} chunk {chunk_coords(int(ranges.numbers[i]), array.grid)}",
             f"bytes {ranges.offsets[i]}..{ends[i]} are beyond the object's {size} bytes",
         )
+    names = [c.get("name") for c in array.codecs if isinstance(c, Mapping)]
+    if Piece.name in names:
+        return  # pieces of one stream share bytes
+    # tiles of JPEG 2000 that do not begin where chunks do are in several chunks
+    severity: Severity = "info" if JPEG2000 in names else "warning"
     # sorted by start, a range overlaps an earlier one if it begins before the latest end so far
     order = np.lexsort((ends, ranges.offsets))
     starts, stops = ranges.offsets[order], ends[order]
@@ -222,7 +303,7 @@ def check_ranges(
         first, second = (
             chunk_coords(int(ranges.numbers[order[k]]), array.grid) for k in (i, i + 1)
         )
-        report.add("warning", where, f"the bytes of chunks {first} and {second} overlap")
+        report.add(severity, where, f"the bytes of chunks {first} and {second} overlap")
 
 
 def check_chunks(
@@ -231,6 +312,8 @@ def check_chunks(
     report: Report,
     decode: Callable[..., Iterator[tuple[int, int, list[str]]]],
     advance: Callable[[], None],
+    *,
+    present: Present | None,
 ) -> None:
     """Decode every chunk and check its shape.
 
@@ -240,6 +323,7 @@ def check_chunks(
         report: Where findings are added.
         decode: Called with a function and batches; yields the function's result for each batch.
         advance: Called after each batch.
+        present: The chunks that are there; without it, `limits.probed_chunks` are tried at most.
     """
     where = f"{report.source} {path}"
     try:
@@ -247,50 +331,91 @@ def check_chunks(
     except (AnychunkError, ValueError, TypeError) as e:
         report.add("error", where, f"the array does not open: {e}")
         return
-    failures = 0
-    for count, nbytes, problems in decode(partial(read_batch, array), batches(array)):
+    failures, tried, most = 0, 0, limits.get().probed_chunks
+    total = math.prod(grid_shape(tuple(array.shape), tuple(array.chunks)))
+    for count, nbytes, problems in decode(partial(read_batch, array), batches(array, present)):
+        tried += count
         report.chunks += count
         report.decoded_bytes += nbytes
         for problem in problems[: max(0, MOST - failures)]:
             report.add("error", where, problem)
         failures += len(problems)
         advance()
+        if failures > ENOUGH:
+            report.add("error", where, f"more than {ENOUGH} chunks do not decode; stopped there")
+            return
+        if present is None and most <= tried < total:
+            report.add(
+                "warning", where,
+                f"{total} chunks that cannot be listed, of which the first {tried} were tried; "
+                f"{limits.how_to_raise('probed_chunks')}",
+            )  # fmt: skip
+            return
+    report.chunks += total - tried
     if failures > MOST:
         report.add(
             "error", where, f"{failures} chunks do not decode, of which the first {MOST} are listed"
         )
 
 
-def batches(array: zarr.Array[Any]) -> Iterator[list[tuple[slice, ...]]]:
-    """Yield batches of about `BATCH_BYTES`: the boxes that chunks cover."""
+def batches(array: zarr.Array[Any], present: Present | None = None) -> Iterator[tuple[slice, ...]]:
+    """Yield boxes of whole chunks, each of about `BATCH_BYTES`.
+
+    Many chunks at a time, because reading one takes far longer than finding that it is absent. The
+    first box is read even if nothing is there: it shows whether anything can be.
+    """
     chunk_bytes = max(1, math.prod(array.chunks) * array.dtype.itemsize)
-    most = max(1, BATCH_BYTES // chunk_bytes)
+    most = min(max(1, BATCH_BYTES // chunk_bytes), BATCH_CHUNKS)
     shape, chunks = tuple(array.shape), tuple(array.chunks)
-    every = (
-        chunk_box(coords, chunks, shape)
-        for coords in touched_chunks((0,) * len(shape), shape, chunks)
-    )
-    yield from map(list, itertools.batched(every, most))
+    if 0 in shape:
+        return
+    steps = []
+    for size, chunk in zip(reversed(shape), reversed(chunks), strict=True):
+        count = min(most, -(-size // chunk))
+        steps.append(count * chunk)
+        most //= count
+    step = tuple(reversed(steps))
+    if present is None:
+        for coords in touched_chunks((0,) * len(shape), shape, step):
+            yield chunk_box(coords, step, shape)
+        return
+    boxes = grid_shape(shape, step)
+    marks = present.boxes(step)
+    marks.flat[0] = True
+    for number in np.flatnonzero(marks).tolist():
+        yield chunk_box(chunk_coords(number, boxes), step, shape)
 
 
-def read_batch(
-    array: zarr.Array[Any], batch: list[tuple[slice, ...]]
-) -> tuple[int, int, list[str]]:
-    """Read the chunks of a batch; return (chunks, decoded bytes, problems)."""
+def read_batch(array: zarr.Array[Any], box: tuple[slice, ...]) -> tuple[int, int, list[str]]:
+    """Read the chunks of a box; return (chunks, decoded bytes, problems)."""
+    chunks = tuple(array.chunks)
+    start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
+    count = math.prod(side.stop - side.start for side in touched_grid(start, stop, chunks))
+    data, failure = _read(array, box)
+    if failure is None:
+        return count, data.nbytes, []
     nbytes, problems = 0, []
-    for box in batch:
-        expected = tuple(s.stop - s.start for s in box)
-        try:
-            data = np.asarray(array[box])
-        except (AnychunkError, OSError, ValueError) as e:
-            problems.append(str(e))
-            continue
-        nbytes += data.nbytes
-        if data.shape != expected:
-            problems.append(
-                f"chunk at {tuple(s.start for s in box)}: shape {data.shape}, expected {expected}"
-            )
-    return len(batch), nbytes, problems
+    for coords in touched_chunks(start, stop, chunks):
+        one, problem = _read(array, chunk_box(coords, chunks, tuple(array.shape)))
+        nbytes += one.nbytes
+        problems += [] if problem is None else [problem]
+    # what fails only together with others fails all the same
+    return count, nbytes, problems or [failure]
+
+
+def _read(array: zarr.Array[Any], box: tuple[slice, ...]) -> tuple[npt.NDArray[Any], str | None]:
+    """Return what is in a box, and what is wrong with it, if anything."""
+    expected = tuple(s.stop - s.start for s in box)
+    try:
+        data = np.asarray(array[box])
+    except (AnychunkError, OSError, ValueError) as e:
+        return np.empty(0), str(e)
+    if data.shape != expected:
+        return (
+            data,
+            f"chunk at {tuple(s.start for s in box)}: shape {data.shape}, expected {expected}",
+        )
+    return data, None
 
 
 def compare(

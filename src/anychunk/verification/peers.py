@@ -1,6 +1,8 @@
 """Independent readers to compare with: each yields boxes of an image and the pixels it reads."""
 
+import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,12 +56,12 @@ def by_numpy(url: str, number: int, image: Image, shape: Shape) -> Pieces | None
 
 
 def by_rasterio(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
-    """Read the first image of a file with GDAL; only (band, y, x) is compared."""
+    """Read the first image of a file with GDAL; only (c, y, x) and (y, x) are compared."""
     try:
         import rasterio
     except ImportError as e:
         raise _missing("rasterio") from e
-    if number or len(shape) != 3:
+    if number or image.names not in (("c", "y", "x"), ("y", "x")):
         return None
     return _windows(rasterio, url, shape)
 
@@ -67,8 +69,8 @@ def by_rasterio(url: str, number: int, image: Image, shape: Shape) -> Pieces | N
 def _windows(rasterio: Any, url: str, shape: Shape) -> Pieces:
     import warnings
 
-    bands, height, width = shape
-    rows = max(1, STEP // max(1, bands * width))
+    *bands, height, width = shape
+    rows = max(1, STEP // max(1, math.prod(bands) * width))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
         dataset = rasterio.open(url)
@@ -76,10 +78,8 @@ def _windows(rasterio: Any, url: str, shape: Shape) -> Pieces:
         for start in range(0, height, rows):
             stop = min(start + rows, height)
             window = rasterio.windows.Window(0, start, dataset.width, stop - start)
-            yield (
-                (slice(0, bands), slice(start, stop), slice(0, width)),
-                dataset.read(window=window),
-            )
+            box = (*(slice(0, n) for n in bands), slice(start, stop), slice(0, width))
+            yield box, dataset.read(None if bands else 1, window=window)
 
 
 def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
@@ -103,13 +103,18 @@ def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | N
 
 
 def by_tensorstore(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
-    """Read an N5 dataset with tensorstore."""
+    """Read an N5 dataset with tensorstore, whose axes are in N5's order, the reverse of ours."""
     try:
         import tensorstore
     except ImportError as e:
         raise _missing("tensorstore") from e
-    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{url}/{image.levels[0]}"}}
-    return slabs(_Eager(tensorstore.open(spec).result()), shape)
+    # a level of a pyramid is a dataset of its own; a lone dataset is the image group itself
+    level = "/".join(filter(None, [url, image.path, image.level_names[0]]))
+    lone = "/".join(filter(None, [url, image.path]))
+    place = level if (Path(level) / "attributes.json").exists() else lone
+    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": place}}
+    array = tensorstore.open(spec).result()
+    return slabs(_Eager(array if tuple(array.shape) == shape else array.T), shape)
 
 
 class _Eager:

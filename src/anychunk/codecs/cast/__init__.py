@@ -8,4 +8,5 @@
 - `fused_cast`: both codecs in one pass.
 - `json_scalar`, `scalar_map`, `fill_value`: scalars of the configuration and of the array.
 - `small_types`: zarr data types for bfloat16, float8, int4 and the like.
+- `type_registry`: how zarr finds those data types.
 """

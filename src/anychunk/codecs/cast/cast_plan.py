@@ -201,14 +201,18 @@ def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Bloc
     """Run a step on every value; return the results, and which values have none.
 
     A step reports only its first bad value and leaves the rest of the block undefined, so blocks
-    with bad values are halved until each bad value is isolated.
+    with bad values are halved until each bad value is isolated. Values are sorted by their bits
+    first: bad ones, which are often those beyond a bound, are then next to each other, and codes
+    that differ only in unused bits are one value.
     """
-    table = np.zeros(values.size, target.stored)
-    is_bad = np.zeros(values.size, bool)
+    bits, places = np.unique(values.view(np.uint64), return_inverse=True)
+    once = bits.view(values.dtype)
+    table = np.zeros(once.size, target.stored)
+    is_bad = np.zeros(once.size, bool)
     scratch = Scratch()
 
     def fill(start: int, stop: int) -> None:
-        if step(values[start:stop], table[start:stop], scratch) == GOOD:
+        if step(once[start:stop], table[start:stop], scratch) == GOOD:
             return
         if stop - start == 1:
             is_bad[start] = True
@@ -218,8 +222,8 @@ def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Bloc
         fill(middle, stop)
 
     with np.errstate(all="ignore"):
-        fill(0, values.size)
-    return table, is_bad
+        fill(0, once.size)
+    return table[places], is_bad[places]
 
 
 def look_up(table: Block, is_bad: Block) -> Step:

@@ -13,7 +13,15 @@ import numpy as np
 
 from anychunk.codecs.cast.blockwise import GOOD, Scratch
 from anychunk.codecs.cast.from_float import float_to_float
-from anychunk.codecs.cast.number_types import DOUBLE, Block, FloatType, IntType, NumberType
+from anychunk.codecs.cast.number_types import (
+    DOUBLE,
+    Block,
+    FloatType,
+    IntType,
+    NumberType,
+    has_unused_bits,
+    used_bits,
+)
 
 type Json = Any
 
@@ -49,6 +57,11 @@ def parse(value: Json, kind: NumberType) -> Block:
     return _parse_float(value, kind)
 
 
+def is_float(value: Json) -> bool:
+    """Return whether a scalar is written as the specification has it for floats."""
+    return not isinstance(value, str) or value in SPECIAL or bits_of(value) is not None
+
+
 def bits_of(value: Json) -> str | None:
     """Return the hexadecimal digits of a scalar written as bits, or None."""
     match = HEX.fullmatch(value) if isinstance(value, str) else None
@@ -71,7 +84,8 @@ def _parse_float(value: float | str, kind: FloatType) -> Block:
     if digits is not None:
         if len(digits) != 2 * kind.itemsize:
             raise ValueError(f"{value!r} has {len(digits)} digits, expected {2 * kind.itemsize}")
-        return np.array(int(digits, 16), kind.bits).view(kind.stored)
+        bits = int(digits, 16) & (int(used_bits(kind)) if has_unused_bits(kind) else -1)
+        return np.array(bits, kind.bits).view(kind.stored)
     number = SPECIAL[value] if isinstance(value, str) and value in SPECIAL else float(value)
     if math.isnan(number) and kind.nan is not None:
         return np.array(kind.nan, kind.bits).view(kind.stored)

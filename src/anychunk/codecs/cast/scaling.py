@@ -4,9 +4,9 @@ Spec: zarr-extensions, codecs/scale_offset. Everything is computed in the data t
 value whose result would wrap or overflow to infinity has no result, and neither has an integer that
 is not divisible by `scale`.
 
-Integers: the inputs whose results fit are an interval, with bounds that are computed exactly in
-advance (Python integers). Inside it, arithmetic modulo 2**bits gives the exact result even if an
-intermediate value wraps, so no wider type is needed.
+Integers: the inputs whose intermediate values and results fit are an interval, with bounds that are
+computed exactly in advance (Python integers). So nothing wraps inside it, and no wider type is
+needed.
 Floats: each operation is rounded to the type, as numpy does.
 """
 
@@ -62,8 +62,9 @@ def _integers(
 def _encode_integers(kind: IntType, offset: int, scale: int) -> Step:
     # low <= (x - offset) * scale <= high, solved for x; a negative scale swaps the bounds
     least, most = (kind.low, kind.high) if scale > 0 else (kind.high, kind.low)
-    low = max(kind.low, -(-least // scale) + offset)  # division rounded up
-    high = min(kind.high, most // scale + offset)
+    # the difference must fit, too: with scale -1, 128 is no int8, though -128 is
+    low = max(kind.low, -(-least // scale) + offset, kind.low + offset)  # division rounded up
+    high = min(kind.high, most // scale + offset, kind.high + offset)
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         bad = _first_outside(x, low, high, kind)
@@ -80,6 +81,8 @@ def _decode_integers(kind: IntType, offset: int, scale: int) -> Step:
     # low <= x / scale + offset <= high, solved for x; the division is exact or has no result
     least, most = sorted(((kind.low - offset) * scale, (kind.high - offset) * scale))
     low, high = max(kind.low, least), min(kind.high, most)
+    if scale == -1:
+        low = max(low, -kind.high)  # the only quotient that does not fit is low / -1
 
     def apply(x: Block, out: Block, scratch: Scratch) -> int:
         quotient = x

@@ -1,7 +1,8 @@
 """Zarr data types of `ml_dtypes`: bfloat16, the float8, float6 and float4 families, int2 ... uint4.
 
 Spec: zarr-extensions, data-types/. The `bytes` codec stores bfloat16 in two bytes of either order,
-and every other type in one byte per value with the unused high bits zero.
+and every other type in one byte per value. Unused high bits are written as zero and ignored when
+read.
 
 Fill values of floats are numbers, `"NaN"`, `"Infinity"`, `"-Infinity"` or the bits in hexadecimal;
 a NaN other than the type's default NaN is written as its bits. `float8_e8m0fnu` has no zero: its
@@ -14,8 +15,14 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from zarr.errors import DataTypeValidationError
 
-from anychunk.codecs.cast import json_scalar
-from anychunk.codecs.cast.number_types import BY_NAME, Block, FloatType, NumberType
+from anychunk.codecs.cast import json_scalar, unused_bits
+from anychunk.codecs.cast.number_types import (
+    BY_NAME,
+    Block,
+    FloatType,
+    NumberType,
+    has_unused_bits,
+)
 from anychunk.codecs.cast.scalar_map import as_number
 from anychunk.codecs.zarr_core import (
     HasEndianness,
@@ -39,6 +46,10 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
         if "_zarr_v3_name" in cls.__dict__:
             cls.kind = BY_NAME[cls._zarr_v3_name]
             cls.dtype_cls = type(cls.kind.dtype)
+
+    def __post_init__(self) -> None:
+        if has_unused_bits(self.kind):
+            unused_bits.install()
 
     @classmethod
     def from_native_dtype(cls, dtype: np.dtype[Any]) -> Self:
@@ -181,3 +192,9 @@ class UInt2(SmallType):
 
 class UInt4(SmallType):
     _zarr_v3_name = "uint4"
+
+
+TYPES: dict[str, type[ZDType[Any, Any]]] = {
+    cls._zarr_v3_name: cls for cls in SmallType.__subclasses__()
+}
+"""All of them by name; `type_registry` offers them to zarr."""

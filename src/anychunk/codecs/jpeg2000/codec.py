@@ -18,6 +18,7 @@ to a picture. `decode_tile` explains how they are detected.
 """
 
 import base64
+import math
 from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,19 +31,23 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.codecs.jpeg2000 import openjpeg, openjph
+from anychunk.codestream.blocks import NoTableError, head_length, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
+    END,
     EXTENSIONS,
     PPM,
     MainHeader,
     Rect,
     Siz,
     TilePart,
+    find_codestream,
     name,
     read_main_header,
     single_tile_stream,
+    stream_parts,
     tile_parts,
 )
-from anychunk.codestream.packets import check_tile
+from anychunk.codestream.packets import HT_REGION, check_tile
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
@@ -50,6 +55,7 @@ from anychunk.errors import (
     CodecConfigError,
     UnsupportedError,
 )
+from anychunk.native import loops
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 MAX_DEPTH = 31
@@ -107,6 +113,9 @@ def check_decodable(header: MainHeader) -> None:
     if header.is_ht and header.has_empty_bands:
         # OpenJPH writes 1-bit samples without levels this way; OpenJPEG decodes other values
         raise UnsupportedError("HTJ2K with sub-bands of 0 bit-planes (QCD) is not supported")
+    if header.is_ht and header.has_shift:
+        # OpenJPEG refuses it, OpenJPH decodes coefficients without shifting them back
+        raise UnsupportedError(HT_REGION)
     deepest = max(c.depth for c in header.siz.components)
     if deepest > MAX_DEPTH:
         raise UnsupportedError(
@@ -154,12 +163,21 @@ def place(siz: Siz, level: int, tiles: set[int], height: int, width: int) -> Pla
     x0, x1 = _span(x_edges, columns, width, "columns")
     y0, y1 = _span(y_edges, rows, height, "rows")
     if len(tiles) != len(rows) * len(columns):
-        raise ChunkDecodeError(
-            f"jpeg2000: {len(tiles)} tiles, expected {len(rows)} x {len(columns)}"
-        )
+        inside = {row * siz.columns + column for row in rows for column in columns}
+        check_missing(siz, inside - tiles)
     image = level_image(siz, level)
     window = Rect(image.x0 + x0, image.y0 + y0, image.x0 + x1, image.y0 + y1)
     return Placement(window, rows, columns)
+
+
+def check_missing(siz: Siz, tiles: set[int]) -> None:
+    """Raise if a tile that is missing contains samples."""
+    numbers = np.array(sorted(tiles), np.int64)
+    missing = numbers[siz.holds_samples(numbers)]
+    if len(missing):
+        raise ChunkDecodeError(
+            f"jpeg2000: {len(missing)} tiles of the chunk are missing, the first is {missing[0]}"
+        )
 
 
 def _span(edge: npt.NDArray[np.int64], tiles: range, size: int, what: str) -> tuple[int, int]:
@@ -195,12 +213,14 @@ def decode_tile(
     *,
     level: int,
     out: Array | None = None,
+    is_walked: bool = False,
 ) -> Sequence[Array]:
     """Decode one tile; return its components, each on its own grid.
 
-    OpenJPEG decodes most damaged tiles to some picture, so a tile is also checked. There are two
-    checks: `openjpeg.is_exact` is fast, but inconclusive for some tiles; `check_tile` walks all
-    packet headers in Python, which takes long if there are many. `check_tile` is called
+    OpenJPEG decodes most damaged tiles to some picture, so a tile is also checked. The compiled
+    module walks all packet headers. Without it, there are two checks: `openjpeg.is_exact` is fast,
+    but inconclusive for some tiles; `check_tile` walks the headers in Python, which takes long if
+    there are many. `check_tile` is called
 
     - before decoding, if the tile claims suspiciously many samples, which would be allocated;
     - after a failure of the decoder, because its message may be more precise;
@@ -213,10 +233,15 @@ def decode_tile(
         parts: The tile-parts, in order.
         level: Resolution level.
         out: Shaped (bands, y, x); used if all components have the same type and grid.
+        is_walked: Whether the packets have been walked before, so that the tile is complete.
     """
     siz, rect = header.siz, header.siz.tile(tile)
-    is_checked = rect.width * rect.height > SUSPICIOUS * sum(part.length for part in parts)
-    if is_checked:
+    here = rect.scaled(*scale(siz, level))
+    nbytes = here.width * here.height * len(siz.components) * siz.dtype.itemsize
+    limits.check_chunk(nbytes, where=f"jpeg2000: tile {tile}", stored=len(data))
+    is_checked = is_walked or _is_walkable(header, tile, data, parts)
+    if not is_checked and rect.width * rect.height > SUSPICIOUS * sum(p.length for p in parts):
+        is_checked = True
         check_tile(header, tile, data, parts)
     stream = single_tile_stream(header, tile, data, parts)
     try:
@@ -225,7 +250,6 @@ def decode_tile(
         check_tile(header, tile, data, parts)
         if not openjph.is_needed(header):
             raise
-        here = rect.scaled(*scale(siz, level))
         shape = (len(siz.components), here.height, here.width)
         return openjph.decode(stream, header, level, shape)  # type: ignore[return-value]
     if not is_checked and not openjpeg.is_exact(stream, header, rect, data, parts):
@@ -233,7 +257,49 @@ def decode_tile(
     return planes
 
 
-class _Canvas:
+def _is_walkable(
+    header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
+) -> bool:
+    """Walk the packets of a tile with the compiled module; return False if that is impossible.
+
+    Raises what `check_tile` raises.
+    """
+    if loops is None:
+        return False
+    try:
+        views = [data[part.offset : part.offset + part.length] for part in parts]
+        layout = tile_layout(header, tile, views, parts)
+        body = [view[head_length(view) :] for view in views]
+        joined = body[0] if len(body) == 1 else memoryview(b"".join(body))
+        walk_tile(header, layout, lambda at, length: joined[at : at + length])
+    except NoTableError:
+        return False
+    return True
+
+
+def check_stream(data: Bytes1D) -> None:
+    """Raise unless a codestream that decodes, bare or in a JP2 file, is exactly its packets.
+
+    For streams that are decoded as a whole, such as tiles of TIFF.
+
+    Raises:
+        TruncatedError: EOC does not follow the last tile-part, or packets are missing.
+        FormatError: A header breaks the rules, or bytes follow the last packet of a tile.
+    """
+    start = find_codestream(data.tobytes())
+    header = read_main_header(data[start:].tobytes())
+    if PPM in header.markers:
+        return  # not walked, but left to the decoder
+    view = memoryview(data)[start + header.length :]
+    for tile, parts in group_parts(stream_parts(view)).items():
+        stream = single_tile_stream(header, tile, view, parts)
+        if not _is_walkable(header, tile, view, parts) and not openjpeg.is_exact(
+            stream, header, header.siz.tile(tile), view, parts
+        ):
+            check_tile(header, tile, view, parts)
+
+
+class Canvas:
     """A chunk assembled from tiles: one plane per component, each on its own grid.
 
     Components with the resolution of the chunk are written to `out` directly; coarser ones are kept
@@ -254,17 +320,20 @@ class _Canvas:
         x, y = self._siz.subsampling
         return [(c.dx // x, c.dy // y) for c in self._siz.components]
 
-    def put(self, rect: Rect, tile: Sequence[Array]) -> None:
+    def put(self, rect: Rect, tile: Sequence[Array], level: int | None = None) -> None:
         """Copy the part of a tile that lies in the chunk.
 
         Parameters:
             rect: Position of the tile on the reference grid.
             tile: Its components.
+            level: By how many levels `rect` is finer than the components; that of the chunk by
+                default.
         """
+        level = self._level if level is None else level
         for component, (window, plane), samples in zip(
             self._siz.components, self._planes, tile, strict=True
         ):
-            here = rect.scaled(component.dx << self._level, component.dy << self._level)
+            here = rect.scaled(component.dx << level, component.dy << level)
             x0, x1 = max(here.x0, window.x0), min(here.x1, window.x1)
             y0, y1 = max(here.y0, window.y0), min(here.y1, window.y1)
             if x0 < x1 and y0 < y1:
@@ -282,7 +351,7 @@ class _Canvas:
         for band, (rect, plane), (dx, dy) in zip(
             self._out, self._planes, self._factors(), strict=True
         ):
-            if plane is not band:
+            if (dx, dy) != (1, 1):
                 x = np.clip(np.arange(window.x0, window.x1) // dx - rect.x0, 0, rect.width - 1)
                 y = np.clip(np.arange(window.y0, window.y1) // dy - rect.y0, 0, rect.height - 1)
                 band[: window.height, : window.width] = plane[y[:, None], x]
@@ -308,7 +377,7 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
                 if not np.may_share_memory(band, plane):
                     band[...] = plane
             return
-    canvas = _Canvas(siz, level, window, out[:, : window.height, : window.width])
+    canvas = Canvas(siz, level, window, out[:, : window.height, : window.width])
     for tile, parts in tiles.items():
         rect = siz.tile(tile)
         here = rect.scaled(*scale(siz, level))
@@ -334,17 +403,21 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
         )
     check_type(siz, out.dtype)
     view = memoryview(data)[header.length :]
-    if bytes(view[-2:]) == b"\xff\xd9":
-        view = view[:-2]
+    if view[-2:] != END:
+        raise ChunkDecodeError(
+            f"jpeg2000: the codestream ends with {bytes(view[-2:]).hex()}, expected EOC (ffd9)"
+        )
+    view = view[:-2]  # so that no tile-part can reach over it
     tiles = group_parts(tile_parts(view))
-    if len(tiles) != siz.tiles:
-        raise ChunkDecodeError(f"jpeg2000: {len(tiles)} tiles, expected {siz.tiles}")
+    if not tiles.keys() <= set(range(siz.tiles)):
+        raise ChunkDecodeError(f"jpeg2000: tile number {max(tiles)}, expected 0 to {siz.tiles - 1}")
+    check_missing(siz, set(range(siz.tiles)) - tiles.keys())
     # packet headers that lie in the main header (PPM) are not walked, but left to the decoder
     for tile, parts in tiles.items() if PPM not in header.markers else ():
         check_tile(header, tile, view, parts)
     out[:, window.height :] = fill
     out[:, :, window.width :] = fill
-    canvas = _Canvas(siz, level, window, out[:, : window.height, : window.width])
+    canvas = Canvas(siz, level, window, out[:, : window.height, : window.width])
     canvas.put(siz.image, openjpeg.decode(data.tobytes(), siz, siz.image, level))
     canvas.finish()
 
@@ -359,13 +432,11 @@ def check_type(siz: Siz, dtype: np.dtype[Any]) -> None:
 
 
 def bands_first(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return a chunk's shape as (bands, y, x); leading axes must have length 1."""
-    lead, last = shape[:-3], shape[-3:]
-    if len(last) == 2:
-        return 1, last[0], last[1]
-    if len(last) < 3 or any(size != 1 for size in lead):
+    """Return a chunk's shape as (bands, y, x); only one leading axis may be longer than 1."""
+    lead, last = shape[:-2], shape[-2:]
+    if len(last) < 2 or sum(size != 1 for size in lead) > 1:
         raise ChunkDecodeError(f"jpeg2000: the chunk has shape {shape}, expected (bands, y, x)")
-    return last[0], last[1], last[2]
+    return math.prod(lead), last[0], last[1]
 
 
 @dataclass(frozen=True, kw_only=True)

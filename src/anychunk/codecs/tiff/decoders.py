@@ -4,14 +4,18 @@ Spec: TIFF 6.0 and its technical notes, as libtiff reads them.
 
 There are two kinds of compression. *Streams* decompress to the bytes of rows, which are then
 unpacked. They return at most as many bytes as the chunk has: a strip may continue after its last
-row, and TIFF readers stop there. *Pictures* (`tile.PICTURES`) decode to an array (rows, columns,
-bands). Every decoder releases the GIL.
+row, and bytes may follow its stream (writers pad strips, and libtiff stops at the last row of every
+compression). *Pictures* (`tile.PICTURES`) decode to an array (rows, columns, bands). Every decoder
+releases the GIL.
 """
 
+import base64
+import lzma
 import sys
 import threading
 import zlib
 from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any
 
 import imagecodecs
@@ -19,7 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D, as_bytes
-from anychunk.codecs.tiff import samples, synthetic
+from anychunk.codecs.jpeg import ends_in_grey, is_whole
+from anychunk.codecs.jpeg2000 import codec as jpeg2000
+from anychunk.codecs.jpeg2000.windows import decode_codestream_part
+from anychunk.codecs.leading_stream import zstd_frame_end
+from anychunk.codecs.tiff import fax, samples, synthetic
+from anychunk.codecs.tiff.picture_sizes import check_picture
 from anychunk.codecs.tiff.tile import (
     CCITT_RLE,
     CCITT_RLE_WORDS,
@@ -34,6 +43,8 @@ from anychunk.codecs.tiff.tile import (
     JPEG_XL,
     JPEG_XR,
     LERC,
+    LOG,
+    LOG24,
     LZMA,
     LZW,
     NEVER_YCBCR,
@@ -50,11 +61,15 @@ from anychunk.codecs.tiff.tile import (
     Tile,
     split_jpeg_tables,
 )
+from anychunk.codestream.jpeg import read_header
+from anychunk.codestream.jpeg_rows import rows_stream
+from anychunk.codestream.jpeg_scan import head
 from anychunk.errors import ChunkDecodeError, UnsupportedError
 
 type Array = npt.NDArray[Any]
 type StreamDecoder = Callable[[Bytes1D, Bytes1D], Bytes1D]
 type PictureDecoder = Callable[[Tile, Bytes1D], Array]
+type PartDecoder = Callable[[Tile, Bytes1D, range, range], Array | None]
 
 
 def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -71,7 +86,14 @@ def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_zstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
-    return as_bytes(imagecodecs.zstd_decode(data, out=out))
+    try:
+        return as_bytes(imagecodecs.zstd_decode(data, out=out))
+    except imagecodecs.ZstdError:
+        # one frame, without what follows it. It cannot be decoded in part: rows beyond the last
+        # are accepted up to the size of the chunk
+        end, _ = zstd_frame_end(data, 0)
+        longer = np.empty(2 * len(out), np.uint8)
+        return as_bytes(imagecodecs.zstd_decode(data[:end], out=longer))[: len(out)]
 
 
 def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -79,7 +101,14 @@ def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
-    return as_bytes(imagecodecs.lzma_decode(data, out=out))
+    try:
+        return as_bytes(imagecodecs.lzma_decode(data, out=out))
+    except imagecodecs.LzmaError as first:
+        stream = lzma.LZMADecompressor()
+        try:
+            return as_bytes(stream.decompress(data.tobytes(), len(out) + 1))[: len(out)]
+        except lzma.LZMAError as e:
+            raise ChunkDecodeError(f"lzma: {e}") from first
 
 
 def decode_packbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -88,7 +117,20 @@ def decode_packbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     except imagecodecs.PackbitsError:
         # the last run, of at most 128 bytes, may extend beyond the last row
         longer = np.empty(len(out) + 128, np.uint8)
-        return as_bytes(imagecodecs.packbits_decode(data, out=longer))[: len(out)]
+        needed = data[: packbits_end(data, len(out))]
+        return as_bytes(imagecodecs.packbits_decode(needed, out=longer))[: len(out)]
+
+
+def packbits_end(data: Bytes1D, nbytes: int) -> int:
+    """Return how many stored bytes decode to at least `nbytes`, or the length of the data."""
+    stored, at, filled = data.tobytes(), 0, 0
+    while filled < nbytes and at < len(stored):
+        code = stored[at]
+        if code < 128:  # TIFF 6.0 section 9: literal bytes, 128 is no operation, else a run
+            filled, at = filled + code + 1, at + code + 2
+        else:
+            filled, at = filled + (257 - code if code > 128 else 0), at + (2 if code > 128 else 1)
+    return at
 
 
 STREAM_DECODERS: dict[int, StreamDecoder] = {
@@ -121,38 +163,87 @@ def jpeg_colors(tile: Tile, *, is_jfif: bool) -> tuple[int | None, int | None]:
 
 def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode JPEG, into `out` if the shapes match; a last strip may be shorter."""
-    whole = data
     tables, data = split_jpeg_tables(tile, data)
-    check_jpeg_end(data)
+    data = with_jpeg_end(data)
     stream, result = jpeg_colors(tile, is_jfif=data[6:10].tobytes() == b"JFIF")
+    shape = (tile.tile_height, tile.tile_width)
+    if out is None:
+        bands = (tile.samples_per_pixel,) if tile.samples_per_pixel > 1 else ()
+        # unsigned: samples that are not those of a bool must not be written to one
+        dtype = f"u{tile.dtype.itemsize}" if tile.dtype.kind in "biu" else tile.dtype
+        out = np.empty((*shape, *bands), dtype)
+    options = {"tables": tables, "colorspace": stream, "outcolorspace": result, "shape": shape}
     try:
-        return imagecodecs.jpeg8_decode(  # type: ignore[no-any-return]
-            data,
-            tables=tables,
-            colorspace=stream,
-            outcolorspace=result,
-            shape=(tile.tile_height, tile.tile_width),
-            out=out,
-        )
-    except ValueError:
-        if out is None:
-            raise
-        return decode_jpeg(tile, whole)
+        try:
+            return imagecodecs.jpeg8_decode(data, out=out, **options)  # type: ignore[no-any-return]
+        except ValueError:
+            # the stream announces another shape, which libjpeg would allocate unchecked
+            check_picture(tile, data)
+            return imagecodecs.jpeg8_decode(data, **options)  # type: ignore[no-any-return]
     except imagecodecs.Jpeg8Error as e:
         # Lossless JPEG of DNG: precisions that libjpeg refuses, or one row of pixels coded as
         # several components of a narrower picture
         if not any(word in str(e) for word in ("precision", "conversion", "Huffman", "SOF type")):
             raise
+        check_picture(tile, data)
         array = imagecodecs.ljpeg_decode(data)
-        shape = (tile.tile_height, tile.tile_width, tile.samples_per_pixel)
-        return array.reshape(shape) if array.size == np.prod(shape) else array  # type: ignore[no-any-return]
+        full = (*shape, tile.samples_per_pixel)
+        return array.reshape(full) if array.size == np.prod(full) else array  # type: ignore[no-any-return]
 
 
-def check_jpeg_end(data: Bytes1D) -> None:
-    """Raise if a stream has no end marker: libjpeg would fill missing rows with grey."""
+def decode_jpeg_part(tile: Tile, data: Bytes1D, rows: range, columns: range) -> Array | None:
+    """Decode a part of a JPEG chunk to (rows, columns, bands).
+
+    None if the whole chunk is to be decoded: because of its coding, or because it is damaged or
+    not as high as the chunk, which the other way reports.
+    """
+    if 2 * len(rows) > tile.tile_height:
+        return None
+    tables, stream = split_jpeg_tables(tile, data)
+    stream = with_jpeg_end(stream)
+    frame = read_header(memoryview(stream)).frame
+    if frame is None or (frame.height, frame.width) != (tile.tile_height, tile.tile_width):
+        return None
+    found = rows_stream(stream, rows.start, rows.stop)
+    if found is None:
+        return None
+    part = Tile(
+        **{f.name: getattr(tile, f.name) for f in fields(Tile)}
+        | {"tile_height": found.height, "last_height": found.height, "jpeg_tables": None}
+    )
+    # tables in front of the stream, as `split_jpeg_tables` found them
+    if tables is not None:
+        part = replace(part, jpeg_tables=base64.b64encode(tables).decode())
+    array = fit(part, decode_jpeg(part, found.data))
+    return array[rows.start - found.first : rows.stop - found.first, columns.start : columns.stop]
+
+
+def with_jpeg_end(data: Bytes1D) -> Bytes1D:
+    """Return a stream with its end marker; raise if it has none, because it is cut.
+
+    libjpeg would fill missing rows with grey. A tile of NDPI is one restart interval of a larger
+    picture: it ends in a restart marker.
+    """
     # padding after the marker is short, as a rule: search the whole stream only if it must be
-    if b"\xff\xd9" not in data[-64:].tobytes() and b"\xff\xd9" not in data.tobytes():
+    if b"\xff\xd9" in data[-64:].tobytes() or b"\xff\xd9" in data.tobytes():
+        return data
+    if data[-2:].tobytes() not in RESTART_MARKERS or not _is_one_interval(data):
         raise ChunkDecodeError(f"tiff-tile: JPEG stream of {len(data)} bytes has no end marker")
+    ended = data.copy()
+    ended[-1] = 0xD9
+    return ended
+
+
+def _is_one_interval(data: Bytes1D) -> bool:
+    """Return whether a restart interval of a stream is its whole picture (T.81 B.2.4.4)."""
+    header = read_header(memoryview(data))
+    frame = header.frame
+    if frame is None:
+        return False
+    across = max(c[1] for c in frame.components)
+    down = max(c[2] for c in frame.components)
+    units = -(-frame.width // (8 * across)) * -(-frame.height // (8 * down))
+    return header.restart_interval == units
 
 
 def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
@@ -161,13 +252,16 @@ def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
     As in libtiff, chroma is repeated, not interpolated, and colours are converted with the
     coefficients of the page (`ycbcr_to_rgb`).
     """
-    tail = np.frombuffer(b"\xff\xd9", np.uint8)
+    check_picture(tile, data)
+    whole = np.concatenate([data, np.frombuffer(b"\xff\xd9", np.uint8)])
     array = imagecodecs.jpeg8_decode(
-        np.concatenate([data, tail]),
+        whole,
         colorspace="YCBCR" if tile.photometric == YCBCR else None,
         outcolorspace="YCBCR" if tile.photometric == YCBCR else None,
         fancyupsampling=False,
     )
+    if ends_in_grey(array, 8) and not is_whole(whole, head(whole), array):
+        raise ChunkDecodeError(f"tiff-tile: old-style JPEG strip of {len(data)} bytes is truncated")
     if tile.photometric != YCBCR:
         return array  # type: ignore[no-any-return]
     if array.shape[1:] != (tile.tile_width, 3):
@@ -186,6 +280,7 @@ def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
     return synthetic.ycbcr_to_rgb(plain, array.reshape(-1), len(array))
 
 
+RESTART_MARKERS = frozenset(bytes((0xFF, 0xD0 + n)) for n in range(8))
 RIFF_REVERSED = bytes.fromhex("4a926262")
 """`RIFF`, the signature of WebP, with the bits of each byte reversed."""
 
@@ -194,6 +289,7 @@ def decode_webp(tile: Tile, data: Bytes1D) -> Array:
     if data[:4].tobytes() == RIFF_REVERSED:
         # libtiff applies FillOrder 2 to WebP, but to no other picture stream (tif_webp.c)
         data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
+    check_picture(tile, data)
     # encoders omit the alpha band from the stream if it is opaque
     has_alpha = True if tile.samples_per_pixel == 4 else None
     return imagecodecs.webp_decode(data, hasalpha=has_alpha)  # type: ignore[no-any-return]
@@ -209,6 +305,7 @@ def decode_lerc(tile: Tile, data: Bytes1D) -> Array:
         data = inflate(data, np.empty(nbytes, np.uint8))
     elif data[:4].tobytes() == b"\x28\xb5\x2f\xfd":
         data = decode_zstd(data, np.empty(nbytes, np.uint8))
+    check_picture(tile, data)
     array, mask = imagecodecs.lerc_decode(data, masks=True)
     if array.ndim == 3 and mask is not None and mask.ndim == 3:
         # bands with masks that differ are stored one after another
@@ -238,19 +335,48 @@ def decode_eer(tile: Tile, data: Bytes1D) -> Array:
     return imagecodecs.eer_decode(data, shape, skip, horizontal, vertical)  # type: ignore[no-any-return]
 
 
-def _jpeg2000(_: Tile, data: Bytes1D) -> Array:
-    return imagecodecs.jpeg2k_decode(data, numthreads=1)  # type: ignore[no-any-return]
+def decode_jpeg2000(tile: Tile, data: Bytes1D) -> Array:
+    """Decode a codestream or JP2 file; raise if OpenJPEG decodes it although it is damaged."""
+    check_picture(tile, data)
+    array = imagecodecs.jpeg2k_decode(data, numthreads=1)
+    jpeg2000.check_stream(data)
+    return array  # type: ignore[no-any-return]
 
 
-def _jpeg_xl(_: Tile, data: Bytes1D) -> Array:
-    return imagecodecs.jpegxl_decode(data, numthreads=1)  # type: ignore[no-any-return]
+def decode_jpeg2000_part(tile: Tile, data: Bytes1D, rows: range, columns: range) -> Array | None:
+    """Decode a part of a bare codestream to (rows, columns, bands).
+
+    None if the whole chunk is to be decoded: because of its coding, or because it is damaged or
+    not of the size of the chunk, which the other way reports. A JP2 file may state colours that
+    decoding it as a whole converts.
+    """
+    if 2 * len(rows) * len(columns) > tile.tile_height * tile.tile_width:
+        return None
+    expected = (tile.samples_per_pixel, tile.tile_height, tile.tile_width)
+    found = decode_codestream_part(data, expected, rows, columns)
+    if found is None or found.dtype.itemsize != tile.dtype.itemsize:
+        return None
+    array = np.moveaxis(found, 0, -1)
+    return array if array.dtype == tile.dtype else _reinterpret(tile, array)
 
 
-def _jpeg_xr(_: Tile, data: Bytes1D) -> Array:
+def _jpeg_xl(tile: Tile, data: Bytes1D) -> Array:
+    rows, columns, _ = check_picture(tile, data)
+    # the number of bands and frames is not at the start of the stream: the decoder compares them
+    # with those of `out`, before it allocates anything
+    bands = (tile.samples_per_pixel,) if tile.samples_per_pixel > 1 else ()
+    dtype = f"u{tile.dtype.itemsize}" if tile.dtype.kind in "biu" else tile.dtype
+    out = np.empty((rows, columns, *bands), dtype)
+    return imagecodecs.jpegxl_decode(data, numthreads=1, out=out)  # type: ignore[no-any-return]
+
+
+def _jpeg_xr(tile: Tile, data: Bytes1D) -> Array:
+    check_picture(tile, data)
     return imagecodecs.jpegxr_decode(data)  # type: ignore[no-any-return]
 
 
-def _png(_: Tile, data: Bytes1D) -> Array:
+def _png(tile: Tile, data: Bytes1D) -> Array:
+    check_picture(tile, data)
     return imagecodecs.png_decode(data)  # type: ignore[no-any-return]
 
 
@@ -258,7 +384,7 @@ PICTURE_DECODERS: dict[int, PictureDecoder] = {
     LERC: decode_lerc,
     PNG: _png,
     **dict.fromkeys(JPEG, decode_jpeg),
-    **dict.fromkeys(JPEG2000, _jpeg2000),
+    **dict.fromkeys(JPEG2000, decode_jpeg2000),
     **dict.fromkeys(JPEG_XR, _jpeg_xr),
     **dict.fromkeys(JPEG_XL, _jpeg_xl),
     **dict.fromkeys(WEBP, decode_webp),
@@ -266,10 +392,17 @@ PICTURE_DECODERS: dict[int, PictureDecoder] = {
 }
 """Decoders of all `tile.PICTURES`, by compression."""
 
-LIBTIFF = (CCITT_RLE, CCITT_T4, CCITT_T6, CCITT_RLE_WORDS, NEXT, THUNDERSCAN)
-"""Decoded by libtiff: it is strict about missing rows (CCITT), or the only decoder (others)."""
+PART_DECODERS: dict[int, PartDecoder] = {
+    **dict.fromkeys(JPEG, decode_jpeg_part),
+    **dict.fromkeys(JPEG2000, decode_jpeg2000_part),
+}
+"""Decoders of a part of a chunk, by compression."""
 
-KNOWN = frozenset((NONE, OLD_JPEG, *LIBTIFF, *STREAM_DECODERS, *PICTURE_DECODERS))
+CCITT = (CCITT_RLE, CCITT_T4, CCITT_T6, CCITT_RLE_WORDS)
+LIBTIFF = (NEXT, THUNDERSCAN, LOG, LOG24)
+"""Decoded by libtiff, the only decoder of these."""
+
+KNOWN = frozenset((NONE, OLD_JPEG, *CCITT, *LIBTIFF, *STREAM_DECODERS, *PICTURE_DECODERS))
 """Every compression that is decoded."""
 
 
@@ -286,7 +419,9 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
     Raises:
         ChunkDecodeError: The chunk does not decode, or not to the shape that `tile` announces.
     """
-    if tile.backend == "libtiff" or tile.compression in LIBTIFF:
+    if tile.compression in CCITT:
+        array = fax.decode(tile, data)
+    elif tile.backend == "libtiff" or tile.compression in LIBTIFF:
         array = synthetic.decode_libtiff(tile, data)
     elif tile.compression == OLD_JPEG:
         array = decode_old_jpeg(tile, data)
@@ -374,8 +509,8 @@ def fit(tile: Tile, array: Array) -> Array:
     rows, columns = tile.tile_height * tile.tile_depth, tile.tile_width
     last_rows = rows if tile.last_height is None else tile.last_height
     last_columns = columns if tile.last_width is None else tile.last_width
-    # a JPEG strip may be coded with its rows rounded up to whole blocks, at most 16 high
-    if array.ndim == 3 and array.shape[1] == columns:
+    # the last JPEG strip may be coded with its rows rounded up to whole blocks, at most 16 high
+    if array.ndim == 3 and array.shape[1] == columns and not tile.is_inside:
         if array.shape[0] > rows:
             array = array[:rows]
         elif last_rows < array.shape[0] < min(rows, last_rows + 16):

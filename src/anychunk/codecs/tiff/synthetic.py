@@ -18,7 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D
-from anychunk.codecs.tiff.tile import CCITT_T4, COLORS, JPEG, RGB, YCBCR, Tile, split_jpeg_tables
+from anychunk.codecs.tiff.tile import (
+    CCITT_T4,
+    COLORS,
+    JPEG,
+    LOG,
+    LOG24,
+    LOG_L,
+    LOG_LUV,
+    RGB,
+    YCBCR,
+    Tile,
+    split_jpeg_tables,
+)
 from anychunk.errors import ChunkDecodeError
 
 type Array = npt.NDArray[Any]
@@ -84,6 +96,8 @@ def photometric_of(tile: Tile) -> int:
 
     It does for JPEG, and for images of one band, where it says whether 0 is white (CCITT).
     """
+    if tile.compression in (LOG, LOG24):
+        return LOG_L if tile.samples_per_pixel == 1 else LOG_LUV
     if tile.samples_per_pixel == 1:
         return 0 if tile.photometric == 0 else 1
     is_color = tile.photometric in (RGB, YCBCR) and tile.compression in JPEG

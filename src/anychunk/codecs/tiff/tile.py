@@ -25,6 +25,8 @@ from anychunk.errors import ChunkDecodeError, CodecConfigError
 NONE, LZW, OLD_JPEG, PACKBITS, LZMA, LERC, PNG = 1, 5, 6, 32773, 34925, 34887, 34933
 CCITT_RLE, CCITT_T4, CCITT_T6, CCITT_RLE_WORDS = 2, 3, 4, 32771
 NEXT, THUNDERSCAN = 32766, 32809
+LOG, LOG24 = 34676, 34677
+"""Logarithm of luminance, with chromaticity or without (SGILOG); the second has 24 bits."""
 DEFLATE = (8, 32946, 50013)
 ZSTD = (50000, 34926)
 JPEG = (7, 33007, 34892)
@@ -38,8 +40,8 @@ PICTURES = frozenset((*JPEG, *JPEG2000, *JPEG_XR, *JPEG_XL, *WEBP, *EER, LERC, P
 """Compressions whose streams hold an image with its own size, instead of the bytes of rows."""
 
 # PhotometricInterpretation (tag 262)
-RGB, CMYK, YCBCR = 2, 5, 6
-COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 8: 3, 9: 3, 10: 3}
+RGB, CMYK, YCBCR, LOG_L, LOG_LUV = 2, 5, 6, 32844, 32845
+COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 8: 3, 9: 3, 10: 3, LOG_L: 1, LOG_LUV: 3}
 """Number of colour bands per PhotometricInterpretation; further bands are extra samples."""
 NEVER_YCBCR = (0, 1, 3, 8, 9, 10)
 """MinIsWhite, MinIsBlack, palette and Lab: never stored as YCbCr (libtiff, tif_jpeg.c)."""
@@ -76,6 +78,8 @@ class Tile:
     """Columns of the chunks at the right edge, for compressions that store their own size."""
     eer: tuple[int, ...] = ()
     """Bits per EER code: pixels to skip, horizontal and vertical position within a pixel."""
+    is_inside: bool = runtime_field(default=False)
+    """Whether other chunks follow below: this one has exactly `tile_height` rows."""
     level: int | None = runtime_field()
     """Compression level, as imagecodecs defines it for the compression."""
     backend: Literal["direct", "libtiff"] = runtime_field("direct")
@@ -85,8 +89,9 @@ class Tile:
         if self.jpeg_tables is None:
             return None
         try:
-            return base64.b64decode(self.jpeg_tables, validate=True)
-        except (binascii.Error, ValueError, TypeError) as e:
+            # osml-imagery-io's first examples have the prefix
+            return base64.b64decode(self.jpeg_tables.removeprefix("base64:"), validate=True)
+        except (binascii.Error, ValueError, TypeError, AttributeError) as e:
             raise CodecConfigError(
                 f"tiff-tile: jpeg_tables is {self.jpeg_tables!r:.40}, expected base64"
             ) from e

@@ -7,16 +7,22 @@ Opened:  every type; raw, ascii, hex, gzip, bzip2, zstd and LZ4 frame; attached 
 Refused: references outside the folder of the file (unless allowed); tables that contradict it.
 """
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from anychunk.errors import CodecConfigError
+from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.jnrrd import nrrd
 from anychunk.formats.jnrrd.header import MAGIC, Header, Line, read_header
 from anychunk.formats.jnrrd.parse import parse as parse_jnrrd
 from anychunk.formats.jnrrd.tile_reader import TileReader, read_tile, tile_of_voxel
 from anychunk.formats.jnrrd.tiling_fields import Finding
-from anychunk.formats.jnrrd.validate import validate
-from anychunk.formats.jnrrd.write import claims, write
+from anychunk.formats.jnrrd.validate import check_header, validate
+from anychunk.formats.jnrrd.write import Progress, write_tiled
+from anychunk.formats.jnrrd.write_untiled import is_detached, is_nrrd, write_plain
 from anychunk.io import Source
+from anychunk.metadata.meaning import Meaning
 from anychunk.model.index import GroupIndex
 
 __all__ = [
@@ -25,6 +31,7 @@ __all__ = [
     "Header",
     "Line",
     "TileReader",
+    "check_header",
     "claims",
     "parse",
     "read_header",
@@ -33,9 +40,10 @@ __all__ = [
     "tile_of_voxel",
     "validate",
     "write",
+    "writes_beside",
 ]
 
-EXTENSIONS = (".jnrrd", ".nrrd")
+EXTENSIONS = (".jnrrd", ".nrrd", ".nhdr")
 
 
 def sniff(head: bytes) -> bool:
@@ -48,3 +56,71 @@ def parse(source: Source, *, allow: Iterable[str] = ()) -> GroupIndex:
     if nrrd.sniff(source.read(0, min(16, source.size())).tobytes()):
         return nrrd.parse(source, allow=allow)
     return parse_jnrrd(source, allow=allow)
+
+
+def claims(url: str) -> bool:
+    """Return whether `url` names a JNRRD or NRRD file."""
+    return url.lower().endswith(EXTENSIONS)
+
+
+def writes_beside(url: str, options: Mapping[str, Any]) -> bool:
+    """Return whether writing `url` with these options makes files beside it that it names."""
+    if is_plain(url, options):
+        return is_detached(url, **options)
+    return options.get("storage") == "external"
+
+
+def is_plain(url: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a file has no tiles: every NRRD file, and JNRRD with `tiled=False`."""
+    return is_nrrd(url) or options.get("tiled") is False
+
+
+def write(
+    array: Any,
+    url: str,
+    *,
+    tiled: bool | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+    meaning: Meaning | None = None,
+    **options: Any,
+) -> None:
+    """Write an array as tiled JNRRD, or without tiles as NRRD or JNRRD.
+
+    Sizes and axes are in numpy's order, slowest first. docs/formats/jnrrd.md describes the options.
+
+    Parameters:
+        array: A numpy, dask or zarr array, or anything with `shape`, `dtype` and slicing.
+        url: The file to write; `.nrrd` and `.nhdr` are NRRD, `.jnrrd` is JNRRD.
+        tiled: Whether to write tiles; by default JNRRD has tiles. NRRD has none.
+        workers: How many threads compress tiles; by default one per core.
+        progress: Called with (parts done, parts in total).
+        checkpoints: The tiles that an earlier attempt has written, if it is continued.
+        meaning: What the samples mean.
+        options: Those of `write_tiled` or `write_plain`.
+
+    Raises:
+        CodecConfigError: An option is wrong, or contradicts another.
+        UnsupportedError: The format cannot hold the array.
+    """
+    if not is_plain(url, {"tiled": tiled}):
+        write_tiled(
+            array,
+            url,
+            workers=workers,
+            progress=progress,
+            checkpoints=checkpoints,
+            meaning=meaning,
+            **options,
+        )
+        return
+    if tiled:
+        raise CodecConfigError(f"{url}: NRRD has no tiles; write .jnrrd, or leave out tiled")
+    known = set(inspect.signature(write_plain).parameters) - {"array", "url"}
+    if unknown := sorted(set(options) - known):
+        raise CodecConfigError(
+            f"{url}: {unknown[0]} applies only to tiles; options of a file without tiles: "
+            f"{' '.join(sorted(known))}"
+        )
+    write_plain(array, url, progress=progress, meaning=meaning, **options)

@@ -1,37 +1,32 @@
-"""The geometry of a volume as OME-Zarr axes and transformations.
+"""The axes of a volume: which are space, time or channels, and where their samples lie.
 
-Spec: JNRRD 1.0.0 sections 4 and 5; OME-Zarr 0.5 section 2.4.
+Spec: JNRRD 1.0.0 sections 8 and 9; NRRD format sections 4 and 6. All lists are in the order of the
+file, fastest axis first.
 """
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from anychunk.formats.jnrrd.tiling_fields import Level
-from anychunk.metadata.ome import Axis
-from anychunk.metadata.ome import Level as OmeLevel
-from anychunk.metadata.ome import ome as ome_json
+from anychunk.formats._axes import known_name, ome_unit
+from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 
-UNITS = {
-    "nm": "nanometer",
-    "um": "micrometer",
-    "\u00b5m": "micrometer",
-    "\u03bcm": "micrometer",
-    "micron": "micrometer",
-    "microns": "micrometer",
-    "mm": "millimeter",
-    "millimeters": "millimeter",
-    "cm": "centimeter",
-    "m": "meter",
-    "s": "second",
-    "sec": "second",
-    "ms": "millisecond",
-    "us": "microsecond",
-}
-SPACE = ("space", "domain")
+DOMAIN = ("space", "domain")
 """NRRD's kinds of a spatial axis."""
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_ -]{0,40}")
+UNKNOWN = ("none", "???")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Where the samples along one axis lie."""
+
+    scale: float | None = None
+    """Distance of samples; None if the header does not state it."""
+    origin: float = 0.0
+    """Position of the first sample."""
+    unit: str | None = None
+    """As OME-Zarr spells it."""
 
 
 def per_axis(fields: Mapping[str, Json], key: str, ndim: int) -> list[Json]:
@@ -41,136 +36,154 @@ def per_axis(fields: Mapping[str, Json], key: str, ndim: int) -> list[Json]:
 
 
 def kinds(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
-    """Return the OME type of each axis: space, time, channel, or None.
+    """Return the kind of each axis as NRRD spells it in lower case; None if it has none."""
+    found = [
+        kind.lower().replace("_", "-") if isinstance(kind, str) else None
+        for kind in per_axis(fields, "kinds", ndim)
+    ]
+    return [None if kind in UNKNOWN else kind for kind in found]
 
-    An explicit kind, direction or label decides. Of axes that have none of these, the first
-    three are spatial, unless other axes have directions: then they are channels.
+
+def names(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
+    """Return x, y, z, c or t for each axis; None for an axis of unknown meaning.
+
+    A kind, a direction or a label decides. Of axes that have none of these, the first three are
+    spatial, unless other axes have directions: then they are channels.
     """
-    given = per_axis(fields, "kinds", ndim)
-    directions = per_axis(fields, "space_directions", ndim)
-    has_directions = any(vector(d) for d in directions)
-    labels = per_axis(fields, "labels", ndim)
+    directions = [vector(d) for d in per_axis(fields, "space_directions", ndim)]
+    labels = [known_name(label) for label in per_axis(fields, "labels", ndim)]
+    given = kinds(fields, ndim)
+    times = [is_time(fields, direction) for direction in directions]
     found: list[str | None] = []
-    for axis in range(ndim):
-        kind = given[axis] if isinstance(given[axis], str) else None
-        label = labels[axis].lower() if isinstance(labels[axis], str) else ""
-        if kind == "time" or label in ("t", "time"):
-            found.append("time")
-        elif vector(directions[axis]) or kind in SPACE or label in ("x", "y", "z"):
+    for direction, label, kind, is_direction_in_time in zip(
+        directions, labels, given, times, strict=True
+    ):
+        if kind == "time" or label == "t" or is_direction_in_time:
+            found.append("t")
+        elif direction is not None or kind in DOMAIN or (kind is None and label in ("x", "y", "z")):
             found.append("space")
-        elif (kind is not None and kind != "none") or has_directions or label in ("c", "channel"):
-            found.append("channel")
+        elif kind is not None or label == "c" or any(directions):
+            found.append("c")
         else:
-            found.append("space" if sum(f == "space" for f in found) < 3 else None)
-    return found
+            found.append("space" if found.count("space") < 3 else None)
+    return _with_spatial_names(found, labels)
 
 
-def names(fields: Mapping[str, Json], ndim: int) -> list[str]:
-    """Return the names of the axes, fastest first: distinct, usable labels, or else by type."""
-    labels = per_axis(fields, "labels", ndim)
-    usable = [label for label in labels if isinstance(label, str) and NAME.fullmatch(label)]
-    if len(set(usable)) == ndim:
-        return list(usable)
-    spatial = iter("xyz")
-    found = []
-    for axis, kind in enumerate(kinds(fields, ndim)):
-        name = {"time": "t", "channel": "c"}.get(kind or "", f"dim_{axis}")
-        if kind == "space":
-            name = next(spatial, f"dim_{axis}")
-        found.append(f"dim_{axis}" if name in found else name)
-    return found
+def _with_spatial_names(found: list[str | None], labels: list[str | None]) -> list[str | None]:
+    """Name spatial axes by their labels, if all have distinct ones, or else x, y, z in order."""
+    chosen = [label for name, label in zip(found, labels, strict=True) if name == "space"]
+    if len(set(chosen)) != len(chosen) or not set(chosen) <= {"x", "y", "z"}:
+        chosen = [*"xyz", *[None] * len(chosen)][: len(chosen)]
+    rest = iter(chosen)
+    return [next(rest) if name == "space" else name for name in found]
+
+
+def is_time(fields: Mapping[str, Json], direction: list[float] | None) -> bool:
+    """Return whether a direction points along the time axis of a space with time."""
+    return (
+        direction is not None
+        and has_time(fields)
+        and len(direction) == 4
+        and not any(direction[:3])
+        and bool(direction[3])
+    )
+
+
+def has_time(fields: Mapping[str, Json]) -> bool:
+    """Return whether the fourth component of the space is time."""
+    space = fields.get("space")
+    word = space.lower().replace("_", "-") if isinstance(space, str) else ""
+    return word.endswith("-time") or word in ("rast", "last", "lpst")
 
 
 def vector(value: Json) -> list[float] | None:
     """Return a direction as floats, or None if it is missing, zero or not finite."""
+    found = numbers(value)
+    return found if found is not None and any(found) else None
+
+
+def numbers(value: Json) -> list[float] | None:
+    """Return a list of finite numbers as floats, or None."""
     if not isinstance(value, list) or not value:
         return None
-    if not all(isinstance(v, int | float) and math.isfinite(v) for v in value):
-        return None
-    return [float(v) for v in value] if any(value) else None
+    return [float(v) for v in value] if all(map(is_number, value)) else None
 
 
-def spacings(fields: Mapping[str, Json], ndim: int) -> list[float]:
-    """Return the distance between samples along each axis; 1 where it is unknown."""
-    directions = per_axis(fields, "space_directions", ndim)
-    plain = per_axis(fields, "spacings", ndim)
-    found = []
-    for axis in range(ndim):
-        direction, spacing = vector(directions[axis]), plain[axis]
-        if direction is not None:
-            found.append(math.hypot(*direction))
-        elif isinstance(spacing, int | float) and math.isfinite(spacing) and spacing > 0:
-            found.append(float(spacing))
-        else:
-            found.append(1.0)
-    return found
+def is_number(value: Json) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def origins(fields: Mapping[str, Json], ndim: int) -> list[float]:
-    """Return the position of the first sample, as far as a translation along the axes expresses it.
+def placed(fields: Mapping[str, Json], sizes: Shape) -> list[Placed]:
+    """Return where the samples along each axis lie, as far as a step and an origin express it.
 
-    OME-Zarr 0.5 has no rotation or reflection, so the origin is zero unless every direction points
-    along a different positive axis of the space.
+    OME-Zarr 0.5 has no rotation and no reflection, so an axis with a direction has an origin only
+    if every axis points along its own positive axis of the space.
     """
+    ndim = len(sizes)
     directions = [vector(d) for d in per_axis(fields, "space_directions", ndim)]
-    origin = vector(fields.get("space_origin"))
-    found = [0.0] * ndim
-    used: set[int] = set()
+    units = per_axis(fields, "units", ndim)
+    components = _components(fields, directions, ndim)
+    origin = numbers(fields.get("space_origin"))
+    of_space = fields.get("space_units")
+    space_units = of_space if isinstance(of_space, list) else []
+    found = []
     for axis, direction in enumerate(directions):
         if direction is None:
+            scale, first = _along(fields, axis, sizes)
+            found.append(Placed(scale=scale, origin=first, unit=ome_unit(units[axis])))
+            continue
+        number = components[axis] if components else None
+        unit = space_units[number] if number is not None and number < len(space_units) else None
+        if number is None and len({str(u) for u in space_units}) == 1:
+            unit = space_units[0]
+        is_stated = number is not None and origin is not None and len(origin) == len(direction)
+        found.append(
+            Placed(
+                scale=math.hypot(*direction),
+                origin=origin[number] if is_stated and origin and number is not None else 0.0,
+                unit=ome_unit(unit) or ome_unit(units[axis]),
+            )
+        )
+    return found
+
+
+def _components(
+    fields: Mapping[str, Json], directions: list[list[float] | None], ndim: int
+) -> list[int | None] | None:
+    """Return the component of the space that each axis points along.
+
+    None if any of them points elsewhere, or backwards: the matrix is not diagonal then.
+    """
+    own = {"x": 0, "y": 1, "z": 2, "t": 3}
+    found: list[int | None] = []
+    for name, direction in zip(names(fields, ndim), directions, strict=True):
+        if direction is None:
+            found.append(None)
             continue
         along = [i for i, v in enumerate(direction) if v]
-        if origin is None or len(along) != 1 or direction[along[0]] < 0 or along[0] in used:
-            return [0.0] * ndim
-        if len(origin) != len(direction):
-            return [0.0] * ndim
-        used.add(along[0])
-        found[axis] = origin[along[0]]
+        if len(along) != 1 or direction[along[0]] < 0 or along[0] != own.get(name or ""):
+            return None
+        found.append(along[0])
     return found
 
 
-def units(fields: Mapping[str, Json], ndim: int) -> list[str | None]:
-    """Return the unit of each axis by its OME name, None where it has none."""
-    plain = per_axis(fields, "units", ndim)
-    directions = per_axis(fields, "space_directions", ndim)
-    of_space = fields.get("space_units")
-    spatial = of_space[0] if isinstance(of_space, list) and of_space else None
-    found = []
-    for axis in range(ndim):
-        unit = spatial if vector(directions[axis]) and spatial else plain[axis]
-        found.append(UNITS.get(unit) if isinstance(unit, str) else None)
-    return found
+def _along(fields: Mapping[str, Json], axis: int, sizes: Shape) -> tuple[float | None, float]:
+    """Return step and origin of an axis without a direction: `spacings`, or the range of the axis.
 
-
-def ome(
-    fields: Mapping[str, Json], ndim: int, levels: Sequence[Level], *, trailing: int
-) -> dict[str, Json]:
-    """Return the `ome` attribute of an image group.
-
-    Parameters:
-        fields: The header.
-        ndim: The number of axes of the file.
-        levels: All levels, full resolution first.
-        trailing: How many axes the Zarr view has after those of the file (`Volume.trailing`).
+    Where the centering is not known, the lower bound is the position of the first sample: NRRD
+    compares it with the ORIGIN of VTK's headers.
     """
-    name, kind, unit = names(fields, ndim), kinds(fields, ndim), units(fields, ndim)
-    axes = [Axis(name=name[a], type=kind[a], unit=unit[a]) for a in reversed(range(ndim))]
-    axes += [Axis(name="byte")] * trailing
-    step, origin = spacings(fields, ndim), origins(fields, ndim)
-    shown = [
-        OmeLevel(
-            path=str(level.number),
-            scale=(
-                *(step[a] * level.scale[a] for a in reversed(range(ndim))),
-                *(1.0,) * trailing,
-            ),
-            translation=(
-                # the first coarse voxel covers `scale` voxels; its centre is theirs
-                *(origin[a] + step[a] * (level.scale[a] - 1) / 2 for a in reversed(range(ndim))),
-                *(0.0,) * trailing,
-            ),
-        )
-        for level in levels
-    ]
-    content = fields.get("content")
-    return ome_json(axes, shown, name=content if isinstance(content, str) and content else None)
+    ndim, size = len(sizes), sizes[axis]
+    spacing, low, high, center = (
+        per_axis(fields, key, ndim)[axis]
+        for key in ("spacings", "axis_mins", "axis_maxs", "centers")
+    )
+    is_cell = center == "cell"
+    step = float(spacing) if is_number(spacing) and spacing > 0 else None
+    if step is None and is_number(low) and is_number(high) and high > low:
+        parts = size if is_cell else size - 1 if center == "node" else 0
+        step = (high - low) / parts if parts > 0 else None
+    if not is_number(low) or step is None:
+        return step, 0.0
+    return step, float(low) + (step / 2 if is_cell else 0.0)

@@ -3,12 +3,11 @@
 Spec: JNRRD Tiling Extension 1.0.0 section 6; docs/formats/jnrrd.md.
 """
 
-import os
 import posixpath
 from dataclasses import dataclass, field
 
 from anychunk.errors import FormatError
-from anychunk.io import is_remote, local_path, resolve
+from anychunk.io import is_link, is_remote, is_special, local_path, resolve
 
 
 def folder_of(url: str) -> str:
@@ -47,12 +46,13 @@ class References:
             raise FormatError(f"{self.folder}: the name of a file is empty")
         joined = name if is_remote(name) else posixpath.join(self.base_dir, name)
         parent, _, last = joined.rpartition("/")
-        if is_remote(joined) or not parent or last in ("", ".", ".."):
+        is_absolute = is_remote(joined) or joined.startswith("file:") or joined == f"/{last}"
+        if is_absolute or last in ("", ".", ".."):
             return resolve(self.folder, joined, allow=self.allow)
         if parent not in self._folders:
-            self._folders[parent] = resolve(self.folder, parent, allow=self.allow)
+            self._folders[parent] = resolve(self.folder, parent or ".", allow=self.allow)
         found = f"{self._folders[parent]}/{last}"
         # only a link can lead out of a folder that is inside
-        if "\0" in last or "\\" in last or os.path.islink(found):  # noqa: PTH114 - once per tile
+        if "\0" in last or "\\" in last or is_special(last) or is_link(found):
             return resolve(self.folder, joined, allow=self.allow)
         return found

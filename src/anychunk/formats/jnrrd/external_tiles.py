@@ -53,7 +53,7 @@ def pattern_objects(
         base=references.folder,
         pattern=text,
         grid=layout.grid[::-1],
-        is_sparse=False,
+        is_sparse=tiling.sparse,
         roots=references.roots,
     )
 
@@ -72,8 +72,19 @@ def listed_urls(
     layouts: Sequence[Layout],
     dimensions: Shape,
     references: References,
+    *,
+    others: Mapping[int, list[str]] | None = None,
+    is_sparse: bool = False,
 ) -> dict[int, list[str]]:
-    """Return the urls of every stored level in table order, from `tile:files`.
+    """Return the urls of every stored level in table order, from `tile:files`; "" if absent.
+
+    Parameters:
+        files: The entries of the list.
+        layouts: The layouts of the stored levels.
+        dimensions: `tile:dimensions`.
+        references: Resolves names.
+        others: The urls of the tiles that are not listed, where there is a pattern, too.
+        is_sparse: Whether tiles that are not listed are absent.
 
     Raises:
         FormatError: A tile or a file is listed twice, or a tile is missing.
@@ -91,10 +102,16 @@ def listed_urls(
         names[level][number] = given["file"]
     found: dict[int, list[str]] = {}
     for level, listed in names.items():
-        if None in listed:
+        if others is not None:
+            found[level] = [
+                other if name is None else references.url(name)
+                for name, other in zip(listed, others[level], strict=True)
+            ]
+            continue
+        if None in listed and not is_sparse:
             missing = tile_indices(listed.index(None), grids[level])
             raise FormatError(f"tile:files: no file for tile {missing} of level {level}")
-        found[level] = [references.url(str(name)) for name in listed]
+        found[level] = ["" if name is None else references.url(name) for name in listed]
     _check_once(found.values())
     return found
 
@@ -124,7 +141,7 @@ def _check_once(levels: Iterable[list[str]]) -> None:
     seen: set[str] = set()
     for urls in levels:
         for url in urls:
-            if url in seen:
+            if url and url in seen:
                 raise FormatError(f"tile:files: the file {url} is listed for two tiles")
             seen.add(url)
 
@@ -132,9 +149,10 @@ def _check_once(levels: Iterable[list[str]]) -> None:
 def url_table(urls: list[str], layout: Layout, dimensions: Shape) -> ByteRanges:
     """Return the chunk table of a level whose tiles are whole files, listed in table order."""
     numbers = tile_numbers(layout, dimensions)
+    is_there = np.array([bool(url) for url in urls])
     return ByteRanges(
         offsets=np.zeros(numbers.shape, np.uint64),
-        lengths=np.full(numbers.shape, WHOLE, np.uint64),
+        lengths=np.where(is_there[numbers], np.uint64(WHOLE), np.uint64(0)),
         urls=tuple(urls),
         url_ids=numbers.astype(np.uint32),
     )

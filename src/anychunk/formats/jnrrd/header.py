@@ -11,17 +11,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError
-from anychunk.io import Source
+from anychunk.io import Source, Storage, as_url, buffered, open_source
 from anychunk.model.index import Json
 
 MAGIC = re.compile(rb'\s{0,64}\{\s{0,64}"jnrrd"\s{0,64}:')
 STEP = 64 * limits.KIB
 """How many bytes are read at a time while searching for the end of a line."""
-# a flattened key (section 7.5), as `tile:files[3].file`
-PATH = re.compile(r"([^:.\[\]]+:[^.\[\]]+)((?:\.[^.\[\]]+|\[\d{1,9}\])+)")
+# a flattened key (sections 4.4 and 4.7), as `tile:files[3].file` or `extensions.tile`
+PATH = re.compile(r"(extensions|[^:.\[\]]+:[^.\[\]]+)((?:\.[^.\[\]]+|\[\d{1,9}\])+)")
 PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -64,13 +65,22 @@ class Header:
         return {k.removeprefix(start): v for k, v in self.fields.items() if k.startswith(start)}
 
 
-def read_header(source: Source) -> Header:
-    """Read the lines up to the data.
+def read_header(file: str | Path | Source, *, storage: Storage | None = None) -> Header:
+    """Read the header of a JNRRD file: its lines, up to the data.
+
+    Parameters:
+        file: A path or url, or an opened source.
+        storage: How remote objects are accessed, as in `anychunk.open`.
 
     Raises:
         FormatError: The first line is not the magic, or a line is not a field.
         LimitError: The header is longer than `limits.header_bytes`.
     """
+    source = (
+        buffered(open_source(as_url(file), storage=storage))
+        if isinstance(file, str | Path)
+        else file
+    )
     lines, end = [], 0
     for number, (text, after) in enumerate(read_lines(source), 1):
         line = parse_line(text, f"{source.url} line {number}")
@@ -95,7 +105,7 @@ def read_lines(source: Source) -> Iterator[tuple[bytes, int]]:
     buffer, start = b"", 0
     too_long = (
         f"{source.url}: the header is longer than {limit} bytes; "
-        "raise header_bytes with anychunk.limits.override to allow it"
+        f"{limits.how_to_raise('header_bytes')}"
     )
     while position < size:
         length = STEP
@@ -131,12 +141,28 @@ def parse_line(text: bytes, where: str) -> Line | None:
     except (ValueError, RecursionError) as e:
         # text that begins like a field is a damaged field: taken for data, it would shift samples
         if stripped.startswith(b'{"') and stripped.isascii() and stripped.decode().isprintable():
-            raise FormatError(f"{where}: {shorten(stripped)!r} is not a JSON object ({e})") from e
+            hint = why_not_json(stripped.decode(), e)
+            raise FormatError(
+                f"{where}: {shorten(stripped)!r} is not a JSON object ({hint})"
+            ) from e
         return None
     if not isinstance(value, dict) or len(value) != 1:
         raise FormatError(f"{where}: found an object with {len(value)} keys, expected one key")
     ((key, content),) = value.items()
     return Line(key, content, decoded)
+
+
+def why_not_json(text: str, error: Exception) -> str:
+    """Return what is wrong with a line; the documents' own examples have the first three."""
+    start = text[: error.pos] if isinstance(error, json.JSONDecodeError) else ""
+    rest = text[len(start) :].lstrip()
+    if start and rest.startswith("//"):
+        return "JSON has no comments"
+    if start and rest.startswith("..."):
+        return "list every entry: ... is not JSON"
+    if start and not rest:
+        return "an object must be complete on one line"
+    return str(error)
 
 
 def _constant(name: str) -> float | None:

@@ -47,7 +47,9 @@ def choose_layouts(
     """
     stored = [level for level in levels if level.is_stored]
     table = tiling.offset_table if tiling.storage == "internal" else tiling.files
-    entries = None if table is None else len(table)
+    # a list may leave out tiles that are absent, or that a pattern names
+    is_partial = tiling.storage == "external" and (tiling.sparse or tiling.pattern is not None)
+    entries = None if table is None or is_partial else len(table)
     field = "offset_table" if tiling.storage == "internal" else "files"
     found: dict[tuple[object, ...], tuple[Layout, ...]] = {}
     # without overlap, all readings place tiles identically

@@ -1,4 +1,4 @@
-"""From a header to an index: one image group, with one array per level."""
+"""From a header to an index: one image, with a group per level."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from anychunk.errors import FormatError, FormatWarning, UnsupportedError
 from anychunk.formats.jnrrd import axes, untiled_volume
 from anychunk.formats.jnrrd.external_files import References, folder_of
-from anychunk.formats.jnrrd.header import Header, read_header, without_nan
+from anychunk.formats.jnrrd.header import Header, read_header
+from anychunk.formats.jnrrd.meaning import image_of
 from anychunk.formats.jnrrd.overlap import choose_layouts
 from anychunk.formats.jnrrd.tile_chunks import array_indexes
+from anychunk.formats.jnrrd.tile_pattern import placeholder_words
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, check_sizes, check_tables
 from anychunk.formats.jnrrd.tiling_fields import (
     LONG,
@@ -20,7 +22,9 @@ from anychunk.formats.jnrrd.tiling_fields import (
     tiling_prefix,
 )
 from anychunk.formats.jnrrd.volume import Volume, read_volume
+from anychunk.formats.jnrrd.zarr_layout import with_zarr_fill
 from anychunk.io import Source
+from anychunk.metadata import hierarchy
 from anychunk.model.index import ArrayIndex, GroupIndex, Json
 from anychunk.model.pin import Pin
 
@@ -64,21 +68,30 @@ def open_tiled(header: Header, source: Source, *, allow: Iterable[str] = ()) -> 
 
 
 def tiled_index(
-    header: Header, tiled: TiledVolume, source: Source, *, allow: Iterable[str] = ()
+    header: Header,
+    tiled: TiledVolume,
+    source: Source,
+    *,
+    allow: Iterable[str] = (),
+    key: str = "jnrrd",
 ) -> GroupIndex:
-    """Index a tiled volume."""
-    names = dimension_names(header.fields, tiled.volume)
-    labels = axes.per_axis(header.fields, "labels", len(tiled.volume.sizes))
-    arrays = array_indexes(
-        tiled, source, references(tiled.tiling.base_dir, source, allow), names, labels
-    )
+    """Index a tiled volume; `key` is the name of its format, "jnrrd" or "nrrd"."""
+    arrays = stored_arrays(header, tiled, source, allow=allow)
     long = {f"{tiling_prefix(header)}:{name}" for name in LONG}
     shown = {
         key: value
         for key, value in header.fields.items()
         if key not in long or len(value) <= MOST_SHOWN
     }
-    return image_group(shown, tiled.volume, tiled.levels, arrays, key="jnrrd", pins={})
+    return image_group(shown, tiled.volume, tiled.levels, arrays, key=key, pins={})
+
+
+def stored_arrays(
+    header: Header, tiled: TiledVolume, source: Source, *, allow: Iterable[str] = ()
+) -> dict[str, ArrayIndex]:
+    """Return the array of each level, by its number; axes are those of the file, slowest first."""
+    labels = axes.per_axis(header.fields, "labels", len(tiled.volume.sizes))
+    return array_indexes(tiled, source, references(tiled.tiling.base_dir, source, allow), labels)
 
 
 def references(base_dir: str | None, source: Source, allow: Iterable[str]) -> References:
@@ -108,6 +121,16 @@ def read_tiled(
     if tiling is None:
         return None, findings
     levels = levels_of(tiling, volume)
+    words = placeholder_words(header.fields)
+    tiling, more = with_zarr_fill(
+        tiling,
+        levels,
+        volume,
+        source=source,
+        references=references(tiling.base_dir, source, allow),
+        words=words,
+    )
+    findings = (*findings, *more)
     check_sizes(tiling, levels, volume, source.url)
     layouts = choose_layouts(
         tiling, levels, volume, source, references(tiling.base_dir, source, allow)
@@ -121,14 +144,9 @@ def read_tiled(
         tiling=tiling,
         levels=levels,
         layouts=layouts,
+        words=words,
     )
     return tiled, (*findings, *check_tables(tiled, source.size()))
-
-
-def dimension_names(fields: Mapping[str, Json], volume: Volume) -> tuple[str, ...]:
-    """Return the dimension names of the Zarr view, slowest first."""
-    names = axes.names(fields, len(volume.sizes))
-    return (*names[::-1], *("byte" for _ in volume.trailing))
 
 
 def untiled_index(
@@ -145,8 +163,7 @@ def untiled_index(
     """
     volume = read_volume(fields, source.url)
     data = untiled_volume.read_data(fields, source.url, end, references(None, source, allow))
-    names = dimension_names(fields, volume)
-    array, pins = untiled_volume.array_index(volume, data, source, names)
+    array, pins = untiled_volume.array_index(volume, data, source)
     level = Level(
         number=0,
         sizes=volume.sizes,
@@ -167,10 +184,5 @@ def image_group(
     pins: dict[str, Pin],
 ) -> GroupIndex:
     """Return the hierarchy of a file: one image, its levels and its metadata."""
-    ndim = len(volume.sizes)
-    attributes = {
-        "ome": axes.ome(fields, ndim, levels, trailing=len(volume.trailing)),
-        key: without_nan(dict(fields), infinities=True),
-    }
-    image = GroupIndex(members=arrays, attributes=attributes)
-    return GroupIndex(members={"0": image}, pins=pins)
+    image = hierarchy.image_group(*image_of(fields, volume, levels, arrays, key=key))
+    return hierarchy.root_group({"0": image}, pins=pins)

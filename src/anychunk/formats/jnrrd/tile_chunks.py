@@ -11,9 +11,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from anychunk import limits
 from anychunk.codecs import crc32
 from anychunk.codecs.window import front as window_front
-from anychunk.errors import FormatError, LimitError
+from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.formats import _raw
 from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
 from anychunk.formats.jnrrd.external_files import References
@@ -29,16 +30,15 @@ from anychunk.formats.jnrrd.tiled_volume import TiledVolume, checksum
 from anychunk.formats.jnrrd.tiling_fields import Level, Table
 from anychunk.io import Source
 from anychunk.model.grid import Shape, grid_shape
+from anychunk.model.images import VARIABLE
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects
 
-MOST_NAMED = 1 << 20
-"""Maximum number of tiles listed by url, if no pattern of chunk coordinates describes them."""
 MOST_FRONTS = 1 << 16
 """Maximum number of distinct windows per level: `front_ids` are 16-bit numbers."""
 
 
 def array_indexes(
-    tiled: TiledVolume, source: Source, references: References, names: tuple[str, ...], labels: Any
+    tiled: TiledVolume, source: Source, references: References, labels: Any
 ) -> dict[str, ArrayIndex]:
     """Return the arrays of a tiled volume, by the name of their level.
 
@@ -46,7 +46,6 @@ def array_indexes(
         tiled: The volume.
         source: The file of the header, and of internal tiles.
         references: Resolves the names of external tiles.
-        names: The dimension names of the Zarr view.
         labels: The labels of the file's axes.
     """
     tiling, volume = tiled.tiling, tiled.volume
@@ -56,7 +55,7 @@ def array_indexes(
     for level in tiled.levels:
         layout = by_level.get(level.number)
         if layout is None:
-            found[str(level.number)] = virtual_array(tiled, level, names)
+            found[str(level.number)] = virtual_array(tiled, level)
             continue
         chunks: ByteRanges | Objects = (
             chunk_tables[level.number]
@@ -71,7 +70,7 @@ def array_indexes(
             codecs=codecs,
             chunks=with_trailing(replace(chunks, **fronts), len(volume.trailing)),
             fill_value=fill_json(tiling.padding_value, volume.dtype),
-            dimension_names=names,
+            dimension_names=(None,) * (len(level.sizes) + len(volume.trailing)),
         )
     return found
 
@@ -102,6 +101,8 @@ def byte_ranges(tiled: TiledVolume, layout: Layout, source: Source) -> ByteRange
     offsets = table[numbers]
     if tiling.compression == "raw":
         lengths = tiled.tile_bytes()[numbers]
+        if tiling.sparse and tiling.size_table is not None:
+            lengths = np.where(tiling.size_table[numbers] > 0, lengths, np.uint64(0))
     elif tiling.size_table is not None:
         lengths = tiling.size_table[numbers]
     else:
@@ -119,16 +120,43 @@ def external_tables(
     tiling = tiled.tiling
     if tiling.storage == "internal":
         return {}
-    if tiling.files is not None:
-        urls = listed_urls(tiling.files, tiled.layouts, tiling.dimensions, references)
-        return {
-            x.level.number: url_table(urls[x.level.number], x, tiling.dimensions)
+    pattern = None
+    if tiling.pattern is not None:
+        pattern = parse_pattern(tiling.pattern, tiling.dimensions, labels, tiled.words)
+        counts = [(x.level.number, dimension_counts(x, tiling.dimensions)) for x in tiled.layouts]
+        check_unique_names(pattern, counts)
+    if tiling.files is None:
+        named = cast("Pattern", pattern)
+        return {x.level.number: _named(named, x, tiled, references) for x in tiled.layouts}
+    others = None
+    if pattern is not None:
+        check_named(pattern, tiled)
+        others = {
+            x.level.number: pattern_urls(pattern, x, tiling, references, tiled.before(x))
             for x in tiled.layouts
         }
-    pattern = parse_pattern(cast("str", tiling.pattern), tiling.dimensions, labels)
-    counts = [(x.level.number, dimension_counts(x, tiling.dimensions)) for x in tiled.layouts]
-    check_unique_names(pattern, counts)
-    return {x.level.number: _named(pattern, x, tiled, references) for x in tiled.layouts}
+    urls = listed_urls(
+        tiling.files,
+        tiled.layouts,
+        tiling.dimensions,
+        references,
+        others=others,
+        is_sparse=tiling.sparse,
+    )
+    return {
+        x.level.number: url_table(urls[x.level.number], x, tiling.dimensions) for x in tiled.layouts
+    }
+
+
+def check_named(pattern: Pattern, tiled: TiledVolume) -> None:
+    """Raise `LimitError` if a pattern would have to be expanded to too many names."""
+    most = limits.get().named_chunks
+    if tiled.tiles > most:
+        raise LimitError(
+            f"{tiled.url}: tile:pattern {pattern.text!r} requires a list of {tiled.tiles} names, "
+            f"expected at most {most}; a pattern of tile indices alone requires no list; "
+            f"{limits.how_to_raise('named_chunks')}"
+        )
 
 
 def _named(
@@ -138,11 +166,7 @@ def _named(
     objects = pattern_objects(pattern, layout, tiled.tiling, references)
     if objects is not None:
         return objects
-    if layout.tiles > MOST_NAMED:
-        raise LimitError(
-            f"{tiled.url}: tile:pattern {pattern.text!r} requires a list of {layout.tiles} names, "
-            f"expected at most {MOST_NAMED}; a pattern of tile indices alone requires no list"
-        )
+    check_named(pattern, tiled)
     urls = pattern_urls(pattern, layout, tiled.tiling, references, tiled.before(layout))
     return url_table(urls, layout, tiled.tiling.dimensions)
 
@@ -203,7 +227,7 @@ def window_fronts(
         count *= len(unique)
         ids = np.add.outer(ids * len(unique), inverse.reshape(-1))
     if count > MOST_FRONTS:
-        raise LimitError(
+        raise UnsupportedError(
             f"{url}: tiles have {count} different windows, expected at most {MOST_FRONTS}"
         )
     fronts = []
@@ -214,7 +238,7 @@ def window_fronts(
     return tuple(fronts), ids.astype(np.uint16)
 
 
-def virtual_array(tiled: TiledVolume, level: Level, names: tuple[str, ...]) -> ArrayIndex:
+def virtual_array(tiled: TiledVolume, level: Level) -> ArrayIndex:
     """Return the array of a virtual level: the store computes it from a finer stored one."""
     source = virtual_source(tiled.levels, level)
     ratio = [a // b for a, b in zip(level.scale, source.scale, strict=True)]
@@ -230,13 +254,13 @@ def virtual_array(tiled: TiledVolume, level: Level, names: tuple[str, ...]) -> A
         data_type=volume.data_type,
         codecs=(_raw.bytes_codec(volume.itemsize, "little"),),
         chunks=Computed(
-            source=f"0/{source.number}",
+            source=f"0/{source.number}/{VARIABLE}",
             method="downsample",
             configuration={"ratio": ratio[::-1], "method": tiled.tiling.downsample_method},
             grid=grid_shape(level.sizes, chunk)[::-1],
         ),
         fill_value=fill_json(0, volume.dtype),
-        dimension_names=names,
+        dimension_names=(None,) * len(level.sizes),
     )
 
 

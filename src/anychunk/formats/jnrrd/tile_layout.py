@@ -33,6 +33,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from anychunk import limits
 from anychunk.errors import LimitError
 from anychunk.formats.jnrrd.tiling_fields import Level, Tiling
 from anychunk.model.grid import Shape, chunk_coords, chunk_number, grid_shape
@@ -41,8 +42,6 @@ type Ints = npt.NDArray[np.int64]
 type Reading = Literal["halo", "shared", "shared to the end", "border"]
 
 READINGS: tuple[Reading, ...] = ("halo", "shared", "shared to the end", "border")
-MOST_WINDOWS = 1 << 24
-"""Maximum number of tiles of varying shape per level: their windows are computed one by one."""
 
 
 def tile_number(indices: Sequence[int], grid: Shape) -> int:
@@ -199,10 +198,10 @@ def lay_out(tiling: Tiling, level: Level, reading: Reading = "halo") -> Layout |
     # the usual case: tiles are chunks, without a front and without the window codec
     if not any(overlap) and (is_padded or is_even):
         return Layout(level, level.tile, counts, level.tile, None)
-    if math.prod(counts) > MOST_WINDOWS:
+    if math.prod(counts) > limits.get().varying_chunks:
         raise LimitError(
-            f"level {level.number}: {math.prod(counts)} tiles of varying shape, "
-            f"expected at most {MOST_WINDOWS}"
+            f"level {level.number}: {math.prod(counts)} tiles of varying shape, expected at most "
+            f"{limits.get().varying_chunks}; {limits.how_to_raise('varying_chunks')}"
         )
     axes = tuple(
         axis_layout(n, t, o, is_padded=is_padded, reading=reading, tiles=c)

@@ -5,23 +5,29 @@ Spec: JNRRD Tiling Extension 1.0.0 sections 6.1 and 7.4.6; docs/formats/jnrrd.md
 `{x}` `{y}` `{z}` are tile indices by position in `tile:dimensions`, `{d0}` `{d1}` … for any number
 of dimensions; `{c}` `{t}` are the axes labelled c and t, or else the fourth and fifth; `{l}` is the
 level; `{i}` is the number of the tile, within its level if the pattern has `{l}`, or else within
-all levels. `{z:03d}` has at least three digits.
+all levels. `{z:03d}` has at least three digits. Any other name is that of a field of the header
+with a text or an integer: `{content}`, `{dicom:study.instance_uid}`, or a key of its key/value
+pairs.
 """
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.tile_layout import all_indices
 from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 FIELD = re.compile(r"\{([a-z]\d{0,2})(?::0?(\d{1,2})d?)?\}")
 BY_POSITION = {"x": 0, "y": 1, "z": 2, "c": 3, "t": 4}
-KNOWN = "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without"
+WORD = re.compile(r"\{([A-Za-z_][\w.:-]*)\}")
+KNOWN = "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without; header fields"
 MOST_COMPARED = 1 << 18
 """Maximum number of names that are compared to find two tiles of the same name."""
+MOST_NESTED = 8
+"""How deep fields are nested whose values a pattern may name."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,49 @@ class Pattern:
         )
 
 
-def parse_pattern(text: str, dimensions: Shape, labels: Sequence[str | None] = ()) -> Pattern:
+def placeholder_words(fields: Mapping[str, Json]) -> dict[str, str]:
+    """Return the fields of a header that a pattern may name, nested ones by their path."""
+    found: dict[str, str] = {}
+    pairs = fields.get("key_values")
+    for key, value in (pairs if isinstance(pairs, Mapping) else {}).items():
+        _add_words(found, str(key), value)
+    for key, value in fields.items():
+        if key != "key_values":
+            _add_words(found, key, value)
+    return found
+
+
+def _add_words(found: dict[str, str], path: str, value: Json, depth: int = 0) -> None:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        found[path] = str(value)
+    elif isinstance(value, Mapping) and depth < MOST_NESTED:
+        for key, inner in value.items():
+            _add_words(found, f"{path}.{key}", inner, depth + 1)
+
+
+def with_words(text: str, words: Mapping[str, str]) -> str:
+    """Return a pattern with the placeholders replaced that name a field of the header."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if FIELD.fullmatch(match[0]) or match[1] not in words:
+            return match[0]
+        value = words[match[1]]
+        if not value or re.search(r"[{}/\\\0\n]", value) or value in (".", ".."):
+            raise FormatError(
+                f"tile:pattern: {text!r}: {match[0]} stands for {value[:40]!r}, which cannot be "
+                "part of a file name"
+            )
+        return value
+
+    return WORD.sub(replaced, text)
+
+
+def parse_pattern(
+    text: str,
+    dimensions: Shape,
+    labels: Sequence[str | None] = (),
+    words: Mapping[str, str] | None = None,
+) -> Pattern:
     """Parse a pattern.
 
     `str.format` is not used, because it would let an untrusted pattern access attributes of
@@ -78,7 +126,9 @@ def parse_pattern(text: str, dimensions: Shape, labels: Sequence[str | None] = (
         text: The pattern.
         dimensions: `tile:dimensions`.
         labels: The labels of the file's axes, which may say what `{c}` and `{t}` are.
+        words: What other placeholders stand for, by name.
     """
+    text = with_words(text, words or {})
     parts: list[str | Place] = []
     position = 0
     for match in FIELD.finditer(text):

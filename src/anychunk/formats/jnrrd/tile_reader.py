@@ -10,9 +10,10 @@ from anychunk.decode.boxes import ArrayReader
 from anychunk.decode.chunks import ChunkReader
 from anychunk.decode.computed import compute_chunk
 from anychunk.errors import FormatError
-from anychunk.formats.jnrrd.parse import open_header, open_tiled, tiled_index
+from anychunk.formats.jnrrd.parse import open_header, open_tiled, stored_arrays
 from anychunk.io import Sources, Storage, buffered, open_source
 from anychunk.model.grid import Shape, chunk_box
+from anychunk.model.images import VARIABLE
 from anychunk.model.index import ArrayIndex, Computed
 
 
@@ -27,28 +28,22 @@ class TileReader:
         header = open_header(near)
         self.url = source.url
         self.tiled = open_tiled(header, near, allow=allow)
-        self.root = tiled_index(header, self.tiled, near, allow=allow)
+        self.arrays = stored_arrays(header, self.tiled, near, allow=allow)
+        """The levels by number, in the order of the file's axes, whatever their meaning."""
         self.sources = Sources({source.url: source.pin()}, storage=storage)
         self._readers: dict[str, ArrayReader] = {}
 
     def array(self, level: int) -> ArrayIndex:
         """Return the index of a level."""
-        try:
-            array = self.root[f"0/{level}"]
-        except KeyError:
-            raise FormatError(
-                f"{self.url}: level {level}, expected below {len(self.tiled.levels)}"
-            ) from None
-        if not isinstance(array, ArrayIndex):
-            raise FormatError(f"{self.url}: level {level} is not an array")
-        return array
+        found = self.arrays.get(str(level))
+        if found is None:
+            raise FormatError(f"{self.url}: level {level}, expected below {len(self.tiled.levels)}")
+        return found
 
     def reader(self, path: str) -> ArrayReader:
-        """Return the reader of the array at a path of the index."""
+        """Return the reader of a level, given its path in the index, such as `0/2/image`."""
         if path not in self._readers:
-            array = self.root[path]
-            if not isinstance(array, ArrayIndex):
-                raise FormatError(f"{self.url}: {path} is not an array")
+            array = self.arrays[path.split("/")[1]]
             chunks = ChunkReader(array, self.sources, where=f"{self.url} {path}")
             self._readers[path] = ArrayReader(chunks)
         return self._readers[path]
@@ -60,7 +55,7 @@ class TileReader:
         box = chunk_box(coords, array.chunk_shape, array.shape)
         if not isinstance(array.chunks, Computed):
             start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
-            return self.reader(f"0/{level}").read(start, stop)
+            return self.reader(f"0/{level}/{VARIABLE}").read(start, stop)
         chunk = compute_chunk(array, coords, self.reader(array.chunks.source))
         return chunk[tuple(slice(s.stop - s.start) for s in box)]
 

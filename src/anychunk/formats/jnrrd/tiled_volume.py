@@ -6,8 +6,8 @@ All tables have one entry per stored tile: level after level, in the order of th
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -37,6 +37,8 @@ class TiledVolume:
     """All levels, stored or virtual."""
     layouts: tuple[Layout, ...]
     """The layouts of the stored levels, in order."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What the placeholders of a pattern stand for that name a field of the header."""
 
     @property
     def tiles(self) -> int:
@@ -103,6 +105,12 @@ def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
     tiling = tiled.tiling
     offsets, sizes = cast("Table", tiling.offset_table), tiling.size_table
     expected = tiled.tile_bytes()
+    if tiling.sparse and sizes is not None:
+        stored = sizes > 0
+        offsets, sizes, expected = offsets[stored], sizes[stored], expected[stored]
+        numbers = np.flatnonzero(stored)
+    else:
+        numbers = np.arange(len(offsets))
     if sizes is not None and not sizes.all():
         bad = int(np.flatnonzero(sizes == 0)[0])
         yield error("size_table", f"{tiled.name(bad)} has 0 bytes")
@@ -110,7 +118,8 @@ def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
         bad = int(np.flatnonzero(sizes != expected)[0])
         yield error(
             "size_table",
-            f"{tiled.name(bad)} has {sizes[bad]} bytes, expected {expected[bad]} (raw samples)",
+            f"{tiled.name(int(numbers[bad]))} has {sizes[bad]} bytes, expected {expected[bad]} "
+            "(raw samples)",
         )
     lengths = expected if tiling.compression == "raw" else sizes
     least = np.uint64(1) if lengths is None else lengths
@@ -122,8 +131,8 @@ def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
         length = 1 if lengths is None else lengths[bad]
         yield error(
             "offset_table",
-            f"{tiled.name(bad)} is {length} bytes at {offsets[bad]}, expected between the end of "
-            f"the header and of the file, {tiled.end} to {size}",
+            f"{tiled.name(int(numbers[bad]))} is {length} bytes at {offsets[bad]}, expected "
+            f"between the end of the header and of the file, {tiled.end} to {size}",
         )
     elif tiling.level_offsets is not None:
         yield from check_level_offsets(tiled)
@@ -132,6 +141,8 @@ def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
 def check_level_offsets(tiled: TiledVolume) -> Iterator[Finding]:
     """Compare `level_offsets` with the offset table, which is used: a mismatch only warns."""
     given, offsets = tiled.tiling.level_offsets or (), tiled.tiling.offset_table
+    if tiled.tiling.sparse:
+        return  # a level may have no tiles at all
     for layout in tiled.layouts:
         number, before = layout.level.number, tiled.before(layout)
         first = int(cast("Table", offsets)[before : before + layout.tiles].min())

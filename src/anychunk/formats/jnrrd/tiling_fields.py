@@ -33,7 +33,7 @@ ANY_URI = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?")
 TABLES = ("offset_table", "size_table", "compression_levels")
 PLAIN = (
     *("storage", "format", "pattern", "base_dir", "edge_handling", "padding_value"),
-    *("compression", "downsample_method"),
+    *("compression", "downsample_method", "sparse", "zarr_metadata"),
 )
 LONG = (*TABLES, "files", "metadata")
 """Fields with one entry per tile."""
@@ -99,6 +99,10 @@ class Tiling:
     levels_virtual: Shape = ()
     level_quality: tuple[Mapping[str, Json], ...] | None = None
     metadata: tuple[Mapping[str, Json], ...] | None = None
+    sparse: bool = False
+    """Whether tiles may be left out that hold nothing but the padding value."""
+    zarr_metadata: str | None = None
+    """The pattern of the `.zarray` documents of tiles that are the chunks of Zarr arrays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +209,11 @@ def read_tiling(
 def complete(fields: Mapping[str, Json]) -> dict[str, Json]:
     """Add the fields that a writer omitted but that follow from others."""
     made = dict(fields)
+    if isinstance(made.get("data_pattern"), str):
+        # section 9.4.2: the pattern of the tiles, while tile:pattern names the documents of Zarr
+        if made.get("zarr_compatible") is True and isinstance(made.get("pattern"), str):
+            made["zarr_metadata"] = made["pattern"]
+        made["pattern"] = made["data_pattern"]
     scales = made.get("level_scales")
     if "levels" not in made and isinstance(scales, list):
         made["levels"] = len(scales)
@@ -228,14 +237,15 @@ def check_required(fields: Mapping[str, Json], volume: Volume) -> Iterator[Findi
     match fields.get("storage"):
         case "internal" if "offset_table" not in fields:
             yield error("offset_table", "is required for internal tiles and missing")
+        case "internal" if fields.get("sparse") is True and not fields.get("size_table", [0]):
+            yield error("size_table", "is required for sparse tiles and missing")
         case "internal" if volume.encoding != "raw":
             # tile:compression describes the tiles; `encoding` must not contradict it
             yield error(
                 "storage", f"internal tiles with encoding {volume.encoding!r}, expected 'raw'"
             )
-        case "external" if ("pattern" in fields) == ("files" in fields):
-            both = "both are given" if "pattern" in fields else "neither is given"
-            yield error("pattern", f"external tiles need one of pattern and files; {both}")
+        case "external" if "pattern" not in fields and "files" not in fields:
+            yield error("pattern", "external tiles need a pattern or files; neither is given")
 
 
 def check_schema(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding]:
@@ -267,6 +277,10 @@ def check_shapes(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding
             yield error(
                 name, f"has {len(fields[name])} entries, expected {count}, one per dimension"
             )
+    is_open = fields.get("sparse") is True or ("files" in fields and "pattern" in fields)
+    if is_open and any(fields.get("overlap", ())):
+        # which meaning of overlap a file has is told by the number and sizes of its tiles
+        yield error("overlap", "with sparse tiles, or with both pattern and files, is ambiguous")
     for name in ("files", "metadata"):
         if not all(isinstance(entry, dict) for entry in fields.get(name, ())):
             yield error(name, "has an entry that is not a JSON object")

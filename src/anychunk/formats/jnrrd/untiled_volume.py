@@ -1,4 +1,6 @@
-"""Volumes without tiles: raw samples cut along the slowest axes, other encodings as one chunk.
+"""Volumes without tiles: samples cut along the slowest axes, raw or gzip or bzip2 streams.
+
+Other encodings, and short streams, are one chunk.
 
 Spec: JNRRD 1.0.0 sections 3.5, 3.6 and 6; NRRD format, "Data file" and "line skip".
 """
@@ -9,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs.leading_stream import TAILED
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
-from anychunk.formats import _raw
+from anychunk.formats import _pieces, _raw
 from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.volume import Volume
@@ -131,9 +135,7 @@ def _pattern_of_text(text: str) -> Json:
     }
 
 
-def array_index(
-    volume: Volume, data: Data, source: Source, names: tuple[str, ...]
-) -> tuple[ArrayIndex, dict[str, Pin]]:
+def array_index(volume: Volume, data: Data, source: Source) -> tuple[ArrayIndex, dict[str, Pin]]:
     """Return the index of the samples, and the pins of data files that were opened for it."""
     shape = (*volume.sizes[::-1], *volume.trailing)
     pins: dict[str, Pin] = {}
@@ -150,7 +152,7 @@ def array_index(
         codecs=codecs,
         chunks=chunks,
         fill_value=fill_json(0, volume.dtype),
-        dimension_names=names,
+        dimension_names=(None,) * len(shape),
     )
     return array, pins
 
@@ -174,11 +176,10 @@ def data_start(data: Data, opened: Source, nbytes: int | None) -> int:
     """
     size = opened.size()
     if data.byte_skip < 0:
-        if nbytes is None:
-            raise FormatError(f"{opened.url}: byte_skip -1 with encoded samples, expected raw")
-        if nbytes > size - data.start:
+        if nbytes is not None and nbytes > size - data.start:
             raise TruncatedError(f"{opened.url}: {size} bytes, expected {nbytes} at its end")
-        return size - nbytes
+        if nbytes is not None:
+            return size - nbytes
     start = skip_lines(opened, data.start, data.line_skip)
     return start + (0 if nbytes is None else data.byte_skip)
 
@@ -218,13 +219,26 @@ def raw_file(
 def whole_stream(
     volume: Volume, data: Data, shape: Shape, opened: Source
 ) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
-    """Return an encoded volume as one chunk: a compressed stream can only be read as a whole."""
+    """Return an encoded volume: pieces of a long stream, or one chunk."""
     start = data_start(data, opened, None)
     length = opened.size() - start
     if length <= 0:
         raise TruncatedError(
             f"{opened.url}: {opened.size()} bytes, expected samples from byte {start} on"
         )
+    if volume.encoding in TAILED:
+        limits.check_stream(volume.nbytes, where=opened.url, stored=length)
+    pieces = _cut(volume, shape, data.byte_skip)
+    if pieces is not None:
+        grid = pieces.front_ids.shape
+        chunks = ByteRanges(
+            offsets=np.full(grid, start, np.uint64),
+            lengths=np.full(grid, length, np.uint64),
+            urls=(opened.url,),
+            fronts=pieces.fronts,
+            front_ids=pieces.front_ids,
+        )
+        return pieces.chunk_shape, (bytes_codec(volume), _pieces.codec(volume.encoding)), chunks
     limits.check_chunk(volume.nbytes, where=opened.url, stored=length)
     one = (1,) * len(shape)
     chunks = ByteRanges(
@@ -233,6 +247,15 @@ def whole_stream(
         urls=(opened.url,),
     )
     return shape, stream_codecs(volume, data.byte_skip, opened.url), chunks
+
+
+def _cut(
+    volume: Volume, shape: Shape, skip: int, *, is_even: bool = False
+) -> _pieces.StreamChunks | None:
+    """Cut a stream into pieces; None if it must be read as a whole."""
+    if volume.encoding not in TAILED or skip < 0:
+        return None
+    return _pieces.cut(shape, volume.dtype.itemsize, skip=skip, is_even=is_even)
 
 
 def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
@@ -245,6 +268,11 @@ def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
             )
         configuration = {"style": volume.encoding, "endian": volume.endian}
         return ({"name": "anychunk.text", "configuration": configuration},)
+    if skip < 0 and volume.encoding not in TAILED:
+        raise UnsupportedError(
+            f"{url}: byte_skip -1 with encoding {volume.encoding} is not supported; supported: raw "
+            f"{' '.join(TAILED)}"
+        )
     return (
         bytes_codec(volume),
         *compressor(volume.encoding, is_exact=not skip, skip=skip),
@@ -254,14 +282,16 @@ def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:
 def several_files(
     volume: Volume, data: Data, shape: Shape, source: Source, pins: dict[str, Pin]
 ) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
-    """Return each data file as one chunk: files divide the slowest axes evenly.
+    """Return each data file as one chunk, or as several: files divide the slowest axes evenly.
 
     Files are opened only if that is necessary to find where their samples begin: there may be a
     million files.
     """
     chunk = slab(shape, len(data.urls), len(volume.trailing), source.url)
     nbytes = math.prod(chunk) * volume.dtype.itemsize
-    limits.check_chunk(nbytes, where=source.url)
+    pieces = _cut(volume, chunk, data.byte_skip, is_even=True)
+    if pieces is None:
+        limits.check_chunk(nbytes, where=source.url)
     grid = grid_shape(shape, chunk)
     ids = np.arange(len(data.urls), dtype=np.uint32).reshape(grid)
     if not data.line_skip and data.byte_skip >= 0:
@@ -274,11 +304,8 @@ def several_files(
                 *compressor(volume.encoding, is_exact=False, skip=data.byte_skip),
             )
         )
-        return (
-            chunk,
-            codecs,
-            ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids),
-        )
+        table = ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids)
+        return _divided(volume, chunk, codecs, table, pieces)
     if len(data.urls) > MOST_OPENED:
         raise UnsupportedError(
             f"{source.url}: line_skip or byte_skip -1 is not supported for {len(data.urls)} data "
@@ -296,9 +323,37 @@ def several_files(
             )
     offsets = np.array(starts, np.uint64).reshape(grid)
     lengths = np.array(ends, np.uint64).reshape(grid) - offsets
-    skip = 0 if is_raw else max(data.byte_skip, 0)
-    codecs = (bytes_codec(volume),) if is_raw else stream_codecs(volume, skip, source.url)
-    return chunk, codecs, ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids)
+    codecs = (bytes_codec(volume),) if is_raw else stream_codecs(volume, data.byte_skip, source.url)
+    table = ByteRanges(offsets=offsets, lengths=lengths, urls=data.urls, url_ids=ids)
+    return _divided(volume, chunk, codecs, table, pieces)
+
+
+def _divided(
+    volume: Volume,
+    slab: Shape,
+    codecs: tuple[Json, ...],
+    table: ByteRanges,
+    pieces: _pieces.StreamChunks | None,
+) -> tuple[Shape, tuple[Json, ...], ByteRanges]:
+    """Divide the chunks of a table, one per file, into pieces."""
+    if pieces is None:
+        return slab, codecs, table
+    inner = pieces.front_ids.shape
+
+    def spread[T: np.generic](column: npt.NDArray[T]) -> npt.NDArray[T]:
+        for axis, count in enumerate(inner):
+            column = np.repeat(column, count, axis)
+        return column
+
+    chunks = ByteRanges(
+        offsets=spread(table.offsets),
+        lengths=spread(table.lengths),
+        urls=table.urls,
+        url_ids=None if table.url_ids is None else spread(table.url_ids),
+        fronts=pieces.fronts,
+        front_ids=np.tile(pieces.front_ids, table.grid),
+    )
+    return pieces.chunk_shape, (bytes_codec(volume), _pieces.codec(volume.encoding)), chunks
 
 
 def slab(shape: Shape, files: int, trailing: int, url: str) -> Shape:

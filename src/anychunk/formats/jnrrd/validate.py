@@ -11,7 +11,9 @@ import numpy as np
 from anychunk.decode.boxes import ArrayReader
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import AnychunkError, FormatWarning
+from anychunk.formats.jnrrd import nrrd
 from anychunk.formats.jnrrd.header import Header
+from anychunk.formats.jnrrd.mistakes import nrrd_mistakes, tiling_mistakes
 from anychunk.formats.jnrrd.parse import open_header, read_tiled, tiled_index, untiled_index
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume
 from anychunk.formats.jnrrd.tiling_fields import Finding, first_error, tiling_prefix, warning
@@ -36,16 +38,46 @@ def validate(
         OSError: The file cannot be read at all.
     """
     source = open_source(str(url), storage=storage)
+    return _collected(_findings(source, storage, tuple(allow), is_deep=True), source.url)
+
+
+def check_header(
+    source: Source, *, storage: Storage | None = None, allow: Iterable[str] = ()
+) -> list[Finding]:
+    """Return the defects of a header: as `validate`, without reading samples; of NRRD files, too.
+
+    Parameters:
+        source: The file.
+        storage: How remote objects are accessed, as in `anychunk.open`.
+        allow: Further folders that may hold external tiles or data files.
+    """
+    if nrrd.sniff(source.read(0, min(16, source.size())).tobytes()):
+        return _collected(_nrrd_findings(source), source.url)
+    return _collected(_findings(source, storage, tuple(allow), is_deep=False), source.url)
+
+
+def _nrrd_findings(source: Source) -> Iterator[Finding]:
+    text, _ = nrrd.read_text(source)
+    fields = nrrd.read_fields(text, source.url)
+    yield from nrrd_mistakes(fields, 1 if text[6] == "." else int(text[7]))
+
+
+def _collected(findings: Iterator[Finding], url: str) -> list[Finding]:
+    """Return findings, the first exception and warnings as findings; errors first."""
     found: list[Finding] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FormatWarning)
         try:
-            found += _findings(source, storage, tuple(allow))
+            # one by one: those before an exception are kept
+            for finding in findings:
+                found.append(finding)  # noqa: PERF402
         except AnychunkError as e:
-            found.append(_of_message("error", str(e), source.url))
-    for entry in caught:
-        if issubclass(entry.category, FormatWarning):
-            found.append(_of_message("warning", str(entry.message), source.url))
+            found.append(_of_message("error", str(e), url))
+    found += [
+        _of_message("warning", str(entry.message), url)
+        for entry in caught
+        if issubclass(entry.category, FormatWarning)
+    ]
     unique = dict.fromkeys(found)
     return sorted(unique, key=lambda finding: finding.severity)
 
@@ -59,22 +91,27 @@ def _of_message(severity: str, message: str, url: str) -> Finding:
     return Finding(severity=severity, field="file", message=text)  # type: ignore[arg-type]
 
 
-def _findings(source: Source, storage: Storage | None, allow: tuple[str, ...]) -> Iterator[Finding]:
+def _findings(
+    source: Source, storage: Storage | None, allow: tuple[str, ...], *, is_deep: bool
+) -> Iterator[Finding]:
     near = buffered(source)
     header = open_header(near)
     prefix = tiling_prefix(header)
     if prefix is None:
         root = untiled_index(header.fields, header.end, near, key="jnrrd", allow=allow)
-        yield from check_chunks(root, source, storage)
+        if is_deep:
+            yield from check_chunks(root, source, storage)
         return
+    yield from tiling_mistakes(header, prefix)
+    yield from check_encoding(header)
     tiled, findings = read_tiled(header, prefix, near, allow=allow)
     yield from findings
     if tiled is None or first_error(findings) is not None:
         return
     yield from check_format(tiled)
-    yield from check_encoding(header)
     root = tiled_index(header, tiled, near, allow=allow)
-    yield from check_chunks(root, source, storage)
+    if is_deep:
+        yield from check_chunks(root, source, storage)
 
 
 def check_format(tiled: TiledVolume) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import math
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,18 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import LimitError
+from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.jnrrd import write_header
+from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References, folder_of
 from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, spread, tile_indices
 from anychunk.formats.jnrrd.write_header import Written
 from anychunk.formats.jnrrd.write_levels import Pyramid, Target
-from anychunk.formats.jnrrd.write_plan import Plan, make_plan
+from anychunk.formats.jnrrd.write_meaning import kept_header
+from anychunk.formats.jnrrd.write_plan import Plan, default_tile, make_plan
 from anychunk.formats.jnrrd.write_quality import Quality
-from anychunk.io import is_remote, local_path, sink, threads
+from anychunk.io import is_remote, local_path, read_object, sink, threads
+from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape, chunk_box
 
 type Array = npt.NDArray[Any]
@@ -34,17 +38,14 @@ type Progress = Callable[[int, int], None]
 """Called with (tiles done, total tiles)."""
 
 
-def claims(url: str) -> bool:
-    """Return whether `url` names a JNRRD file."""
-    return url.endswith(".jnrrd")
-
-
-def write(
+def write_tiled(
     array: Any,
     url: str,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+    meaning: Meaning | None = None,
     **options: Any,
 ) -> None:
     """Write an array as a tiled JNRRD file. Sizes and axes are in numpy's order, slowest first.
@@ -54,22 +55,35 @@ def write(
         url: The file to write; a path or a remote url.
         workers: How many threads compress tiles; by default one per core.
         progress: Called with (tiles done, total tiles); by default a progress bar on a terminal.
+        checkpoints: The tiles that an earlier attempt has written. With it a local file is written
+            under its own name and kept after a failure, so that it can be continued.
+        meaning: What the samples mean: orientation, spacings, units, kinds and labels are written
+            as the fields of JNRRD, the rest as an extension `anychunk`.
         options: `tile`, `tile_dimensions`, `storage`, `format`, `compression`,
             `compression_levels`, `edge_handling`, `padding_value`, `overlap`, `levels` or
             `level_scales`, `level_tile_sizes`, `levels_virtual`, `downsample`, `quality`,
-            `tile_metadata`, `pattern` or `files`, `base_dir`, `header` (further fields, or a header
-            whose lines are kept), `endian`. docs/formats/jnrrd.md describes them.
+            `tile_metadata`, `sparse`, `pattern` or `files`, `base_dir`, `header` (further fields,
+            or a header whose lines are kept), `endian`. docs/formats/jnrrd.md describes them.
 
     Raises:
         CodecConfigError: An option is wrong, or contradicts another.
         UnsupportedError: The format cannot hold the array.
         LimitError: The header would be longer than `limits.header_bytes`.
     """
-    dtype = np.dtype(array.dtype)
-    # numpy has several type codes of one type, as "L" and "Q" for uint64; use one
-    dtype = np.dtype(dtype.name) if dtype.kind in "iufc" else dtype
-    plan = make_plan(tuple(int(n) for n in array.shape), dtype, url, **options)
-    read = reader_of(array, dtype)
+    dtype = numeric_type(array)
+    described = kept_header(
+        options.get("header"),
+        meaning,
+        tuple(int(n) for n in array.shape),
+        # other tiles would be shown with an axis that the array does not have
+        may_add_axes=options.get("edge_handling", "pad") == "pad" and not options.get("overlap"),
+    )
+    samples = Arranged(array, dtype, described.order)
+    if options.get("tile") is None and options.get("tile_dimensions") is None:
+        options = {**options, "tile": default_tile(tuple(int(n) for n in array.shape))}
+    options = {**in_file_order(options, described.order), "header": described.header or None}
+    plan = make_plan(samples.shape, dtype, url, **options)
+    read = reader_of(samples, dtype)
     folder = None if is_remote(url) else str(Path(local_path(url)).parent)
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -78,12 +92,48 @@ def write(
         shown(progress, plan.tiles) as tell,
     ):
         if plan.names is not None:
-            write_external(writer, url, tell)
+            write_external(writer, url, tell, checkpoints)
         elif is_remote(url):
             write_remote(writer, url, tell)
         else:
-            with sink.create(url) as file:
-                write_internal(writer, file, tell)
+            with sink.create(url) if checkpoints is None else sink.update(url) as file:
+                write_internal(writer, file, tell, checkpoints)
+
+
+def numeric_type(array: Any) -> np.dtype[Any]:
+    """Return the type of an array: numpy has several codes of one, as "L" and "Q" for uint64."""
+    dtype: np.dtype[Any] = np.dtype(array.dtype)
+    return np.dtype(dtype.name) if dtype.kind in "iufc" else dtype
+
+
+def in_file_order(options: dict[str, Any], order: Sequence[int | None] | None) -> dict[str, Any]:
+    """Return the options that have a value per axis of the array for the axes of the file.
+
+    Parameters:
+        options: Those of `write`.
+        order: For each axis of the file the axis of the array, as in `Arranged`.
+    """
+    if order is None or order == tuple(range(len(order))):
+        return options
+    if options.get("tile_dimensions") is not None:
+        # the other options follow these, whatever their order
+        count = sum(axis is not None for axis in order)
+        dimensions = [order.index(int(a) % count) for a in options["tile_dimensions"]]
+        return {**options, "tile_dimensions": dimensions}
+
+    def moved(values: Any, added: int) -> Any:
+        if not isinstance(values, Sequence) or len(values) != sum(a is not None for a in order):
+            return values  # one number for all axes; or wrong, which is reported with the others
+        return [added if axis is None else values[axis] for axis in order]
+
+    found = dict(options)
+    for key, added in (("tile", 1), ("overlap", 0)):
+        if key in options:
+            found[key] = moved(options[key], added)
+    for key in ("level_scales", "level_tile_sizes"):
+        if options.get(key) is not None:
+            found[key] = [moved(values, 1) for values in options[key]]
+    return found
 
 
 def reader_of(array: Any, dtype: np.dtype[Any]) -> Callable[[Shape, Shape], Array]:
@@ -131,8 +181,22 @@ class Tile:
     place: int
     """Its place in the tables of the file."""
     data: Any
+    """The stored bytes; empty if they are in place already."""
+    size: int
+    """How many bytes are stored."""
+    checksum: int
+    """Their CRC-32."""
     metadata: dict[str, Any] | None
     """Its entry in `tile:metadata`."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tile that an earlier attempt has written, and whose bytes are intact."""
+
+    size: int
+    checksum: int
+    """CRC-32 of its stored bytes."""
 
 
 class Writer:
@@ -150,6 +214,8 @@ class Writer:
             folder: Where the scratch file for coarser levels is created.
         """
         self.plan, self.workers, self._read = plan, workers, read
+        self.kept: Mapping[int, Kept] = {}
+        """Tiles that are in place already, by their place in the tables."""
         base = plan.levels[0]
         self.quality = Quality(plan, read)
         self._pyramid = Pyramid(
@@ -200,13 +266,15 @@ class Writer:
                 )
 
     def make(self, job: Job) -> Tile:
-        """Cut a tile from its level, with its halo, and encode it."""
-        plan, layout = self.plan, job.layout
-        grid = dimension_counts(layout, plan.tiling.dimensions)
-        dimensions, ndim = plan.tiling.dimensions, len(layout.counts)
-        coords = spread(tuple(tile_indices(job.number, grid)), dimensions, ndim, 0)[::-1]
-        overlap = spread(plan.tiling.overlap, dimensions, ndim, 0)[::-1]
+        """Cut a tile from its level, with its halo, and encode it unless it is in place."""
+        plan = self.plan
+        kept = self.kept.get(job.place)
+        if kept is not None and not self.needs_all_samples:
+            return Tile(job.place, b"", kept.size, kept.checksum, None)
+        layout = job.layout
+        overlap = spread(plan.tiling.overlap, plan.tiling.dimensions, len(layout.counts), 0)[::-1]
         sizes, tile = layout.level.sizes[::-1], layout.level.tile[::-1]
+        coords = self.coords(job)
         core = chunk_box(coords, tile, sizes)
         start, stop = tuple(side.start for side in core), tuple(side.stop for side in core)
         # the halo, as far as it lies inside the volume
@@ -217,14 +285,41 @@ class Writer:
         if layout.level.number == 0:
             self._pyramid.put(coords, own)
         self.quality.add(layout.level.number, own, start, stop)
+        if kept is not None:
+            about = describe(own, kept.checksum) if plan.tile_metadata else None
+            return Tile(job.place, b"", kept.size, kept.checksum, about)
         stored = box
         if plan.tiling.edge_handling == "pad":
             # a halo before the volume is padding too, so the box may begin inside the stored tile
             full = tuple(t + 2 * o for t, o in zip(tile, overlap, strict=True))
             at = [b - (a - o) for a, o, b in zip(start, overlap, low, strict=True)]
             stored = padded(box, full, at, plan.tiling.padding_value)
+        if plan.tiling.sparse and is_filled(stored, plan.tiling.padding_value):
+            about = describe(own, 0) if plan.tile_metadata else None
+            return Tile(job.place, b"", 0, 0, about)
         data = plan.encode(in_byte_order(stored, plan.volume.endian), job.place)
-        return Tile(job.place, data, describe(own, data) if plan.tile_metadata else None)
+        checksum = zlib.crc32(data)
+        about = describe(own, checksum) if plan.tile_metadata else None
+        return Tile(job.place, data, memoryview(data).nbytes, checksum, about)
+
+    def coords(self, job: Job) -> Shape:
+        """Return the grid coordinates of a tile, slowest axis first."""
+        dimensions, layout = self.plan.tiling.dimensions, job.layout
+        indices = tile_indices(job.number, dimension_counts(layout, dimensions))
+        return spread(tuple(indices), dimensions, len(layout.counts), 0)[::-1]
+
+    def decoded_size(self, job: Job) -> int:
+        """Return the bytes of samples that a tile contributes to its level."""
+        level = job.layout.level
+        core = chunk_box(self.coords(job), level.tile[::-1], level.sizes[::-1])
+        itemsize: int = self.plan.volume.dtype.itemsize
+        return itemsize * int(math.prod(s.stop - s.start for s in core))
+
+    @property
+    def needs_all_samples(self) -> bool:
+        """Whether coarser levels or fields of the header are computed from the samples."""
+        plan = self.plan
+        return len(plan.levels) > 1 or plan.quality or plan.tile_metadata
 
     def read(self, level: int, start: Shape, stop: Shape) -> Array:
         """Return the box from `start` to `stop` of a level."""
@@ -240,6 +335,13 @@ def padded(box: Array, shape: Shape, at: Sequence[int], value: float | None) -> 
     return out
 
 
+def is_filled(array: Array, value: float | None) -> bool:
+    """Return whether an array holds nothing but the padding value; None is NaN."""
+    if value is None:
+        return bool(np.isnan(array).all())
+    return bool((array == np.asarray(value).astype(array.dtype)).all())
+
+
 def in_byte_order(array: Array, endian: str) -> Array:
     """Return an array in the given byte order."""
     if array.dtype.name == "bfloat16":
@@ -247,7 +349,7 @@ def in_byte_order(array: Array, endian: str) -> Array:
     return array.astype(array.dtype.newbyteorder("<" if endian == "little" else ">"), copy=False)
 
 
-def describe(own: Array, data: Any) -> dict[str, Any]:
+def describe(own: Array, checksum: int) -> dict[str, Any]:
     """Return a tile's entry in `tile:metadata`: the range of its core, and its checksum."""
     entry: dict[str, Any] = {}
     if own.dtype.kind != "c":
@@ -259,7 +361,7 @@ def describe(own: Array, data: Any) -> dict[str, Any]:
             "min": values.min().item() if known else None,
             "max": values.max().item() if known else None,
         }
-    return {**entry, "checksum": f"{zlib.crc32(data):08x}", "checksum_algorithm": "crc32"}
+    return {**entry, "checksum": f"{checksum:08x}", "checksum_algorithm": "crc32"}
 
 
 def morton_order(grid: Shape) -> list[int]:
@@ -282,7 +384,9 @@ def morton_order(grid: Shape) -> list[int]:
     return order if order != list(range(len(keys))) else order[::-1]
 
 
-def write_internal(writer: Writer, file: BinaryIO, tell: Progress) -> None:
+def write_internal(
+    writer: Writer, file: BinaryIO, tell: Progress, checkpoints: Checkpoints | None
+) -> None:
     """Write tiles one after the other after the space reserved for the header, then the header."""
     plan = writer.plan
     written = Written(plan.tiles, has_metadata=plan.tile_metadata)
@@ -290,19 +394,48 @@ def write_internal(writer: Writer, file: BinaryIO, tell: Progress) -> None:
     if start > limits.get().header_bytes:
         raise LimitError(
             f"jnrrd: {plan.tiles} tiles need a header of {start} bytes, over the limit of "
-            f"{limits.get().header_bytes}; use larger tiles"
+            f"{limits.get().header_bytes}; use larger tiles; {limits.how_to_raise('header_bytes')}"
         )
+    if checkpoints is not None:
+        writer.kept = intact_tiles(writer, file, start, checkpoints)
     position = start
-    file.seek(start)
     for done, tile in enumerate(writer.tiles(), 1):
-        size = len(memoryview(tile.data).cast("B"))
-        file.write(tile.data)
-        written.add(tile.place, position, size, tile.metadata)
-        position += size
+        if tile.place not in writer.kept:
+            file.seek(position)
+            file.write(tile.data)
+            if checkpoints is not None:
+                checkpoints.add(f"{tile.place}.{tile.size}", tile.checksum)
+        written.add(tile.place, position, tile.size, tile.metadata)
+        position += tile.size
         tell(done, plan.tiles)
     text = write_header.text(plan, written, quality=writer.quality.fields(), length=start)
     file.seek(0)
     file.write(text)
+    file.truncate(position)  # an earlier attempt may have left more
+
+
+def intact_tiles(
+    writer: Writer, file: BinaryIO, position: int, checkpoints: Checkpoints
+) -> dict[int, Kept]:
+    """Return the tiles at the beginning of the file that an earlier attempt has written.
+
+    Each tile begins where the one before it ends, so the first that is missing or damaged is also
+    the first to write.
+    """
+    known = recorded_tiles(checkpoints)
+    kept: dict[int, Kept] = {}
+    end = file.seek(0, 2)
+    for job in (job for jobs in writer.jobs() for job in jobs):
+        found = known.get(job.place)
+        if found is None or position + found.size > end:
+            break
+        file.seek(position)
+        if zlib.crc32(file.read(found.size)) != found.checksum:
+            break
+        kept[job.place] = found
+        checkpoints.skip(writer.decoded_size(job))
+        position += found.size
+    return kept
 
 
 def write_remote(writer: Writer, url: str, tell: Progress) -> None:
@@ -310,11 +443,13 @@ def write_remote(writer: Writer, url: str, tell: Progress) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/data"
         with sink.create(path) as file:
-            write_internal(writer, file, tell)
+            write_internal(writer, file, tell, None)
         sink.put(url, Path(path).read_bytes())
 
 
-def write_external(writer: Writer, url: str, tell: Progress) -> None:
+def write_external(
+    writer: Writer, url: str, tell: Progress, checkpoints: Checkpoints | None
+) -> None:
     """Write every tile as a separate file, then the header that names them."""
     plan = writer.plan
     references = References(folder_of(url), plan.fields.get("base_dir", ""))
@@ -323,12 +458,20 @@ def write_external(writer: Writer, url: str, tell: Progress) -> None:
         # an old header would show a mixture of old and new tiles
         Path(local_path(url)).unlink(missing_ok=True)
     written = Written(plan.tiles, has_metadata=plan.tile_metadata)
+    if checkpoints is not None:
+        writer.kept = intact_files(writer, urls, references.folder, checkpoints)
 
     def make_and_put(job: Job) -> Tile:
         # on the worker's thread: uploads take longer than encoding
         tile = writer.make(job)
-        sink.put(urls[tile.place], tile.data, root=references.folder)
-        return Tile(tile.place, b"", tile.metadata)
+        if tile.place not in writer.kept:
+            if tile.size:
+                sink.put(urls[tile.place], tile.data, root=references.folder)
+            else:
+                sink.remove(urls[tile.place])  # of an earlier file: it would be shown
+            if checkpoints is not None:
+                checkpoints.add(f"{tile.place}.{tile.size}", tile.checksum)
+        return Tile(tile.place, b"", tile.size, tile.checksum, tile.metadata)
 
     for done, tile in enumerate(writer.tiles(make_and_put), 1):
         written.add(tile.place, 0, 0, tile.metadata)
@@ -339,3 +482,29 @@ def write_external(writer: Writer, url: str, tell: Progress) -> None:
     else:
         with sink.create(url) as file:
             file.write(text)
+
+
+def intact_files(
+    writer: Writer, urls: Sequence[str], folder: str, checkpoints: Checkpoints
+) -> dict[int, Kept]:
+    """Return the tiles whose files an earlier attempt has written and nobody has changed."""
+    known = recorded_tiles(checkpoints)
+    kept: dict[int, Kept] = {}
+    for job in (job for jobs in writer.jobs() for job in jobs):
+        if (found := known.get(job.place)) is None:
+            continue
+        data = read_object(urls[job.place], roots=(folder,))
+        if data is not None and zlib.crc32(data) == found.checksum:
+            kept[job.place] = found
+            checkpoints.skip(writer.decoded_size(job))
+    return kept
+
+
+def recorded_tiles(checkpoints: Checkpoints) -> dict[int, Kept]:
+    """Return the tiles of an earlier attempt, by their place in the tables, not yet checked."""
+    found = {}
+    for name, checksum in checkpoints.done.items():
+        place, _, size = name.partition(".")
+        if place.isdecimal() and size.isdecimal():
+            found[int(place)] = Kept(int(size), checksum)
+    return found

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.errors import FormatError
-from anychunk.formats.jnrrd.header import Line, make_line, rewrite
+from anychunk.formats.jnrrd.header import Line, make_line, rebuild, rewrite
 from anychunk.formats.jnrrd.tile_layout import Layout
 from anychunk.formats.jnrrd.tiling_fields import KNOWN_URI, URI
 from anychunk.formats.jnrrd.write_plan import Plan
@@ -54,7 +54,8 @@ def needs_sizes(plan: Plan) -> bool:
     """Return whether the stored sizes of tiles must be listed: `tile:sizes` does not imply them."""
     tiling = plan.tiling
     has_one_size = len(set(tiling.level_tile_sizes)) == 1 and tiling.edge_handling == "pad"
-    return tiling.compression != "raw" or not has_one_size or any(tiling.overlap)
+    is_plain = tiling.compression == "raw" and has_one_size and not tiling.sparse
+    return not is_plain or any(tiling.overlap)
 
 
 def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line]:
@@ -93,8 +94,8 @@ def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line
 
 def merged_extensions(kept: list[Line]) -> list[Line]:
     """Return the lines with one `extensions` line, to be replaced by the merged declaration."""
-    found = [x for x in kept if x.key == "extensions"]
-    return [x for x in kept if x.key != "extensions" or x is found[0]]
+    found = [x for x in kept if x.key.partition(".")[0] == "extensions"]
+    return [x for x in kept if x not in found or x is found[0]]
 
 
 def declared(kept: tuple[Line, ...]) -> tuple[str, dict[str, str]]:
@@ -102,10 +103,9 @@ def declared(kept: tuple[Line, ...]) -> tuple[str, dict[str, str]]:
 
     A kept header may already declare it under another prefix, or use `tile` for something else.
     """
-    found: dict[str, str] = {}
-    for line in kept:
-        if line.key == "extensions" and isinstance(line.value, dict):
-            found |= line.value
+    lines = [x for x in kept if x.key.partition(".")[0] == "extensions"]
+    merged = rebuild(lines, "jnrrd").get("extensions")
+    found: dict[str, str] = merged if isinstance(merged, dict) else {}
     ours = [p for p, uri in found.items() if isinstance(uri, str) and KNOWN_URI.fullmatch(uri)]
     prefix = ours[0] if ours else "tile" if "tile" not in found else "tiling"
     return prefix, {**{p: u for p, u in found.items() if p not in ours}, prefix: URI}
@@ -135,6 +135,7 @@ def room(plan: Plan) -> int:
     tile_bytes = [_bound(plan, layout) for layout in plan.layouts]
     counts = [layout.tiles for layout in plan.layouts]
     is_known = plan.tiling.compression == "raw" and plan.tiling.edge_handling == "pad"
+    is_known = is_known and not plan.tiling.sparse
     longest = Written(plan.tiles, has_metadata=plan.tile_metadata)
     longest.sizes[:] = np.repeat(np.array(tile_bytes, np.uint64), counts)
     if longest.metadata is not None:

@@ -8,7 +8,6 @@ and filters that reach beyond their window, are computed from the volume itself,
 """
 
 import math
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from anychunk import resample as ds
 from anychunk.decode.computed import shrink
+from anychunk.io import read_at, write_at
 from anychunk.model.grid import Shape, chunk_box, chunk_number, cut_box, grid_shape
 
 type Array = npt.NDArray[Any]
@@ -107,7 +107,7 @@ class Pyramid:
         number = chunk_number(coords, self._grid)
         for level, block in self.parts(tile):
             nbytes = math.prod(self._blocks[level]) * self._dtype.itemsize
-            os.pwrite(
+            write_at(
                 self._file.fileno(),
                 np.ascontiguousarray(block),
                 self._starts[level] + number * nbytes,
@@ -193,7 +193,7 @@ class Pyramid:
         nbytes = math.prod(shape) * self._dtype.itemsize
         if self._file is None:
             raise RuntimeError("the scratch file is closed")
-        data = os.pread(self._file.fileno(), nbytes, self._starts[level] + number * slot)
+        data = read_at(self._file.fileno(), nbytes, self._starts[level] + number * slot)
         return np.frombuffer(data, self._dtype).reshape(shape)
 
 

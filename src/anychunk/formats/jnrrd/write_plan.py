@@ -163,6 +163,7 @@ def make_plan(
     downsample: str = "average",
     quality: bool = False,
     tile_metadata: bool = False,
+    sparse: bool = False,
     pattern: str | None = None,
     files: Sequence[str] | bool | None = None,
     base_dir: str | None = None,
@@ -197,6 +198,7 @@ def make_plan(
         fields["padding_value"] = padding_json(padding_value, dtype)
     if overlap is not None and any(reverse(overlap, len(axes), "overlap") or ()):
         fields["overlap"] = reverse(overlap, len(axes), "overlap")
+    fields |= {"sparse": True} if sparse else {}
     if compression != "raw":
         fields["compression"] = compression
     fields |= level_fields(

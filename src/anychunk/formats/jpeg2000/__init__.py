@@ -1,7 +1,7 @@
 """JPEG 2000: raw codestreams, JP2, JPH (HTJ2K) and JPX files.
 
 Spec:    ITU-T T.800 and T.814; JP2: T.800 annex I; JPX: T.801 annex M; GeoJP2; OGC GMLJP2.
-Axes:    (band, y, x); one group per codestream, one array per resolution, full first.
+Axes:    (c, y, x), or (y, x) for one component; an image per codestream, a level per resolution.
 Opened:  .j2k .j2c .jhc .jp2 .jph .jpx: any tiling, offsets, progression, tile-parts in any order;
          1 to 31 bits, signed and unsigned, components that differ in depth or sampling.
          Values are those of the codestream: YCbCr is not converted, palette images are indices
@@ -9,15 +9,19 @@ Opened:  .j2k .j2c .jhc .jp2 .jph .jpx: any tiling, offsets, progression, tile-p
 Refused: wavelets and decompositions of part 2, samples of more than 31 bits, JPX fragment tables.
 """
 
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from anychunk.codestream.tiles import Codestream, index_tiles
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, describe, level_arrays, ome_levels
+from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, describe, level_arrays, levels
+from anychunk.formats._jpeg2000_windows import divided
+from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
 from anychunk.formats.jpeg2000.boxes import SIGNATURE, Box, Header, read_header, scan
+from anychunk.formats.jpeg2000.drawing import image_bands, image_display
 from anychunk.formats.jpeg2000.georeference import read_geojp2, read_gml
 from anychunk.io import Source
-from anychunk.metadata import geo
+from anychunk.metadata.hierarchy import image_group, root_group
+from anychunk.metadata.meaning import Axis, Meaning, Place
 from anychunk.model.index import GroupIndex, Json
 
 EXTENSIONS = (".jp2", ".j2k", ".j2c", ".jpx", ".jph", ".jhc")
@@ -28,11 +32,22 @@ def sniff(head: bytes) -> bool:
     return head.startswith((CODESTREAM_MAGIC, SIGNATURE))
 
 
-def parse(source: Source) -> GroupIndex:
-    """Index a JPEG 2000 file by its boxes and markers, without reading samples."""
+def parse(source: Source, *, sidecars: bool | None = None) -> GroupIndex:
+    """Index a JPEG 2000 file by its boxes and markers, without reading samples.
+
+    Parameters:
+        source: the file.
+        sidecars: whether to look for side files (.aux.xml, .j2w, .ovr, .msk); None: if the file is
+            local.
+    """
+    side = side_files(source, sidecars=sidecars)
+    about: dict[str, Json] = {}
+    if side.refused:
+        about["refused"] = [str(e) for e in side.refused]
     if source.read(0, min(4, source.size())).tobytes() == CODESTREAM_MAGIC:
         stream = index_tiles(source, 0, source.size())
-        return GroupIndex(members={"0": image(stream, source.url, Header(), {})})
+        group = image(stream, source.url, Header(), Found(side=side))
+        return root_group({"0": group}, {"j2k": about} if about else {}, pins=dict(side.pins))
     boxes = scan(source)
     if any(box.type == "ftbl" for box in boxes):
         raise UnsupportedError(
@@ -45,54 +60,93 @@ def parse(source: Source) -> GroupIndex:
         raise FormatError(f"{source.url}: found boxes {types}, expected a codestream (jp2c)")
     default = next((read_header(source, box) for box in boxes if box.type == "jp2h"), Header())
     own = [read_header(source, box) for box in boxes if box.type == "jpch"]
-    found = metadata(source, boxes)
+    found = replace(metadata(source, boxes), side=side)
     members = {}
     for number, box in enumerate(streams):
-        stream = index_tiles(source, box.offset, box.length)
+        stream = index_tiles(source, box.offset, box.length, is_announced=box.is_announced)
         header = own[number].over(default) if number < len(own) else default
+        if len(streams) == 1:
+            check_size(stream, header, source.url)
         # the georeference is that of the first codestream
-        members[str(number)] = image(stream, source.url, header, found if number == 0 else {})
-    return GroupIndex(members=members, attributes={"j2k": {"boxes": [b.json() for b in boxes]}})
+        members[str(number)] = image(stream, source.url, header, found if number == 0 else Found())
+    about["boxes"] = [box.json() for box in boxes]
+    return root_group(members, {"j2k": about}, pins=dict(side.pins))
 
 
-def image(stream: Codestream, url: str, header: Header, found: dict[str, Any]) -> GroupIndex:
+def check_size(stream: Codestream, header: Header, url: str) -> None:
+    """Refuse a codestream that contradicts the image header box (T.800 I.5.3.1)."""
+    area = stream.header.siz.image
+    if header.size is not None and header.size != (area.height, area.width):
+        raise FormatError(
+            f"{url}: the codestream is {area.height} x {area.width} (SIZ), the image header box "
+            f"says {header.size[0]} x {header.size[1]} (ihdr); expected the same"
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the boxes of a file, and files beside it, state about its first codestream."""
+
+    place: Place = field(default_factory=Place)
+    texts: dict[str, Json] = field(default_factory=dict)
+    """The XML, and what could not be read, for `j2k`."""
+    side: SideFiles = NONE
+
+
+def image(stream: Codestream, url: str, header: Header, found: Found) -> GroupIndex:
     """Return the group of one codestream.
 
     Parameters:
         stream: the codestream.
         url: url of the file.
         header: what JP2 boxes state about its components.
-        found: georeference and XML texts, as `metadata` returns them.
+        found: what other boxes state about it.
     """
-    arrays = level_arrays(stream, url)
+    arrays = [divided(level) for level in level_arrays(stream, url)]
     if header.palette is not None:
         arrays = arrays[:1]  # lower resolutions are means, which are meaningless for indices
-    _, height, width = arrays[0].shape
-    attributes: dict[str, Json] = {
-        "ome": ome_levels(stream.header, len(arrays)),
-        "j2k": {**describe(stream.header), **header.json(), **found.get("texts", {})},
-    }
-    attributes |= geo.attributes(
-        shape=(height, width), transform=found.get("transform"), code=found.get("code")
+    meaning = Meaning(
+        axes=image_axes(len(arrays[0].shape), header, found.place),
+        place=found.place,
+        bands=image_bands(stream.header, header),
+        display=image_display(stream.header, header),
+        native={"j2k": {**describe(stream.header), **header.json(), **found.texts}},
     )
-    return GroupIndex(
-        members={str(level): array for level, array in enumerate(arrays)}, attributes=attributes
-    )
+    placed = levels(stream.header, arrays, meaning)
+    if found.side is not NONE:
+        meaning, placed = with_side_files(meaning, placed, found.side)
+    return image_group(meaning, placed)
 
 
-def metadata(source: Source, boxes: list[Box]) -> dict[str, Any]:
+def image_axes(ndim: int, header: Header, place: Place) -> tuple[Axis, ...]:
+    """Return the axes, scaled by the resolution boxes unless a georeference states the scale."""
+    resolution = header.resolution or {}
+    density = resolution.get("capture") or resolution.get("display") or {}
+    axes = []
+    for name in ("c", "y", "x")[-ndim:]:
+        samples = density.get(name, 0.0)  # per metre
+        is_stated = samples > 0 and place.transform is None
+        axes.append(
+            Axis(name=name, unit="meter", scale=1 / samples) if is_stated else Axis(name=name)
+        )
+    return tuple(axes)
+
+
+def metadata(source: Source, boxes: list[Box]) -> Found:
     """Return the XML texts of a file, and its georeference: GeoJP2, or else GMLJP2."""
     texts = [box.text(source) for box in boxes if box.type == "xml "]
-    found: dict[str, Any] = {"texts": {"xml": texts} if texts else {}}
+    about: dict[str, Json] = {"xml": texts} if texts else {}
+    place = Place()
     for box in boxes:
-        if box.type == "uuid" and box.is_geojp2(source):
+        if box.type == "uuid" and place.transform is None and box.is_geojp2(source):
             try:
-                found["transform"], found["code"] = read_geojp2(box.read(source)[16:])
+                place = read_geojp2(box.read(source)[16:])
             except FormatError as e:  # pixels can be read without a georeference
-                found["texts"]["warning"] = str(e)
-    if found.get("transform") is None:
+                about["warning"] = str(e)
+    if place.transform is None:
         for text in texts:
-            transform, code = read_gml(text)
-            if transform is not None:
-                return {**found, "transform": transform, "code": code or found.get("code")}
-    return found
+            described = read_gml(text)
+            if described.transform is not None:
+                place = Place(transform=described.transform, crs=described.crs or place.crs)
+                break
+    return Found(place, about)

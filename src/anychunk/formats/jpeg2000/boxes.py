@@ -36,6 +36,8 @@ class Box:
     """Length of the contents."""
     depth: int = 0
     """Number of boxes that contain this one."""
+    is_announced: bool = True
+    """Whether the file states `length`, not the end of the file or of the parent."""
 
     def json(self) -> dict[str, Any]:
         """Return the box as JSON."""
@@ -86,7 +88,7 @@ def read_box(source: Source, offset: int, end: int, depth: int) -> Box:
     """Read the header of the box at `offset`; `end` is the end of its parent."""
     head = source.read(offset, min(16, end - offset)).tobytes()
     length, kind = struct.unpack(">I4s", head[:8])
-    size = 8
+    size, is_announced = 8, length != 0
     if length == 1 and len(head) == 16:
         length, size = int.from_bytes(head[8:], "big"), 16
     elif length == 0:
@@ -102,8 +104,8 @@ def read_box(source: Source, offset: int, end: int, depth: int) -> Box:
             raise TruncatedError(
                 f"{source.url} @{offset}: box {kind!r} has {length} bytes, {end - offset} are left"
             )
-        length = end - offset
-    return Box(kind.decode("latin1"), offset + size, length - size, depth)
+        length, is_announced = end - offset, False
+    return Box(kind.decode("latin1"), offset + size, length - size, depth, is_announced)
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ class Header:
     mapping: tuple[dict[str, Any], ...] | None = None
     channels: tuple[dict[str, Any], ...] | None = None
     resolution: dict[str, Any] | None = None
+    size: tuple[int, int] | None = None
+    """HEIGHT and WIDTH of the image header box."""
 
     def over(self, default: "Header") -> "Header":
         """Return this header, with missing values taken from `default`."""
@@ -127,7 +131,7 @@ class Header:
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in pairs.items()
-            if value
+            if value and name != "size"  # the codestream states it, too
         }
 
 
@@ -139,6 +143,7 @@ def read_header(source: Source, box: Box) -> Header:
     # of several boxes of one type, the first one counts
     first = dict(reversed(bodies))
     return Header(
+        size=struct.unpack(">II", first["ihdr"][:8]) if len(first.get("ihdr", b"")) >= 8 else None,
         colors=tuple(read_color(body) for kind, body in bodies if kind == "colr" and len(body) > 3),
         palette=read_palette(first["pclr"]) if "pclr" in first else None,
         mapping=read_mapping(first["cmap"]) if "cmap" in first else None,

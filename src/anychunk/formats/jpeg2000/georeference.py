@@ -8,24 +8,28 @@ from io import BytesIO
 from typing import Any
 
 from anychunk.errors import FormatError
-from anychunk.metadata.geo import (
-    PIXEL_IS_POINT,
-    RASTER_TYPE,
-    Transform,
-    geo_keys,
-    geotiff_code,
-    geotiff_transform,
+from anychunk.metadata import crs as crs_text
+from anychunk.metadata.geo import geotiff_transform
+from anychunk.metadata.geo_keys import PIXEL_IS_POINT, RASTER_TYPE, geo_keys
+from anychunk.metadata.meaning import Crs, Place
+
+SRS_NAME = re.compile(
+    r"srsName\s*=\s*[\"'](?P<form>[^\"']*?)\bEPSG(?:\.xml)?[:/#](?:[^\"':/#]*[:/])?(?P<code>\d+)[\"']",
+    re.IGNORECASE,
 )
-
-type Georeference = tuple[Transform | None, str | None]
-"""Transform and code of the CRS, if known."""
-
-SRS_NAME = re.compile(r"srsName\s*=\s*[\"'](?:[^\"']*[:/])?EPSG[:/](?:[^\"':/]*[:/])?(\d+)[\"']")
-"""EPSG:code, urn:ogc:def:crs:EPSG:version:code or http://www.opengis.net/def/crs/EPSG/0/code."""
+"""EPSG:code, urn:ogc:def:crs:EPSG:version:code, http://www.opengis.net/def/crs/EPSG/0/code or
+http://www.opengis.net/gml/srs/epsg.xml#code."""
+OWN_ORDER = re.compile(r"urn:|https?://www\.opengis\.net/def/crs/", re.IGNORECASE)
+"""Forms of names that ask for the order of axes that the CRS defines; others have x before y."""
+EAST_FIRST = re.compile(r"EPSG:(32[67]\d\d|3857|269\d\d|267\d\d)")
+NORTH_FIRST = re.compile(r"EPSG:(4326|4258|4269|4267|4230|4277|4283)")
+"""Common CRS whose order of axes is known without a library: UTM, and longitude and latitude."""
+ALTERNATE = "GDAL_JP2K_ALT_OFFSETVECTOR_ORDER=TRUE"
+"""GDAL writes it into a comment where offset vectors have x and y in the opposite order."""
 MATRIX, SCALE, TIEPOINTS, KEYS, DOUBLES, TEXT = 34264, 33550, 33922, 34735, 34736, 34737
 
 
-def read_geojp2(data: bytes) -> Georeference:
+def read_geojp2(data: bytes) -> Place:
     """Return the georeference of a degenerate GeoTIFF: one without pixels.
 
     Raises:
@@ -34,7 +38,7 @@ def read_geojp2(data: bytes) -> Georeference:
     tags = _tags(data)
     directory = tags.get(KEYS) or ()
     if len(directory) < 4:
-        return None, None
+        return Place()
     text = tags.get(TEXT) or ""
     keys = geo_keys(directory, tags.get(DOUBLES) or (), text if isinstance(text, str) else "")
     transform = geotiff_transform(
@@ -43,7 +47,7 @@ def read_geojp2(data: bytes) -> Georeference:
         matrix=tags.get(MATRIX),
         is_point=keys.get(RASTER_TYPE) == PIXEL_IS_POINT,
     )
-    return transform, geotiff_code(keys)
+    return Place(transform=transform, crs=crs_text.crs_from_geokeys(keys))
 
 
 def _tags(data: bytes) -> dict[int, Any]:
@@ -69,18 +73,18 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | tuple) else (value,)
 
 
-def read_gml(text: str) -> Georeference:
+def read_gml(text: str) -> Place:
     """Return the georeference of the first rectified grid of a GML document.
 
     Parsed with regular expressions instead of an XML parser: real documents often have wrong
     namespaces, and nothing else is needed from them. The origin of the grid is the centre of the
     first pixel.
     """
-    code = SRS_NAME.search(text)
-    epsg = f"EPSG:{code[1]}" if code else None
+    named = SRS_NAME.search(text)
+    crs = Crs(code=f"EPSG:{named['code']}") if named else None
     grid = re.search(r"<(?:\w+:)?RectifiedGrid\b.*?</(?:\w+:)?RectifiedGrid>", text, re.DOTALL)
     if grid is None:
-        return None, None
+        return Place()
     origin = re.search(r"<(?:\w+:)?pos\b[^>]*>([^<]*)<", grid[0])
     vectors = re.findall(r"<(?:\w+:)?offsetVector\b[^>]*>([^<]*)<", grid[0])
     try:
@@ -89,10 +93,50 @@ def read_gml(text: str) -> Georeference:
             for numbers in ([origin[1], *vectors] if origin else [])
         )
     except ValueError:
-        return None, epsg
-    if a == 0 == e and b and d:
-        # the CRS has northing before easting, and so do origin and offset vectors
-        x, y, a, d, b, e = y, x, d, a, e, b
-    if a * e == b * d:
-        return None, epsg
-    return (a, b, x - (a + b) / 2, d, e, y - (d + e) / 2), epsg
+        return Place(crs=crs)
+    is_turned: bool | None = False
+    if named and crs and OWN_ORDER.match(named["form"]) and not _states_easting(grid[0]):
+        is_turned = is_north_first(crs, is_swapped=a == 0 == e, is_plain=b == 0 == d)
+    if is_turned is None:
+        return Place(crs=crs)  # a rotated grid, and an order of axes that is not known
+    if is_turned:
+        x, y = y, x
+        a, d, b, e = (e, b, d, a) if ALTERNATE in text else (d, a, e, b)
+    if not all(abs(n) < 1e300 for n in (x, y, a, b, d, e)) or a * e == b * d:
+        return Place(crs=crs)
+    return Place(crs=crs, transform=(a, b, x - (a + b) / 2, d, e, y - (d + e) / 2))
+
+
+def _states_easting(grid: str) -> bool:
+    """Return whether a grid names its axes as easting and northing, whatever its CRS defines."""
+    names = re.findall(r"<(?:\w+:)?axisName\b[^>]*>\s*([^<]*?)\s*<", grid)
+    return [name.lower() for name in names[:2]] == ["easting", "northing"]
+
+
+def is_north_first(crs: Crs, *, is_swapped: bool, is_plain: bool) -> bool | None:
+    """Return whether latitude or northing comes first in coordinates of a CRS.
+
+    None if that is not known: the code is not a common one, the grid is rotated, so that its
+    vectors do not show it, and pyproj is not installed.
+
+    Parameters:
+        crs: the CRS.
+        is_swapped: whether rows and columns of the grid are parallel to axes, if northing is first.
+        is_plain: whether they are if easting is first.
+    """
+    code = crs.code or ""
+    if EAST_FIRST.fullmatch(code):
+        return False
+    if NORTH_FIRST.fullmatch(code):
+        return True
+    if is_swapped or is_plain:
+        return is_swapped
+    known = crs_text.known_crs(crs)
+    if known is None or len(known.axis_info) < 2:
+        return None
+    first, second = known.axis_info[:2]
+    if (first.direction.lower(), second.direction.lower()) == ("north", "east"):
+        return True
+    # at the poles both axes point north or south
+    names = str(first.name).lower(), str(second.name).lower()
+    return names[0].startswith("northing") and names[1].startswith("easting")

@@ -2,7 +2,8 @@
 
 Spec:    N5 file-system specification, versions 1 to 4, as the Java, C++ (z5), Rust and tensorstore
          implementations read and write it.
-Axes:    as in `attributes.json`, dimension 0 first (x, y, z); `axes="reversed"`: (z, y, x).
+Axes:    those of `attributes.json` reversed, (z, y, x), without moving data; further ones by their
+         names, a single unnamed one is t. `axes="xyz"`: as in `attributes.json`, dimension 0 first.
 Opened:  a container, a group or a dataset; every data type; raw, gzip, zlib, bzip2, xz, zstd, blosc
          and the three dialects of lz4; blocks cropped, padded, absent or empty. Strings as Zarr
          strings; objects, and with `blocks="bytes"` every block, as bytes.
@@ -12,8 +13,9 @@ Refused: varlength blocks of numbers, and object blocks, unless opened as bytes;
 import re
 from typing import Literal
 
-from anychunk.formats.n5.attributes import NAME
-from anychunk.formats.n5.hierarchy import Options, is_folder, node, read_folder
+from anychunk.errors import MissingFileError
+from anychunk.formats.n5.attributes import NAME, is_dataset
+from anychunk.formats.n5.hierarchy import Options, is_folder, lone_array, node, read_folder
 from anychunk.formats.n5.write import write
 from anychunk.io import Folder
 from anychunk.model.index import Node
@@ -36,11 +38,14 @@ def sniff_folder(folder: Folder) -> bool:
 def parse_folder(
     folder: Folder,
     *,
-    axes: Literal["n5", "reversed"] = "n5",
+    axes: Literal["zyx", "xyz"] = "zyx",
     blocks: Literal["samples", "bytes"] = "samples",
 ) -> Node:
     """Index a container, a group or a dataset; the options are explained by `Options`."""
     attributes = read_folder(folder)
     if attributes is None and not is_folder(folder):
-        raise FileNotFoundError(f"{folder.path}: no such N5 container, group or dataset")
-    return node(folder, attributes or {}, Options(axes=axes, blocks=blocks), {})
+        raise MissingFileError(f"{folder.path}: no such N5 container, group or dataset")
+    options = Options(axes=axes, blocks=blocks)
+    if attributes is not None and is_dataset(attributes):
+        return lone_array(folder, attributes, options)
+    return node(folder, attributes or {}, options, {})

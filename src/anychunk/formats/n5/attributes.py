@@ -12,8 +12,6 @@ from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 
 NAME = "attributes.json"
-MOST_BYTES = 8 * limits.MIB
-"""The longest `attributes.json` that is parsed: parsed JSON takes many times its length."""
 TYPES = (*DATA_TYPES, "string", "object")
 
 
@@ -37,10 +35,14 @@ def read_attributes(data: bytes, where: str) -> dict[str, Json]:
 
     Raises:
         FormatError: It is not a JSON object in UTF-8.
-        LimitError: It is longer than `MOST_BYTES`.
+        LimitError: It is longer than the limit `attributes_bytes`.
     """
-    if len(data) > MOST_BYTES:
-        raise LimitError(f"{where}: {len(data)} bytes, expected at most {MOST_BYTES}")
+    most = limits.get().attributes_bytes
+    if len(data) > most:
+        raise LimitError(
+            f"{where}: {len(data)} bytes are over the limit of {most}; "
+            f"{limits.how_to_raise('attributes_bytes')}"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:

@@ -1,9 +1,9 @@
-"""The multiscale conventions of N5 as OME-Zarr `multiscales`.
+"""What N5's conventions say about axes, element sizes and levels.
 
 Opened: n5-viewer (`downsamplingFactors`, `scales`, `pixelResolution`), BigDataViewer
         (`setup0/timepoint0/s0`, factors at the setup), COSEM (`transform` of each level, listed in
         C order unless `ordering` is "F"; `multiscales`), Paintera (`multiScale`, `resolution`,
-        `offset`).
+        `offset`), Neuroglancer (`axes`, `units`, `resolution`).
 
 Factors are relative to s0 and in N5 order. The first element of a level covers f elements of s0, so
 its centre is shifted by (f - 1) / 2 of them. Attributes are free-form JSON that anyone may have
@@ -15,74 +15,52 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from anychunk.metadata.ome import Axis, Level, ome
+from anychunk.formats._axes import known_name, ome_unit
 from anychunk.model.index import Json
 
 type Attributes = dict[str, Json]
 type Vector = tuple[float, ...]
 type Read = Callable[[str], Attributes | None]
-type Order = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+type Named = tuple[str, Attributes]
+"""A level: its name, and the attributes of its dataset."""
 
 MOST_LEVELS = 32
 GROUP_KEYS = ("multiScale", "multiscales", "scales", "downsamplingFactors", "pixelResolution")
 LEVEL_KEYS = ("downsamplingFactors", "transform", "pixelResolution")
-UNITS = {
-    "nm": "nanometer",
-    "um": "micrometer",
-    "µm": "micrometer",
-    "μm": "micrometer",
-    "micron": "micrometer",
-    "mm": "millimeter",
-    "cm": "centimeter",
-    "m": "meter",
-    "s": "second",
-    "ms": "millisecond",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """The position and scale of one level, in N5 order."""
+    """The size and position of the elements of one level, in N5 order."""
 
-    scale: Vector
+    factor: Vector
+    """Elements of the first level that an element covers."""
+    scale: Vector | None
+    """Size of an element; None if no attribute states it."""
     translation: Vector
-    axes: tuple[str, ...] | None = None
-    units: tuple[str, ...] | None = None
+    """Position of the centre of the first element."""
+    units: tuple[str | None, ...]
+    """As OME-Zarr spells them."""
 
 
-def multiscales(group: Attributes, parent: Attributes, read: Read, order: Order) -> Json:
-    """Return the `ome` attribute of a group, None if the group follows none of the conventions.
+def pyramid(group: Attributes, read: Read) -> list[Named]:
+    """Return the levels of a group; empty if the group follows none of the conventions.
 
     Parameters:
         group: The attributes of the group.
-        parent: The attributes of the group that holds it.
         read: Returns the attributes of a member, None if it does not exist.
-        order: Converts a list from N5 order to the axis order of the arrays.
     """
-    names = level_names(group, read)
-    first = names[0][1] if names else {}
-    if not any(k in group for k in GROUP_KEYS) and not any(k in first for k in LEVEL_KEYS):
-        return None
-    ndim = len(_list(first.get("dimensions")))
-    placed = [place(group, parent, names, number, ndim) for number in range(len(names))]
-    if not ndim or not placed:
-        return None
-    axes = placed[0].axes or axis_names(first, ndim)
-    units = placed[0].units or (None,) * ndim
-    return ome(
-        order(tuple(Axis(name=n, unit=_unit(u)) for n, u in zip(axes, units, strict=True))),
-        [
-            Level(path=name, scale=order(p.scale), translation=order(p.translation))
-            for (name, _), p in zip(names, placed, strict=True)
-        ],
-    )
+    levels = level_names(group, read)
+    first = levels[0][1] if levels else {}
+    is_known = any(k in group for k in GROUP_KEYS) or any(k in first for k in LEVEL_KEYS)
+    return levels if is_known else []
 
 
-def level_names(group: Attributes, read: Read) -> list[tuple[str, Attributes]]:
+def level_names(group: Attributes, read: Read) -> list[Named]:
     """Return the names and attributes of the levels, finest first: s0, s1 … up to a gap."""
     listed = [_text(d.get("path")) for d in _cosem_datasets(group)]
     names = listed or [f"s{i}" for i in range(MOST_LEVELS)]
-    found = []
+    found: list[Named] = []
     for name in names[:MOST_LEVELS]:
         attributes = read(name) if name else None
         if name is None or attributes is None or not _list(attributes.get("dimensions")):
@@ -92,39 +70,43 @@ def level_names(group: Attributes, read: Read) -> list[tuple[str, Attributes]]:
 
 
 def place(
-    group: Attributes,
-    parent: Attributes,
-    levels: list[tuple[str, Attributes]],
-    number: int,
-    ndim: int,
+    group: Attributes, parent: Attributes, levels: list[Named], number: int, ndim: int
 ) -> Placed:
-    """Return the position of one level: its own transform, or else its factors and resolution."""
-    attributes = levels[number][1]
-    listed = _cosem_datasets(group)
-    own = attributes.get("transform") or (
-        listed[number].get("transform") if number < len(listed) else None
-    )
-    transformed = _transform(own, ndim)
-    if transformed:
-        return transformed
-    factors = level_factors(group, parent, levels, number, ndim)
+    """Return size and position of a level: its own transform, or else factors and resolution.
+
+    Parameters:
+        group: The attributes of the group of the levels; empty for a single dataset.
+        parent: The attributes of the group that holds it.
+        levels: All levels.
+        number: Which of them.
+        ndim: The number of dimensions.
+    """
+    own, first = (_level_transform(group, levels, n, ndim) for n in (number, 0))
+    if own is not None and first is not None:
+        scale, translation, units = own
+        factor = tuple(a / b for a, b in zip(scale, first[0], strict=True))
+        return Placed(factor=factor, scale=scale, translation=translation, units=units)
+    factor = level_factors(group, parent, levels, number, ndim)
     resolution, units = pixel_resolution(levels[0][1], group, parent, ndim)
-    offset = _vector(group.get("offset"), ndim) or (0.0,) * ndim
+    offset = _offset(levels[0][1], group, ndim)
+    steps = resolution or (1.0,) * ndim
     return Placed(
-        scale=tuple(r * f for r, f in zip(resolution, factors, strict=True)),
+        factor=factor,
+        scale=resolution and tuple(r * f for r, f in zip(steps, factor, strict=True)),
         translation=tuple(
-            o + r * (f - 1) / 2 for o, r, f in zip(offset, resolution, factors, strict=True)
+            o + r * (f - 1) / 2 for o, r, f in zip(offset, steps, factor, strict=True)
         ),
         units=units,
     )
 
 
+def _offset(first: Attributes, group: Attributes, ndim: int) -> Vector:
+    found = _vector(group.get("offset"), ndim) or _vector(first.get("offset"), ndim)
+    return found or (0.0,) * ndim
+
+
 def level_factors(
-    group: Attributes,
-    parent: Attributes,
-    levels: list[tuple[str, Attributes]],
-    number: int,
-    ndim: int,
+    group: Attributes, parent: Attributes, levels: list[Named], number: int, ndim: int
 ) -> Vector:
     """Return how much coarser a level is than the first, along each axis.
 
@@ -149,47 +131,62 @@ def level_factors(
 
 def pixel_resolution(
     first: Attributes, group: Attributes, parent: Attributes, ndim: int
-) -> tuple[Vector, tuple[str, ...] | None]:
-    """Return the element size of the first level, 1 if unknown, and its units."""
+) -> tuple[Vector | None, tuple[str | None, ...]]:
+    """Return the element size of the first level, None if unknown, and its units."""
     for holder in (first, group, parent):
         for key in ("pixelResolution", "resolution"):
             found = holder.get(key)
-            unit = None
+            units: list[Json] = _list(holder.get("units"))
             if isinstance(found, dict):  # n5-viewer: {"dimensions": […], "unit": "um"}
-                unit, found = _text(found.get("unit")), found.get("dimensions")
+                units, found = [found.get("unit")] * ndim, found.get("dimensions")
             vector = _vector(found, ndim)
             if vector and min(vector) > 0:
-                return vector, (unit,) * ndim if unit else None
-    return (1.0,) * ndim, None
+                return vector, _units(units, ndim)
+    return None, (None,) * ndim
 
 
-def axis_names(attributes: Attributes, ndim: int) -> tuple[str, ...]:
-    """Return the names of the axes in N5 order: of `transform` or `axes`, or x, y, z, dim_3 …"""
-    transform = attributes.get("transform")
-    for holder in (transform if isinstance(transform, dict) else {}, attributes):
-        names = _list(holder.get("axes"))
-        if len(names) == ndim == len({n for n in names if isinstance(n, str)}):
-            return _n5_order(names, holder)
-    return tuple("xyz"[i] if i < 3 else f"dim_{i}" for i in range(ndim))
+def axis_names(holders: tuple[Attributes, ...], ndim: int) -> tuple[str | None, ...]:
+    """Return t, c, z, y, x or None for each dimension, in N5 order.
+
+    Parameters:
+        holders: Attributes that may name the axes: of the dataset, and of its group.
+        ndim: The number of dimensions; without names the first three are x, y and z.
+    """
+    for attributes in holders:
+        found = attributes.get("transform")
+        transform = found if isinstance(found, dict) else {}
+        # Neuroglancer, and cellmap's schemas of its N5 groups, list dimension 0 first
+        for names in (
+            _n5_order(_list(transform.get("axes")), transform),
+            tuple(_list(attributes.get("axes"))),
+        ):
+            if len(names) == ndim == len({n for n in names if isinstance(n, str)}):
+                return tuple(known_name(name) for name in names)
+    return tuple("xyz"[i] if i < 3 else None for i in range(ndim))
 
 
-def _transform(found: Json, ndim: int) -> Placed | None:
-    """Return the position that COSEM's `transform` describes, None if it is malformed."""
+def _level_transform(
+    group: Attributes, levels: list[Named], number: int, ndim: int
+) -> tuple[Vector, Vector, tuple[str | None, ...]] | None:
+    """Return scale, translation and units of COSEM's `transform`, None if it is malformed."""
+    listed = _cosem_datasets(group)
+    found = levels[number][1].get("transform") or (
+        listed[number].get("transform") if number < len(listed) else None
+    )
     if not isinstance(found, dict):
         return None
     scale, translate = _vector(found.get("scale"), ndim), _vector(found.get("translate"), ndim)
     if not scale or min(scale) <= 0:
         return None
-    axes, units = (
-        tuple(v) if len(v) == ndim and all(isinstance(n, str) for n in v) else None
-        for v in (_list(found.get("axes")), _list(found.get("units")))
+    return (
+        _n5_order(scale, found),
+        _n5_order(translate or (0.0,) * ndim, found),
+        _units(_n5_order(_list(found.get("units")), found), ndim),
     )
-    return Placed(
-        scale=_n5_order(scale, found),
-        translation=_n5_order(translate or (0.0,) * ndim, found),
-        axes=_n5_order(axes, found) if axes and len(set(axes)) == ndim else None,
-        units=_n5_order(units, found) if units else None,
-    )
+
+
+def _units(found: Any, ndim: int) -> tuple[str | None, ...]:
+    return tuple(ome_unit(unit) for unit in found) if len(found) == ndim else (None,) * ndim
 
 
 def _n5_order(values: Any, holder: Attributes) -> tuple[Any, ...]:
@@ -218,7 +215,3 @@ def _list(value: Json) -> list[Json]:
 
 def _text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _unit(unit: str | None) -> str | None:
-    return None if unit is None else UNITS.get(unit, unit)

@@ -1,12 +1,14 @@
 """Writing arrays as N5 datasets: blocks in parallel, attributes last.
 
-An interrupted write leaves no attributes, so that no reader mistakes the folder for a dataset.
+An interrupted write leaves no attributes, so that no reader mistakes the folder for a dataset; the
+version of a new container is written last of all, so that it is not mistaken for an empty one.
 Every existing block is complete, because each is written under a temporary name and renamed.
 """
 
 import json
 import math
 import re
+import zlib
 from collections.abc import Buffer, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,13 +19,15 @@ import numpy as np
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import DATA_TYPES, N5Default, fit
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.n5.attributes import NAME, is_dataset
 from anychunk.formats.n5.compression import complete, to_codecs
 from anychunk.formats.n5.hierarchy import read_folder, samples_codec
-from anychunk.formats.n5.multiscale import multiscales
+from anychunk.formats.n5.write_attributes import Described, describe
 from anychunk.formats.n5.write_input import Given, Halved, Regions, Samples, Stored, factors_of
-from anychunk.formats.n5.zarr_metadata import array_metadata, group_metadata
+from anychunk.formats.n5.zarr_metadata import array_metadata, group_metadata, pyramid_attributes
 from anychunk.io import Folder, Storage, read_object, sink, threads
+from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 from anychunk.resample import BY_WINDOW
@@ -31,6 +35,8 @@ from anychunk.resample import BY_WINDOW
 VERSION = "2.5.1"
 """The N5 version written to the root of a container. Blocks have not changed since, and older
 readers refuse later versions."""
+type Order = Callable[[Sequence[Any] | None], tuple[Any, ...] | None]
+
 RESERVED = ("dimensions", "blockSize", "dataType", "compression")
 """Attributes that the caller must not set."""
 MOST_THREADS = 16
@@ -48,6 +54,9 @@ class Target:
     """Whether blocks at the edge are cropped to the dataset; otherwise they are padded."""
     has_zarr_metadata: bool
     """Whether a `zarr.json` is written next to `attributes.json`."""
+    checkpoints: Checkpoints | None = None
+    level: str = ""
+    """The name of the level, for the checkpoints."""
 
     def codec(self, dtype: np.dtype[Any]) -> N5Default:
         """Return the codec of its blocks."""
@@ -79,13 +88,15 @@ def write(
     downsample: str = "average",
     nodata: float | None = None,
     still: Sequence[int] = (),
-    axes: Literal["n5", "reversed"] = "n5",
+    axes: Literal["zyx", "xyz"] = "zyx",
     edges: Literal["cropped", "padded"] = "cropped",
     resolution: Sequence[float] | None = None,
     unit: str | None = None,
     attributes: Mapping[str, Json] | None = None,
+    meaning: Meaning | None = None,
     also_zarr: bool = False,
     storage: Storage | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> None:
     """Write an array as an N5 dataset, or with `levels` as a group of datasets s0, s1 …
 
@@ -99,14 +110,17 @@ def write(
         downsample: How levels are made: average, max, min or mode.
         nodata: A value that is excluded from downsampling.
         still: The axes that are not downsampled.
-        axes: The order of `array` and of all arguments: "n5" has dimension 0, the fastest, first;
-            "reversed" is (z, y, x).
+        axes: The order of `array` and of all arguments: "zyx" has the fastest axis, dimension 0 of
+            N5, last; "xyz" has it first.
         edges: "cropped" blocks at the edge, as Java writes them, or "padded" to whole blocks.
         resolution: The size of an element along each axis.
         unit: The unit of `resolution`.
         attributes: Further attributes.
+        meaning: What the samples mean: sizes and units of elements are written as the attributes of
+            n5-viewer and COSEM, the rest under `anychunk`.
         also_zarr: Write a `zarr.json` next to the attributes, so that zarr reads the same blocks.
         storage: How remote objects are accessed, as in `anychunk.open`.
+        checkpoints: The blocks that an earlier attempt has written, which are not written again.
 
     Raises:
         ValueError: An argument is wrong.
@@ -116,43 +130,58 @@ def write(
     if downsample not in BY_WINDOW:
         raise ValueError(f"N5: downsample={downsample!r}, expected one of {' '.join(BY_WINDOW)}")
     for name, value, known in (
-        ("axes", axes, ("n5", "reversed")),
+        ("axes", axes, ("zyx", "xyz")),
         ("edges", edges, ("cropped", "padded")),
     ):
         if value not in known:
             raise ValueError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
-    samples = Given(array, axes == "reversed")
+    samples = Given(array, axes == "zyx")
     check_samples(samples, url)
 
     def ordered(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
-        return (
-            None if values is None else tuple(values)[::-1] if axes == "reversed" else tuple(values)
-        )
+        return None if values is None else tuple(values)[::-1] if axes == "zyx" else tuple(values)
 
-    folder = Folder(url, storage=storage)
+    folder = in_container(Folder(url, storage=storage))
     before = check_free(folder, attributes)
     target = Target(
         folder=folder,
-        block=check_block(ordered(block), samples, url),
+        block=check_block(ordered(block), samples, url, ordered),
         compression=complete(
             compression if isinstance(compression, str) else dict(compression), level
         ),
         is_cropped=edges == "cropped",
         has_zarr_metadata=also_zarr,
+        checkpoints=checkpoints,
     )
-    extra = {**before, **(attributes or {}), **pixel_resolution(ordered(resolution), unit, samples)}
-    start_container(folder, also_zarr)
+    described = describe(meaning, is_reversed=axes == "zyx", ndim=len(samples.shape), url=url)
+    if resolution is not None:
+        described = replace(described, steps=None)  # the caller's are written instead
+    extra = {
+        **before,
+        **described.attributes,
+        **(attributes or {}),
+        **pixel_resolution(ordered(resolution), unit, samples),
+    }
     if levels is None:
-        write_dataset(samples, target, {**version(folder), **extra})
+        own = described.level((1,) * len(samples.shape))
+        write_dataset(samples, target, {**version(folder), **own, **extra})
     else:
         last = len(samples.shape) - 1
         smaller = partial(
             half,
-            still=frozenset(last - n if axes == "reversed" else n for n in still),
+            still=frozenset(last - n if axes == "zyx" else n for n in still),
             method=downsample,
             nodata=nodata,
         )
-        write_pyramid(samples, target, levels, {**version(folder), **extra}, smaller)
+        write_pyramid(
+            samples,
+            target,
+            levels,
+            extra={**version(folder), **extra},
+            smaller=smaller,
+            meant=described,
+        )
+    complete_container(folder, also_zarr)
 
 
 def check_samples(samples: Samples, url: str) -> None:
@@ -165,8 +194,15 @@ def check_samples(samples: Samples, url: str) -> None:
         raise UnsupportedError(f"{url}: shape (), expected at least one dimension")
 
 
-def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
-    """Return the block size, or a default one; refuse one that does not fit the array."""
+def check_block(block: Shape | None, samples: Samples, url: str, order: Order) -> Shape:
+    """Return the block size, or a default one; refuse one that does not fit the array.
+
+    Parameters:
+        block: The block size in N5 order, if the caller gives one.
+        samples: What is written.
+        url: Names the target in messages.
+        order: Converts between N5 order and the caller's, in which messages list sizes.
+    """
     shape = samples.shape
     if block is None:
         sides = {1: (65536,), 2: (512, 512)}.get(len(shape), (64, 64, 64))
@@ -176,11 +212,12 @@ def check_block(block: Shape | None, samples: Samples, url: str) -> Shape:
         isinstance(n, int | np.integer) and n > 0 for n in block
     ):
         raise ValueError(
-            f"{url}: block {block!r}, expected one positive size per axis of shape {shape}"
+            f"{url}: block {order(block)!r}, expected one positive size per axis of shape "
+            f"{order(shape)}"
         )
     # a Java array has at most 2**31 - 1 elements
     if math.prod(int(n) for n in block) * samples.dtype.itemsize >= 1 << 31:
-        raise ValueError(f"{url}: block {block!r} has 2 GiB or more, which Java cannot read")
+        raise ValueError(f"{url}: block {order(block)!r} has 2 GiB or more, which Java cannot read")
     return tuple(int(n) for n in block)
 
 
@@ -191,7 +228,17 @@ def check_free(folder: Folder, attributes: Mapping[str, Json] | None) -> dict[st
     found = read_folder(folder) or {}
     if is_dataset(found):
         raise FormatError(f"{folder.path}: a dataset already exists; remove it first")
+    check_container(folder)
     return found
+
+
+def check_container(folder: Folder) -> None:
+    """Refuse to write into a container that is itself a dataset."""
+    root = container(folder)
+    if root in (None, folder.path):
+        return
+    if is_dataset(read_folder(Folder(str(root), storage=folder.storage)) or {}):
+        raise FormatError(f"{root}: found a dataset, expected a group to write into")
 
 
 def pixel_resolution(
@@ -214,20 +261,27 @@ def container(folder: Folder) -> str | None:
     return match[1] if match else None
 
 
+def in_container(folder: Folder) -> Folder:
+    """Return the same folder; links on the way to it must not lead out of its container."""
+    root = container(folder)
+    if root in (None, folder.path) or not folder.is_local:
+        return folder
+    top = Folder(str(root), storage=folder.storage)
+    return top.child(folder.path[len(top.path) :].strip("/"))
+
+
 def version(folder: Folder) -> dict[str, Json]:
     """Return the version attribute, if the folder is the root of its container."""
     return {"n5": VERSION} if container(folder) == folder.path else {}
 
 
-def start_container(folder: Folder, has_zarr_metadata: bool) -> None:
+def complete_container(folder: Folder, has_zarr_metadata: bool) -> None:
     """Write the version to the root of the container, and `zarr.json` to the groups in between."""
     root = container(folder)
     if root is None or root == folder.path:
         return
     top = Folder(root, storage=folder.storage)
     found = read_folder(top) or {}
-    if is_dataset(found):
-        raise FormatError(f"{root}: found a dataset, expected a group to write into")
     if "n5" not in found:
         put_json(f"{root}/{NAME}", {"n5": VERSION, **found}, top)
     if has_zarr_metadata:
@@ -268,8 +322,10 @@ def write_pyramid(
     samples: Samples,
     target: Target,
     levels: int,
+    *,
     extra: dict[str, Json],
     smaller: Callable[[Samples], Halved],
+    meant: Described,
 ) -> None:
     """Write s0, then compute each level from the previous one, which is read back block by block.
 
@@ -282,9 +338,9 @@ def write_pyramid(
     table = []
     for number in range(levels):
         folder = target.folder.child(f"s{number}")
-        here = replace(target, folder=folder)
+        here = replace(target, folder=folder, level=f"s{number}")
         table.append(list(factors))
-        described = {"downsamplingFactors": list(factors)}
+        described = {"downsamplingFactors": list(factors), **meant.level(factors)}
         if "pixelResolution" in extra:
             described["pixelResolution"] = extra["pixelResolution"]
         write_dataset(samples, here, described)
@@ -296,8 +352,7 @@ def write_pyramid(
         factors = tuple(a * b for a, b in zip(factors, samples.factors, strict=True))
     group = {**extra, "scales": table, "downsamplingFactors": table}
     if target.has_zarr_metadata:
-        ome = multiscales(group, {}, written.get, lambda values: values)
-        target.put("zarr.json", group_metadata({"ome": ome}))
+        target.put("zarr.json", group_metadata(pyramid_attributes(target.folder, group, written)))
     target.put(NAME, group)
 
 
@@ -316,20 +371,44 @@ def reader(target: Target) -> Callable[[Shape], Any]:
 
 
 def write_blocks(samples: Samples, target: Target) -> None:
-    """Encode and write every block, on several threads."""
+    """Encode and write every block that is not yet there, on several threads."""
     codec = target.codec(samples.dtype)
     regions = Regions.of(samples, target.block)
 
     def write_region(number: int) -> None:
         region = regions[number]
+        checkpoints, name = target.checkpoints, f"{target.level}/{number}"
+        if checkpoints is not None and name in checkpoints.done:
+            urls = [target.url(coords) for coords, _ in regions.blocks(region)]
+            if stored_checksum(urls, target) == checkpoints.done[name]:
+                sides = [s.stop - s.start for s in region]
+                checkpoints.skip(math.prod(sides) * samples.dtype.itemsize)
+                return
         piece = samples.read(region)
+        checksum = 0
         for coords, place in regions.blocks(region):
             part = piece[place]
             if not target.is_cropped:
                 part = fit(part, target.block, 0)
             block = codec.encode_block(part, ChunkSpec(part.shape, samples.dtype))
             target.put_bytes(target.url(coords), *block)
+            if checkpoints is not None:
+                for stored in block:
+                    checksum = zlib.crc32(stored, checksum)
+        if checkpoints is not None:
+            checkpoints.add(name, checksum)
 
     count = len(regions)
     workers = min(threads.cores(), MOST_THREADS, count)
     threads.run_all(write_region, range(count), threads=workers, name="anychunk-n5")
+
+
+def stored_checksum(urls: Sequence[str], target: Target) -> int | None:
+    """Return the CRC-32 of some blocks as they are stored; None if one is missing."""
+    checksum = 0
+    for url in urls:
+        data = read_object(url, storage=target.folder.storage, roots=(target.folder.root,))
+        if data is None:
+            return None
+        checksum = zlib.crc32(data, checksum)
+    return checksum

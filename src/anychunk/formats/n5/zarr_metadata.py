@@ -1,8 +1,12 @@
 """`zarr.json` next to `attributes.json`, so that zarr reads the same block files.
 
 If every block is whole, the header of a block is constant, and standard codecs describe it:
-`transpose`, `bytes`, the compressor, and `offset`, which skips the header. Otherwise `n5_default`
-is needed, because only the header states the size of a cropped block.
+`transpose`, `bytes`, the compressor, and `pad`, which skips the header. Otherwise `n5_default` is
+needed, because only the header states the size of a cropped block.
+
+Arrays have the dimensions in N5 order, (x, y, z): chunk keys follow the order of the axes, and
+blocks are named in N5 order. OME-Zarr does not allow this order, so groups have GeoZarr's
+`multiscales` and no `ome`.
 """
 
 import base64
@@ -12,8 +16,10 @@ import numpy as np
 
 from anychunk.codecs.n5_block import write_header
 from anychunk.formats.n5.compression import to_codecs
-from anychunk.formats.n5.hierarchy import samples_codec
+from anychunk.formats.n5.hierarchy import Options, pyramid_image, samples_codec
 from anychunk.formats.n5.multiscale import axis_names
+from anychunk.io import Folder
+from anychunk.metadata.hierarchy import group_attributes
 from anychunk.model.index import Json
 
 
@@ -25,6 +31,7 @@ def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str
         is_cropped: Whether blocks at the edge are cropped.
     """
     shape, block = attributes["dimensions"], attributes["blockSize"]
+    names = axis_names((attributes,), len(block))
     itemsize = np.dtype(attributes["dataType"]).itemsize
     compressor = to_codecs(attributes["compression"], itemsize, "N5")
     is_whole = not is_cropped or all(n % m == 0 for n, m in zip(shape, block, strict=True))
@@ -39,7 +46,7 @@ def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str
         "codecs": whole_block_codecs(compressor, block)
         if is_whole
         else [samples_codec(compressor, len(block))],
-        "dimension_names": list(axis_names(attributes, len(block))),
+        "dimension_names": [name or f"dim_{n}" for n, name in enumerate(names)],
         "attributes": {},
     }
 
@@ -47,15 +54,32 @@ def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str
 def whole_block_codecs(compressor: list[Json], block: list[int]) -> list[dict[str, Any]]:
     """Return the codecs of blocks that all have the same header."""
     header = write_header(tuple(block))
-    prefix = base64.b64encode(header).decode("ascii")
+    padding = base64.b64encode(header).decode("ascii")
     return [
         {"name": "transpose", "configuration": {"order": list(range(len(block)))[::-1]}},
         {"name": "bytes", "configuration": {"endian": "big"}},
         *compressor,
-        {"name": "offset", "configuration": {"offset": len(header), "prefix": prefix}},
+        {
+            "name": "pad",
+            "configuration": {"location": "start", "nbytes": len(header), "padding": padding},
+        },
     ]
 
 
 def group_metadata(attributes: dict[str, Json]) -> dict[str, Json]:
     """Return the Zarr v3 metadata of a group."""
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+
+def pyramid_attributes(
+    folder: Folder, group: dict[str, Json], levels: dict[str, dict[str, Json]]
+) -> dict[str, Json]:
+    """Return the Zarr attributes of a pyramid that is written.
+
+    Parameters:
+        folder: The folder of the group.
+        group: The attributes of the group.
+        levels: The attributes of its datasets, by name.
+    """
+    found = pyramid_image(folder, group, list(levels.items()), Options(axes="xyz"), {})
+    return {} if found is None else group_attributes(*found)

@@ -1,7 +1,7 @@
 """NITF 2.1, NITF 2.0 and NSIF 1.0: images in segments of one file.
 
 Spec:    Joint BIIF Profile 2024.1, MIL-STD-2500C (2.1), MIL-STD-2500A (2.0), STANAG 4545 (NSIF).
-Axes:    (band, y, x), always three.
+Axes:    (c, y, x), or (y, x) for one band.
 Opened:  all image segments; IC NC NM C1 M1 C3 M3 I1 C4 M4 C5 M5 C8 M8 CD MD; IMODE B P R S; INT
          and SI of 1 to 64 bits, B, R of 32 and 64, C of 64; blocked, in one block, masked, padded;
          reduced resolutions in sibling files (.r1, .r2 …) as levels.
@@ -10,31 +10,37 @@ Refused: other IC, encrypted segments, other sample types, headers that contradi
          `nitf.refused` says why.
 """
 
+from dataclasses import replace
+from functools import partial
+
 from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
-from anychunk.formats.nitf import uncompressed
+from anychunk.formats import _jpeg2000
+from anychunk.formats._bands import without_single_band
+from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
 from anychunk.formats.nitf.attributes import (
     header_json,
-    ome_attribute,
     overflow_tres,
     placement,
     segment_list,
     split_tres,
 )
 from anychunk.formats.nitf.bilevel import bilevel_index
-from anychunk.formats.nitf.geolocation import ground_attributes
+from anychunk.formats.nitf.blocks import Stored
 from anychunk.formats.nitf.header import VERSIONS, File, Segment, read_file
 from anychunk.formats.nitf.image_segment import Image, read_image
 from anychunk.formats.nitf.jpeg import jpeg_index
 from anychunk.formats.nitf.jpeg2000 import jpeg2000_index
-from anychunk.formats.nitf.rsets import with_rsets
+from anychunk.formats.nitf.meaning import image_meaning
+from anychunk.formats.nitf.place import image_place
+from anychunk.formats.nitf.rsets import Parsed, ParsedImage, with_rsets
 from anychunk.formats.nitf.tre import Tre
-from anychunk.formats.nitf.vector_quantization import rpf_locations, vq_index
+from anychunk.formats.nitf.uncompressed import Options, uncompressed_index
+from anychunk.formats.nitf.vector_quantization import COVERAGE, rpf_locations, vq_index
 from anychunk.io import Source
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
+from anychunk.metadata.meaning import Level
+from anychunk.model.index import GroupIndex, Json
 
 EXTENSIONS = (".ntf", ".nitf", ".nsf")
-
-type Levels = list[ArrayIndex]
 
 
 def sniff(head: bytes) -> bool:
@@ -42,49 +48,89 @@ def sniff(head: bytes) -> bool:
     return head[:9] in VERSIONS
 
 
-def parse(source: Source, *, rsets: bool | None = None) -> GroupIndex:
+def parse(
+    source: Source,
+    *,
+    rsets: bool | None = None,
+    justify: bool | None = None,
+    complex_pairs: bool = True,
+    sidecars: bool | None = None,
+) -> GroupIndex:
     """Index a NITF file by its headers, without reading samples.
 
     Parameters:
         source: the file.
         rsets: whether to look for reduced resolutions in sibling files (.r1, .r2 …). The default is
             True for local files, and for remote files whose name ends in .r0.
+        justify: whether left-justified samples (PJUST L) are shifted to the low end. The default is
+            to do so unless their low bits are in use.
+        complex_pairs: whether pairs of I and Q bands of SAR images (SICD) are one complex band.
+        sidecars: whether to look for side files (.aux.xml, .nfw, .ovr, .msk); None: if the file is
+            local. Those of a file with several images are ignored.
     """
-    index = parse_file(source)
+    options = Options(justify=justify, complex_pairs=complex_pairs)
+    one = partial(parse_file, options=options)
+    parsed = one(source)
     has_rsets = source.is_local or source.url.endswith(".r0") if rsets is None else rsets
-    return with_rsets(index, source, parse_file) if has_rsets else index
+    if has_rsets:
+        parsed = with_rsets(parsed, source, one)
+    return beside(parsed, side_files(source, sidecars=sidecars)).group()
 
 
-def parse_file(source: Source) -> GroupIndex:
-    """Index one file, without its R-sets."""
+def beside(parsed: Parsed, side: SideFiles) -> Parsed:
+    """Return a file with what its side files state about its only image."""
+    image = parsed.images.get("0")
+    if side is NONE or len(parsed.images) != 1 or image is None or image.meaning is None:
+        return parsed
+    if image.meaning.place.crs is not None:
+        # as in GDAL: the corners of a NITF image count for more than what is beside it
+        pam = side.pam and replace(side.pam, transform=None, crs=None, gcps=())
+        side = replace(side, pam=pam, world=None)
+    meaning, levels = with_side_files(image.meaning, image.levels, side)
+    attributes = dict(parsed.attributes)
+    if side.refused:
+        attributes["nitf"] = {**attributes["nitf"], "refused": [str(e) for e in side.refused]}
+    return replace(
+        parsed,
+        images={"0": replace(image, meaning=meaning, levels=tuple(levels))},
+        attributes=attributes,
+        pins={**parsed.pins, **side.pins},
+    )
+
+
+def parse_file(source: Source, *, options: Options) -> Parsed:
+    """Parse one file, without its R-sets."""
     file = read_file(source)
     further = overflow_tres(file, source)
-    members: dict[str, Node] = {}
+    images: dict[str, ParsedImage] = {}
     refusals: list[AnychunkError] = []
     for segment in file.of("image"):
         found, rests = split_tres(segment.values)
         tres = found + further.get(("image", segment.number), [])
-        attributes = image_attributes(segment, tres, rests)
-        levels: Levels = []
+        about = image_attributes(segment, tres, rests)
         try:
-            levels, more = image_levels(source, segment, tres)
-            attributes = {"ome": ome_attribute(levels), **more, **attributes}
+            parsed = parse_image(source, segment, tres, file=file, about=about, options=options)
         except (UnsupportedError, FormatError) as e:
             if isinstance(e, TruncatedError) and segment.end > source.size():
                 raise  # a truncated file: its images must not look like refused ones
             refusals.append(e)
-            attributes["nitf"]["refused"] = str(e)
-        arrays = {str(i): level for i, level in enumerate(levels)}
-        members[str(segment.number)] = GroupIndex(members=arrays, attributes=attributes)
-    if refusals and len(refusals) == len(members):
+            parsed = ParsedImage(native={"nitf": {**about, "refused": str(e)}})
+        images[str(segment.number)] = parsed
+    if refusals and len(refusals) == len(images):
         raise refusals[0]
-    return GroupIndex(members=members, attributes=file_attributes(file, further))
+    return Parsed(images=images, attributes=file_attributes(file, further))
 
 
-def image_levels(
-    source: Source, segment: Segment, tres: list[Tre]
-) -> tuple[Levels, dict[str, Json]]:
-    """Return the arrays of one image, full resolution first, and attributes of its group."""
+def parse_image(
+    source: Source,
+    segment: Segment,
+    tres: list[Tre],
+    *,
+    file: File,
+    about: dict[str, Json],
+    options: Options,
+) -> ParsedImage:
+    """Return what an image means, and its levels."""
     if segment.refusal:
         raise segment.refusal
     if segment.values.get("ENCRYP") not in ("0", "", None):
@@ -94,39 +140,92 @@ def image_levels(
         )
     image = read_image(segment, source.url, source.size())
     try:
-        return _levels_by_compression(source, image, tres)
+        locations = frame_locations(image, tres)
+        stored = stored_image(source, image, locations, options)
     except AnychunkError as e:
         raise (e if image.where in str(e) else type(e)(f"{image.where}: {e}")) from e
+    arrays = [without_single_band(array) for array in stored.arrays]
+    stored = replace(stored, arrays=arrays)
+    height, width = arrays[0].shape[-2:]
+    place = image_place(
+        segment.values,
+        tres,
+        (height, width),
+        coverage=coverage(source, locations),
+        is_rough=is_sensor_data(segment, file),
+    )
+    native: dict[str, Json] = {"nitf": about}
+    if stored.codestream is not None:
+        native["j2k"] = _jpeg2000.describe(stored.codestream)
+    meaning = image_meaning(image, stored, place, file=file.values, native=native)
+    levels = [Level(name="0", image=arrays[0])]
+    if stored.codestream is not None:
+        levels = _jpeg2000.levels(stored.codestream, arrays, meaning)
+    return ParsedImage(meaning=meaning, levels=tuple(levels))
 
 
-def _levels_by_compression(
-    source: Source, image: Image, tres: list[Tre]
-) -> tuple[Levels, dict[str, Json]]:
+def stored_image(
+    source: Source, image: Image, locations: dict[int, int], options: Options
+) -> Stored:
+    """Return the arrays of an image, by its compression.
+
+    Parameters:
+        source: the file.
+        image: the image.
+        locations: file offsets of the sections of an RPF frame by identifier; empty otherwise.
+        options: what the caller decides about samples.
+    """
+    if image.ic in ("NC", "NM"):
+        return uncompressed_index(source, image, options)
     # C1 and M1 differ only in the mask; so do C3 and M3, and so on
     kind = image.ic[1]
     if kind in "8D":
         return jpeg2000_index(source, image)
-    if image.ic in ("NC", "NM"):
-        return [uncompressed.array_index(source, image)], {}
     if kind in "35" or image.ic == "I1":
-        return [jpeg_index(source, image)], {}
+        return jpeg_index(source, image)
     if kind == "1":
-        return [bilevel_index(source, image)], {}
+        return bilevel_index(source, image)
+    return vq_index(source, image, locations)
+
+
+def frame_locations(image: Image, tres: list[Tre]) -> dict[int, int]:
+    """Return the file offsets of the sections of an RPF frame by identifier; empty otherwise."""
     frame = next((tre for tre in tres if tre.tag == "RPFIMG"), None)
-    locations = rpf_locations(frame.data, image.where) if frame else {}
-    return [vq_index(source, image, locations)], {}
+    try:
+        return rpf_locations(frame.data, image.where) if frame else {}
+    except FormatError:
+        if image.ic in ("C4", "M4"):
+            raise
+        return {}  # only vector quantization needs it to find its pixels
+
+
+def coverage(source: Source, locations: dict[int, int]) -> bytes:
+    """Return the coverage section of an RPF frame; empty if there is none."""
+    at = locations.get(COVERAGE)
+    if at is None or at + 64 > source.size():
+        return b""
+    return source.read(at, 64).tobytes()
+
+
+def is_sensor_data(segment: Segment, file: File) -> bool:
+    """Return whether an image is SICD or SIDD, whose geometry is in their XML."""
+    if str(segment.values.get("IID1", "")).startswith(("SICD", "SIDD")):
+        return True
+    texts = (des.values.get("DESSHF", b"") for des in file.of("des"))
+    return any(
+        isinstance(text, bytes) and (b":SICD:" in text or b":SIDD:" in text) for text in texts
+    )
 
 
 def image_attributes(segment: Segment, tres: list[Tre], rests: list[bytes]) -> dict[str, Json]:
-    """Return the attributes of an image that its subheader and TREs state."""
+    """Return the attributes of an image that its subheader and TREs state, for `nitf`."""
     values = segment.values
     about = header_json(values, tres, rests)
     about["placement"] = placement(values)
     about["offset"], about["length"] = segment.offset, segment.length
     if segment.problem:
         about["problem"] = segment.problem
-    icords = values.get("ICORDS", "")
-    return {**ground_attributes(icords, values.get("IGEOLO"), tres), "nitf": about}
+    return about
 
 
 def file_attributes(file: File, further: dict[tuple[str, int], list[Tre]]) -> dict[str, Json]:

@@ -1,6 +1,5 @@
-"""Headers and TREs as JSON: the attributes under `nitf`, and the levels under `ome`."""
+"""Headers and TREs as JSON: the attributes under `nitf`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from anychunk import limits
@@ -8,20 +7,12 @@ from anychunk.formats.nitf.fixed_width import Values, number
 from anychunk.formats.nitf.header import OVERFLOW, File, Segment, lookup_tables
 from anychunk.formats.nitf.tre import Tre, split, text_or_hex, tre_json
 from anychunk.io import Source
-from anychunk.metadata.ome import Axis, ome, shrunk_levels
-from anychunk.model.index import ArrayIndex, Json
+from anychunk.model.index import Json
 
 TRE_FIELDS = ("UDHD", "XHD", "UDID", "IXSHD", "SXSHD", "TXSHD")
 """Header fields that hold TREs; they appear as `tres` instead."""
 SEGMENT_FIELDS = ("image", "graphic", "label", "text", "des", "res")
 """Lists of segment lengths in the file header; they appear as `segments` instead."""
-
-
-def ome_attribute(levels: Sequence[ArrayIndex]) -> Json:
-    """Return the `ome` attribute of an image whose levels are named `0`, `1` …"""
-    axes = [Axis(name=name) for name in ("band", "y", "x")]
-    names = [str(i) for i in range(len(levels))]
-    return ome(axes, shrunk_levels(names, [level.shape for level in levels], (1.0, 1.0, 1.0)))
 
 
 def split_tres(values: Values) -> tuple[list[Tre], list[bytes]]:

@@ -5,13 +5,20 @@ import numpy as np
 from anychunk.codecs import to_json
 from anychunk.codecs.nitf_bilevel import NitfBilevel
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats.nitf.blocks import block_array, check_inside, cropped, ranges, read_mask
+from anychunk.formats.nitf.blocks import (
+    Stored,
+    block_array,
+    check_inside,
+    cropped,
+    ranges,
+    read_mask,
+)
 from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
-from anychunk.model.index import ArrayIndex, ByteRanges
+from anychunk.model.index import ByteRanges
 
 
-def bilevel_index(source: Source, image: Image) -> ArrayIndex:
+def bilevel_index(source: Source, image: Image) -> Stored:
     """Return the array of a C1 or M1 image."""
     mode = str(image.segment.values.get("COMRAT", "")).strip().upper()
     if image.nbpp != 1 or image.bands != 1:
@@ -39,4 +46,5 @@ def bilevel_index(source: Source, image: Image) -> ArrayIndex:
     chunks = ByteRanges(
         offsets=cropped(starts, image), lengths=cropped(lengths, image), urls=(source.url,)
     )
-    return block_array(image, to_json(codec), chunks, bands=1, fill=mask.fill(image))
+    array = block_array(image, to_json(codec), chunks, bands=1, fill=mask.fill(image))
+    return Stored(arrays=[array], pad=mask.pad)

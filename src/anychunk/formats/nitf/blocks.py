@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.jbp_block import sign_extended
+from anychunk.codestream.jpeg2000 import MainHeader
 from anychunk.errors import FormatError
 from anychunk.formats.nitf.header import lookup_tables
 from anychunk.formats.nitf.image_segment import Image
@@ -22,10 +23,23 @@ from anychunk.model.index import ArrayIndex, ByteRanges, Json
 type Offsets = npt.NDArray[np.int64]
 """File offsets shaped like the block grid; -1: the block is not stored."""
 
-DIMENSIONS = ("band", "y", "x")
+DIMENSIONS = ("c", "y", "x")
 LITTLE: Json = {"name": "bytes", "configuration": {"endian": "little"}}
 ABSENT = 0xFFFFFFFF
 """Entry of a mask table for a block that is not stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """The arrays of an image, full resolution first, and what its data states about them."""
+
+    arrays: list[ArrayIndex]
+    pad: Any = None
+    """Value of pixels that mean nothing, or None if the file does not state it."""
+    is_rgb: bool = False
+    """Whether decoding turns luminance and chrominance into red, green and blue."""
+    codestream: MainHeader | None = None
+    """The main header of JPEG 2000, whose resolutions the arrays are."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,7 @@ class Mask:
 
     def fill(self, image: Image) -> Any:
         """Return the value of pixels that are not stored."""
-        return transparent_index(image) if self.pad is None else self.pad
+        return (transparent_entry(image) or 0) if self.pad is None else self.pad
 
 
 def block_grid(image: Image) -> tuple[int, ...]:
@@ -104,11 +118,11 @@ def pad_value(image: Image, code: bytes) -> Any:
     return int(sign_extended(unsigned, image.abpp if unused else image.nbpp, dtype)[0])
 
 
-def transparent_index(image: Image) -> int:
-    """Return the palette index of pixels that are not stored: the first one without a colour."""
+def transparent_entry(image: Image) -> int | None:
+    """Return the palette index of pixels without a colour; None if the palette has no such."""
     lut = lookup_tables(image.segment.values["BANDS"][0]) if image.bands == 1 else []
     if image.nbpp != 8 or not lut or len(lut[0]) >= 255:
-        return 0
+        return None
     colours = len(lut[0])
     # CADRG has 216 colours; some files also list the transparent one, as black
     is_listed = colours == 217 and not any(table[-1] for table in lut)

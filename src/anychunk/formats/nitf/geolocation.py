@@ -1,18 +1,33 @@
-"""The georeference of an image: IGEOLO, BLOCKA and RPC00B as attributes.
+"""Coordinates in NITF headers: IGEOLO in all of its systems, BLOCKA, GEOLOB and RPF coverage.
 
-Spec: Joint BIIF Profile table A-3 (ICORDS, IGEOLO); STDI-0002 (BLOCKA, RPC00B); EPSG 9807 (UTM).
+Spec: Joint BIIF Profile table A-3 (ICORDS, IGEOLO); STDI-0002 (BLOCKA, GEOLOB); MIL-STD-2411
+      section 5.1.3 (RPF coverage); EPSG 9807 (UTM).
 
-Corners are the centres of the corner pixels as (longitude, latitude), clockwise from upper left.
+Corners are clockwise from upper left. Longitude comes before latitude, easting before northing.
 """
 
 import math
 import re
+import struct
+from dataclasses import dataclass
 
 from anychunk.formats.nitf.tre import Tre
-from anychunk.metadata.geo import convention
-from anychunk.model.index import Json
 
-type Corners = list[tuple[float, float]]
+type Point = tuple[float, float]
+
+WGS84 = "EPSG:4326"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corners:
+    """The four corners of an image, clockwise from upper left."""
+
+    points: tuple[Point, ...]
+    code: str = WGS84
+    """The CRS that they are in: WGS 84, or UTM on it."""
+    are_centres: bool = True
+    """Whether they are centres of the corner pixels, rather than the outer corners of these."""
+
 
 DMS = re.compile(r"(\d\d)(\d\d)(\d\d)([NS])(\d{3})(\d\d)(\d\d)([EW])", re.IGNORECASE)
 DECIMAL = re.compile(r"([+-]\d\d\.\d{3})([+-]\d{3}\.\d{3})")
@@ -21,39 +36,76 @@ MGRS = re.compile(r"(\d\d)([C-HJ-NP-X])([A-HJ-NP-Z])([A-HJ-NP-V])(\d{5})(\d{5})"
 LATITUDE_BANDS = "CDEFGHJKLMNPQRSTUVWX"
 
 
-def corners(icords: str, igeolo: str) -> Corners | None:
-    """Return the four corners of IGEOLO; None if one of them cannot be read."""
-    pairs = [igeolo.ljust(60)[i : i + 15] for i in range(0, 60, 15)]
-    found = [point(icords, pair) for pair in pairs]
-    return [p for p in found if p] if all(found) else None
+def igeolo_corners(icords: str, igeolo: str) -> Corners | None:
+    """Return the four corners of IGEOLO; None if one of them cannot be read.
+
+    Corners in UTM or MGRS stay in their zone; if they are in several, they become longitude and
+    latitude.
+    """
+    texts = [igeolo.ljust(60)[i : i + 15] for i in range(0, 60, 15)]
+    if icords in ("N", "S", "U"):
+        placed = [p for text in texts if (p := utm_point(icords, text))]
+        if len(placed) != 4:
+            return None
+        if len({(zone, is_south) for zone, is_south, _, _ in placed}) == 1:
+            zone, is_south = placed[0][:2]
+            points = tuple((east, north) for _, _, east, north in placed)
+            return Corners(points=points, code=f"EPSG:{(32700 if is_south else 32600) + zone}")
+        found = [from_utm(z, e, n, is_south=south) for z, south, e, n in placed]
+    else:
+        found = [q for text in texts if (q := geographic_point(icords, text))]
+    return Corners(points=unwrapped(found)) if len(found) == 4 else None
 
 
-def point(icords: str, text: str) -> tuple[float, float] | None:
-    """Return one point of IGEOLO in the coordinate system that ICORDS names."""
+def geographic_point(icords: str, text: str) -> Point | None:
+    """Return a point of IGEOLO in degrees; `icords` is G, C (geocentric) or D (decimal)."""
     if icords in ("G", "C") and (m := DMS.fullmatch(text)):
         latitude = _dms(m[1], m[2], m[3]) * (-1 if m[4] in "Ss" else 1)
         longitude = _dms(m[5], m[6], m[7]) * (-1 if m[8] in "Ww" else 1)
-        return longitude, latitude
+        return longitude, latitude if icords == "G" else from_geocentric(latitude)
     if icords == "D" and (m := DECIMAL.fullmatch(text)):
         return float(m[2]), float(m[1])
+    return None
+
+
+def from_geocentric(latitude: float) -> float:
+    """Return the geodetic latitude of a geocentric one on WGS 84."""
+    if abs(latitude) >= 90:
+        return latitude
+    return math.degrees(math.atan(math.tan(math.radians(latitude)) / (1 - _E2)))
+
+
+def utm_point(icords: str, text: str) -> tuple[int, bool, float, float] | None:
+    """Return zone, whether it is the southern one, easting and northing; `icords` is N, S or U."""
     if icords in ("N", "S") and (m := UTM.fullmatch(text)):
-        return from_utm(int(m[1]), float(m[2]), float(m[3]), is_south=icords == "S")
+        zone, is_south, east, north = int(m[1]), icords == "S", float(m[2]), float(m[3])
+        return (zone, is_south, east, north) if 1 <= zone <= 60 else None
     if icords == "U" and (m := MGRS.fullmatch(text)):
         letters = f"{m[2]}{m[3]}{m[4]}".upper()
         return from_mgrs(int(m[1]), letters, east=int(m[5]), north=int(m[6]))
     return None
 
 
+def unwrapped(points: list[Point]) -> tuple[Point, ...]:
+    """Return points on both sides of the antimeridian with longitudes that do not jump there."""
+    longitudes = [x for x, _ in points]
+    if max(longitudes) - min(longitudes) <= 180:
+        return tuple(points)
+    return tuple((x + 360 if x < 0 else x, y) for x, y in points)
+
+
 def _dms(degrees: str, minutes: str, seconds: str) -> float:
     return int(degrees) + int(minutes) / 60 + int(seconds) / 3600
 
 
-def from_mgrs(zone: int, letters: str, *, east: int, north: int) -> tuple[float, float] | None:
-    """Convert MGRS to longitude and latitude; None if the column letter is not in the zone."""
+def from_mgrs(
+    zone: int, letters: str, *, east: int, north: int
+) -> tuple[int, bool, float, float] | None:
+    """Convert MGRS to UTM as `utm_point`; None if the column letter is not in the zone."""
     band, column, row = letters[0], letters[1], letters[2]
     # column letters of 100 km squares repeat every three zones, without I and O
     first = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")[(zone - 1) % 3]
-    if column not in first:
+    if column not in first or not 1 <= zone <= 60:
         return None
     easting = (first.index(column) + 1) * 100_000 + east
     rows = "ABCDEFGHJKLMNPQRSTUV"
@@ -65,7 +117,7 @@ def from_mgrs(zone: int, letters: str, *, east: int, north: int) -> tuple[float,
     lowest = to_northing(bottom) + (10_000_000 if is_south else 0)
     # the repetition that lies in the latitude band
     northing = within + 2_000_000 * math.ceil((lowest - 100_000 - within) / 2_000_000)
-    return from_utm(zone, easting, northing, is_south=is_south)
+    return zone, is_south, float(easting), float(northing)
 
 
 # WGS 84
@@ -86,7 +138,7 @@ def to_northing(latitude: float) -> float:
     )
 
 
-def from_utm(zone: int, easting: float, northing: float, *, is_south: bool) -> tuple[float, float]:
+def from_utm(zone: int, easting: float, northing: float, *, is_south: bool) -> Point:
     """Convert UTM on WGS 84 to longitude and latitude, to better than 1 mm within the zone."""
     x = easting - 500_000
     y = northing - (10_000_000 if is_south else 0)
@@ -118,18 +170,21 @@ def from_utm(zone: int, easting: float, northing: float, *, is_south: bool) -> t
     return math.degrees(longitude) + 6 * zone - 183, math.degrees(latitude)
 
 
-def blocka_corners(tre: Tre) -> Corners | None:
-    """Return the corners of BLOCKA, more precise than IGEOLO; None if it leaves them out."""
-    if len(tre.data) != 123:
-        return None
+def blocka_corners(tre: Tre, rows: int) -> Corners | None:
+    """Return the corners of BLOCKA, more precise than those of IGEOLO.
+
+    None if it leaves them out, or if it describes only a part of the image's rows.
+    """
     text = tre.data.decode("latin-1")
+    if len(text) != 123 or _whole(text[7:12].strip()) != rows:
+        return None
     # FRLC, LRLC, LRFC, FRFC: first or last row, first or last column
     pairs = [text[34 + 21 * i : 55 + 21 * i] for i in (3, 0, 1, 2)]
-    found = [_blocka_point(pair) for pair in pairs]
-    return [p for p in found if p] if all(found) else None
+    found = [p for pair in pairs if (p := _blocka_point(pair))]
+    return Corners(points=unwrapped(found)) if len(found) == 4 else None
 
 
-def _blocka_point(text: str) -> tuple[float, float] | None:
+def _blocka_point(text: str) -> Point | None:
     if m := re.fullmatch(r"([NS])(\d\d)(\d\d)(\d\d\.\d\d)([EW])(\d{3})(\d\d)(\d\d\.\d\d)", text):
         latitude = int(m[2]) + int(m[3]) / 60 + float(m[4]) / 3600
         longitude = int(m[6]) + int(m[7]) / 60 + float(m[8]) / 3600
@@ -139,52 +194,46 @@ def _blocka_point(text: str) -> tuple[float, float] | None:
     return None
 
 
-RPC_FIELDS = (
-    ("err_bias", 7), ("err_rand", 7), ("line_off", 6), ("samp_off", 5), ("lat_off", 8),
-    ("long_off", 9), ("height_off", 5), ("line_scale", 6), ("samp_scale", 5), ("lat_scale", 8),
-    ("long_scale", 9), ("height_scale", 5),
-)  # fmt: skip
-RPC_COEFFICIENTS = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_den_coeff")
+def geolob_corners(tre: Tre, shape: tuple[int, int]) -> Corners | None:
+    """Return the corners of GEOLOB, which states the first one and the pixels per 360 degrees.
 
-
-def rpc(tre: Tre) -> Json | None:
-    """Return the rational polynomial coefficients of RPC00B; None if they cannot be read."""
+    Parameters:
+        tre: the extension.
+        shape: height and width of the image.
+    """
     text = tre.data.decode("latin-1")
-    if len(text) != 1041 or text[0] != "1":
-        return None
-    values: dict[str, Json] = {}
-    at = 1
+    across, down = _whole(text[:9]), _whole(text[9:18])
     try:
-        for name, width in RPC_FIELDS:
-            values[name] = float(text[at : at + width])
-            at += width
-        for name in RPC_COEFFICIENTS:
-            values[name] = [float(text[at + 12 * i : at + 12 * i + 12]) for i in range(20)]
-            at += 240
+        west, north = float(text[18:33]), float(text[33:48])
     except ValueError:
         return None
-    return values
+    if len(text) != 48 or across < 1 or down < 1 or not _is_degrees(west, north):
+        return None
+    east, south = west + shape[1] * 360 / across, north - shape[0] * 360 / down
+    return _box(west, north, east, south)
 
 
-def ground_attributes(icords: str, igeolo: str | None, tres: list[Tre]) -> dict[str, Json]:
-    """Return the georeference of an image as attributes; empty if it has none."""
-    found: dict[str, Json] = {}
-    shape = corners(icords, igeolo) if igeolo else None
-    blocka = [c for tre in tres if tre.tag == "BLOCKA" if (c := blocka_corners(tre))]
-    # with several BLOCKA, each one describes only a part of the image
-    if len(blocka) == 1:
-        shape = blocka[0]
-    if shape:
-        longitudes, latitudes = [p[0] for p in shape], [p[1] for p in shape]
-        found["zarr_conventions"] = [convention("proj"), convention("spatial")]
-        found["spatial:dimensions"] = ["y", "x"]
-        found["spatial:bbox"] = [
-            min(longitudes), min(latitudes), max(longitudes), max(latitudes)
-        ]  # fmt: skip
-        found["proj:code"] = "EPSG:4326"
-        found["nitf:corners"] = [list(p) for p in shape]
-    for tre in tres:
-        if tre.tag == "RPC00B" and (polynomials := rpc(tre)):
-            found["rpc"] = polynomials
-            break
-    return found
+def coverage_corners(data: bytes) -> Corners | None:
+    """Return the corners of an RPF coverage section: of NW, SW, NE and SE, latitude first."""
+    if len(data) < 64:
+        return None
+    numbers = struct.unpack(">8d", data[:64])
+    points = list(zip(numbers[1::2], numbers[0::2], strict=True))
+    if not all(_is_degrees(x, y) for x, y in points):
+        return None
+    northwest, southwest, northeast, southeast = points
+    clockwise = [northwest, northeast, southeast, southwest]
+    return Corners(points=unwrapped(clockwise), are_centres=False)
+
+
+def _box(west: float, north: float, east: float, south: float) -> Corners:
+    points = ((west, north), (east, north), (east, south), (west, south))
+    return Corners(points=points, are_centres=False)
+
+
+def _is_degrees(longitude: float, latitude: float) -> bool:
+    return abs(longitude) <= 360 and abs(latitude) <= 90  # neither holds for NaN
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdigit() and text.isascii() else 0

@@ -345,8 +345,7 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
         for i, record in enumerate(values.get(kind, ())):
             header_length = length = 0
             try:
-                header_length = number(record, head, default=0)
-                length = number(record, body, default=0)
+                header_length, length = _length(record, head), _length(record, body)
             except FormatError as e:
                 # the end of this segment is unknown, so the start of all later ones is too
                 lost = lost or FormatError(f"{source.url} {kind} {i}: {e}")
@@ -365,6 +364,13 @@ def _segments(source: Source, values: Values, version: str) -> list[Segment]:
             )  # fmt: skip
             offset = start + length
     return [*found[:-1], replace(found[-1], is_last=True)] if found else []
+
+
+def _length(record: Values, name: str) -> int:
+    length = number(record, name, default=0)
+    if length < 0:
+        raise FormatError(f"{name} is {length}, expected 0 or more")
+    return length
 
 
 def _subheader(

@@ -134,6 +134,8 @@ def _read_image(segment: Segment, where: str) -> Image:
             f"{where}: {count} bands of {rows} x {columns} in {down} x {across} blocks of "
             f"{height} x {width} with {nbpp} bits; expected sizes of at least 1, and 1 to 64 bits"
         )
+    if nbpp == 1 and values["PVTYPE"].strip().upper() == "SI":
+        raise FormatError(f"{where}: PVTYPE SI with NBPP 1, expected B (JBP table A-3)")
     if down * height < rows or across * width < columns:
         raise FormatError(
             f"{where}: {down} x {across} blocks of {height} x {width} do not cover "

@@ -4,6 +4,7 @@ Only a mask table states where blocks begin. Without one, the streams of an imag
 found by their markers, which takes one pass over all of its data.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +18,8 @@ from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats.nitf.blocks import (
     Mask,
     Offsets,
+    Stored,
     block_array,
-    block_grid,
     check_inside,
     cropped,
     ranges,
@@ -26,10 +27,10 @@ from anychunk.formats.nitf.blocks import (
 )
 from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
-from anychunk.model.index import ArrayIndex, ByteRanges
+from anychunk.model.index import ByteRanges
 
 
-def jpeg_index(source: Source, image: Image) -> ArrayIndex:
+def jpeg_index(source: Source, image: Image) -> Stored:
     """Return the array of a C3, M3, C5, M5 or I1 image."""
     mask = read_mask(source, image)
     first = first_stream(source, image, mask)
@@ -42,6 +43,11 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
             f"{image.where}: a JPEG stream has {per_stream} bands, expected 1 or {image.bands}"
         )
     streams = image.bands // per_stream
+    if mask.offsets is not None and image.has_bands_apart and streams == 1:
+        raise FormatError(
+            f"{image.where}: a JPEG stream has {per_stream} bands, expected 1: IMODE is S, and the "
+            "mask lists the bands separately"
+        )
     if mask.offsets is not None:
         offsets = mask.offsets
         if streams > 1 and not image.has_bands_apart:
@@ -62,7 +68,11 @@ def jpeg_index(source: Source, image: Image) -> ArrayIndex:
     chunks = ByteRanges(
         offsets=cropped(starts, image), lengths=cropped(lengths, image), urls=(source.url,)
     )
-    return block_array(image, to_json(codec), chunks, bands=per_stream, fill=mask.fill(image))
+    fill = mask.fill(image)
+    array = block_array(image, to_json(codec), chunks, bands=per_stream, fill=fill)
+    # a lossless stream (C5) has no colour transform
+    is_rgb = first is not None and first.bands == 3 and image.ic not in ("C5", "M5")
+    return Stored(arrays=[array], pad=mask.pad, is_rgb=is_rgb)
 
 
 def first_stream(source: Source, image: Image, mask: Mask) -> Stream | None:
@@ -114,14 +124,14 @@ def with_frame(image: Image, stream: Stream) -> Image:
 
 def found_streams(source: Source, image: Image, start: int, streams: int) -> Offsets:
     """Return the offsets of all streams: per block, and per band if bands are separate."""
-    count = image.blocks_down * image.blocks_across * streams
+    blocks = (image.blocks_down, image.blocks_across)
+    count = math.prod(blocks) * streams
     if count == 1:
-        return np.asarray([start], np.int64).reshape(block_grid(image))
+        return np.asarray([start], np.int64).reshape(blocks)
     end = min(image.segment.end, source.size())
     starts = start_markers(source, start, end)
     if len(starts) != count:
         raise FormatError(f"{image.where}: found {len(starts)} JPEG streams, expected {count}")
-    blocks = (image.blocks_down, image.blocks_across)
     if streams == 1:
         return starts.reshape(blocks)
     if image.imode == "S":
@@ -155,13 +165,14 @@ def start_markers(source: Source, start: int, end: int, piece: int = 4 * limits.
 
 
 def follows_end_marker(source: Source, starts: Offsets, first: int) -> npt.NDArray[np.bool_]:
-    """Return which of `starts` follow an end marker and padding, or are `first`."""
+    """Return which of `starts` follow an end marker and padding, or begin at `first`.
+
+    Fill bytes of 0xFF may precede any marker (T.81 B.1.1.2), also the very first.
+    """
     keep = np.zeros(len(starts), bool)
     for i, at in enumerate(starts.tolist()):
-        if at == first:
-            keep[i] = True
-            continue
-        back = min(64, at - first)
-        before = source.read(at - back, back).tobytes().rstrip(b"\0\xff ")
-        keep[i] = before.endswith(b"\xff\xd9")
+        back = min(64 if i else 4096, at - first)
+        before = source.read(at - back, back).tobytes()
+        is_first = at - back == first and not before.strip(b"\xff")
+        keep[i] = is_first or before.rstrip(b"\0\xff ").endswith(b"\xff\xd9")
     return keep

@@ -9,34 +9,39 @@ import numpy as np
 
 from anychunk.codestream.tiles import Codestream, index_tiles
 from anychunk.errors import FormatError
-from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, describe, level_arrays, ome_levels
-from anychunk.formats.nitf.blocks import Mask, read_mask
+from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, level_arrays
+from anychunk.formats._jpeg2000_windows import divided
+from anychunk.formats.nitf.blocks import Mask, Stored, read_mask
 from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
-from anychunk.model.index import ArrayIndex, ByteRanges, Json
+from anychunk.model.index import ArrayIndex, ByteRanges
 
 JP2 = b"\0\0\0\x0cjP  "
 
 
-def jpeg2000_index(source: Source, image: Image) -> tuple[list[ArrayIndex], dict[str, Json]]:
-    """Return the levels of an image, and attributes of its group."""
+def jpeg2000_index(source: Source, image: Image) -> Stored:
+    """Return the arrays of a C8, M8, CD or MD image."""
     mask = read_mask(source, image)
-    start, end = codestream_range(source, mask.start, image)
-    stream = index_tiles(source, start, end - start)
+    start, end, is_announced = codestream_range(source, mask.start, image)
+    stream = index_tiles(source, start, end - start, is_announced=is_announced)
     check(stream, image)
-    levels = level_arrays(stream, source.url, fill_value=mask.pad or 0)
+    arrays = level_arrays(stream, source.url, fill_value=mask.pad or 0)
     if mask.offsets is not None and (mask.offsets < 0).any():
-        levels = [masked(level, mask, image) for level in levels]
-    attributes = {"ome": ome_levels(stream.header, len(levels)), "j2k": describe(stream.header)}
-    return levels, attributes
+        arrays = [masked(array, mask, image) for array in arrays]
+    arrays = [divided(array) for array in arrays]
+    return Stored(arrays=arrays, pad=mask.pad, codestream=stream.header)
 
 
-def codestream_range(source: Source, start: int, image: Image) -> tuple[int, int]:
-    """Return the byte range of the codestream: the image data, or a box of a JP2 file in it."""
+def codestream_range(source: Source, start: int, image: Image) -> tuple[int, int, bool]:
+    """Return begin and end of the codestream, and whether the file states that end.
+
+    The codestream is the image data, or a box of a JP2 file in it.
+    """
     end = min(image.segment.end, source.size())
+    is_whole = end == image.segment.end
     head = source.read(start, max(0, min(12, end - start))).tobytes()
     if head.startswith(CODESTREAM_MAGIC):
-        return start, end
+        return start, end, is_whole
     at = start
     # the profile requires a bare codestream; some writers embed a whole JP2 file
     while head.startswith(JP2) and at + 16 <= end:
@@ -48,7 +53,7 @@ def codestream_range(source: Source, start: int, image: Image) -> tuple[int, int
         elif length == 0:
             length = end - at
         if box[4:8] == b"jp2c":
-            return at + skip, min(at + length, end)
+            return at + skip, min(at + length, end), is_whole and at + length <= end
         if length < 8:
             break
         at += length
@@ -74,9 +79,9 @@ def masked(level: ArrayIndex, mask: Mask, image: Image) -> ArrayIndex:
     """Mark the chunks of blocks that the mask table omits as absent, if chunks are blocks."""
     chunks = level.chunks
     down, across = image.blocks
-    if not isinstance(chunks, ByteRanges) or level.grid != (1, down, across):
+    if not isinstance(chunks, ByteRanges) or level.grid[-2:] != (down, across):
         return level
     assert mask.offsets is not None
     is_absent = (mask.offsets.reshape(-1, image.blocks_down, image.blocks_across) < 0).all(axis=0)
-    lengths = np.where(is_absent[None, :down, :across], np.uint64(0), chunks.lengths)
+    lengths = np.where(is_absent[:down, :across], np.uint64(0), chunks.lengths)
     return replace(level, chunks=replace(chunks, lengths=lengths.astype(np.uint64)))

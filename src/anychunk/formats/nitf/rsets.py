@@ -1,62 +1,96 @@
-"""R-sets: reduced resolutions of an image in sibling files, each half as large: .r1, .r2 …"""
+"""Parsed files, and R-sets: reduced resolutions of an image in sibling files, .r1, .r2 …
 
-from collections.abc import Callable
-from dataclasses import replace
+Each R-set is half as large as the one before.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from anychunk.errors import AnychunkError
-from anychunk.formats.nitf.attributes import ome_attribute
 from anychunk.io import Source, Storage, buffered, open_source, resolve
-from anychunk.model.index import ArrayIndex, GroupIndex
+from anychunk.metadata.hierarchy import image_group, root_group
+from anychunk.metadata.meaning import Level, Meaning
+from anychunk.model.index import ArrayIndex, GroupIndex, Json
 from anychunk.model.pin import Pin
 
 MAX_LEVELS = 16
 """Maximum number of levels, including full resolution."""
 
 
-def with_rsets(
-    index: GroupIndex, main: Source, parse: Callable[[Source], GroupIndex]
-) -> GroupIndex:
+@dataclass(frozen=True, kw_only=True)
+class ParsedImage:
+    """One image: what it means and its levels; neither if it is refused."""
+
+    meaning: Meaning | None = None
+    levels: tuple[Level, ...] = ()
+    native: Mapping[str, Json] = field(default_factory=dict)
+    """Attributes of a refused image."""
+
+    def group(self) -> GroupIndex:
+        """Return the group of the image."""
+        if self.meaning is None:
+            return GroupIndex(members={}, attributes=dict(self.native))
+        return image_group(self.meaning, self.levels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """The images of a file."""
+
+    images: Mapping[str, ParsedImage]
+    attributes: Mapping[str, Json]
+    """What the file header states."""
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+
+    def group(self) -> GroupIndex:
+        """Return the root group of the file."""
+        images = {name: image.group() for name, image in self.images.items()}
+        return root_group(images, self.attributes, pins=dict(self.pins))
+
+
+def with_rsets(parsed: Parsed, main: Source, parse: Callable[[Source], Parsed]) -> Parsed:
     """Add the R-set files next to a file as levels of its image.
 
     Files with several images, or whose image has several levels already, are returned unchanged.
 
     Parameters:
-        index: index of the file.
+        parsed: the file.
         main: source of the file; `.r1` … are appended to its url, or replace its `.r0`.
-        parse: indexes one file.
+        parse: parses one file.
     """
-    full = only_array(index)
+    full = only_array(parsed)
     if full is None:
-        return index
+        return parsed
     base = main.url.removesuffix(".r0")
-    levels, pins = [full], dict(index.pins)
+    arrays, pins = [full], dict(parsed.pins)
     for number in range(1, MAX_LEVELS):
         found = sibling(f"{base}.r{number}", parse, main.storage)
-        if found is None or not is_next_level(found[0], levels[-1]):
+        if found is None or not is_next_level(found[0], arrays[-1]):
             break
-        levels.append(found[0])
+        arrays.append(found[0])
         pins.update(found[1])
-    if len(levels) == 1:
-        return index
-    group = index.members["0"]
-    assert isinstance(group, GroupIndex)
-    members = {str(i): level for i, level in enumerate(levels)}
-    attributes = {**group.attributes, "ome": ome_attribute(levels)}
-    image = replace(group, members=members, attributes=attributes)
-    return replace(index, members={"0": image}, pins=pins)
+    levels = (rset_level(number, array) for number, array in enumerate(arrays))
+    image = replace(parsed.images["0"], levels=tuple(levels))
+    return replace(parsed, images={"0": image}, pins=pins)
 
 
-def only_array(index: GroupIndex) -> ArrayIndex | None:
+def rset_level(number: int, array: ArrayIndex) -> Level:
+    """Return an R-set as a level; its pixels are 2**n as wide, whatever sizes are rounded to."""
+    factor = float(1 << number)
+    lead = (1.0,) * (len(array.shape) - 2)
+    return Level(name=str(number), image=array, factor=(*lead, factor, factor))
+
+
+def only_array(parsed: Parsed) -> ArrayIndex | None:
     """Return the array of a file with one image of one level; None for any other file."""
-    group = index.members.get("0")
-    if len(index.members) != 1 or not isinstance(group, GroupIndex) or len(group.members) != 1:
+    image = parsed.images.get("0")
+    if len(parsed.images) != 1 or image is None or len(image.levels) != 1:
         return None
-    array = group.members["0"]
-    return array if isinstance(array, ArrayIndex) else None
+    return image.levels[0].image
 
 
 def sibling(
-    url: str, parse: Callable[[Source], GroupIndex], storage: Storage | None
+    url: str, parse: Callable[[Source], Parsed], storage: Storage | None
 ) -> tuple[ArrayIndex, dict[str, Pin]] | None:
     """Return the array and the pin of a file; None if it does not exist or cannot be opened."""
     try:
@@ -71,10 +105,10 @@ def sibling(
 
 def is_next_level(array: ArrayIndex, before: ArrayIndex) -> bool:
     """Return whether `array` has the bands and type of `before`, and half its size."""
-    if (array.data_type, array.shape[0]) != (before.data_type, before.shape[0]):
+    if (array.data_type, array.shape[:-2]) != (before.data_type, before.shape[:-2]):
         return False
     # writers round odd sizes up or down
     return all(
         abs(2 * small - large) <= 2
-        for small, large in zip(array.shape[1:], before.shape[1:], strict=True)
+        for small, large in zip(array.shape[-2:], before.shape[-2:], strict=True)
     )

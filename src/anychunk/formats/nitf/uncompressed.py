@@ -14,19 +14,25 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs import to_json
-from anychunk.codecs.jbp_block import ALIGNED, ORDERS, JbpBlock, plane_bytes
-from anychunk.errors import TruncatedError
+from anychunk.codecs.jbp_block import ALIGNED, ORDERS, JbpBlock, plane_bytes, unpack
+from anychunk.errors import FormatError, TruncatedError
 from anychunk.formats import _raw
-from anychunk.formats.nitf.blocks import DIMENSIONS, Mask, Offsets, block_grid, read_mask
+from anychunk.formats.nitf.blocks import DIMENSIONS, Mask, Offsets, Stored, block_grid, read_mask
 from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
 from anychunk.metadata.samples import fill_value_json
-from anychunk.model.index import ArrayIndex, ByteRanges, Json
+from anychunk.model.index import ArrayIndex, ByteRanges, Json, Parts
 
 CHUNK_BYTES = 4 * limits.MIB
 """Larger blocks are divided into groups of rows."""
 MAX_ROWS = 1 << 16
 """Maximum number of rows per chunk; bounds the search for a divisor in very narrow images."""
+LOOKS = 16
+"""Pieces of samples that are looked at for bits that should be zero."""
+REMOTE_LOOKS = 2
+"""The same for remote files, where each costs a request."""
+LOOK_SAMPLES = 1 << 13
+"""Samples per piece."""
 BAND_BYTES = 256 * limits.KIB
 """Minimum size at which bands that are stored separately become separate chunks."""
 
@@ -47,17 +53,42 @@ class Cut:
         return -(-height // self.rows)
 
 
-def array_index(source: Source, image: Image) -> ArrayIndex:
+@dataclass(frozen=True)
+class Options:
+    """What the caller decides about samples."""
+
+    justify: bool | None = None
+    """Whether left-justified samples are shifted to the low end. None: unless the bits that ABPP
+    calls not significant are in use, as far as a look at the samples shows."""
+    complex_pairs: bool = True
+    """Whether pairs of I and Q bands are one complex band."""
+
+
+def uncompressed_index(source: Source, image: Image, options: Options) -> Stored:
     """Return the array of an NC or NM image."""
+    has_pairs = options.complex_pairs and has_complex_pairs(image)
+    if has_pairs and (image.pvtype, image.nbpp, image.imode) == ("R", 32, "P"):
+        # I and Q lie side by side: this is how complex samples are stored, too
+        image = replace(image, bands=image.bands // 2, pvtype="C", nbpp=64, abpp=64)
+        has_pairs = False
     if image.bands == 1:
         # with one band all modes are the same
         image = replace(image, imode="B")
     mask = read_mask(source, image)
-    cut = plan(image)
     offsets = block_offsets(image, mask)
     check_extent(image, offsets, source.size())
+    if is_left_justified(image):
+        is_shifted = options.justify
+        if is_shifted is None:
+            is_shifted = not uses_low_bits(source, image, offsets)
+        if not is_shifted:
+            image = replace(image, abpp=image.nbpp)
+            mask = read_mask(source, image)  # the pad pixel is justified like other samples
+    if has_pairs:
+        return Stored(arrays=[pairs_index(source.url, image, offsets)])
+    cut = plan(image, can_shorten=is_plain(image))
     chunk_shape = (cut.bands, cut.rows, image.block_width)
-    return ArrayIndex(
+    array = ArrayIndex(
         shape=image.shape,
         chunk_shape=chunk_shape,
         data_type=image.dtype.name,
@@ -66,6 +97,97 @@ def array_index(source: Source, image: Image) -> ArrayIndex:
         fill_value=fill_value_json(mask.fill(image), image.dtype),
         dimension_names=DIMENSIONS,
     )
+    return Stored(arrays=[array], pad=mask.pad)
+
+
+def has_complex_pairs(image: Image) -> bool:
+    """Return whether bands are pairs of real and imaginary parts: I, Q, I, Q …
+
+    So are those of SICD with pixels of type RE32F_IM32F and RE16I_IM16I (NGA.STND.0024-2); those of
+    AMP8I_PHS8I, with ISUBCAT M and P, are amplitude and phase. The rule is that of GDAL.
+    """
+    subcategories = [str(band["ISUBCAT"]).strip() for band in image.segment.values["BANDS"]]
+    return (
+        str(image.segment.values["ICAT"]).upper().startswith("SAR")
+        and not image.is_masked
+        and image.bands % 2 == 0
+        and subcategories == ["I", "Q"] * (image.bands // 2)
+        and (image.pvtype, image.nbpp) in (("SI", 16), ("SI", 32), ("R", 32), ("R", 64))
+    )
+
+
+def pairs_index(url: str, image: Image, offsets: Offsets) -> ArrayIndex:
+    """Return the array of an image whose bands are pairs of real and imaginary parts."""
+    cut = plan(image, can_shorten=False)
+    chunks = byte_ranges(url, image, cut, offsets)
+    if cut.bands == 1:
+        # I and Q are stored apart, but belong to one chunk
+        chunks, cut = paired(chunks), replace(cut, bands=2)
+        image = replace(image, imode="B")
+    codec = block_codec(image, cut, complex_pairs=True)
+    return ArrayIndex(
+        shape=(image.bands // 2, image.rows, image.columns),
+        chunk_shape=codec.shape,
+        data_type=codec.dtype.name,
+        codecs=({"name": "bytes", "configuration": {"endian": "little"}}, to_json(codec)),
+        chunks=chunks,
+        fill_value=fill_value_json(0, codec.dtype),
+        dimension_names=DIMENSIONS,
+    )
+
+
+def paired(chunks: ByteRanges) -> ByteRanges:
+    """Return the byte ranges of chunks that consist of two successive bands each."""
+    first, second = chunks.offsets[0::2], chunks.offsets[1::2]
+    return replace(
+        chunks,
+        offsets=np.ascontiguousarray(first),
+        lengths=np.ascontiguousarray(chunks.lengths[0::2]),
+        parts=Parts(
+            starts=np.arange(first.size + 1, dtype=np.uint64),
+            offsets=second.reshape(-1),
+            lengths=chunks.lengths[1::2].reshape(-1),
+        ),
+    )
+
+
+def is_left_justified(image: Image) -> bool:
+    """Return whether the low bits of samples are not significant, by the subheader."""
+    return image.pjust == "L" and image.abpp < image.nbpp and image.dtype.kind in "ui"
+
+
+def uses_low_bits(source: Source, image: Image, offsets: Offsets) -> bool:
+    """Return whether samples that are left-justified use their low bits all the same.
+
+    JBP table A-3 requires zeros there. Some writers copy ABPP and PJUST from elsewhere; shifting
+    their samples would lose bits. This looks at `LOOKS` evenly distributed pieces, and the codec
+    raises if another one has such bits.
+    """
+    planes = stored_bands(image) if image.imode in ("B", "S") else 1
+    plane = block_bytes(image) // planes
+    stored = np.unique(offsets[offsets >= 0])[:, None] + np.arange(planes) * plane
+    pixels = image.block_height * image.block_width * stored_bands(image) // planes
+    per_plane = -(-pixels // LOOK_SAMPLES)
+    total = stored.size * per_plane
+    looks = LOOKS if source.is_local else REMOTE_LOOKS
+    for number in np.unique(np.linspace(0, total - 1, looks, dtype=np.int64)) if total else ():
+        at, piece = divmod(int(number), per_plane)
+        # eight samples take `nbpp` bytes, so every piece begins with a whole byte
+        start = int(stored.flat[at]) + piece * (LOOK_SAMPLES // 8 * image.nbpp)
+        count = min(LOOK_SAMPLES, pixels - piece * LOOK_SAMPLES)
+        length = plane_bytes(count, image.nbpp)
+        # a truncated file is an error when the chunk is read
+        if start + length <= source.size() and has_low_bits(
+            source.read(start, length), count, image
+        ):
+            return True
+    return False
+
+
+def has_low_bits(data: npt.NDArray[np.uint8], count: int, image: Image) -> bool:
+    """Return whether a bit that ABPP calls not significant is set in left-justified samples."""
+    samples = unpack(data, count, image.nbpp, np.dtype(f"u{image.dtype.itemsize}"))
+    return bool((samples & ((1 << image.nbpp - image.abpp) - 1)).any())
 
 
 def is_plain(image: Image) -> bool:
@@ -91,7 +213,7 @@ def block_bytes(image: Image) -> int:
     return plane_bytes(pixels * image.bands, image.nbpp)
 
 
-def plan(image: Image) -> Cut:
+def plan(image: Image, *, can_shorten: bool) -> Cut:
     """Choose how blocks are divided into chunks.
 
     Prefers a group of rows that divides the block's height and is not much smaller than
@@ -111,7 +233,7 @@ def plan(image: Image) -> Cut:
     if rows >= height or (is_apart and bands != 1):
         return Cut(bands, height, 0)
     even = _raw.even_divisor(height, rows, lambda n: is_whole(image, n, bands))
-    if not even and image.blocks_down == 1 and is_plain(image):
+    if not even and image.blocks_down == 1 and can_shorten:
         return Cut(bands, rows, height % rows)
     if not even:
         even = next((n for n in range(rows // 4, 0, -1) if height % n == 0), height)
@@ -148,21 +270,20 @@ def check_extent(image: Image, offsets: Offsets, size: int) -> None:
             f"{image.where}: blocks of {block_bytes(image)} bytes extend to {needed}, "
             f"the image data ends at {end}"
         )
+    abpp = segment.values["ABPP"]
+    if isinstance(abpp, int) and abpp > image.nbpp and last >= 0 and needed < segment.end:
+        # either may be wrong; where the length confirms NBPP, it is ABPP
+        raise FormatError(
+            f"{image.where}: ABPP is {abpp} and NBPP {image.nbpp}, which is too small for the "
+            f"length of the image data too: {segment.length} bytes, expected "
+            f"{needed - segment.offset}"
+        )
 
 
 def codecs(image: Image, cut: Cut) -> tuple[Json, ...]:
     """Return the codecs of a chunk as JSON."""
     if not is_plain(image):
-        block = JbpBlock(
-            num_bands=cut.bands,
-            block_height=cut.rows,
-            block_width=image.block_width,
-            nbpp=image.nbpp,
-            imode=image.imode,  # type: ignore[arg-type]
-            pvtype=image.pvtype,
-            abpp=None if image.abpp == image.nbpp else image.abpp,
-            pjust=image.pjust,  # type: ignore[arg-type]
-        )
+        block = block_codec(image, cut)
         return ({"name": "bytes", "configuration": {"endian": "little"}}, to_json(block))
     plain: tuple[Json, ...] = ({"name": "bytes", "configuration": {"endian": "big"}},)
     order = ORDERS[image.imode]
@@ -172,6 +293,21 @@ def codecs(image: Image, cut: Cut) -> tuple[Json, ...]:
         # `transpose` applies to arrays, so it stays outside of the codec that makes bytes
         return (*plain[:-1], _raw.window_codec(plain[-1:]))
     return plain
+
+
+def block_codec(image: Image, cut: Cut, *, complex_pairs: bool = False) -> JbpBlock:
+    """Return the codec of a chunk that standard codecs cannot decode."""
+    return JbpBlock(
+        num_bands=cut.bands,
+        block_height=cut.rows,
+        block_width=image.block_width,
+        nbpp=image.nbpp,
+        imode=image.imode,  # type: ignore[arg-type]
+        pvtype=image.pvtype,
+        abpp=None if image.abpp == image.nbpp else image.abpp,
+        pjust=image.pjust,  # type: ignore[arg-type]
+        complex_pairs=complex_pairs,
+    )
 
 
 def byte_ranges(url: str, image: Image, cut: Cut, blocks: Offsets) -> ByteRanges:
@@ -216,9 +352,11 @@ def fronts(
     image: Image, cut: Cut, lengths: npt.NDArray[np.uint64], tail_bytes: int
 ) -> dict[str, Any]:
     """Return the fronts from which the window codec reads the shape of each chunk."""
-    order = ORDERS[image.imode] if cut.bands > 1 else (0, 1, 2)
-    full = (cut.bands, cut.rows, image.block_width)
-    short = (cut.bands, cut.tail, image.block_width)
+    order: tuple[int, ...] = ORDERS[image.imode] if cut.bands > 1 else (0, 1, 2)
+    full: tuple[int, ...] = (cut.bands, cut.rows, image.block_width)
+    short: tuple[int, ...] = (cut.bands, cut.tail, image.block_width)
+    if image.bands == 1:
+        full, short, order = full[1:], short[1:], (0, 1)  # the array has no axis of bands
     is_short = lengths == tail_bytes
     return _raw.short_fronts(
         tuple(full[axis] for axis in order), tuple(short[axis] for axis in order), is_short

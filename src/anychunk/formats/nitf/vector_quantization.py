@@ -15,20 +15,21 @@ from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf.blocks import (
     Mask,
     Offsets,
+    Stored,
     block_array,
     cropped,
     read_mask,
     read_offsets,
-    transparent_index,
+    transparent_entry,
 )
 from anychunk.formats.nitf.image_segment import Image
 from anychunk.io import Source
-from anychunk.model.index import ArrayIndex, ByteRanges, Parts
+from anychunk.model.index import ByteRanges, Parts
 
 SIGNATURE = struct.pack(">IH", 6, 14)
 """Start of a look-up section: offset of its table of tables, and length of a record."""
 # MIL-STD-2411-1: section identifiers in the location table of an RPF frame
-LOOKUP, SUBFRAME_MASK, SPATIAL_DATA = 132, 138, 140
+COVERAGE, LOOKUP, SUBFRAME_MASK, SPATIAL_DATA = 130, 132, 138, 140
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Codebook:
     codes: int
 
 
-def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIndex:
+def vq_index(source: Source, image: Image, locations: dict[int, int]) -> Stored:
     """Return the array of a C4 or M4 image.
 
     Parameters:
@@ -56,7 +57,7 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIn
     mask = read_mask(source, image)
     start = locations.get(SPATIAL_DATA)
     offsets, pad = vq_blocks(source, image, mask, locations, start)
-    fill = transparent_index(image) if pad is None else pad
+    fill = (transparent_entry(image) or 0) if pad is None else pad
     nbytes = nitf_vq.code_bytes(image.block_height, image.block_width)
     is_stored = offsets >= 0
     size = min(source.size(), image.segment.end)
@@ -82,7 +83,8 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> ArrayIn
         parts=vq_parts(book, codes, lengths, nbytes),
     )
     codec = nitf_vq.NitfVq(block_height=image.block_height, block_width=image.block_width)
-    return block_array(image, to_json(codec), chunks, bands=1, fill=fill)
+    array = block_array(image, to_json(codec), chunks, bands=1, fill=fill)
+    return Stored(arrays=[array], pad=pad)
 
 
 def vq_parts(

@@ -13,15 +13,22 @@ import numpy.typing as npt
 import tifffile
 
 from anychunk import limits
-from anychunk.codecs.tiff.tile import NONE
+from anychunk.codecs.piece import WHOLE, Front
+from anychunk.codecs.tiff.tile import DEFLATE, LZW, NONE
 from anychunk.errors import FormatError, LimitError
+from anychunk.formats._pieces import LEAST
 from anychunk.formats.tiff.layout import Layout
+from anychunk.formats.tiff.tifffile_source import source_file
 
 type Table = npt.NDArray[np.uint64]
 type Page = tifffile.TiffPage | tifffile.TiffFrame
 
 MANY = 1 << 16
 """Tables up to this length are allocated without a check against the file."""
+PIECE = 1 << 20
+"""Entries of a table that are checked at a time, so that temporary arrays stay small."""
+OFFSETS, BYTE_COUNTS = (324, 273), (325, 279)
+"""Tags of the tables, those of tiles first."""
 ROWS_BYTES = limits.MIB
 """Target size of chunks where rows are contiguous in the file, so that any cut is possible."""
 
@@ -37,7 +44,8 @@ def check_count(layout: Layout, *, pages: int, known: int) -> None:
     count = math.prod(layout.file_grid) * pages
     if count > limits.get().chunks:
         raise LimitError(
-            f"{layout.where}: {count} strips or tiles, the limit is {limits.get().chunks}"
+            f"{layout.where}: {count} strips or tiles, the limit is {limits.get().chunks}; "
+            f"{limits.how_to_raise('chunks')}"
         )
     if count > MANY and known < count // 2:
         raise FormatError(
@@ -48,7 +56,9 @@ def check_count(layout: Layout, *, pages: int, known: int) -> None:
 def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
     """Return the offsets and lengths of a page's strips or tiles, shaped like `layout.file_grid`.
 
-    Length 0 marks those that the file declares absent (sparse files).
+    Length 0 marks those that the file declares absent (sparse files): their byte count is 0, or
+    the page has no data at all. An offset of 0 with a byte count, beside others that have data, is
+    damage; so is a byte count longer than the file. Those cannot be read.
 
     Parameters:
         page: the page, with its tables of offsets and byte counts.
@@ -56,47 +66,102 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
         size: length of the file.
     """
     count = math.prod(layout.file_grid)
-    offsets = _column(page.dataoffsets, layout)
+    offsets = _offsets(page, layout, count)
     lengths = _lengths(page, layout, offsets, size)
     if len(offsets) == 0 and count:
         raise FormatError(
             f"{layout.where}: StripOffsets or TileOffsets are missing, expected {count} entries"
         )
     known = min(len(offsets), len(lengths), count)
-    # the common case, without the copies below; matters for tables of millions of tiles
-    if known == count and layout.compression != NONE and _is_sound(offsets, lengths, count, size):
+    # the common case, without the work below; matters for tables of millions of tiles
+    if known == count and _is_sound(offsets, lengths, count, size):
+        if layout.compression == NONE:
+            _limit_to_samples(lengths[:count], layout, is_single=count == 1)
         grid = layout.file_grid
         return offsets[:count].reshape(grid), lengths[:count].reshape(grid)
-    is_absent = (offsets[:known] == 0) | (lengths[:known] == 0)
-    full_offsets = np.full(count, size, np.uint64)
-    # without an entry: one byte beyond the end, so that reading it raises TruncatedError
-    full_lengths = np.ones(count, np.uint64)
-    full_offsets[:known] = np.where(is_absent, 0, offsets[:known])
-    # some writers state byte counts that reach beyond the end; decoders need less than that
-    room = size - np.minimum(full_offsets[:known], np.uint64(size))
-    clipped = np.where(room > 0, np.minimum(lengths[:known], room), lengths[:known])
-    full_lengths[:known] = np.where(is_absent, 0, clipped)
+    has_data = bool(offsets[:known].any())
+    if known == count:
+        full_offsets, full_lengths = offsets[:count], lengths[:count]
+    else:
+        full_offsets = np.full(count, size, np.uint64)
+        # without an entry: one byte beyond the end, so that reading it raises TruncatedError
+        full_lengths = np.ones(count, np.uint64)
+        full_offsets[:known], full_lengths[:known] = offsets[:known], lengths[:known]
+    del offsets, lengths
+    # one of several byte counts that is longer than the file: the table itself is damaged
+    most = max(size, 4 * _unit(layout, layout.chunk_height) * layout.chunk_depth)
+    for start in range(0, known, PIECE):
+        piece = slice(start, min(start + PIECE, known))
+        _mend(
+            full_offsets[piece],
+            full_lengths[piece],
+            size,
+            most=most if known > 1 else None,
+            has_data=has_data,
+        )
     if layout.compression == NONE:
-        full_lengths = _exact(full_lengths, layout, is_single=count == 1)
+        _limit_to_samples(full_lengths, layout, is_single=count == 1)
     return full_offsets.reshape(layout.file_grid), full_lengths.reshape(layout.file_grid)
+
+
+def _mend(offsets: Table, lengths: Table, size: int, *, most: int | None, has_data: bool) -> None:
+    """Mark absent and lost strips or tiles, in place.
+
+    Parameters:
+        offsets, lengths: a part of the tables.
+        size: length of the file.
+        most: the longest byte count that can be right; None: any.
+        has_data: whether the page has any data.
+    """
+    is_absent = lengths == 0
+    is_lost = (offsets == 0) & ~is_absent
+    if not has_data:
+        is_absent, is_lost = np.ones_like(is_absent), np.zeros_like(is_lost)
+    if most is not None:
+        is_lost |= lengths > most
+    offsets[is_absent] = 0
+    offsets[is_lost] = size
+    # some writers state byte counts that reach beyond the end; decoders need less than that
+    room = size - np.minimum(offsets, np.uint64(size))
+    np.copyto(lengths, np.minimum(lengths, room), where=room > 0)
+    lengths[is_absent] = 0
 
 
 def _is_sound(offsets: Table, lengths: Table, count: int, size: int) -> bool:
     """Return whether every strip or tile is present and inside the file, as in nearly all files."""
-    if not count or offsets[:count].max() > size:
-        return False
-    is_there = (offsets[:count] > 0) & (lengths[:count] > 0)
-    return bool((is_there & (lengths[:count] <= size - offsets[:count])).all())
+    for start in range(0, count, PIECE):
+        first, length = offsets[start : start + PIECE], lengths[start : start + PIECE]
+        if first.max() > size or not first.min() or not length.min():
+            return False
+        if not (length <= size - first).all():
+            return False
+    return count > 0
+
+
+def table_length(page: Page) -> int:
+    """Return the number of strips or tiles that a page has offsets for."""
+    file = source_file(page)
+    entry = None if file is None else file.table(page.offset, OFFSETS)
+    return len(page.dataoffsets) if entry is None else entry.number
+
+
+def _offsets(page: Page, layout: Layout, count: int) -> Table:
+    """Return up to `count` offsets of a page."""
+    file = source_file(page)
+    entry = None if file is None else file.table(page.offset, OFFSETS)
+    if file is None or entry is None:
+        return _column(page.dataoffsets, layout)
+    return file.values(entry, count)
 
 
 def _column(values: Any, layout: Layout) -> Table:
-    """Return a tag's values as an array."""
+    """Return a tag's values as a new array."""
     if isinstance(values, int):
         values = (values,)
     if isinstance(values, bytes):
         values = tuple(values)  # tags of type BYTE or UNDEFINED
     try:
-        return np.asarray(values, np.uint64).reshape(-1)
+        return np.array(values, np.uint64).reshape(-1)
     except (TypeError, ValueError, OverflowError) as e:
         raise FormatError(
             f"{layout.where}: offsets or byte counts are not unsigned integers ({e})"
@@ -107,6 +172,16 @@ def _lengths(page: Page, layout: Layout, offsets: Table, size: int) -> Table:
     """Return byte counts; without the tag, the distance to the next strip or to the end."""
     tags = getattr(page, "tags", None)
     is_missing = tags is not None and not any(code in tags for code in (279, 325, 514))
+    file = source_file(page)
+    entry = None if file is None else file.table(page.offset, BYTE_COUNTS)
+    if file is not None and entry is not None:
+        return file.values(entry, len(offsets))
+    if is_missing and len(offsets) > (layout.bands if layout.is_planar else 1):
+        # TIFF 6.0 requires them; libtiff too, unless there is one strip or tile
+        raise FormatError(
+            f"{layout.where}: StripByteCounts or TileByteCounts of page {page.index} is missing, "
+            f"which has {len(offsets)} strips or tiles"
+        )
     if not is_missing or layout.compression == NONE:
         lengths = _column(page.databytecounts, layout)
         return np.resize(lengths, len(offsets)) if is_missing else lengths
@@ -118,11 +193,18 @@ def _lengths(page: Page, layout: Layout, offsets: Table, size: int) -> Table:
 def chunk_lengths(layout: Layout) -> Table:
     """Return the lengths of uncompressed strips or tiles, shaped like `layout.file_grid`."""
     grid = layout.file_grid
-    full = _unit(layout, layout.chunk_height) * layout.chunk_depth
-    lengths = np.full(grid, full, np.uint64)
+    lengths = np.full(grid, _full_length(layout), np.uint64)
     if layout.has_short_strip:
         lengths[:, :, -1, :] = _unit(layout, layout.last_height)
     return lengths
+
+
+def _full_length(layout: Layout) -> int:
+    """Return the bytes of an uncompressed strip or tile."""
+    full = _unit(layout, layout.chunk_height) * layout.chunk_depth
+    if full >= 1 << 63:
+        raise FormatError(f"{layout.where}: a strip or tile of {full} bytes, expected below 2**63")
+    return full
 
 
 def _unit(layout: Layout, rows: int) -> int:
@@ -130,15 +212,19 @@ def _unit(layout: Layout, rows: int) -> int:
     return layout.tile().stored_bytes(rows) if layout.is_subsampled else layout.row_bytes * rows
 
 
-def _exact(lengths: Table, layout: Layout, *, is_single: bool) -> Table:
-    """Return byte counts of uncompressed data, no longer than the samples take.
+def _limit_to_samples(lengths: Table, layout: Layout, *, is_single: bool) -> None:
+    """Limit byte counts of uncompressed data to what the samples take, in place.
 
     Writers often get the byte count of a single strip wrong, so it is replaced.
     """
-    expected = chunk_lengths(layout).reshape(-1)
+    if layout.has_short_strip:
+        expected: Table | np.uint64 = chunk_lengths(layout).reshape(-1)
+    else:
+        expected = np.uint64(_full_length(layout))
     if is_single:
-        return np.where(lengths > 0, expected, 0).astype(np.uint64)
-    return np.minimum(lengths, expected)
+        np.copyto(lengths, expected, where=lengths > 0)
+    else:
+        np.minimum(lengths, expected, out=lengths)
 
 
 def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[Layout, Table, Table]:
@@ -169,6 +255,64 @@ def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[La
     steps = np.arange(cut.file_grid[-2], dtype=np.uint64) * np.uint64(rows * layout.row_bytes)
     offsets = starts + steps[:, None]
     return cut, offsets, np.full(offsets.shape, rows * layout.row_bytes, np.uint64)
+
+
+STREAMS = {LZW: "lzw", **dict.fromkeys(DEFLATE, "zlib")}
+"""Compressions of strips that can be cut, as `anychunk.piece` names them."""
+
+
+def divide(layout: Layout, table: Table) -> tuple[Layout, dict[str, Any]]:
+    """Divide long compressed strips into chunks that are pieces of their streams.
+
+    Parameters:
+        layout: layout of the pages.
+        table: a table of the strips, shaped (pages, *file_grid).
+
+    Returns:
+        the layout of the pieces, and the fronts and front ids of all chunks, with the number of
+        pieces per strip as `repeats`; the same layout and nothing, if strips are not divided.
+    """
+    rows = piece_rows(layout)
+    if rows is None or not table.size:
+        return layout, {}
+    strips, per_strip = layout.file_grid[-2], -(-layout.chunk_height // rows)
+    cut = replace(layout, chunk_height=rows, compression=NONE, stream=STREAMS[layout.compression])
+    unique: dict[bytes, int] = {}
+    ids = []
+    for strip in range(strips):
+        height = layout.last_height if strip == strips - 1 else layout.chunk_height
+        stop = height * layout.row_bytes
+        for first in range(0, height, rows):
+            start, count = first * layout.row_bytes, min(rows, height - first)
+            nbytes = count * layout.row_bytes
+            front = Front(WHOLE, start, nbytes, nbytes, stop).pack()
+            ids.append(unique.setdefault(front, len(unique)))
+    along = np.array(ids, np.uint32).reshape(-1, 1)
+    shape = (*table.shape[:-2], *along.shape)
+    return cut, {
+        "repeats": per_strip,
+        "fronts": tuple(unique),
+        "front_ids": np.broadcast_to(along, shape),
+    }
+
+
+def piece_rows(layout: Layout) -> int | None:
+    """Return how many rows the pieces of a strip have; None if strips are not divided."""
+    strip = layout.row_bytes * layout.chunk_height
+    if (
+        layout.is_tiled
+        or layout.compression not in STREAMS
+        or layout.depth > 1
+        or layout.fill_order != 1
+        or layout.is_subsampled
+        or strip < 2 * LEAST
+    ):
+        return None
+    least, height = -(-LEAST // layout.row_bytes), layout.chunk_height
+    even = next((n for n in range(least, min(8 * least, height)) if height % n == 0), None)
+    if layout.file_grid[-2] > 1:
+        return even  # chunks must not extend over two strips
+    return even if even is not None and even < 2 * least else least
 
 
 def whole_rows(height: int, row_bytes: int) -> int | None:

@@ -1,16 +1,28 @@
 """The images of a TIFF file: series as tifffile finds them, with their levels and masks."""
 
+import math
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import tifffile
 
 from anychunk.codecs.tiff.tile import OLD_JPEG
-from anychunk.errors import AnychunkError, LimitError, UnsupportedError
+from anychunk.errors import AnychunkError, FormatError, LimitError, UnsupportedError
+from anychunk.formats.tiff.directory import page_entries
 from anychunk.formats.tiff.page_stack import Stack, page_stack, series_stacks
+from anychunk.formats.tiff.tifffile_source import broken_chain
+from anychunk.io import Source
 
-Refusal = (UnsupportedError, LimitError)
+Refusal = (UnsupportedError, LimitError, FormatError)
 """Errors that prevent one image from opening, but not the others of its file."""
+PLAIN_KINDS = {"generic", "geotiff", "shaped", "uniform"}
+"""Kinds of series that take all pages; others leave out pages that their format does not show."""
+CONTENT_CREDENTIALS = 52545
+"""The only tag of a directory that holds a C2PA manifest, and no image."""
+UIC2 = 33629
+"""Tag of MetaMorph STK with a record per plane."""
 REDUCED, MASK = 1, 4
 """Bits of NewSubfileType (TIFF 6.0 section 8)."""
 
@@ -27,12 +39,22 @@ class Image:
     """Kind of the series: ome, imagej, svs, generic …"""
     name: str = ""
 
+    def level_of(self, mask: Stack) -> int:
+        """Return the number of the level that a mask belongs to."""
+        return next(i for i, level in enumerate(self.levels) if _fits(mask, level))
 
-def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[AnychunkError]]:
+
+def find_images(tif: tifffile.TiffFile, source: Source) -> tuple[list[Image], list[AnychunkError]]:
     """Return the images of a file, and the errors of those that are refused."""
+    where = source.url
     found: list[Image] = []
     refused: list[AnychunkError] = []
-    for series in _series(tif):
+    every = _series(tif)
+    cut_off = broken_chain(tif, source)
+    if cut_off is not None and any(series.kind == "imagej" for series in every):
+        # ImageJ's planes follow each other, but bytes that are lost have shifted those behind them
+        every = list(tif.series(kind="generic", squeeze=False))
+    for series in every:
         try:
             images, reasons = _images(series, where)
         except Refusal as e:
@@ -43,8 +65,81 @@ def find_images(tif: tifffile.TiffFile, where: str) -> tuple[list[Image], list[A
     if not found and not refused:
         # tifffile builds no series from pages without pixels
         pages = [page.aspage() for page in tif.pages]
-        found = [Image(levels=[page_stack(page, where)]) for page in pages if page.tags]
+        found = [
+            Image(levels=[page_stack(page, f"{where} page {page.index}")])
+            for page in pages
+            if page.tags
+        ]
+    elif all(series.kind in PLAIN_KINDS for series in every):
+        runs = [run for image in found for run in _runs(image)]
+        for offset, number, name in _left_out(tif, every, where):
+            try:
+                found += _single(tif, offset, number, name, runs)
+            except Refusal as e:
+                refused.append(e)
+    if cut_off is not None:
+        refused.append(cut_off)
     return attach_levels_and_masks(found), refused
+
+
+def _left_out(
+    tif: tifffile.TiffFile, every: list[Any], where: str
+) -> Iterator[tuple[int, tuple[int, ...], str]]:
+    """Yield offset, number and name of each directory that tifffile has put in no series.
+
+    It leaves out pages whose tags make no sense to it, without an error.
+    """
+    levels = [level for series in every for level in series.levels]
+    pages = [page for level in levels for page in level._pages if page is not None]  # noqa: SLF001
+    known = {int(page.offset) for page in pages}
+    # if tifffile has not followed the chain, one series has all pages
+    chain = tif.pages._offsets if tif.pages._indexed else []  # noqa: SLF001
+    for number, offset in enumerate(chain):
+        if offset not in known:
+            yield offset, (number,), f"{where} page {number}"
+    for page in pages:
+        for number, offset in enumerate(page.subifds or ()):
+            if offset not in known:
+                name = f"{where} page {page.index} SubIFD {number}"
+                yield offset, (page.index, number), name
+
+
+def _runs(image: Image) -> Iterator[range]:
+    """Yield where the samples of stacks are whose pages follow each other without gaps."""
+    for stack in image.levels:
+        if stack.run is not None:
+            size = math.prod(stack.layout.shape) * stack.layout.dtype.itemsize
+            yield range(stack.run, stack.run + size * math.prod(stack.sizes))
+
+
+def _single(
+    tif: tifffile.TiffFile, offset: int, number: tuple[int, ...], where: str, runs: list[range]
+) -> list[Image]:
+    """Return the image of the directory at `offset`; none if it holds something else.
+
+    Parameters:
+        tif: the file.
+        offset: offset of the directory.
+        number: number of the page, or of the SubIFD after it.
+        where: names the page in messages.
+        runs: samples of pages that belong to other images.
+    """
+    try:
+        tif.filehandle.seek(offset)
+        page = tifffile.TiffPage(tif, number)
+    except (AnychunkError, OSError, MemoryError):
+        raise
+    except Exception as e:
+        raise FormatError(
+            f"{where}: tifffile cannot read its directory at {offset} ({type(e).__name__}: {e})"
+        ) from e
+    if [tag.code for tag in page.tags] == [CONTENT_CREDENTIALS]:
+        return []
+    if not page.tags:
+        raise FormatError(f"{where}: its directory at {offset} has no tags")
+    if page.dataoffsets and any(page.dataoffsets[0] in run for run in runs):
+        return []  # a page of a stack of which tifffile lists only the first
+    return [Image(levels=[page_stack(page, where)])]
 
 
 def _series(tif: tifffile.TiffFile) -> list[Any]:
@@ -59,12 +154,44 @@ def _series(tif: tifffile.TiffFile) -> list[Any]:
 
 def _images(series: Any, where: str) -> tuple[list[Image], list[AnychunkError]]:
     """Return the images of one series: one, or several if its pages differ in layout."""
+    if series.kind == "stk":
+        _check_plane_count(series.keyframe, where)
     read = [series_stacks(level, where) for level in series.levels]
     reasons = [reason for _, reasons in read for reason in reasons]
-    # levels can be told apart only if each one is a single stack
-    if any(len(stacks) != 1 for stacks, _ in read):
-        return [Image(levels=[stack]) for stacks, _ in read for stack in stacks], reasons
+    # levels can be told apart only if each one is a single stack, all with the same axes
+    is_one_each = all(len(stacks) == 1 for stacks, _ in read)
+    if not is_one_each or (len(read) > 1 and len({_outer_shape(s[0]) for s, _ in read}) > 1):
+        every = [stack for stacks, _ in read for stack in stacks]
+        if series.kind == "ome":
+            every, odd = _of_one_type(every, where)
+            reasons += odd
+        return [Image(levels=[stack]) for stack in every], reasons
     return _images_of([stacks[0] for stacks, _ in read], series), reasons
+
+
+def _of_one_type(stacks: list[Stack], where: str) -> tuple[list[Stack], list[AnychunkError]]:
+    """Leave out stacks of another data type than most pages: OME-XML declares one per image."""
+    types = Counter(stack.layout.dtype for stack in stacks for _ in stack.planes)
+    ((usual, _),) = types.most_common(1)
+    odd: list[AnychunkError] = [
+        FormatError(
+            f"{where} page {stack.keyframe.index}: samples of type {stack.layout.dtype}, expected "
+            f"{usual}, as on the other pages of the OME image"
+        )
+        for stack in stacks
+        if stack.layout.dtype != usual
+    ]
+    return [stack for stack in stacks if stack.layout.dtype == usual], odd
+
+
+def _check_plane_count(page: tifffile.TiffPage, where: str) -> None:
+    """Raise if the number of planes of an STK file is in a tag that tifffile could not read."""
+    entries = {entry.code for entry in page_entries(page, where)}
+    if UIC2 in entries and UIC2 not in page.tags:
+        raise FormatError(
+            f"{where} page {page.index}: UIC2Tag ({UIC2}), which states the number of planes, "
+            "cannot be read"
+        )
 
 
 def _images_of(levels: list[Stack], series: Any) -> list[Image]:
@@ -96,13 +223,28 @@ def attach_levels_and_masks(images: list[Image]) -> list[Image]:
         # in a file that contains only masks, they are the images
         if flags & MASK and any(not subfile_type(i.levels[0]) & MASK for i in images):
             masks.append(image)
-        elif flags & REDUCED and (owner := _owner(image, kept)) is not None:
+        elif (
+            flags & REDUCED
+            # thumbnails of LSM are drawings of all bands, not bands at a lower resolution
+            and image.kind != "lsm"
+            and (owner := _owner(image, kept)) is not None
+        ):
             owner.levels = sorted([*owner.levels, *image.levels], key=_area, reverse=True)
         else:
             kept.append(image)
     for mask in masks:
         for stack in mask.levels:
-            target = next((i for i in kept if any(_fits(stack, s) for s in i.levels)), None)
+            # an image has one mask per level
+            target = next(
+                (
+                    i
+                    for i in kept
+                    if stack.arrangement.names == ("y", "x")
+                    and any(_fits(stack, s) for s in i.levels)
+                    and not any(_fits(stack, m) for m in i.masks)
+                ),
+                None,
+            )
             if target is None:
                 kept.append(Image(levels=[stack], kind=mask.kind))
             else:
@@ -113,6 +255,14 @@ def attach_levels_and_masks(images: list[Image]) -> list[Image]:
 def subfile_type(stack: Stack) -> int:
     """Return NewSubfileType of the first page."""
     return int(stack.keyframe.subfiletype or 0)
+
+
+def _outer_shape(stack: Stack) -> tuple[tuple[str, int], ...]:
+    """Return the axes of a stack that its levels must share."""
+    found = stack.arrangement
+    pairs = zip(found.names, found.shape, strict=True)
+    divided = (("", found.count),)
+    return divided + tuple((name, size) for name, size in pairs if name not in "xyz")
 
 
 def _area(stack: Stack) -> int:

@@ -5,7 +5,7 @@ Spec: TIFF 6.0 sections 2 to 15; SGI ImageDepth and TileDepth.
 
 import base64
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +15,29 @@ import tifffile
 from anychunk.codecs import to_json
 from anychunk.codecs.tiff import samples
 from anychunk.codecs.tiff.decoders import KNOWN
-from anychunk.codecs.tiff.tile import CCITT_T4, NONE, OLD_JPEG, PICTURES, YCBCR
+from anychunk.codecs.tiff.tile import (
+    CCITT_T4,
+    LOG,
+    LOG24,
+    LOG_L,
+    LOG_LUV,
+    NEVER_YCBCR,
+    NONE,
+    OLD_JPEG,
+    PICTURES,
+    YCBCR,
+)
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.formats import _pieces
+from anychunk.formats.tiff.directory import RATIONAL, SRATIONAL, check_directory, page_entries
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import Json
 
 JPEG, ZSTD, EER = 7, 50000, 65002
+MOST_TILES = 256
+_tiles: dict[tuple[Any, ...], dict[str, Json]] = {}
+"""The JSON of recent codecs, by what they depend on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +66,8 @@ class Layout:
     """Whether samples are big-endian."""
     configuration: tuple[tuple[str, Any], ...] = ()
     """Further settings of the tiff-tile codec, as pairs so that the layout is hashable."""
+    stream: str | None = None
+    """The compression of long strips that are cut into chunks: these are then uncompressed."""
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -139,24 +157,38 @@ class Layout:
         except AnychunkError as e:
             raise type(e)(f"{self.where}: {e}") from e
 
-    def codecs(self, *, leading: int) -> tuple[Json, ...]:
-        """Return the codecs of an array with `leading` axes in front: standard ones if possible."""
-        is_portable = (
-            self.is_plain and self.compression in (NONE, ZSTD) and not self.has_short_strip
-        )
-        if not is_portable:
+    @property
+    def is_portable(self) -> bool:
+        """Whether standard codecs describe a strip or tile."""
+        return self.is_plain and self.compression in (NONE, ZSTD) and not self.has_short_strip
+
+    @property
+    def _decoding(self) -> tuple[Any, ...]:
+        """What the codec of a strip or tile depends on."""
+        last_width = self.width % self.chunk_width
+        return (
+            self.compression, self.bits, self.chunk_bands, self.photometric, self.is_planar,
+            self.predictor, self.chunk_width, self.chunk_height, self.sample_format, self.is_big,
+            self.fill_order, self.chunk_depth, self.last_height, last_width, self.configuration,
+        )  # fmt: skip
+
+    def codecs(self) -> tuple[Json, ...]:
+        """Return the codecs of a strip or tile in its stored order: standard ones if possible."""
+        outer = () if self.stream is None else (_pieces.codec(self.stream),)
+        if not self.is_portable:
             little = {"name": "bytes", "configuration": {"endian": "little"}}
-            return (little, to_json(self.tile()))
+            # levels of an image, and files of a set, often differ in size only
+            kept = _tiles.get(key := self._decoding)
+            if kept is None:
+                if len(_tiles) >= MOST_TILES:
+                    _tiles.clear()
+                kept = _tiles[key] = to_json(self.tile())
+            return (little, {**kept, "configuration": dict(kept["configuration"])}, *outer)
         endian = "big" if self.is_big and self.dtype.itemsize > 1 else "little"
         codecs: list[Json] = [{"name": "bytes", "configuration": {"endian": endian}}]
-        if self.chunk_bands > 1:
-            # the file interleaves bands: y, x, band
-            first = leading + (self.depth > 1)
-            order = [*range(first), first + 1, first + 2, first]
-            codecs.insert(0, {"name": "transpose", "configuration": {"order": order}})
         if self.compression == ZSTD:
             codecs.append({"name": "zstd", "configuration": {"level": 0, "checksum": False}})
-        return tuple(codecs)
+        return (*codecs, *outer)
 
 
 def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
@@ -171,28 +203,33 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         UnsupportedError: the page is valid, but there is no decoder for it.
     """
 
-    def number(attribute: str) -> int:
-        return integer(getattr(page, attribute), f"{where}: {attribute}")
+    def number(attribute: str, least: int = 0) -> int:
+        return integer(getattr(page, attribute), f"{where}: {attribute}", least)
 
-    compression, bands = number("compression"), number("samplesperpixel")
-    is_planar = page.planarconfig == 2 and bands > 1
-    is_tiled = number("tilewidth") > 0
-    width = number("imagewidth")
+    check_directory(page, where)
+    compression, bands = number("compression"), number("samplesperpixel", 1)
+    is_planar = number("planarconfig") == 2 and bands > 1
+    # NDPI pages have a tile size, but not the tag
+    is_tiled = 322 in page.tags or number("tilewidth") > 0
+    width, height = number("imagewidth"), number("imagelength")
     is_picture = compression in PICTURES
     layout = Layout(
         where=where,
         width=width,
-        height=number("imagelength"),
-        depth=max(1, number("imagedepth")),
+        height=height,
+        depth=number("imagedepth", 1),
         bands=bands,
         is_tiled=is_tiled,
         is_planar=is_planar,
-        chunk_width=number("tilewidth") if is_tiled else max(1, width),
-        chunk_height=max(1, number("tilelength" if is_tiled else "rowsperstrip")),
-        chunk_depth=max(1, number("tiledepth")) if is_tiled else 1,
+        chunk_width=number("tilewidth", 1) if is_tiled else max(1, width),
+        # tifffile limits RowsPerStrip to ImageLength, which is 0 for a page without pixels
+        chunk_height=number("tilelength", 1)
+        if is_tiled
+        else max(1, number("rowsperstrip", min(1, height))),
+        chunk_depth=number("tiledepth", 1) if is_tiled else 1,
         compression=compression,
-        bits=samples.as_bits(page.bitspersample),
-        sample_format=number("sampleformat"),
+        bits=samples.as_bits(_bits(page, bands, where)),
+        sample_format=_sample_format(page, bands, where),
         # compressions of whole pictures (JPEG, WebP …) ignore predictor and bit order
         predictor=1 if is_picture else number("predictor"),
         photometric=_photometric(page, compression, where),
@@ -200,15 +237,73 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         is_big=page.parent.byteorder == ">",
         configuration=tuple(_configuration(page, compression, is_planar, where).items()),
     )
+    if compression in (LOG, LOG24):
+        layout = _log_layout(layout)
     _check(layout, page)
     return layout
 
 
-def integer(value: Any, where: str) -> int:
+def _log_layout(layout: Layout) -> Layout:
+    """Return the layout of logarithmic luminance, decoded to Y or XYZ as float32.
+
+    BitsPerSample and SampleFormat say what the writer handed to libtiff, not what is stored.
+    """
+    kinds = {(LOG, LOG_L, 1), (LOG, LOG_LUV, 3), (LOG24, LOG_LUV, 3)}
+    kind = (layout.compression, layout.photometric, layout.bands)
+    if kind not in kinds or layout.is_planar:
+        raise UnsupportedError(
+            f"{layout.where}: compression {layout.compression} with PhotometricInterpretation "
+            f"{layout.photometric} and {layout.bands} {'separate ' * layout.is_planar}bands is not "
+            f"supported; supported: {LOG_L} with 1 band, {LOG_LUV} with 3"
+        )
+    return replace(layout, bits=32, sample_format=samples.FLOAT, predictor=1)
+
+
+def integer(value: Any, where: str, least: int = 0) -> int:
     """Return the value of a tag that must be an integer; damaged tags may have any type."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise FormatError(f"{where} is {value!r}, expected an integer")
+    if value < least:
+        raise FormatError(f"{where} is {int(value)}, expected at least {least}")
     return int(value)
+
+
+def _per_band(value: Any, bands: int, where: str) -> tuple[int, ...]:
+    """Return the values of a tag that has one value per band, or one for all of them."""
+    # tifffile returns values of type BYTE as bytes
+    values = tuple(value) if isinstance(value, tuple | list | bytes) else (value,)
+    found = tuple(integer(v, where) for v in values[:bands])
+    if len(found) == 0 or (len(found) < bands and len(set(found)) > 1):
+        raise FormatError(f"{where} has {len(found)} values, expected 1 or {bands}")
+    return found
+
+
+SAMPLES = {2: 3, 5: 4, 6: 3, 8: 3}
+"""The fewest samples of RGB, CMYK, YCbCr and Lab, by PhotometricInterpretation."""
+
+
+def _bits(page: tifffile.TiffPage, bands: int, where: str) -> samples.Bits:
+    """Return BitsPerSample: one number if it is the same for all bands."""
+    tag = page.tags.get(258)
+    least = SAMPLES.get(page.photometric, 1)
+    if tag is not None and tag.count > bands < least:
+        raise FormatError(
+            f"{where}: SamplesPerPixel is {bands}, but BitsPerSample has {tag.count} values and "
+            f"PhotometricInterpretation {int(page.photometric)} needs {least}"
+        )
+    bits = _per_band(page.bitspersample, bands, f"{where}: BitsPerSample")
+    return bits[0] if len(set(bits)) == 1 else bits
+
+
+def _sample_format(page: tifffile.TiffPage, bands: int, where: str) -> int:
+    """Return SampleFormat, which must be the same for all bands."""
+    value = page.tags.valueof(339, page.sampleformat)
+    formats = _per_band(value, bands, f"{where}: SampleFormat")
+    if len(set(formats)) > 1:
+        raise UnsupportedError(
+            f"{where}: bands of different SampleFormat {formats} are not supported"
+        )
+    return formats[0]
 
 
 def _photometric(page: tifffile.TiffPage, compression: int, where: str) -> int:
@@ -228,15 +323,28 @@ def _check(layout: Layout, page: tifffile.TiffPage) -> None:
         raise UnsupportedError(
             f"{layout.where}: compression {page.compression!r} is not supported; supported: {known}"
         )
-    tag = page.tags.get(339)
-    if tag is not None and isinstance(tag.value, tuple) and len(set(tag.value)) > 1:
-        raise UnsupportedError(
-            f"{layout.where}: bands of different SampleFormat {tag.value} are not supported"
-        )
     if layout.bands > 1 and page.planarconfig not in (1, 2):
         raise UnsupportedError(
             f"{layout.where}: PlanarConfiguration {page.planarconfig} is not supported; "
             "supported: 1 2"
+        )
+    _check_samples(layout)
+    if (
+        layout.compression == JPEG
+        and layout.bands == 3
+        and layout.photometric in NEVER_YCBCR
+        and subsampling(page, (1, 1), layout.where) != (1, 1)
+    ):
+        # TIFF Technical Note 2: only YCbCr is subsampled; libtiff refuses such streams too
+        raise FormatError(
+            f"{layout.where}: YCbCrSubSampling {page.subsampling} with PhotometricInterpretation "
+            f"{layout.photometric}, expected 6 (YCbCr)"
+        )
+    if layout.photometric == YCBCR and layout.bands < 3 and layout.compression not in PICTURES:
+        # libtiff refuses some of them, and reads others as grey
+        raise FormatError(
+            f"{layout.where}: PhotometricInterpretation 6 (YCbCr) with SamplesPerPixel "
+            f"{layout.bands}, expected 3 (TIFF 6.0 section 21)"
         )
     if layout.is_subsampled and layout.is_planar:
         raise UnsupportedError(
@@ -246,6 +354,21 @@ def _check(layout: Layout, page: tifffile.TiffPage) -> None:
     if math.prod(layout.file_grid) > 1 << 40:
         raise FormatError(
             f"{layout.where}: a grid of {layout.file_grid} strips or tiles, expected at most 2**40"
+        )
+
+
+def _check_samples(layout: Layout) -> None:
+    """Refuse widths of samples that readers do not agree on."""
+    if layout.predictor in samples.DISTANCES and isinstance(layout.bits, int) and layout.bits < 8:
+        raise UnsupportedError(
+            f"{layout.where}: predictor {layout.predictor} with {layout.bits}-bit samples is not "
+            "supported; supported: at least 8 bits"
+        )
+    if layout.bits in (40, 48, 56) and layout.sample_format in (1, 2, 4):
+        # no reader shows whether their bytes follow the byte order of the file
+        raise UnsupportedError(
+            f"{layout.where}: {layout.bits}-bit integers are not supported; supported: 1 to 39 and "
+            "64 bits, and widths between that are not whole bytes"
         )
 
 
@@ -276,9 +399,9 @@ def _configuration(
 def subsampling(page: tifffile.TiffPage, default: tuple[int, int], where: str) -> tuple[int, int]:
     """Return how many pixels share one colour sample, across and down."""
     value = page.subsampling or default
-    if not isinstance(value, tuple) or len(value) != 2:
+    if not isinstance(value, tuple | bytes) or len(value) != 2:
         raise FormatError(f"{where}: YCbCrSubSampling is {value!r}, expected two integers")
-    across, down = (integer(n, f"{where}: YCbCrSubSampling") for n in value)
+    across, down = (integer(n, f"{where}: YCbCrSubSampling", 1) for n in value)
     return across, down
 
 
@@ -290,12 +413,21 @@ def _ycbcr(page: tifffile.TiffPage, compression: int, where: str) -> dict[str, A
         found["subsampling"] = subsampling(page, (2, 2), where)
         if found["subsampling"] == (1, 1):
             return {}
+    # those too that tifffile cannot read
+    codes = {entry.code for entry in page_entries(page, where)}
     for code, key, count in ((529, "ycbcr_coefficients", 3), (532, "reference_black_white", 6)):
-        value = page.tags.valueof(code)
-        if isinstance(value, tuple) and len(value) == 2 * count:
-            pairs = zip(value[::2], value[1::2], strict=True)
-            found[key] = tuple(float(a) / float(b) if b else 0.0 for a, b in pairs)
-        # not rationals, although the standard requires them
-        elif isinstance(value, tuple) and len(value) == count:
-            found[key] = tuple(float(a) for a in value)
+        if code in page.tags or code in codes:
+            found[key] = _rationals(page, code, count, f"{where}: {key}")
     return found
+
+
+def _rationals(page: tifffile.TiffPage, code: int, count: int, where: str) -> tuple[float, ...]:
+    """Return the numbers of a tag, rationals unless the writer stored them as another type."""
+    tag = page.tags.get(code)  # None if tifffile cannot read it
+    value = page.tags.valueof(code)
+    if tag is not None and tag.count == count and isinstance(value, tuple):
+        if tag.dtype not in (RATIONAL, SRATIONAL):
+            return tuple(float(a) for a in value)
+        pairs = zip(value[::2], value[1::2], strict=True)
+        return tuple(float(a) / float(b) if b else 0.0 for a, b in pairs)
+    raise FormatError(f"{where} is {value!r:.80}, expected {count} numbers")

@@ -5,6 +5,7 @@ Spec: TIFF 6.0 section 22, as libtiff reads it: each strip is one restart interv
 """
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,15 +21,86 @@ from anychunk.io import Source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SOI, SOF0, DHT, DQT, SOS = b"\xff\xd8", b"\xff\xc0", b"\xff\xc4", b"\xff\xdb", b"\xff\xda"
+SOI, SOF0, SOF1 = b"\xff\xd8", b"\xff\xc0", b"\xff\xc1"
+DHT, DQT, SOS = b"\xff\xc4", b"\xff\xdb", b"\xff\xda"
+INTERCHANGE, INTERCHANGE_LENGTH = 513, 514
+HEADER_BYTES = 1 << 16
+"""Bytes of a stream in which its scan must begin: tables take a few hundred, metadata more."""
 Q_TABLES, DC_TABLES, AC_TABLES = 519, 520, 521
 
 
-def is_whole_stream(source: Source, offsets: Table, lengths: Table) -> bool:
-    """Return whether the page is a single strip that is a complete JPEG stream."""
-    return (
-        offsets.size == 1 and bool(lengths.flat[0]) and _peek(source, int(offsets.flat[0])) == SOI
-    )
+def are_whole_streams(source: Source, offsets: Table, lengths: Table, layout: Layout) -> bool:
+    """Return whether each strip or tile is a complete JPEG stream, by the first and the last."""
+    present = np.flatnonzero(lengths)
+    if not present.size:
+        return False
+    ends = [_peek(source, int(offsets.flat[i])) == SOI for i in {present[0], present[-1]}]
+    if any(ends) and not all(ends):
+        raise UnsupportedError(
+            f"{layout.where}: old-style JPEG of which only some strips or tiles begin with SOI is "
+            "not supported"
+        )
+    return all(ends)
+
+
+def interchange_stream(
+    page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Table, lengths: Table
+) -> tuple[int, int] | None:
+    """Return offset and length of the JPEG stream that holds the whole page, or None.
+
+    JPEGInterchangeFormat points at it. Some writers let the strip begin inside the header of its
+    scan, so that it cannot be decoded on its own. As libtiff does, the stream is decoded then.
+    """
+    start = page.tags.valueof(INTERCHANGE)
+    start = start[0] if isinstance(start, tuple) and len(start) == 1 else start
+    if not isinstance(start, int) or not offsets.size or layout.is_tiled or layout.is_planar:
+        return None
+    header = _header(source, start)
+    if header is None:
+        return None
+    length = page.tags.valueof(INTERCHANGE_LENGTH)
+    length = length[0] if isinstance(length, tuple) and len(length) == 1 else length
+    end = start + length if isinstance(length, int) else 0
+    first, last = int(offsets.flat[0]), int((offsets + lengths).max())
+    # a stream of tables ends before the strips; one of the whole page contains them, but for EOI
+    if not start < first < header.end and not (start < first and end + 2 >= last):
+        return None
+    if (header.rows, header.columns, header.bands) != (layout.height, layout.width, layout.bands):
+        raise UnsupportedError(
+            f"{layout.where}: the JPEG stream at {start} has {header.bands} bands of {header.rows} "
+            f"x {header.columns}, expected {layout.bands} of {layout.height} x {layout.width}"
+        )
+    return start, min(max(end, last), source.size()) - start
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What the segments in front of a scan say."""
+
+    rows: int
+    columns: int
+    bands: int
+    end: int
+    """Where the entropy-coded data begin."""
+
+
+def _header(source: Source, start: int) -> _Header | None:
+    """Return the header of the JPEG stream at `start`; None if there is none that is complete."""
+    data = _peek(source, start, HEADER_BYTES)
+    if data[:2] != SOI:
+        return None
+    at, rows, columns, bands = 2, 0, 0, 0
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        if data[at + 1] == 0xFF:
+            at += 1  # fill bytes may precede a marker (T.81 B.1.1.2)
+            continue
+        marker, length = data[at : at + 2], int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker in (SOF0, SOF1) and at + 10 <= len(data):
+            rows, columns, bands = struct.unpack(">HHB", data[at + 5 : at + 10])
+        at += 2 + length
+        if marker == SOS:
+            return _Header(rows, columns, bands, start + at) if rows else None
+    return None
 
 
 def _peek(source: Source, offset: int, length: int = 2) -> bytes:
@@ -41,18 +113,19 @@ def fronts(
     page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Table
 ) -> tuple[tuple[bytes, ...], npt.NDArray[np.uint8]]:
     """Return the distinct headers, and for each strip the number of the header it needs."""
-    if layout.is_tiled or layout.is_planar or layout.bands not in (1, 3):
-        kind = "tiles" if layout.is_tiled else "separate planes" if layout.is_planar else "strips"
+    if layout.is_planar or layout.bands not in (1, 3):
+        kind = "separate planes" if layout.is_planar else "strips or tiles"
         raise UnsupportedError(
             f"{layout.where}: old-style JPEG in {kind} of {layout.bands} bands is not supported; "
-            "supported: strips of 1 or 3 bands"
+            "supported: strips and tiles of 1 or 3 bands"
         )
     tables = _tables(page, layout, source)
     found: dict[bytes, int] = {}
     ids = np.zeros(offsets.shape, np.uint8)
     last = offsets.size - 1
     for i, offset in enumerate(offsets.reshape(-1).tolist()):
-        rows = layout.last_height if i == last else layout.chunk_height
+        # the last strip is shorter, tiles are whole
+        rows = layout.last_height if i == last and not layout.is_tiled else layout.chunk_height
         header = SOI + tables + _frame(page, layout, rows)
         if _peek(source, offset) != SOS:
             header += _scan(page, layout)
@@ -103,16 +176,16 @@ def _frame(page: tifffile.TiffPage, layout: Layout, rows: int) -> bytes:
     across, down = (1, 1)
     if layout.photometric == YCBCR:
         across, down = subsampling(page, (2, 2), layout.where)
-    if not (0 < across < 5 and 0 < down < 5 and rows < 1 << 16 and layout.width < 1 << 16):
+    if not (0 < across < 5 and 0 < down < 5 and rows < 1 << 16 and layout.chunk_width < 1 << 16):
         raise FormatError(
-            f"{layout.where}: old-style JPEG of {rows} x {layout.width} with subsampling "
+            f"{layout.where}: old-style JPEG of {rows} x {layout.chunk_width} with subsampling "
             f"{down} x {across}, expected sides below 65536 and subsampling 1 to 4"
         )
     uses = _unique(page, Q_TABLES, layout)[1]
     parts = [
         bytes((i + 1, (across << 4 | down) if i == 0 else 0x11, use)) for i, use in enumerate(uses)
     ]
-    head = struct.pack(">HBHHB", 8 + 3 * len(uses), 8, rows, layout.width, len(uses))
+    head = struct.pack(">HBHHB", 8 + 3 * len(uses), 8, rows, layout.chunk_width, len(uses))
     return SOF0 + head + b"".join(parts)
 
 

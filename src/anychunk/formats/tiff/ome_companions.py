@@ -37,6 +37,8 @@ def with_companions(
         The sources of all files, `source` first, and the pins of the companions.
     """
     sources = [source]
+    if not pixels:
+        return sources, {}
     name = source.url.rpartition("/")[2]
     files = _Companions(source, sources)
     with files.open:

@@ -3,16 +3,17 @@
 Spec: OME-TIFF 6 (https://ome-model.readthedocs.io).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
 from anychunk.errors import FormatError
+from anychunk.formats.tiff.byte_ranges import MANY
 from anychunk.formats.tiff.images import Image
-from anychunk.model.index import Json
+from anychunk.metadata.meaning import Channel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,79 @@ def pixels_of_image(image: Image, pixels: Sequence[ET.Element]) -> ET.Element | 
         return None
     number = int(image.series._index)  # noqa: SLF001 - tifffile has no public name for it
     return pixels[number] if number < len(pixels) else None
+
+
+def check_numbers(root: ET.Element, pages: int, where: str, *, area: int = 1) -> None:
+    """Check how many planes OME-XML announces, before tifffile makes a list of them.
+
+    Up to `MANY` planes are accepted without a check: they may be in files that are not here.
+
+    Parameters:
+        root: the OME element.
+        pages: number of pages of the file.
+        where: names the file in messages.
+        area: pixels of a page; larger planes count as the pages that they would take.
+    """
+    for image in children(root, "Image"):
+        for pixels in children(image, "Pixels"):
+            data = children(pixels, "TiffData")
+            most = max(MANY, 2 * (pages + len(data)))
+            try:
+                planes = _announced_planes(pixels) * _pages_per_plane(pixels, area)
+                ends = [_announced_end(d) for d in data] or [0]
+            except (KeyError, ValueError) as e:
+                raise FormatError(
+                    f"{where}: OME-XML Pixels or TiffData cannot be read ({e!r})"
+                ) from e
+            if max(planes, *ends) > most or sum(ends) > 4 * most:
+                raise FormatError(
+                    f"{where}: OME-XML announces an image of {planes} planes, and up to {max(ends)}"
+                    f" in one TiffData; the file has {pages} pages, expected at most {most} planes"
+                )
+    for along in root.iter():
+        if along.tag[:-1].endswith("Along") and "Start" in along.attrib:
+            _check_modulo(along, where)
+
+
+def _announced_planes(pixels: ET.Element) -> int:
+    """Return the number of planes of an image, as tifffile counts them."""
+    order = pixels.attrib["DimensionOrder"]
+    sizes = {axis: int(pixels.attrib[f"Size{axis}"]) for axis in order[2:]}
+    samples = [int(c.attrib.get("SamplesPerPixel", 1)) for c in children(pixels, "Channel")]
+    if any(size < 0 for size in sizes.values()) or any(n < 1 for n in samples):
+        raise ValueError(f"sizes {sizes}, SamplesPerPixel {samples}")
+    return math.prod(sizes.values()) // (samples[0] if samples and "C" in sizes else 1)
+
+
+def _pages_per_plane(pixels: ET.Element, area: int) -> int:
+    """Return how many pages a plane takes if SizeX and SizeY are believed, as tifffile does."""
+    width, height = int(pixels.attrib["SizeX"]), int(pixels.attrib["SizeY"])
+    if width < 1 or height < 1:
+        raise ValueError(f"SizeX {width}, SizeY {height}; expected at least 1")
+    return max(1, width * height // max(1, area))
+
+
+def _announced_end(data: ET.Element) -> int:
+    """Return one more than the last page that a TiffData element may refer to."""
+    first = int(data.attrib.get("IFD", 0))
+    count = int(data.attrib.get("PlaneCount", data.attrib.get("NumPlanes", 1)))
+    if first < 0 or count < 0:
+        raise ValueError(f"IFD {first}, PlaneCount {count}; expected at least 0")
+    return first + count
+
+
+def _check_modulo(along: ET.Element, where: str) -> None:
+    """Check the number of positions of a sub-dimension (OME's "6D, 7D and 8D storage")."""
+    try:
+        start, end = float(along.attrib["Start"]), float(along.attrib["End"])
+        count = (end - start) / float(along.attrib.get("Step", 1))
+    except (KeyError, ValueError, ZeroDivisionError):
+        return  # tifffile raises too, and the file is read without its OME-XML
+    if not abs(count) <= MANY:
+        raise FormatError(
+            f"{where}: OME-XML announces {count:g} positions along a modulo axis, expected at most "
+            f"{MANY}"
+        )
 
 
 def own_pixels(root: ET.Element, where: str, pages: int) -> list[ET.Element]:
@@ -121,27 +195,60 @@ def _placement(
     )
 
 
-def channels(pixels: ET.Element, dtype: np.dtype[Any]) -> list[Json]:
-    """Return the channels of an image as entries of OME-Zarr's `omero.channels`."""
+@dataclass(frozen=True, kw_only=True)
+class OmeChannel:
+    """A Channel element."""
+
+    name: str | None
+    color: str | None
+    """RRGGBB."""
+    samples: int
+    """How many bands it has, such as three of RGB."""
+
+
+def channels(pixels: ET.Element) -> list[OmeChannel]:
+    """Return the channels of an image."""
     found = []
-    for i, channel in enumerate(children(pixels, "Channel")):
-        entry: dict[str, Json] = {
-            "label": channel.attrib.get("Name") or channel.attrib.get("ID") or f"{i}",
-            "color": _color(channel.attrib.get("Color")),
-            "active": True,
-        }
-        if dtype.kind in "iu":
-            bounds = np.iinfo(dtype)
-            low, high = int(bounds.min), int(bounds.max)
-            entry["window"] = {"min": low, "max": high, "start": low, "end": high}
+    for channel in children(pixels, "Channel"):
+        samples = channel.get("SamplesPerPixel", "1")
+        found.append(
+            OmeChannel(
+                name=channel.get("Name") or None,
+                color=_color(channel.get("Color")),
+                samples=max(1, int(samples)) if samples.isdecimal() else 1,
+            )
+        )
+    return found
+
+
+def band_names(channels: Sequence[OmeChannel], count: int) -> list[str | None]:
+    """Return the name of each of `count` bands; bands of one channel have none of their own."""
+    if sum(channel.samples for channel in channels) != count:
+        return [None] * count
+    names: list[str | None] = []
+    for channel in channels:
+        names += [channel.name] if channel.samples == 1 else [None] * channel.samples
+    return names
+
+
+def display_channels(channels: Sequence[OmeChannel], count: int) -> list[Channel]:
+    """Return how channels of one band each are drawn; empty if the XML does not describe them."""
+    if len(channels) != count:
+        return []
+    found = []
+    for band, channel in enumerate(channels):
+        entry = Channel(band=band)
+        if channel.name is not None:
+            entry["label"] = channel.name
+        if channel.color is not None:
+            entry["color"] = channel.color
         found.append(entry)
     return found
 
 
-def _color(text: str | None) -> str:
-    """Return OME's signed 32-bit RGBA number as six hexadecimal digits; white if it is missing."""
+def _color(text: str | None) -> str | None:
+    """Return OME's signed 32-bit RGBA number as six hexadecimal digits; None if it is missing."""
     try:
-        number = int(text) & 0xFFFFFFFF if text is not None else 0xFFFFFFFF
+        return None if text is None else f"{(int(text) & 0xFFFFFFFF) >> 8:06X}"
     except ValueError:
-        number = 0xFFFFFFFF
-    return f"{number >> 8:06X}"
+        return None

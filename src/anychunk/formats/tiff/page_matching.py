@@ -3,34 +3,35 @@
 tifffile puts pages into one series although their JPEG tables, fax options or chroma subsampling
 differ. In a long series it inspects only a few pages and reads no more than the byte offsets of the
 others. So the tags that decide how samples are decoded are compared here, directory by directory.
-
-Spec: TIFF 6.0 section 2, BigTIFF: twelve or twenty bytes per directory entry.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import tifffile
 
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import UnsupportedError
 from anychunk.formats.tiff.byte_ranges import Page
+from anychunk.formats.tiff.directory import (
+    JPEG_TABLES,
+    Entry,
+    check_entries,
+    form_of,
+    has_directory,
+    page_entries,
+)
 from anychunk.formats.tiff.layout import Layout, page_layout
 
-JPEG_TABLES = 347
 DECODING_TAGS = {
     256, 257, 258, 259, 262, 266, 277, 278, 284, 292, 317, 322, 323, 338, 339, JPEG_TABLES, 529,
     530, 532, 32997, 32998, 65007, 65008, 65009,
 }  # fmt: skip
 """Tags that decide how samples are decoded."""
-TYPE_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
-TYPE_SIZES |= {16: 8, 17: 8, 18: 8}
-"""Bytes per value, by the type of a tag."""
 MAX_VALUE_BYTES = 1 << 16
 """Longer values are compared by their offset, not by their content."""
 
-type Entry = tuple[int, int, int, bytes]
-"""Tag, type, count and value of a directory entry."""
+type Signature = tuple[Entry, ...]
+"""The decoding tags of a page, with the values that are stored elsewhere."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,14 +58,14 @@ def match_pages(
         keyframe: the page that tifffile takes as the model of the series.
         layout: layout of `keyframe`.
     """
-    model = None if all(page is keyframe for page in pages) else _signature(keyframe)
+    model = None if all(page is keyframe for page in pages) else _signature(keyframe, layout)
     if model is None:
         return [MatchedPage(page=page, layout=None) for page in pages]
     # pages with equal signatures share a layout: a stack of thousands has one or two signatures
-    seen: dict[tuple[Entry, ...], Layout | UnsupportedError | None] = {model[0]: None}
+    seen: dict[Signature, Layout | UnsupportedError | None] = {model[0]: None}
     found: list[MatchedPage] = []
     for page in pages:
-        own = model if page is keyframe else None if page is None else _signature(page)
+        own = model if page is keyframe else None if page is None else _signature(page, layout)
         if page is None or own is None:
             found.append(MatchedPage(page=page, layout=None, tables=model[1]))
             continue
@@ -81,9 +82,8 @@ def match_pages(
 
 def _other_layout(page: Page, layout: Layout) -> Layout | UnsupportedError | None:
     """Return the layout of a page whose tags differ; None if it equals `layout` after all."""
-    where = layout.where.rpartition(" page ")[0]
     try:
-        other = page_layout(page.aspage(), f"{where} page {page.index}")
+        other = page_layout(page.aspage(), _where(page, layout))
     except UnsupportedError as e:
         return e
     is_same = without_tables(replace(other, where=layout.where)) == without_tables(layout)
@@ -96,35 +96,33 @@ def without_tables(layout: Layout) -> Layout:
     return replace(layout, configuration=kept)
 
 
-def _signature(page: Page) -> tuple[tuple[Entry, ...], bytes | None] | None:
-    """Return the decoding tags of a page and its JPEG tables; None if it has no directory."""
-    form = page.parent.tiff
-    if form.is_ndpi or getattr(page, "is_virtual", False) or not page.offset:
+def _signature(page: Page, layout: Layout) -> tuple[Signature, bytes | None] | None:
+    """Return the decoding tags of a page and its JPEG tables; None if it has no directory.
+
+    Raises `FormatError` if one of its structural tags cannot be read.
+    """
+    if page.parent.tiff.is_ndpi or not has_directory(page):
         return None
-    entries = list(_entries(page))
-    tables = next((value for code, _, _, value in entries if code == JPEG_TABLES), None)
-    return tuple(entry for entry in entries if entry[0] != JPEG_TABLES), tables
+    where = _where(page, layout)
+    entries = page_entries(page, where)
+    check_entries(entries, form_of(page), where)
+    found = list(_with_values(entries, page))
+    tables = next((entry.value for entry in found if entry.code == JPEG_TABLES), None)
+    return tuple(entry for entry in found if entry.code != JPEG_TABLES), tables
 
 
-def _entries(page: Page) -> Iterator[Entry]:
-    """Yield the directory entries of a page that are decoding tags."""
-    form, file = page.parent.tiff, page.parent.filehandle
-    order = form.byteorder
-    file.seek(page.offset)
-    count = int.from_bytes(file.read(form.tagnosize), "big" if order == ">" else "little")
-    data = file.read(form.tagsize * min(count, 4096))
-    inline = form.offsetsize
-    entry = struct.Struct(f"{order}HH{'Q' if inline == 8 else 'I'}{inline}s")
-    if len(data) % entry.size:
-        raise FormatError(
-            f"page {page.index} @{page.offset}: its directory of {count} entries is truncated "
-            f"after {len(data)} bytes"
-        )
-    for code, kind, number, value in entry.iter_unpack(data):
+def _where(page: Page, layout: Layout) -> str:
+    return f"{layout.where.rpartition(' page ')[0]} page {page.index}"
+
+
+def _with_values(entries: Sequence[Entry], page: Page) -> Iterator[Entry]:
+    """Yield the decoding tags, with the values that are stored elsewhere."""
+    file, form = page.parent.filehandle, form_of(page)
+    for entry in entries:
+        code, kind, number, value = entry
         if code in DECODING_TAGS:
-            length = TYPE_SIZES.get(kind, 1) * number
-            if inline < length <= MAX_VALUE_BYTES:
-                file.seek(int.from_bytes(value, "big" if order == ">" else "little"))
-                yield code, kind, number, file.read(length)
-            else:
-                yield code, kind, number, value[: min(length, inline)]
+            length = entry.length
+            if len(value) < length <= MAX_VALUE_BYTES:
+                file.seek(form.number(value))
+                value = file.read(length)
+            yield Entry(code, kind, number, value[:length])

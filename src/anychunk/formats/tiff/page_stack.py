@@ -1,8 +1,9 @@
-"""Pages of one layout stacked into one array: the axes of the series, then (band, y, x)."""
+"""Pages of one layout stacked into arrays: the axes of the series, then those of a page."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,18 @@ import tifffile
 from anychunk import limits
 from anychunk.codecs.tiff.tile import OLD_JPEG
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.formats._side_files import as_mask
 from anychunk.formats.tiff import old_jpeg
-from anychunk.formats.tiff.byte_ranges import Page, Table, check_count, page_table, recut
+from anychunk.formats.tiff.axes import Arrangement, arrangement
+from anychunk.formats.tiff.byte_ranges import (
+    Page,
+    Table,
+    check_count,
+    divide,
+    page_table,
+    recut,
+    table_length,
+)
 from anychunk.formats.tiff.layout import JPEG, Layout, page_layout
 from anychunk.formats.tiff.page_matching import MatchedPage, match_pages, without_tables
 from anychunk.io import Source
@@ -53,16 +64,10 @@ class Stack:
     tables: tuple[bytes | None, ...] = ()
     """JPEG tables of each plane, if they differ."""
 
-    @property
-    def shape(self) -> Shape:
-        """Shape of the array."""
-        return (*self.sizes, *self.layout.shape)
-
-    @property
-    def dimension_names(self) -> tuple[str, ...]:
-        """Dimension names of the array."""
-        deep = ("z",) if self.layout.depth > 1 else ()
-        return (*self.axes, *deep, "band", "y", "x")
+    @cached_property
+    def arrangement(self) -> Arrangement:
+        """The axes of the images that the stack consists of."""
+        return arrangement(self.axes, self.sizes, self.layout)
 
 
 def series_stacks(level: Any, where: str) -> tuple[list[Stack], list[AnychunkError]]:
@@ -142,8 +147,8 @@ def _with_tables(stack: Stack, tables: Sequence[bytes | None]) -> Stack:
 
 
 def page_stack(page: tifffile.TiffPage, where: str) -> Stack:
-    """Return the stack of a single page."""
-    layout = page_layout(page, f"{where} page {page.index}")
+    """Return the stack of a single page, which `where` names."""
+    layout = page_layout(page, where)
     return Stack(layout=layout, keyframe=page, axes=(), sizes=(), planes=[Plane(page=page)])
 
 
@@ -171,26 +176,27 @@ def leading_axes(
     for letter, _ in kept:
         # names must be unique within the array
         name = AXES.get(letter) or tifffile.TIFF.AXES_NAMES.get(letter, letter.lower())
-        names.append(name if name not in (*names, "band", "y", "x") else f"{name}_{len(names)}")
+        names.append(name if name not in (*names, "y", "x") else f"{name}_{len(names)}")
     return tuple(names), tuple(n for _, n in kept)
 
 
-def stack_index(
-    stack: Stack, sources: Sequence[Source], *, fill_value: Json, attributes: Mapping[str, Json]
-) -> ArrayIndex:
-    """Return the array of a stack.
+def stack_arrays(stack: Stack, sources: Sequence[Source], *, fill_value: Json) -> list[ArrayIndex]:
+    """Return the arrays of a stack: one, or several if its axes are more than an image has.
 
     Parameters:
         stack: the pages.
         sources: sources of the files, as `Plane.file` numbers them.
-        fill_value: fill value of the array.
-        attributes: attributes of the array.
+        fill_value: fill value of the arrays.
     """
     # tables are (planes, separate bands, z, y, x) until they are reordered below
     layout, offsets, lengths = _tables(stack, sources)
     layout, offsets, lengths = recut(layout, offsets, lengths, sources[0].size())
-    fronts: dict[str, Any] = {}
-    if layout.compression == OLD_JPEG:
+    layout, fronts = divide(layout, offsets)
+    if fronts:
+        repeats, rows = fronts.pop("repeats"), layout.file_grid[-2]
+        offsets = np.repeat(offsets, repeats, axis=-2)[..., :rows, :]
+        lengths = np.repeat(lengths, repeats, axis=-2)[..., :rows, :]
+    elif layout.compression == OLD_JPEG:
         layout, fronts = _old_jpeg(stack, layout, sources, offsets, lengths)
     elif header := getattr(stack.keyframe, "jpegheader", None):
         # NDPI: a page is one JPEG stream, whose restart intervals are the tiles without its header
@@ -198,36 +204,49 @@ def stack_index(
         fronts = _page_fronts(headers, header, offsets)
     elif stack.tables:
         fronts = _page_fronts(stack.tables, NO_TABLES, offsets)
-    deep = len(stack.sizes) + (layout.depth > 1)
-    grid = (*stack.sizes, *_array_grid(layout))
     ids = [p.file if p is not None else 0 for p in stack.planes]
     if any(ids):
         per_plane = np.array(ids, np.uint8 if max(ids) < 256 else np.uint32)
         fronts["url_ids"] = np.broadcast_to(per_plane.reshape((-1,) + (1,) * 4), offsets.shape)
-    tables = {"offsets": offsets, "lengths": lengths, **fronts}
-    for name in ("offsets", "lengths", "front_ids", "url_ids"):
-        if name in tables:
-            # the file orders bands before z, the array z before bands
-            tables[name] = np.ascontiguousarray(tables[name].swapaxes(1, 2)).reshape(grid)
-    names = stack.dimension_names
     limits.check_chunk(math.prod(layout.chunk_shape) * layout.dtype.itemsize, where=layout.where)
-    chunk = (1,) * len(stack.sizes) + layout.chunk_shape
-    return ArrayIndex(
-        shape=stack.shape,
-        chunk_shape=chunk,
-        data_type=layout.dtype.name,
-        codecs=layout.codecs(leading=deep - (layout.depth > 1)),
-        chunks=ByteRanges(urls=tuple(source.url for source in sources), **tables),
-        fill_value=fill_value,
-        dimension_names=names,
-        attributes=dict(attributes),
-    )
+    axes = stack.arrangement
+    if layout is not stack.layout:
+        axes = replace(axes, layout=layout)
+    tables = {"offsets": offsets, "lengths": lengths, **fronts}
+    arrays = []
+    for part in axes.parts():
+        own = {
+            name: axes.table(table, part) if isinstance(table, np.ndarray) else table
+            for name, table in tables.items()
+        }
+        arrays.append(
+            ArrayIndex(
+                shape=axes.shape,
+                chunk_shape=axes.chunk_shape,
+                data_type=layout.dtype.name,
+                codecs=_codecs(axes),
+                chunks=ByteRanges(urls=tuple(source.url for source in sources), **own),
+                fill_value=fill_value,
+                dimension_names=axes.names,
+            )
+        )
+    return arrays
 
 
-def _array_grid(layout: Layout) -> Shape:
-    """Return the chunk grid of a page in the order of the array's axes."""
-    planes, deep, rows, columns = layout.file_grid
-    return (*((deep,) if layout.depth > 1 else ()), planes, rows, columns)
+def mask_array(stack: Stack, sources: Sequence[Source]) -> ArrayIndex:
+    """Return the array of a mask, uint8: 255 where a pixel is valid."""
+    fill = False if stack.layout.dtype == bool else 0
+    return as_mask(stack_arrays(stack, sources, fill_value=fill)[0])
+
+
+def _codecs(axes: Arrangement) -> tuple[Json, ...]:
+    """Return the codecs of an array, with a transposition where samples are in another order."""
+    layout = axes.layout
+    order = axes.stored_order(is_interleaved=layout.is_portable)
+    codecs = layout.codecs()
+    if order is None:
+        return codecs
+    return ({"name": "transpose", "configuration": {"order": order}}, *codecs)
 
 
 def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Table]:
@@ -240,6 +259,11 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
         )
         count = math.prod(stack.sizes)
         nbytes = layout.row_bytes * layout.height
+        if stack.run + count * nbytes >= 1 << 63:
+            raise FormatError(
+                f"{layout.where}: {count} pages of {nbytes} bytes, the object has "
+                f"{sources[0].size()} bytes"
+            )
         room = max(0, sources[0].size() - stack.run) // max(nbytes, 1)
         check_count(layout, pages=count, known=room)
         grid = (count, *layout.file_grid)
@@ -248,8 +272,12 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
         lengths = np.full(grid, nbytes, np.uint64)
         return layout, offsets.reshape(grid), lengths
     sizes = [source.size() for source in sources]
-    known = sum(len(p.page.dataoffsets) for p in stack.planes if p is not None and p.page)
+    known = sum(table_length(p.page) for p in stack.planes if p is not None and p.page)
     check_count(layout, pages=len(stack.planes), known=known)
+    if len(stack.planes) == 1 and (only := stack.planes[0]) is not None and only.page is not None:
+        # a table of one page may be large: it is not copied
+        first, second = page_table(only.page, layout, sizes[only.file])
+        return layout, first[None], second[None]
     shape = (len(stack.planes), *layout.file_grid)
     offsets, lengths = np.zeros(shape, np.uint64), np.zeros(shape, np.uint64)
     for i, plane in enumerate(stack.planes):
@@ -269,16 +297,21 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
 def _old_jpeg(
     stack: Stack, layout: Layout, sources: Sequence[Source], offsets: Table, lengths: Table
 ) -> tuple[Layout, dict[str, Any]]:
-    """Return the layout of an old-style JPEG page, and the headers in front of its strips."""
+    """Return the layout of an old-style JPEG page, and its tables and headers."""
     if len(stack.planes) != 1:
         raise FormatError(
             f"{layout.where}: {len(stack.planes)} pages of old-style JPEG in one array, expected 1"
         )
-    source = sources[0]
-    if old_jpeg.is_whole_stream(source, offsets, lengths):
+    source, page = sources[0], stack.keyframe
+    found = old_jpeg.interchange_stream(page, layout, source, offsets, lengths)
+    if found is not None:
+        whole = replace(layout, chunk_width=layout.width, chunk_height=layout.height)
+        start, length = (np.full((1, *whole.file_grid), n, np.uint64) for n in found)
+        return whole, {"offsets": start, "lengths": length}
+    if old_jpeg.are_whole_streams(source, offsets, lengths, layout):
         kept = tuple((k, v) for k, v in layout.configuration if k == "jpeg_tables")
         return replace(layout, compression=JPEG, configuration=kept), {}
-    headers, ids = old_jpeg.fronts(stack.keyframe, layout, source, offsets)
+    headers, ids = old_jpeg.fronts(page, layout, source, offsets)
     return layout, {"fronts": headers, "front_ids": ids}
 
 

@@ -1,27 +1,63 @@
-"""Append an index to a repository that already holds one: extend its arrays, or add new ones."""
+"""Append an index to a repository that already holds one: extend its arrays, or add new ones.
 
-import warnings
-from collections.abc import Mapping
+Extended images are described anew, from the meanings of what is there and of what is added, exactly
+as if all files had been combined at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from anychunk.errors import FormatError
-from anychunk.io import absolute
-from anychunk.metadata import comparison, geo
+from anychunk.metadata import comparison, joining
+from anychunk.metadata.hierarchy import image_group
+from anychunk.metadata.meaning import Level
+from anychunk.metadata.reading import levels_of, meaning_of
+from anychunk.model import images as im
 from anychunk.model.grid import Shape
-from anychunk.model.index import ArrayIndex, GroupIndex
+from anychunk.model.images import Image
+from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
 from anychunk.read.zarr_core import sync
-from anychunk.references.chunk_references import References, used_urls
-from anychunk.references.documents import Document
+from anychunk.references.chunk_references import (
+    Capabilities,
+    References,
+    chunk_references,
+)
+from anychunk.references.documents import Document, parse_document, parse_nodes
 from anychunk.references.documents import write_documents as metadata_documents
-from anychunk.references.icechunk.chunks import write_chunks
-from anychunk.references.icechunk.documents import read_documents, write_documents
+from anychunk.references.icechunk.chunks import at_start, write_chunks
+from anychunk.references.icechunk.documents import (
+    delete_keys,
+    read_bytes,
+    read_documents,
+    write_documents,
+)
+from anychunk.references.icechunk.sources import without_table
 from anychunk.references.icechunk.transaction import Transaction
+from anychunk.references.loading import build_array, build_tree, no_rows
+
+INLINE_ONLY = Capabilities(name="Icechunk")
+
+
+@dataclass
+class Changes:
+    """What an appended index changes in a repository."""
+
+    documents: dict[str, Document] = field(default_factory=dict)
+    """Metadata documents to write, by key."""
+    shifts: dict[str, Shape] = field(default_factory=dict)
+    """Where on their grids the new chunks of arrays go, by path."""
+    coordinates: dict[str, ArrayIndex] = field(default_factory=dict)
+    """Coordinates whose bytes are written anew, by path."""
+    removed: list[str] = field(default_factory=list)
+    """Keys of coordinates that no longer apply."""
 
 
 def append_index(
     work: Transaction,
     node: GroupIndex,
     found: References,
-    along: int | None,
+    along: str | int | None,
     target: str,
 ) -> None:
     """Append an index to what the repository holds.
@@ -30,74 +66,202 @@ def append_index(
         work: The transaction to write in.
         node: The index to append.
         found: Its references.
-        along: The axis along which arrays of the same path are extended; None: all arrays are new.
+        along: The axis along which images of the same path are extended, by name or number; None:
+            all images are new.
         target: The url of the repository, for messages.
 
     Raises:
         FormatError: If an array cannot be extended by the new one, or a new one already exists.
     """
-    there = sync(read_documents(work.store))
-    written = {url: absolute(url) for url in used_urls(found)}
-    documents = metadata_documents(node, written, None, 3)
-    shifts: dict[str, Shape] = {}
-    for path, (array, references) in found.items():
-        key = f"{path}/zarr.json" if path else "zarr.json"
-        if key not in there:
-            if along is not None:
-                raise FormatError(f"{target}: has no array {path!r} to extend along axis {along}")
-            shifts[path] = (0,) * len(references.grid)
-            continue
-        if along is None:
-            raise FormatError(f"{target}: already has an array {path!r}")
-        documents[key], shifts[path] = _extended(there[key], array, along, f"{target} {path}")
+    # only what the new index may touch: the repository may hold a million other files
+    there = sync(_documents_of(work.store, node))
+    documents = metadata_documents(replace(node, pins={}), {}, None, 3)
+    if along is None:
+        changes = _added(documents, found, there, target)
+    else:
+        changes = _extensions(work, node, there, along, target)
     root = there.get("zarr.json", documents["zarr.json"])
-    documents["zarr.json"] = _merged_root(root, documents["zarr.json"])
-    changed = {k: d for k, d in documents.items() if k == "zarr.json" or d != there.get(k)}
-    if along is not None:
-        changed = _without_conflicts(changed, there, target)
-    sync(write_documents(work.store, changed))
-    for path, (_, references) in found.items():
-        write_chunks(work, path, references, node.pins, shifts[path])
+    changes.documents["zarr.json"] = _merged_root(root, documents["zarr.json"])
+    sync(delete_keys(work.store, changes.removed))
+    sync(
+        write_documents(
+            work.store,
+            {key: doc for key, doc in changes.documents.items() if doc != there.get(key)},
+        )
+    )
+    added = {path: (found[path][1], shift) for path, shift in changes.shifts.items()}
+    write_chunks(work, added, node.pins)
+    if changes.coordinates:
+        made = GroupIndex(members=changes.coordinates)
+        held = chunk_references(made, INLINE_ONLY, copy="needed", storage=None)
+        write_chunks(
+            work, {path: at_start(references) for path, (_, references) in held.items()}, {}
+        )
 
 
-def _without_conflicts(
-    documents: dict[str, Document], there: Mapping[str, Document], target: str
-) -> dict[str, Document]:
-    """Return the documents to write; existing groups keep attributes that still apply.
+async def _documents_of(store: Any, node: GroupIndex) -> dict[str, Document]:
+    """Read the root of a repository, and all that is below the names of the new index."""
+    if any(not image.path for image in im.images(node)):  # all of it is one image
+        return without_table(await read_documents(store))
+    found = await read_documents(store, node.members)
+    root = await read_bytes(store, "zarr.json")
+    return {"zarr.json": parse_document(root, "zarr.json"), **found} if root else found
 
-    A georeference that differs between the files is dropped from the group and its arrays.
-    """
-    kept = {k: d for k, d in documents.items() if d["node_type"] == "array" or k == "zarr.json"}
-    for key in [key for key in documents if key not in kept and key in there]:
-        old, new = (d[key].get("attributes") or {} for d in (there, documents))
-        where = f"{target} {key.removesuffix('/zarr.json')}"
-        _check_sample_meaning(old, new, where)
-        dropped = comparison.differing_georeference([old, new])
-        if not dropped:
+
+def _added(
+    documents: Mapping[str, Document],
+    found: References,
+    there: Mapping[str, Document],
+    target: str,
+) -> Changes:
+    """Return the changes that add arrays next to those that are there."""
+    for path in found:
+        if _key(path) in there:
+            raise FormatError(f"{target}: already has an array {path!r}")
+    return Changes(
+        documents=dict(documents),
+        shifts={path: (0,) * len(references.grid) for path, (_, references) in found.items()},
+    )
+
+
+def _key(path: str) -> str:
+    return f"{path}/zarr.json" if path else "zarr.json"
+
+
+def _extensions(
+    work: Transaction,
+    node: GroupIndex,
+    there: Mapping[str, Document],
+    along: str | int,
+    target: str,
+) -> Changes:
+    """Return the changes that extend every image by the image of the same path."""
+    known = _tree(work, there, target)
+    changes = Changes()
+    images = {image.path: image for image in im.images(known)}
+    for image in im.images(node):
+        old = images.get(image.path)
+        missing = next((p for p in image.levels if _key(p) not in there), None)
+        if old is None or missing is not None:
+            path = missing or image.levels[0]
+            raise FormatError(f"{target}: has no array {path!r} to extend along axis {along}")
+        if "/" in image.below(0):
+            _extend_image(changes, (known, old), (node, image), there, along, target)
             continue
-        if any(name.startswith(dropped) for name in old):
-            warnings.warn(
-                f"{where}: files are georeferenced differently; the georeference is dropped",
-                stacklevel=2,
-            )
-        folder = key.removesuffix("zarr.json")
-        kept[key] = {**there[key], "attributes": geo.without_georeference(old, dropped)}
-        for name, array in kept.items():
-            if name.startswith(folder) and array["node_type"] == "array":
-                plain = geo.without_georeference(array.get("attributes") or {}, dropped)
-                kept[name] = {**array, "attributes": plain}
-    return kept
+        for path in image.levels:
+            array = find(node, path)
+            if isinstance(array, ArrayIndex):
+                where = f"{target} {path}"
+                _check_attributes(find(known, path), array, where)
+                document, shift = _extended(there[_key(path)], array, along, where)
+                changes.documents[_key(path)], changes.shifts[path] = document, shift
+    return changes
 
 
-def _check_sample_meaning(old: Document, new: Document, where: str) -> None:
-    if different := comparison.sample_differences(new, old):
+def _tree(work: Transaction, there: Mapping[str, Document], target: str) -> Node:
+    """Return what the repository holds, without its chunks but for the positions along axes."""
+    built: dict[str, ArrayIndex | Document] = {}
+    for path, member in parse_nodes(there, target).items():
+        if not isinstance(member, tuple):
+            built[path] = member
+            continue
+        rows, fields = no_rows(), member[1]
+        if fields["dimension_names"] == (path.rpartition("/")[2],):
+            data = sync(read_bytes(work.store, f"{path}/c/0"))
+            rows.inline = {0: data} if data else {}
+        built[path] = build_array(fields, rows, [], f"{target} {path}")
+    return build_tree(built, target)
+
+
+def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
+    changes: Changes,
+    there: tuple[Node, Image],
+    new: tuple[Node, Image],
+    documents: Mapping[str, Document],
+    along: str | int,
+    target: str,
+) -> None:
+    """Extend an image group; its metadata and coordinates are written anew.
+
+    Parameters:
+        changes: What is to be written; extended.
+        there: The repository, and the image in it.
+        new: The index that is appended, and the image in it.
+        documents: The repository's metadata.
+        along: The axis, by name or number.
+        target: The url of the repository, for messages.
+    """
+    path = new[1].path
+    where = f"{target} {path}".rstrip()
+    meanings = [meaning_of(*there), meaning_of(*new)]
+    number = _axis_number(meanings[0].names, along, where)
+    is_band = meanings[0].names[number] == "c"
+    different = comparison.sample_differences(*meanings[::-1], has_own_bands=is_band)
+    if different:
+        raise FormatError(
+            f"{where}: {different[0]} differs from the repository's; appended files must share it"
+        )
+    levels: list[Level] = []
+    for old, added, place in zip(levels_of(*there), levels_of(*new), new[1].levels, strict=False):
+        document, shift = _extended(
+            documents[_key(place)], added.image, number, f"{target} {place}"
+        )
+        changes.shifts[place] = shift
+        levels.append(_longer(old, document))
+    shapes = [find_shape(*pair) for pair in (there, new)]
+    meaning = joining.concatenated(meanings, number, shapes, where=where)
+    group = image_group(meaning, levels)
+    for key, document in metadata_documents(group, {}, None, 3).items():
+        changes.documents[im.join(path, key)] = document
+    for below, array in walk(group):
+        whole = im.join(path, below)
+        if not isinstance(array, ArrayIndex) or whole in changes.shifts:
+            continue
+        if array != find(there[0], whole):
+            changes.coordinates[whole] = array
+    start = f"{path}/" if path else ""
+    changes.removed += [
+        key
+        for key in documents
+        if key.startswith(start) and key != "zarr.json" and key not in changes.documents
+    ]
+
+
+def find_shape(node: Node, image: Image) -> Shape:
+    """Return the shape of an image's full resolution."""
+    found = find(node, image.levels[0])
+    return found.shape if isinstance(found, ArrayIndex) else ()
+
+
+def _longer(level: Level, document: Document) -> Level:
+    """Return a level of the repository with the metadata of its extended array, without chunks."""
+    ((_, parsed),) = parse_nodes({"zarr.json": document}, "").items()
+    fields = parsed[1] if isinstance(parsed, tuple) else {}
+    made = build_array(fields, no_rows(), [], level.name)
+    return replace(level, image=replace(made, attributes=level.image.attributes), mask=None)
+
+
+def _axis_number(names: Sequence[str | None], along: str | int, where: str) -> int:
+    if isinstance(along, int) and -len(names) <= along < len(names):
+        return along % len(names)
+    if along in names:
+        return list(names).index(str(along))
+    raise FormatError(f"{where}: has no axis {along!r}; its axes are {' '.join(map(str, names))}")
+
+
+def _check_attributes(there: Node | None, array: ArrayIndex, where: str) -> None:
+    old = there.attributes if there is not None else {}
+    if different := comparison.attribute_differences(array.attributes, old):
         raise FormatError(
             f"{where}: {different[0]} differs from the repository's; appended files must share it"
         )
 
 
-def _extended(there: Document, array: ArrayIndex, along: int, where: str) -> tuple[Document, Shape]:
+def _extended(
+    there: Document, array: ArrayIndex, along: str | int, where: str
+) -> tuple[Document, Shape]:
     """Return the metadata of an extended array, and where on its grid the new chunks start."""
+    along = _axis_number(array.dimension_names, along, where)
     new = array.metadata()
     codecs = comparison.common_codecs([there.get("codecs") or (), new["codecs"]])
     names = ["data_type", "fill_value", "chunk_grid", "dimension_names"]
@@ -106,7 +270,6 @@ def _extended(there: Document, array: ArrayIndex, along: int, where: str) -> tup
             raise FormatError(
                 f"{where}: {name} {new[name]}, expected the repository's {there.get(name)}"
             )
-    _check_sample_meaning(there.get("attributes") or {}, array.attributes, where)
     old, add = list(there["shape"]), list(array.shape)
     if old[:along] + old[along + 1 :] != add[:along] + add[along + 1 :]:
         raise FormatError(f"{where}: shape {add} cannot extend shape {old} along axis {along}")
@@ -122,12 +285,9 @@ def _extended(there: Document, array: ArrayIndex, along: int, where: str) -> tup
 
 
 def _merged_root(there: Document, new: Document) -> Document:
-    """Return the repository's root with the new pins, folders and number of files added."""
+    """Return the repository's root with the number of new files added."""
     attributes = dict(there.get("attributes") or {})
     about = dict(attributes.get("anychunk") or {})
     added = (new.get("attributes") or {}).get("anychunk") or {}
-    about["pins"] = {**about.get("pins", {}), **added.get("pins", {})}
     about["files"] = about.get("files", 0) + added.get("files", 0)
-    if folders := [*about.get("folders", []), *added.get("folders", [])]:
-        about["folders"] = folders
     return {**there, "attributes": {**attributes, "anychunk": about}}

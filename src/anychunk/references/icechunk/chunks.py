@@ -1,15 +1,15 @@
 """The chunks of an array in a repository: virtual references, or bytes that were copied in."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from anychunk.codecs.zarr_core import default_buffer_prototype
-from anychunk.errors import SourceError
-from anychunk.io import absolute, is_remote, local_path
+from anychunk.errors import FormatError, SourceError
+from anychunk.io import absolute, file_url, is_remote, local_path
 from anychunk.model.grid import Shape, chunk_coords, chunk_key, chunk_numbers, grid_shape
 from anychunk.model.index import Uint64
 from anychunk.model.pin import Pin
@@ -19,7 +19,6 @@ from anychunk.references.documents import Fields
 from anychunk.references.icechunk.repository import chunks_per_manifest
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.loading import Rows
-from anychunk.references.urls import file_url
 
 NATIVE, VIRTUAL, INLINE = 1, 2, 3
 """Icechunk's kinds of chunk, as `array_chunk_iterator` numbers them."""
@@ -29,22 +28,20 @@ BATCH = 1 << 16
 
 def write_chunks(
     work: Transaction,
-    path: str,
-    references: ChunkReferences,
+    arrays: Mapping[str, tuple[ChunkReferences, Shape]],
     pins: Mapping[str, Pin],
-    shift: Shape,
 ) -> None:
-    """Write the references of an array, and its copied chunks.
+    """Write the references of arrays, and their copied chunks.
 
     Parameters:
         work: The transaction to write in.
-        path: The array's path.
-        references: The references.
+        arrays: By path, the references, and where on the repository's grid the first chunk goes.
         pins: Pins of the sources, by url; Icechunk checks them when it reads.
-        shift: Where on the repository's grid the first chunk goes, per axis.
     """
-    present = references.present
-    if len(present):
+    for path, (references, shift) in arrays.items():
+        present = references.present
+        if not len(present):
+            continue
         # Icechunk takes many references of one source in one call, so they are sorted by source
         ids = references.url_ids_of(present)
         order = np.argsort(ids, kind="stable")
@@ -52,8 +49,13 @@ def write_chunks(
         for numbers in np.split(present[order], cuts):
             url = references.urls[int(references.url_ids_of(numbers[:1])[0])]
             _write_of_source(work, path, references, numbers, url, pins.get(url), shift)
-    if references.copied:
-        sync(_write_copied(work.store, path, references, shift))
+    # all at once: a group of many files has several short arrays of coordinates per file
+    sync(_write_copied(work.store, arrays))
+
+
+def at_start(references: ChunkReferences) -> tuple[ChunkReferences, Shape]:
+    """Return references whose first chunk is the first of the repository's grid."""
+    return references, (0,) * len(references.grid)
 
 
 def _write_of_source(  # noqa: PLR0917 - one caller, which has all of them at hand
@@ -136,12 +138,13 @@ def _checksum(pin: Pin | None) -> str | datetime | None:
     return datetime.fromtimestamp(-(-pin.mtime_ns // 1_000_000_000), UTC)
 
 
-async def _write_copied(store: Any, path: str, references: ChunkReferences, shift: Shape) -> None:
+async def _write_copied(store: Any, arrays: Mapping[str, tuple[ChunkReferences, Shape]]) -> None:
     make = default_buffer_prototype().buffer.from_bytes
-    for number, data in references.copied.items():
-        coords = chunk_coords(number, references.grid)
-        moved = [c + s for c, s in zip(coords, shift, strict=True)]
-        await store.set(chunk_key(path, moved), make(data))
+    for path, (references, shift) in arrays.items():
+        for number, data in references.copied.items():
+            coords = chunk_coords(number, references.grid)
+            moved = [c + s for c, s in zip(coords, shift, strict=True)]
+            await store.set(chunk_key(path, moved), make(data))
 
 
 async def read_chunks(store: Any, path: str, fields: Fields, url: str) -> tuple[Rows, list[str]]:
@@ -154,9 +157,13 @@ async def read_chunks(store: Any, path: str, fields: Fields, url: str) -> tuple[
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []
     inline: dict[int, bytes] = {}
-    batches = store.array_chunk_iterator(path or "/", BATCH)
+    batches = checked(store.array_chunk_iterator(path or "/", BATCH), f"{url} {path}")
     async for coords, kinds, paths, starts, sizes, data in batches:
         places = coords.reshape(len(kinds), -1)[:, : len(grid)].astype(np.int64)
+        if places.shape[1] < len(grid):
+            raise FormatError(
+                f"{url} {path}: chunks have {places.shape[1]} coordinates, expected {len(grid)}"
+            )
         here = chunk_numbers(places, grid)
         inside = (places < np.array(grid)).all(axis=1)
         rows = np.flatnonzero(inside & (kinds != INLINE))
@@ -180,6 +187,18 @@ async def read_chunks(store: Any, path: str, fields: Fields, url: str) -> tuple[
         inline=inline,
     )
     return found, list(urls)
+
+
+async def checked(batches: AsyncIterator[Any], where: str) -> AsyncIterator[Any]:
+    """Yield what icechunk returns; numpy refuses the coordinates of a damaged manifest there."""
+    while True:
+        try:
+            batch = await anext(batches)
+        except StopAsyncIteration:
+            return
+        except ValueError as e:
+            raise FormatError(f"{where}: the manifest is damaged: {e}") from e
+        yield batch
 
 
 def _ids(names: list[str], urls: dict[str, int]) -> Numbers:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anychunk.codecs.zarr_core import default_buffer_prototype
@@ -20,16 +20,22 @@ async def write_documents(store: Any, documents: Mapping[str, Document]) -> None
     )
 
 
+async def delete_keys(store: Any, keys: Iterable[str]) -> None:
+    """Delete nodes by the keys of their metadata, with all their chunks."""
+    for key in keys:
+        await store.delete_dir(key.removesuffix("/zarr.json"))
+
+
 async def read_bytes(store: Any, key: str) -> bytes | None:
     """Return the bytes under a key, or None."""
     found = await store.get(key, default_buffer_prototype())
     return None if found is None else bytes(found.to_bytes())
 
 
-async def read_documents(store: Any) -> dict[str, Document]:
-    """Read the metadata of every node, one depth of the tree at a time."""
+async def read_documents(store: Any, paths: Iterable[str] = ("",)) -> dict[str, Document]:
+    """Read the metadata of every node at or below `paths`, one depth of the tree at a time."""
     found: dict[str, Document] = {}
-    paths = [""]
+    paths = list(paths)
     while paths:
         keys = [f"{path}/zarr.json" if path else "zarr.json" for path in paths]
         texts = await asyncio.gather(*(read_bytes(store, key) for key in keys))

@@ -1,14 +1,18 @@
 """Open and create Icechunk repositories, and turn Icechunk's errors into ours."""
 
-from collections.abc import Iterable, Iterator
+import math
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from anychunk.errors import AnychunkError, MissingDependencyError, SourceError
-from anychunk.io import Storage, absolute, is_remote
+from anychunk.io import Folder, Storage, absolute, file_url, is_remote
 from anychunk.model.grid import Shape
 from anychunk.references.chunk_references import References, used_urls
+from anychunk.references.icechunk.repo_file import check_repo_file
 from anychunk.references.icechunk.storage import (
     container_store,
     containers_access,
@@ -19,6 +23,10 @@ from anychunk.references.urls import folder_of
 BRANCH = "main"
 MANIFEST_CHUNKS = 60_000
 """How many chunks one manifest describes; Icechunk builds a whole manifest in memory."""
+GROWING_CHUNKS = 16_384
+"""How many chunks one manifest of a growing array describes: each commit writes the last again."""
+MOST_CONTAINERS = 100
+"""Up to this number of new local folders, each has a virtual chunk container of its own."""
 NO_LOCATION_COMPRESSION = 65_535
 """Number of chunks from which on Icechunk compresses each location separately; the maximum.
 
@@ -51,19 +59,40 @@ def icechunk_errors(ice: Any, where: str) -> Iterator[None]:
         raise SourceError(f"{where}: Icechunk: {text[:300]}") from e
 
 
-def writable_repository(ice: Any, target: str, found: References, storage: Storage | None) -> Any:
-    """Open or create a repository, with a virtual chunk container for every source."""
-    place = repository_storage(ice, target, storage)
+def writable_repository(
+    ice: Any,
+    target: str,
+    found: References,
+    storage: Storage | None,
+    *,
+    along: str | int | None = None,
+    opened: Any = None,
+) -> Any:
+    """Open or create a repository, with a virtual chunk container for every source.
+
+    Parameters:
+        ice: The module icechunk.
+        target: The repository.
+        found: The references that will be written.
+        storage: obstore's options.
+        along: The axis along which the arrays of a new repository will grow, by name or number.
+        opened: The repository, if it was opened before.
+    """
+    if opened is None:
+        check_repo_file(Folder(target, storage=storage))
     prefixes = sorted({_container_prefix(absolute(url)) for url in used_urls(found)})
-    if ice.Repository.exists(place):
-        repository = ice.Repository.open(place)
+    place = repository_storage(ice, target, storage) if opened is None else None
+    if opened is not None or ice.Repository.exists(place):
+        repository = opened or ice.Repository.open(place)
         config = repository.config
-        known = config.virtual_chunk_containers or {}
-        if all(prefix in known for prefix in prefixes):
-            return repository
+        known = tuple(config.virtual_chunk_containers or {})
+        prefixes = [prefix for prefix in prefixes if not prefix.startswith(known)]
+        if not prefixes:
+            return repository if opened is not None else _without_cache(ice, repository)
+        config.caching = None  # how this process reads is not saved
     else:
-        repository, config = None, _new_config(ice, found)
-    for prefix in prefixes:
+        repository, config = None, _new_config(ice, found, along)
+    for prefix in _few(prefixes):
         store = container_store(ice, prefix, storage)
         config.set_virtual_chunk_container(ice.VirtualChunkContainer(prefix, store))
     if repository is None:
@@ -71,23 +100,56 @@ def writable_repository(ice: Any, target: str, found: References, storage: Stora
     else:
         repository = repository.reopen(config=config)
     repository.save_config()
-    return repository
+    return _without_cache(ice, repository)
 
 
-def _new_config(ice: Any, found: References) -> Any:
+def _without_cache(ice: Any, repository: Any) -> Any:
+    """Return a repository that keeps no manifests in memory: a writer reads each at most once."""
+    return repository.reopen(
+        config=ice.RepositoryConfig(caching=ice.CachingConfig(num_chunk_refs=0))
+    )
+
+
+def _few(prefixes: list[str]) -> list[str]:
+    """Return prefixes, or if there are very many local folders, the folder around them."""
+    local = [prefix for prefix in prefixes if prefix.startswith("file://")]
+    if len(local) <= MOST_CONTAINERS:
+        return prefixes
+    around = posixpath.commonpath([prefix.removeprefix("file://") for prefix in local])
+    others = [prefix for prefix in prefixes if not prefix.startswith("file://")]
+    return [*others, f"file://{around.rstrip('/')}/"]
+
+
+def _new_config(ice: Any, found: References, along: str | int | None) -> Any:
     config = ice.RepositoryConfig.default()
     size = chunks_per_manifest(references.grid for _, references in found.values())
-    every_array, every_axis = (
+    any_array, any_axis = (
         ice.ManifestSplitCondition.AnyArray(),
         ice.ManifestSplitDimCondition.Any(),
     )
+    splitting: dict[Any, Any] = {}
+    for path, (array, references) in found.items():
+        if along is None:
+            break
+        axis = along if isinstance(along, int) else _number(array.dimension_names, along)
+        if axis is None or not references.grid:
+            continue
+        others = math.prod(references.grid) // max(1, references.grid[axis])
+        is_this = ice.ManifestSplitCondition.path_matches(f"^/{re.escape(path)}$")
+        is_axis = ice.ManifestSplitDimCondition.Axis(axis)
+        splitting[is_this] = {is_axis: max(1, GROWING_CHUNKS // max(1, others))}
+    splitting[any_array] = {any_axis: size}
     config.manifest = ice.ManifestConfig(
-        splitting=ice.ManifestSplittingConfig.from_dict({every_array: {every_axis: size}}),
+        splitting=ice.ManifestSplittingConfig.from_dict(splitting),
         virtual_chunk_location_compression=ice.ManifestVirtualChunkLocationCompressionConfig(
             min_num_chunks=NO_LOCATION_COMPRESSION
         ),
     )
     return config
+
+
+def _number(names: Sequence[str | None], along: str) -> int | None:
+    return list(names).index(along) if along in names else None
 
 
 def chunks_per_manifest(grids: Iterable[Shape]) -> int:
@@ -104,16 +166,24 @@ def _container_prefix(url: str) -> str:
     if is_remote(url):
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc}/"
-    return f"file://{folder_of(url).rstrip('/')}/"
+    return file_url(f"{folder_of(url).rstrip('/')}/", is_quoted=False)
 
 
-def readonly_store(
-    ice: Any, url: str, storage: Storage | None, branch: str, tag: str | None
+def readonly_store(  # noqa: PLR0917 - the callers have all of them at hand
+    ice: Any,
+    url: str,
+    storage: Storage | None,
+    branch: str,
+    tag: str | None,
+    snapshot: str | None = None,
 ) -> Any:
-    """Open the store of a branch, or of a tag, for reading."""
+    """Open the store of a branch, a tag or a snapshot for reading."""
+    check_repo_file(Folder(url, storage=storage))
     # every manifest is read once: caching them would only use memory
     config = ice.RepositoryConfig(caching=ice.CachingConfig(num_chunk_refs=0))
     repository = ice.Repository.open(repository_storage(ice, url, storage), config=config)
+    if snapshot is not None:
+        return repository.readonly_session(snapshot_id=snapshot).store
     session = repository.readonly_session(tag=tag) if tag else repository.readonly_session(branch)
     return session.store
 
@@ -121,6 +191,7 @@ def readonly_store(
 def open_repository(url: str, *, storage: Storage | None = None) -> Any:
     """Open a repository as an `icechunk.Repository` that may read the sources it refers to."""
     ice = icechunk_module()
+    check_repo_file(Folder(absolute(url), storage=storage))
     place = repository_storage(ice, absolute(url), storage)
     config = ice.Repository.fetch_config(place)
     known = (config.virtual_chunk_containers if config else None) or {}

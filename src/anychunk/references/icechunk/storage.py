@@ -4,12 +4,20 @@ Credentials come from the options or the environment, and are never written into
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from anychunk.errors import UnsupportedError
-from anychunk.io import Storage, check_tree, is_remote, is_restricted, local_path
+from anychunk.io import (
+    Storage,
+    check_tree,
+    drive_first,
+    is_remote,
+    is_restricted,
+    local_path,
+    options_of,
+)
 
 ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
 REGIONS = ("region", "aws_region", "aws_default_region")
@@ -19,10 +27,18 @@ CREDENTIALS = {
     "session_token": ("session_token", "token", "aws_session_token"),
 }
 """Icechunk's names of credentials, and obstore's names of the same."""
+ACCOUNTS = ("account_name", "azure_storage_account_name", "azure_storage_account")
+AZURE_CREDENTIALS = {
+    "access_key": ("access_key", "account_key", "azure_storage_account_key"),
+    "sas_token": ("sas_token", "sas_key", "azure_storage_sas_token", "azure_storage_sas_key"),
+    "bearer_token": ("bearer_token", "token", "azure_storage_token"),
+}
+"""The same for Azure."""
+AZURE_SCHEMES = ("az", "azure", "abfs")
 
 
 def _lower_case(storage: Storage | None) -> dict[str, Any]:
-    return {str(name).lower(): value for name, value in (storage or {}).items()}
+    return {str(name).lower(): value for name, value in options_of(storage).items()}
 
 
 def _option(options: dict[str, Any], names: Iterable[str]) -> Any:
@@ -48,15 +64,41 @@ def s3_options(storage: Storage | None) -> dict[str, Any]:
 
 def s3_credentials(storage: Storage | None) -> dict[str, Any]:
     """Return Icechunk's credentials for S3: anonymous, or from the options or the environment."""
+    return _credentials(storage, CREDENTIALS)
+
+
+def azure_credentials(storage: Storage | None) -> dict[str, Any]:
+    """Return Icechunk's credentials for Azure, likewise."""
+    given = _credentials(storage, AZURE_CREDENTIALS)
+    # Icechunk takes one of the three
+    return dict(list(given.items())[:1])
+
+
+def _credentials(storage: Storage | None, known: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     options = _lower_case(storage)
     if options.get("skip_signature"):
         return {"anonymous": True}
     found = {
         name: options.get(next((n for n in names if n in options), ""))
-        for name, names in CREDENTIALS.items()
+        for name, names in known.items()
     }
     given = {name: value for name, value in found.items() if value}
     return given or {"from_env": True}
+
+
+def azure_account(url: str, storage: Storage | None) -> str:
+    """Return the name of the storage account that a container is in.
+
+    Raises:
+        UnsupportedError: Neither the options nor the environment name it.
+    """
+    account = _option(_lower_case(storage), ACCOUNTS)
+    if account is None:
+        raise UnsupportedError(
+            f"{url}: the storage account is unknown; set AZURE_STORAGE_ACCOUNT_NAME, or pass "
+            "storage={'account_name': …}"
+        )
+    return str(account)
 
 
 def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
@@ -77,6 +119,13 @@ def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
         )
     if parts.scheme in ("gs", "gcs"):
         return ice.gcs_storage(bucket=bucket, prefix=prefix, from_env=True)
+    if parts.scheme in AZURE_SCHEMES:
+        return ice.azure_storage(
+            account=azure_account(url, storage),
+            container=bucket,
+            prefix=prefix or "",
+            **azure_credentials(storage),
+        )
     if is_restricted(url, storage):
         raise UnsupportedError(
             f"{url}: Icechunk follows every redirect of a web server; allow redirects to open it"
@@ -85,7 +134,7 @@ def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
         return ice.http_storage(url)
     raise UnsupportedError(
         f"{url}: Icechunk repositories on {parts.scheme} are not supported; "
-        "supported: file s3 gs http https"
+        "supported: file s3 gs az http https"
     )
 
 
@@ -93,16 +142,18 @@ def container_store(ice: Any, prefix: str, storage: Storage | None) -> Any:
     """Return how Icechunk reads sources below `prefix`; it is saved, so it has no credentials."""
     scheme = urlsplit(prefix).scheme
     if scheme == "file":
-        return ice.local_filesystem_store(prefix.removeprefix("file://"))
+        return ice.local_filesystem_store(drive_first(prefix.removeprefix("file://")))
     if scheme in ("s3", "s3a"):
         options = s3_options(storage)
         return ice.s3_store(**options, s3_compatible=bool(options["endpoint_url"]))
     if scheme in ("gs", "gcs"):
         return ice.gcs_store()
+    if scheme in AZURE_SCHEMES:
+        return ice.ObjectStoreConfig.Azure({"account": azure_account(prefix, storage)})
     if scheme in ("http", "https"):
         return ice.http_store()
     raise UnsupportedError(
-        f"{prefix}: Icechunk cannot refer to {scheme} urls; supported: file s3 gs http https"
+        f"{prefix}: Icechunk cannot refer to {scheme} urls; supported: file s3 gs az http https"
     )
 
 
@@ -117,6 +168,8 @@ def containers_access(ice: Any, prefixes: Iterable[str], storage: Storage | None
             access[prefix] = ice.Credentials.HttpAccess()
         elif scheme in ("s3", "s3a"):
             access[prefix] = ice.s3_credentials(**s3_credentials(storage))
+        elif scheme in AZURE_SCHEMES:
+            access[prefix] = ice.azure_credentials(**azure_credentials(storage))
         else:
             access[prefix] = ice.gcs_credentials(from_env=True)
     return ice.containers_credentials(access)

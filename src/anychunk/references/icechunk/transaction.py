@@ -52,9 +52,14 @@ class Transaction:
             buffers.give_back()
             self._session, self._uncommitted = self._open(), 0
 
-    def commit(self, message: str) -> str:
-        """Commit everything to the branch; return the id of the snapshot."""
-        snapshot = self._session.commit(message, allow_empty=True)
+    def commit(self, message: str, statistics: dict[str, Any]) -> str:
+        """Commit everything to the branch; return the id of the snapshot.
+
+        Parameters:
+            message: The commit message.
+            statistics: What the commit records besides its message.
+        """
+        snapshot = self._session.commit(message, metadata=statistics, allow_empty=True)
         if self._is_temporary:
             # fails if another writer has committed to the branch in the meantime
             self._repository.reset_branch(self._branch, snapshot, from_snapshot_id=self._start)

@@ -6,7 +6,7 @@ Refused: `gen` (jinja), references without a url, references outside what is all
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from anychunk.model.index import Node
 from anychunk.references.chunk_references import (
     Capabilities,
     Copy,
+    References,
     chunk_references,
     used_urls,
     with_found_pins,
@@ -26,7 +27,10 @@ from anychunk.references.kerchunk.chunk_keys import rows_by_array
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
 from anychunk.references.kerchunk.json_writer import write_json
 from anychunk.references.kerchunk.osml_layout import osml_layout
+from anychunk.references.kerchunk.osml_reading import with_byte_orders
 from anychunk.references.loading import build_index, no_rows, url_resolver
+from anychunk.references.portable_codecs import with_portable_codecs
+from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import BASE, folder_of, is_below
 
 CAPABILITIES = Capabilities(name="kerchunk JSON", has_parts=True, has_whole=True)
@@ -58,17 +62,24 @@ def save(
     Raises:
         UnsupportedError: If the format or the layout cannot express the index, or a source is
             outside the folder of a relative index.
+        LimitError: If the JSON would be over the limit of what is opened again.
     """
+    node = saved_form(node, storage, has_tables=layout != "osml")
     if layout == "osml":
         node = osml_layout(node)
+    else:
+        node = with_portable_codecs(node, may_transpose=zarr_format == 3)
     found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
     node = with_found_pins(node, found)
     folder = folder_of(target)
     urls = sorted(set(used_urls(found)))
     base = folder if _is_relative(urls, folder, relative, target) else None
     written = {url: _written(url, base) for url in urls}
+    _check_size(found, written, target)
     separator = "." if zarr_format == 2 or layout == "osml" else "/"
-    documents = write_documents(node, written, base, zarr_format, separator)
+    documents = write_documents(
+        node, written, base, zarr_format, separator, is_consolidated=layout != "osml"
+    )
     settings: dict[str, Any] = {"zarr_format": zarr_format, "separator": separator}
     if is_remote(target):
         buffer = BytesIO()
@@ -86,6 +97,24 @@ def _is_relative(urls: list[str], folder: str, relative: bool | None, target: st
             f"{target}: {outside[0]} is outside {folder}; save with relative=False"
         )
     return not outside if relative is None else relative
+
+
+def _check_size(found: References, written: Mapping[str, str], target: str) -> None:
+    """Refuse to write more than is opened again, by the least that each reference takes."""
+    count = least = 0
+    shortest = min(map(len, written.values()), default=0)
+    for path, (_, references) in found.items():
+        here = len(references.present)
+        count += here
+        # key, url, offset and length, with quotes, brackets and separators
+        least += here * (len(path) + 2 * len(references.grid) + shortest + 14)
+    most = limits.get().index_bytes
+    if least > most:
+        raise LimitError(
+            f"{target}: {count} references are more than {least} bytes of JSON, over the limit of "
+            f"{most} with which it is opened again; save the index as parquet or Icechunk, or "
+            "raise index_bytes with anychunk.limits.override"
+        )
 
 
 def _written(url: str, base: str | None) -> str:
@@ -118,16 +147,12 @@ def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
         allow: Prefixes of urls that references may point to, besides the file's own folder.
     """
     size = source.size()
-    if size > limits.get().index_bytes:
-        raise LimitError(
-            f"{source.url}: an index of {size} bytes is over the limit of "
-            f"{limits.get().index_bytes}; raise anychunk.limits index_bytes to allow it"
-        )
+    limits.check_index(size, where=source.url)
     try:
         text = str(memoryview(source.read(0, size)), "utf-8")
     except UnicodeDecodeError as e:
         raise FormatError(f"{source.url}: expected UTF-8 ({e})") from e
-    return _build(read_json(text, source.url), source.url, allow)
+    return with_byte_orders(_build(read_json(text, source.url), source.url, allow))
 
 
 def _build(found: ReferenceColumns, url: str, allow: Iterable[str]) -> Node:

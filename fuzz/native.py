@@ -1,0 +1,117 @@
+"""Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
+
+Builds it with the sanitizers of the C compiler, loads that build in a child process, and walks
+damaged tiles and parameters. A finding is a report of the sanitizer, or an answer that differs from
+that of the Python code.
+"""
+
+import argparse
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src/anychunk/native").glob("*.c"))
+BUILT = "ANYCHUNK_SANITIZED"
+
+
+def build(folder: Path) -> Path:
+    """Compile the module with sanitizers."""
+    target = folder / "_loops.abi3.so"
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1"]
+    include = sysconfig.get_path("include")
+    command = ["cc", *flags, "-fPIC", "-shared", "-DPy_LIMITED_API=0x030C0000", f"-I{include}"]
+    subprocess.run([*command, *SOURCES, "-o", target], check=True)
+    return target
+
+
+def run_child(arguments: list[str]) -> int:
+    """Run this module again, with the sanitizer's library loaded before Python."""
+    found = subprocess.run(
+        ["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {
+            BUILT: str(build(Path(folder))),
+            "LD_PRELOAD": found.stdout.strip(),
+            # Python itself does not free everything at its end
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        }
+        command = [sys.executable, "-m", "fuzz.native", *arguments]
+        return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
+
+
+def load(path: str):
+    loader = importlib.machinery.ExtensionFileLoader("_loops", path)
+    spec = importlib.util.spec_from_loader("_loops", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def streams():
+    """Return small codestreams of several styles."""
+    image = np.random.default_rng(0).integers(0, 256, (70, 90), "u1")
+    rgb = np.dstack([image] * 3)
+    made = [
+        imagecodecs.jpeg2k_encode(image, level=0, codecformat="J2K", reversible=True),
+        imagecodecs.jpeg2k_encode(rgb, level=35, codecformat="J2K", resolutions=3),
+        imagecodecs.htj2k_encode(image, reversible=True),
+    ]
+    return [bytes(stream) for stream in made]
+
+
+def fuzz(minutes: float, seed: int) -> int:
+    from anychunk.codestream import blocks
+    from tests.codestream.test_blocks import opened
+
+    loops = load(os.environ[BUILT])
+    blocks.loops = loops
+    rng = np.random.default_rng(seed)
+    tiles = [opened(stream) for stream in streams()]
+    end, count = time.monotonic() + 60 * minutes, 0
+    while time.monotonic() < end:
+        header, layout, read = tiles[int(rng.integers(len(tiles)))]
+        body = bytearray(read(0, layout.total))
+        for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():
+            body[place] = int(rng.integers(256))
+        data = bytes(body[: int(rng.integers(1, len(body) + 1))])
+        numbers = np.frombuffer(blocks._parameters(header, layout), np.int64).copy()
+        is_hostile = bool(rng.integers(2))
+        if is_hostile:
+            for place in rng.integers(0, len(numbers), 3).tolist():
+                numbers[place] = rng.choice([-1, 0, 1, 2, 15, 33, 255, 65535, 1 << 31, 1 << 62])
+        try:
+            walk = loops.walk_begin(numbers.tobytes())
+        except (ValueError, MemoryError):
+            continue
+        answer = loops.walk_resume(walk, data, 0, layout.tile.headers or b"")
+        if answer[0] == blocks.MORE:
+            answer = loops.walk_resume(walk, bytes(body), 0, b"")
+        loops.walk_finish(walk)
+        if not is_hostile and len(data) == len(body):
+            same = blocks._Walk(header, layout).resume(memoryview(data), 0)
+            assert tuple(same)[:3] == answer[:3], (same, answer, seed, count)
+        count += 1
+    print(f"native: {count} inputs, no finding")
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="fuzz.native")
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    if BUILT in os.environ:
+        sys.exit(fuzz(options.minutes, options.seed))
+    sys.exit(run_child(sys.argv[1:]))

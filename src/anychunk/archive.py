@@ -1,0 +1,238 @@
+"""Index many files: held as one index, or saved batch by batch and forgotten.
+
+What is held in memory is bounded by a batch wherever the target can be written in batches, which is
+an Icechunk repository. Other targets are written from one index; a stack or concatenation of many
+files is small, because it has one table per array and not one index per file.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anychunk import references
+from anychunk.combine import How, axis_of, group_names
+from anychunk.combine import combine as combine_files
+from anychunk.combine.batches import Item, Part, Recipe, check_failures, index_parts, joined
+from anychunk.combine.mosaic import Overlap
+from anychunk.combine.parallel import Failures, attempt
+from anychunk.errors import AnychunkError, FilesError
+from anychunk.formats._jpeg2000_windows import whole
+from anychunk.io import Storage, absolute
+from anychunk.metadata.joining import collected_warnings
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
+from anychunk.references import icechunk
+from anychunk.references.chunk_references import Copy
+from anychunk.references.seek_points import has_streams, with_points
+
+FILES_PER_COMMIT = 500
+"""How many files a commit has: it costs about as much as to index 50 of them."""
+GROUP_SHARE = 20
+"""A repository of groups commits at least this fraction of what it holds, 1/20: a commit writes the
+metadata of all groups again, about 0.05 ms per file that is there."""
+MOST_PER_COMMIT = 2500
+"""How many files a commit has at most: they are held in memory until then."""
+
+
+@dataclass(kw_only=True)
+class Summary:
+    """What was indexed."""
+
+    files: int = 0
+    arrays: int = 0
+    chunks: int = 0
+    stored_bytes: int = 0
+
+    def add(self, node: Node, files: int, *, is_extended: bool) -> None:
+        """Count an index.
+
+        Parameters:
+            node: The index.
+            files: How many files it is of.
+            is_extended: Whether its arrays extend those that were counted before.
+        """
+        arrays = [array for _, array in walk(node) if isinstance(array, ArrayIndex)]
+        self.files += files
+        self.arrays = len(arrays) if is_extended else self.arrays + len(arrays)
+        for array in arrays:
+            self.chunks += math.prod(array.grid)
+            chunks = whole(array).chunks  # chunks that are parts of a tile share its bytes
+            if isinstance(chunks, ByteRanges):
+                lengths = chunks.lengths
+                self.stored_bytes += int(lengths[lengths != WHOLE].sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Files to index, and how."""
+
+    urls: Sequence[str]
+    recipe: Recipe
+    executor: Any = None
+    failures: Failures | None = None
+    """Where files that cannot be indexed are noted; None: they raise."""
+    progress: Callable[[], object] | None = None
+    """Called after every file."""
+
+    def parts(self, batches: Sequence[Sequence[Item]]) -> Iterator[list[Part]]:
+        """Index batches; yield the parts of each."""
+        progress = self.progress or (lambda: None)
+
+        def advance(part: Part) -> None:
+            for _ in range(part.count):
+                progress()
+
+        return index_parts(self.recipe, batches, self.executor, on_part=advance)
+
+    def items(self, urls: Sequence[str]) -> list[Item]:
+        """Return files with the names of their groups, which depend on all files."""
+        is_group = self.recipe.how == "group"
+        names = group_names(self.urls) if is_group and self.urls else self.urls
+        named = dict(zip(self.urls, names, strict=True))
+        return [(url, named[url]) for url in urls]
+
+
+def index_files(files: Files, *, overlap: Overlap = "error") -> Node:
+    """Index many files as one index, which is held in memory.
+
+    Raises:
+        FilesError: Some files cannot be indexed and failures are not noted, or none can be.
+    """
+    parts = [p for some in files.parts([files.items(files.urls)]) for p in some]
+    check_failures(parts, files.failures, total=len(files.urls))
+    how = files.recipe.how
+    if files.recipe.is_joined and how is not None:
+        return _joined(parts, how)
+    found = {url: node for part in parts for url, node in part.files.items()}
+    if how is None:
+        return next(iter(found.values()))
+    return combine_files(found, how, along=files.recipe.along, overlap=overlap)
+
+
+def _joined(parts: Sequence[Part], how: How) -> GroupIndex:
+    """Join parts, some of which may have no files; warn once about what is dropped."""
+    filled = [(part.node, part.urls[-1]) for part in parts if part.node is not None]
+    nodes, labels = [node for node, _ in filled], [label for _, label in filled]
+    with collected_warnings() as messages:
+        node = joined(nodes, labels, how)
+    for message in dict.fromkeys([m for part in parts for m in part.warnings] + messages):
+        warnings.warn(message, stacklevel=4)
+    return node
+
+
+def save_files(
+    files: Files,
+    target: str,
+    *,
+    format: str | None = None,
+    overlap: Overlap = "error",
+    batch: int | None = None,
+    copy: Copy = "never",
+    storage: Storage | None = None,
+    **options: Any,
+) -> Summary:
+    """Index many files and save the index, which replaces what is at `target` when it is complete.
+
+    Parameters:
+        files: The files.
+        target: A path or url.
+        format: "kerchunk", "parquet" or "icechunk"; inferred from the extension by default.
+        overlap: As in `combine.combine`.
+        batch: The number of files that are held in memory, for Icechunk.
+        copy: "needed" copies chunks that the format cannot refer to; "never" refuses them.
+        storage: obstore's options, for the target and the sources.
+        options: Those of the index format's own `save`.
+    """
+    kind, how, done = references.index_format(target, format), files.recipe.how, Summary()
+    if kind != "icechunk" or how is None or not _is_in_batches(files):
+        node = index_files(files, overlap=overlap)
+        references.save(node, target, format=kind, copy=copy, storage=storage, **options)
+        done.add(node, len(files.urls) - len(files.failures or ()), is_extended=False)
+        return done
+    archive = icechunk.Archive(target, copy=copy, storage=storage)
+    with archive.replacing():
+        _append(files, archive, files.urls, there=0, batch=batch, done=done)
+        if files.failures and not done.files:
+            raise FilesError(files.failures, len(files.urls))
+    return done
+
+
+def _is_in_batches(files: Files) -> bool:
+    """Return whether an Icechunk repository of these files can be written batch by batch.
+
+    Seek points are part of the codecs, which all files of a stack share: they are found for all
+    at once.
+    """
+    if files.recipe.how in ("stack", "concat") and files.urls:
+        first = attempt(files.recipe.parse, files.urls[0])
+        return isinstance(first, AnychunkError) or not has_streams(first)
+    return files.recipe.is_joined
+
+
+def append_files(
+    files: Files,
+    target: str,
+    *,
+    batch: int | None = None,
+    copy: Copy = "never",
+    storage: Storage | None = None,
+) -> Summary:
+    """Add those files to an Icechunk repository that it does not have; one commit per batch."""
+    known = icechunk.saved_sources(target, storage=storage)
+    waiting = [url for url in files.urls if absolute(url) not in known]
+    done = Summary()
+    archive = icechunk.Archive(target, copy=copy, storage=storage)
+    _append(files, archive, waiting, there=len(known), batch=batch, done=done)
+    if files.failures and not done.files and not known:
+        raise FilesError(files.failures, len(waiting))
+    return done
+
+
+def _append(
+    files: Files,
+    archive: icechunk.Archive,
+    urls: Sequence[str],
+    *,
+    there: int,
+    batch: int | None,
+    done: Summary,
+) -> None:
+    """Index files and append them to an archive, batch by batch; count them in `done`."""
+    how = files.recipe.how or "group"
+    batches = cut(files.items(urls), how, there, batch)
+    for parts in files.parts(batches):
+        check_failures(parts, files.failures, total=len(urls), may_be_none=True)
+        count = sum(len(part.urls) for part in parts)
+        if not count:
+            continue
+        node = _joined(parts, how)
+        if how == "group":
+            node = with_points(node, storage=archive.storage)
+        archive.append(node, along=None if how == "group" else axis_of(node))
+        done.add(node, count, is_extended=how != "group")
+
+
+def cut(items: Sequence[Item], how: How, there: int, batch: int | None) -> list[Sequence[Item]]:
+    """Return files in batches, one per commit.
+
+    Parameters:
+        items: The files.
+        how: How they are combined.
+        there: How many files the archive has already.
+        batch: The size of a batch; None: what a commit costs decides.
+    """
+    found: list[Sequence[Item]] = []
+    start = 0
+    while start < len(items):
+        size = batch or commit_size(how, there + start)
+        found.append(items[start : start + size])
+        start += size
+    return found
+
+
+def commit_size(how: How, there: int) -> int:
+    """Return how many files a commit should have, so that commits cost little against indexing."""
+    if how != "group":
+        return FILES_PER_COMMIT
+    return min(MOST_PER_COMMIT, max(FILES_PER_COMMIT, there // GROUP_SHARE))

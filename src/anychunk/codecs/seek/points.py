@@ -1,0 +1,183 @@
+"""Records of where pieces of a stream can be decoded from, found by walking it once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from anychunk import limits
+from anychunk.codecs.base import Bytes1D
+from anychunk.codecs.seek import bzip2, deflate, lzw
+from anychunk.codecs.seek.deflate import START, Point
+from anychunk.codecs.seek.walk import State, Stream, checksum, fill, skip
+from anychunk.errors import ChunkDecodeError
+
+COMPRESSIONS = ("gzip", "zlib", "bzip2", "lzw")
+BEFORE = 192 << 10
+"""How many decoded bytes before a piece the search for a point begins."""
+MARGIN = 16
+"""Stored bytes that a range has more than the walk consumed: decoders differ in what they need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A piece of a stream: the stored bytes that contain it, and how to decode them."""
+
+    at: int
+    """Where the stored bytes begin in the stream."""
+    length: int
+    bit: int
+    """The bit of the first byte where decoding begins; for deflate also `STORED` or `START`."""
+    stop: int
+    """The bit, from the first byte on, where decoding ends; 0 for deflate, which stops anywhere."""
+    skip: int
+    """Decoded bytes that precede the piece."""
+    nbytes: int
+    checksum: int
+    """The CRC-32 of the piece."""
+    window: bytes
+    """For deflate, the decoded bytes that precede the point, compressed."""
+
+
+def begin(stream: Stream, compression: str, stop: int) -> State:
+    """Return a decoder at the start of a stream, of which `stop` decoded bytes are needed."""
+    if compression == "lzw":
+        return lzw.Unpacking(stream, stop)
+    if compression == "bzip2":
+        return bzip2.Unpacking(stream)
+    return deflate.Inflating(stream, compression)
+
+
+def decode_record(data: Bytes1D, record: Record, compression: str, out: Bytes1D) -> None:
+    """Decode a piece from its stored bytes into `out`, and check it.
+
+    Raises:
+        ChunkDecodeError: The bytes do not decode, or to something else than when they were indexed.
+    """
+    total = record.skip + record.nbytes
+    if compression == "lzw":
+        limits.check_chunk(total, where="lzw", stored=len(data))
+        if record.bit == START:
+            found = lzw.decode(data, total)[record.skip :]
+        else:
+            found = lzw.decode_segment(data, bit=record.bit, stop=record.stop, most=total)
+            found = found[record.skip :]
+        if len(found) != len(out):
+            raise ChunkDecodeError(f"lzw: {len(found)} bytes are decoded, expected {len(out)}")
+        out[:] = found
+    else:
+        state: State
+        if compression == "bzip2":
+            state = bzip2.decode_segment(data, bit=record.bit, stop=record.stop)
+        else:
+            window = deflate.unpack_window(record.window)
+            state = deflate.Segment(data, record.bit, window, compression)
+        skip(state, record.skip)
+        fill(state, out)
+    if checksum(out) != record.checksum:
+        raise ChunkDecodeError(
+            f"{compression}: the checksum of the piece is {checksum(out):08x}, "
+            f"expected {record.checksum:08x}"
+        )
+
+
+def find_records(stream: Stream, compression: str, cuts: Sequence[int]) -> list[Record]:
+    """Walk a stream and return a record for each of its pieces.
+
+    Parameters:
+        stream: The stored bytes.
+        compression: One of `COMPRESSIONS`.
+        cuts: The decoded offsets where pieces begin, and where the last one ends.
+    """
+    if compression in ("gzip", "zlib"):
+        return list(_deflate_records(stream, compression, cuts))
+    return list(_block_records(stream, compression, cuts))
+
+
+def _deflate_records(stream: Stream, compression: str, cuts: Sequence[int]) -> Iterator[Record]:
+    state = deflate.Inflating(stream, compression)
+    points = [Point(0, START, 0)]
+    tail, before = b"", BEFORE
+    for start, stop in pairwise((0, *cuts)):
+        out = np.empty(stop - start, np.uint8)
+        early = max(0, len(out) - before)
+        fill(state, out[:early])
+        if stop < cuts[-1]:
+            if state.member[0] > points[-1].at:
+                points.append(Point(state.member[0], START, state.member[1]))
+            seen = (tail + out[max(0, early - deflate.WINDOW) : early].tobytes())[-deflate.WINDOW :]
+            point = deflate.find_point(state, seen, state.decoded)
+            if point is not None:
+                points.append(point)
+            if point is None or point.decoded > stop:
+                before = min(2 * before, max(BEFORE, len(out) // 2))
+        fill(state, out[early:])
+        tail = (tail + out[-deflate.WINDOW :].tobytes())[-deflate.WINDOW :]
+        if start >= cuts[0] and stop > start:
+            end = min(stream.length, state.at + MARGIN)
+            yield _checked(stream, compression, points, start=start, out=out, end=end)
+        # of those before the next piece, the nearest is needed, and the start in any case
+        past = [p for p in points if p.decoded <= stop]
+        nearest = max(past, key=lambda p: p.decoded)
+        points = [p for p in points if p.decoded > stop or p in (points[0], nearest)]
+    state.finish()
+
+
+def _checked(
+    stream: Stream, compression: str, points: Sequence[Point], *, start: int, out: Bytes1D, end: int
+) -> Record:
+    """Return the record of a piece from the nearest point that it can be decoded from."""
+    again = np.empty_like(out)
+    for point in sorted(points, key=lambda p: p.decoded, reverse=True):
+        if point.decoded > start:
+            continue
+        record = Record(
+            at=point.at,
+            length=end - point.at,
+            bit=point.bit,
+            stop=0,
+            skip=start - point.decoded,
+            nbytes=len(out),
+            checksum=checksum(out),
+            window=deflate.pack_window(point.window),
+        )
+        try:
+            decode_record(stream.read(record.at, record.length), record, compression, again)
+        except ChunkDecodeError:
+            if point.decoded == 0:
+                raise
+            continue
+        return record
+    raise ChunkDecodeError(f"{compression}: no point before decoded byte {start}")
+
+
+def _block_records(stream: Stream, compression: str, cuts: Sequence[int]) -> Iterator[Record]:
+    """Yield the records of streams whose blocks or segments are decoded apart."""
+    state: lzw.Unpacking | bzip2.Unpacking
+    if compression == "lzw":
+        state, margin = lzw.Unpacking(stream, cuts[-1]), 0
+    else:
+        state, margin = bzip2.Unpacking(stream), 48
+    skip(state, cuts[0])
+    for start, stop in pairwise(cuts):
+        out = np.empty(stop - start, np.uint8)
+        bit, decoded = state.position
+        fill(state, out)
+        end, at = state.end, bit >> 3
+        length = stream.length - at
+        if end:
+            length = min(length, -(-(end + margin) // 8) - at)
+        record = Record(
+            at=at,
+            length=length,
+            bit=bit & 7 if end >= 0 else START,
+            stop=end - 8 * at if end > 0 else 0,
+            skip=start - decoded,
+            nbytes=len(out),
+            checksum=checksum(out),
+            window=b"",
+        )
+        decode_record(stream.read(at, length), record, compression, np.empty_like(out))
+        yield record
+    state.finish()

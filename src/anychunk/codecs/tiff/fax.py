@@ -1,0 +1,141 @@
+"""CCITT facsimile (compressions 2, 3, 4 and 32771): decoded by libtiff, with its structure checked.
+
+Spec: ITU-T T.4 (Group 3) and T.6 (Group 4); TIFF 6.0 sections 10 and 11.
+
+libtiff returns pixels for damaged data too: it fills short rows and missing ones. So every chunk is
+checked:
+
+- each code is one of the tables, and the runs of each row add up to its width: libtiff warns;
+- there are as many rows as announced. Group 4 and runs without end-of-line codes are asked for one
+  row more, which must be the end of the data. In Group 3, end-of-line codes are counted;
+- in Group 3, libtiff skips from the end of a row to the next end-of-line code: `fax_lines` checks
+  that nothing but fill is skipped.
+
+A change of bits that turns codes into others of the same length, with which every row still adds
+up, cannot be detected: the format has no checksum.
+"""
+
+import math
+import re
+from typing import Any
+
+import imagecodecs
+import numpy.typing as npt
+
+from anychunk.codecs import _fax_lines as fax_lines
+from anychunk.codecs.base import Bytes1D
+from anychunk.codecs.tiff import libtiff_messages
+from anychunk.codecs.tiff.synthetic import synthetic_tiff
+from anychunk.codecs.tiff.tile import CCITT_T4, CCITT_T6, Tile
+from anychunk.errors import ChunkDecodeError
+
+type Array = npt.NDArray[Any]
+
+TWO_DIMENSIONAL = 1
+"""Bit of T4Options."""
+LINE = re.compile(r" at line (\d+) ")
+AT_END = re.compile(r"Premature EO[LF] at line \d+ of .*\((?:got 0,|x 0\))")
+"""A row that ends before its first pixel: end-of-block code, fill, or the end of the data."""
+END_OF_BLOCK = 3
+"""Bytes of the code that ends Group 4 data."""
+NO_EOL = "Try to decode (read) fax Group 3 data without EOL at line 0 "
+
+
+def decode(tile: Tile, data: Bytes1D) -> Array:
+    """Decode a chunk to (rows, columns, bands); raise `ChunkDecodeError` if it is damaged.
+
+    Rows beyond those of the chunk are checked too, and left out: some writers state a height that
+    is too small.
+    """
+    if tile.compression == CCITT_T4:
+        bits = imagecodecs.bitorder_decode(data) if tile.fill_order == 2 else data
+        is_two_dimensional = bool(tile.t4_options & TWO_DIMENSIONAL)
+        lines = fax_lines.find_lines(bits, is_two_dimensional)
+        if rows := len(lines.starts):
+            kept = _checked_height(tile, rows)
+            array = _decode_rows(tile, data, rows)
+            pixels = array[..., 0]
+            fax_lines.check(
+                bits, lines, pixels, is_two_dimensional=is_two_dimensional, where="tiff-tile"
+            )
+            return array[:kept]
+    return _decode_to_end(tile, data, tile.tile_height * tile.tile_depth + 1)
+
+
+def _decode_to_end(tile: Tile, data: Bytes1D, asked: int) -> Array:
+    """Decode rows that no end-of-line codes separate, and check that the data end after them.
+
+    The last of the rows that libtiff is asked for is the one that must be missing.
+    """
+    array, messages = _decode(tile, data, asked)
+    if not messages:
+        most = _most_rows(tile) + 1
+        if asked == most:
+            raise _damage(tile, f"more than {asked - 1} rows")
+        return _decode_to_end(tile, data, most)
+    line = LINE.search(messages[0])
+    if line is None or not AT_END.match(messages[0]):
+        raise _damage(tile, messages[0])
+    rows = int(line[1])
+    kept = _checked_height(tile, rows)
+    if rows > kept and (array is None or not _is_as_written(tile, data, array[:rows])):
+        raise _damage(tile, f"{rows} rows, expected {kept}")
+    # without an end-of-block code, libtiff returns nothing if the last row is missing
+    whole = _decode_rows(tile, data, rows) if array is None else _shaped(tile, array[:rows], rows)
+    return whole[:kept]
+
+
+def _decode_rows(tile: Tile, data: Bytes1D, rows: int) -> Array:
+    """Decode exactly as many rows."""
+    array, messages = _decode(tile, data, rows)
+    if messages or array is None:
+        raise _damage(tile, messages[0])
+    return _shaped(tile, array, rows)
+
+
+def _decode(tile: Tile, data: Bytes1D, rows: int) -> tuple[Array | None, list[str]]:
+    array, messages = libtiff_messages.decode(synthetic_tiff(tile, data, rows=rows))
+    if messages and messages[0].startswith(NO_EOL):
+        del messages[0]
+    return array, messages
+
+
+def _shaped(tile: Tile, array: Array, rows: int) -> Array:
+    shape = (rows, tile.tile_width, tile.samples_per_pixel)
+    if array.size != math.prod(shape):
+        raise _damage(tile, f"decodes to shape {array.shape}, expected {shape}")
+    return array.reshape(shape)
+
+
+def _is_as_written(tile: Tile, data: Bytes1D, array: Array) -> bool:
+    """Return whether Group 4 data are what an encoder writes for these rows.
+
+    Changed bits can shift the ends of rows, so that a row more is found. Rows that are really there
+    are coded in the one way that T.6 prescribes for encoders.
+    """
+    ordered = imagecodecs.bitorder_decode(data) if tile.fill_order == 2 else data
+    encoded = imagecodecs.tiff_encode(
+        array.reshape(len(array), tile.tile_width), compression="CCITTFAX4", rowsperstrip=len(array)
+    )
+    codes = ordered.tobytes().rstrip(b"\0")[:-END_OF_BLOCK]
+    return tile.compression == CCITT_T6 and codes in encoded
+
+
+def _most_rows(tile: Tile) -> int:
+    """Return how many rows are decoded, to see whether the data are whole."""
+    return 2 * tile.tile_height * tile.tile_depth + 64
+
+
+def _checked_height(tile: Tile, rows: int) -> int:
+    """Return how many of the coded rows belong to the chunk; raise if rows are missing."""
+    whole = tile.tile_height * tile.tile_depth
+    last = whole if tile.last_height is None or tile.tile_depth > 1 else tile.last_height
+    if whole <= rows <= _most_rows(tile):
+        return whole
+    if rows == last or (tile.last_height is None and tile.tile_depth == 1 and 0 < rows < whole):
+        return rows
+    raise _damage(tile, f"{rows} rows, expected {whole}" + f" or {last}" * (last != whole))
+
+
+def _damage(tile: Tile, what: str) -> ChunkDecodeError:
+    return ChunkDecodeError(f"tiff-tile: CCITT data (compression {tile.compression}): {what}")

@@ -1,0 +1,149 @@
+"""Index many files batch by batch, so that the index of each file is forgotten soon.
+
+A worker parses some files and combines them at once: what it returns is one table per array, not an
+index per file. The batches of a stack or a concatenation are then joined along the same axis, as
+files that are appended to an archive are.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from anychunk.combine import How, axis_of, combine
+from anychunk.combine.parallel import Failures, Parse, are_remote, attempt, run_tasks
+from anychunk.errors import AnychunkError, FilesError
+from anychunk.metadata.joining import collected_warnings
+from anychunk.model.index import GroupIndex, Json, Node
+
+type Item = tuple[str, str]
+"""The url of a file, and the name of its group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How files become indexes, and several indexes one."""
+
+    parse: Parse
+    how: How | None
+    """None, or "mosaic", which needs all files at once: files are not combined."""
+    along: str | int | None = None
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether batches can be combined on their own and joined afterwards."""
+        return self.how in ("stack", "concat", "group")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Some files, indexed."""
+
+    urls: tuple[str, ...] = ()
+    """Of the files that were indexed."""
+    node: GroupIndex | None = None
+    """Their combined index; None if they are not combined, or there are none."""
+    files: Mapping[str, Node] = field(default_factory=dict)
+    """Their indexes, if they are not combined."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many files were tried."""
+        return len(self.urls) + len(self.failures)
+
+
+def index_part(recipe: Recipe, items: Sequence[Item]) -> Part:
+    """Parse some files and combine them; runs on a worker."""
+    found: dict[str, Node] = {}
+    failures: Failures = {}
+    for url, _ in items:
+        outcome = attempt(recipe.parse, url)
+        if isinstance(outcome, AnychunkError):
+            failures[url] = str(outcome)
+        else:
+            found[url] = outcome
+    if recipe.how is None or not recipe.is_joined or not found:
+        return Part(urls=tuple(found), files=found, failures=failures)
+    names = [name for url, name in items if url in found]
+    with collected_warnings() as messages:
+        node = combine(found, recipe.how, along=recipe.along, names=names)
+    return Part(urls=tuple(found), node=node, failures=failures, warnings=tuple(messages))
+
+
+def _failed(item: Item, reason: str) -> Part:
+    return Part(failures={item[0]: f"{item[0]}: the worker failed: {reason}"})
+
+
+def index_parts(
+    recipe: Recipe,
+    batches: Sequence[Sequence[Item]],
+    executor: Any = None,
+    *,
+    on_part: Callable[[Part], None] = lambda _: None,
+) -> Iterator[list[Part]]:
+    """Index batches of files; yield the parts of each batch, in order.
+
+    Parameters:
+        recipe: What is done with the files.
+        batches: The files.
+        executor: As in `parallel.run_tasks`.
+        on_part: Called with each part as it arrives.
+    """
+    urls = [url for batch in batches[:1] for url, _ in batch]
+    yield from run_tasks(
+        partial(index_part, recipe),
+        batches,
+        executor,
+        is_remote=are_remote(urls),
+        failed=_failed,
+        on_result=on_part,
+    )
+
+
+def check_failures(
+    parts: Sequence[Part], failures: Failures | None, *, total: int, may_be_none: bool = False
+) -> None:
+    """Note the failures of parts in `failures`.
+
+    Raises:
+        FilesError: There are some and `failures` is None, or no file was indexed.
+    """
+    failed: Failures = {} if failures is None else failures
+    for part in parts:
+        failed.update(part.failures)
+    is_any = any(part.urls for part in parts)
+    if failed and (failures is None or not (is_any or may_be_none)):
+        raise FilesError(failed, total)
+
+
+def joined(parts: Sequence[GroupIndex], labels: Sequence[str], how: How) -> GroupIndex:
+    """Return the index of all files from those of consecutive parts.
+
+    Parameters:
+        parts: At least one combined index.
+        labels: The url of the last file of each, for messages.
+        how: How they were combined: "stack", "concat" or "group".
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    abouts = [part.attributes["anychunk"] for part in parts]
+    about: dict[str, Json] = {**abouts[0], "files": sum(about["files"] for about in abouts)}
+    if folders := [folder for about in abouts for folder in about.get("folders", ())]:
+        about["folders"] = folders
+    pins = dict(first.pins)
+    for part in parts[1:]:
+        pins |= part.pins
+    if how == "group":
+        members: dict[str, Node] = {}
+        for part in parts:
+            members |= part.members
+        made = GroupIndex(members=members)
+    else:
+        axis = axis_of(first)
+        # the pins and what is said about all files are joined above
+        bare = {label: replace(part, pins={}) for label, part in zip(labels, parts, strict=True)}
+        made = combine(bare, "concat", along=axis)
+    return replace(made, attributes={**made.attributes, "anychunk": about}, pins=pins)

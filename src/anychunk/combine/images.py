@@ -1,0 +1,201 @@
+"""The images of several files side by side, and the tree that joined images make."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anychunk.combine.compatibility import Files, raise_problems
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.metadata import geo
+from anychunk.metadata.hierarchy import has_absent_chunks, image_group
+from anychunk.metadata.joining import warn
+from anychunk.metadata.meaning import Level, Meaning, Place
+from anychunk.metadata.reading import levels_of, meaning_of
+from anychunk.model import images as im
+from anychunk.model.index import ArrayIndex, GroupIndex, Node, find
+
+type Arrays = Mapping[str, ArrayIndex]
+"""The arrays of one path in all files, by url."""
+type Join = Callable[[str, Arrays], ArrayIndex]
+"""Joins arrays; the first argument is their path, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameImages:
+    """One image of every file."""
+
+    path: str
+    """Of the image, the same in all files."""
+    is_array: bool
+    """Whether the image is a single array outside of any image group."""
+    meanings: Mapping[str, Meaning]
+    levels: Mapping[str, Sequence[Level]]
+
+    @property
+    def first(self) -> Meaning:
+        """The meaning in the first file."""
+        return next(iter(self.meanings.values()))
+
+    @property
+    def first_levels(self) -> Sequence[Level]:
+        """The levels in the first file."""
+        return next(iter(self.levels.values()))
+
+    def level(self, name: str) -> dict[str, Level] | None:
+        """Return a level in all files, by url; None if a file does not have it."""
+        found = {}
+        for url, levels in self.levels.items():
+            level = next((level for level in levels if level.name == name), None)
+            if level is None:
+                return None
+            found[url] = level
+        return found
+
+    def array_path(self, name: str) -> str:
+        """Return the path of a level for messages."""
+        return self.path if self.is_array else im.join(self.path, name)
+
+
+def same_images(groups: Files) -> list[SameImages]:
+    """Return the images that all files have.
+
+    Raises:
+        FormatError: Files have different images; each that differs from the first is named.
+    """
+    found = {url: {image.path: image for image in im.images(g)} for url, g in groups.items()}
+    first_url, first = next(iter(found.items()))
+    raise_problems(
+        [
+            f"{url} has the images {_listed(images)}, expected {_listed(first)} as in {first_url}"
+            for url, images in found.items()
+            if set(images) != set(first)
+        ]
+    )
+    made = []
+    for path, image in first.items():
+        nodes = {url: (group, found[url][path]) for url, group in groups.items()}
+        made.append(
+            SameImages(
+                path=path,
+                is_array=image.path == image.levels[0],
+                meanings={url: meaning_of(*pair) for url, pair in nodes.items()},
+                levels={url: _levels(*pair) for url, pair in nodes.items()},
+            )
+        )
+    return made
+
+
+def _levels(node: Node, image: im.Image) -> Sequence[Level]:
+    """Return the levels of an image; a single array keeps the attributes that describe it."""
+    array = array_at(node, image.path)
+    return levels_of(node, image) if array is None else [Level(name="0", image=array)]
+
+
+def _listed(paths: Mapping[str, object]) -> str:
+    return " ".join(path or "/" for path in paths) or "(none)"
+
+
+def check_levels(images: SameImages) -> None:
+    """Refuse files whose images have other levels than that of the first."""
+    url_of_first = next(iter(images.levels))
+    names = [level.name for level in images.first_levels]
+    raise_problems(
+        [
+            f"{url} {images.path}: has the levels {' '.join(level.name for level in levels)}, "
+            f"expected {' '.join(names)} as in {url_of_first}"
+            for url, levels in images.levels.items()
+            if [level.name for level in levels] != names
+        ]
+    )
+
+
+def joined_level(images: SameImages, name: str, join: Join, join_mask: Join | None) -> Level:
+    """Return a level whose arrays are those of all files, joined.
+
+    Parameters:
+        images: The images.
+        name: The name of the level.
+        join: Joins the arrays.
+        join_mask: Joins the masks; None if masks cannot be joined like that.
+    """
+    levels = images.level(name)
+    if levels is None:
+        raise FormatError(f"combine: {images.path}: not all files have the level {name}")
+    path = images.array_path(name)
+    names = images.first.names
+    raise_problems(
+        [
+            f"{url} {path}: shape {level.image.shape}, expected the axes {' '.join(names)}"
+            for url, level in levels.items()
+            if len(level.image.shape) != len(names)
+        ]
+    )
+    arrays = {url: replace(level.image, dimension_names=names) for url, level in levels.items()}
+    first = next(iter(levels.values()))
+    mask = None
+    masks = {url: level.mask for url, level in levels.items() if level.mask is not None}
+    if len(masks) == len(levels) and join_mask is not None:
+        try:
+            mask = join_mask(f"{path} mask", masks)
+        except (FormatError, UnsupportedError):
+            mask = None
+    if masks and mask is None and name == images.first_levels[0].name:
+        warn(f"combine: image {images.path}: the masks are dropped")
+    return replace(first, image=join(path, with_one_fill(arrays)), mask=mask)
+
+
+def with_one_fill(arrays: Arrays) -> dict[str, ArrayIndex]:
+    """Return arrays with the fill value of those that use it: where a chunk may be absent."""
+    used = {repr(a.fill_value): a.fill_value for a in arrays.values() if has_absent_chunks(a)}
+    if len(used) != 1:
+        return dict(arrays)
+    (fill,) = used.values()
+    return {
+        url: array if has_absent_chunks(array) else replace(array, fill_value=fill)
+        for url, array in arrays.items()
+    }
+
+
+def image_node(images: SameImages, meaning: Meaning, levels: Sequence[Level]) -> Node:
+    """Return joined levels as an image group, or as an array where files have only that."""
+    if not images.is_array:
+        return image_group(meaning, levels)
+    array = replace(levels[0].image, dimension_names=meaning.names)
+    if meaning.place == images.first.place:
+        return array
+    prefixes = geo.PREFIXES if meaning.place == Place() else ("spatial:",)
+    return replace(array, attributes=geo.without_georeference(array.attributes, prefixes))
+
+
+def rebuilt(node: Node, made: Mapping[str, Node], path: str = "") -> Node:
+    """Return the tree of the first file with its images replaced by joined ones.
+
+    Parameters:
+        node: The first file, or a group in it.
+        made: The joined images by path.
+        path: The path of `node`.
+    """
+    if path in made:
+        return made[path]
+    if isinstance(node, ArrayIndex):
+        return node
+    # coordinates beside single arrays describe the first file alone
+    members = {
+        name: rebuilt(member, made, im.join(path, name))
+        for name, member in node.members.items()
+        if isinstance(member, GroupIndex) or im.join(path, name) in made
+    }
+    return GroupIndex(members=members, attributes=node.attributes)
+
+
+def full_arrays(images: SameImages) -> list[ArrayIndex]:
+    """Return the full resolution in every file."""
+    missing = [url for url, levels in images.levels.items() if not levels]
+    if missing:
+        raise FormatError(f"combine: {missing[0]}: image {images.path} has no levels")
+    return [levels[0].image for levels in images.levels.values()]
+
+
+def array_at(node: Node, path: str) -> ArrayIndex | None:
+    """Return the array at a path."""
+    found = find(node, path)
+    return found if isinstance(found, ArrayIndex) else None

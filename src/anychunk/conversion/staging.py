@@ -1,0 +1,183 @@
+"""Where a conversion to N5 or JNRRD is written until it is complete.
+
+A local target `scan.n5` is written to `.scan.n5.part/scan.n5`, with a journal of the finished parts
+beside it, and renamed at the end. A remote one is written in place, attributes or header last.
+"""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from anychunk.conversion.journal import Journal
+from anychunk.errors import FormatError, SourceError
+from anychunk.io import Storage, is_remote, local_path, replace, sink
+from anychunk.io.lock import exclusive
+
+
+class Progress:
+    """The parts of a target that are complete; any thread may add to it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = threading.Lock()
+        self.done = journal.done()
+        """The checksums of parts that an earlier attempt has written."""
+        self.skipped_bytes = 0
+        """The decoded size of those that were found intact."""
+
+    def of(self, image: str) -> "ImageProgress":
+        """Return the checkpoints of one image, for the writer of its format."""
+        return ImageProgress(self, f"{quote(image)}:")
+
+    def add(self, name: str, checksum: int) -> None:
+        """Record a part that was written."""
+        with self._lock:
+            self._journal.add(name, checksum)
+
+    def skip(self, nbytes: int) -> None:
+        """Count a part that an earlier attempt has written."""
+        with self._lock:
+            self.skipped_bytes += nbytes
+
+
+class ImageProgress:
+    """The parts of one image: `Checkpoints` for a format's writer."""
+
+    def __init__(self, whole: Progress, prefix: str) -> None:
+        self._whole, self._prefix = whole, prefix
+        self.done = {
+            name.removeprefix(prefix): checksum
+            for name, checksum in whole.done.items()
+            if name.startswith(prefix)
+        }
+
+    def add(self, name: str, checksum: int) -> None:
+        """Record a part that was written."""
+        self._whole.add(f"{self._prefix}{name}", checksum)
+
+    def skip(self, nbytes: int) -> None:
+        """Count a part that an earlier attempt has written."""
+        self._whole.skip(nbytes)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A target that is being written."""
+
+    url: str
+    """Where it is written."""
+    progress: Progress
+
+
+@contextmanager
+def staged(
+    url: str,
+    fingerprint: str,
+    *,
+    top: str,
+    is_in_place: bool,
+    overwrite: bool,
+    storage: Storage | None,
+) -> Iterator[Stage]:
+    """Yield where to write a target; make it visible when the block succeeds.
+
+    Parameters:
+        url: The target.
+        fingerprint: Of the source and all options; only the same conversion is resumed.
+        top: The container that the target is in, or the target itself.
+        is_in_place: Whether the files are written under their final names, because other files
+            refer to them.
+        overwrite: Whether an existing target is replaced.
+        storage: Of a remote target.
+
+    Raises:
+        FormatError: The target exists, is being written by another process, or an unfinished
+            conversion of something else is in the way.
+    """
+    if is_remote(url):
+        journal = start_journal(url, fingerprint, overwrite=overwrite, storage=storage)
+        try:
+            yield Stage(url, Progress(journal))
+        finally:
+            journal.flush()
+        journal.remove()
+        return
+    path, container = Path(local_path(url)), Path(local_path(top))
+    inside = "" if path == container else path.relative_to(container).as_posix()
+    name = f"{container.name}.{quote(inside, safe='')}" if inside else container.name
+    folder = container.with_name(f".{name}.part")
+    with locked(folder, url):
+        check_free(path, overwrite=overwrite)
+        if folder.is_symlink():
+            raise FormatError(f"{folder}: is a symbolic link, expected a folder; remove it")
+        journal = start_journal(str(folder), fingerprint, overwrite=overwrite, storage=None)
+        root = folder / container.name
+        target = root / inside if inside else root
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield Stage(url if is_in_place else str(target), Progress(journal))
+        try:
+            if not is_in_place:
+                publish(root, container, target, path)
+            shutil.rmtree(folder)
+        except OSError as e:
+            raise SourceError(f"{path}: {e.strerror or e}") from e
+
+
+@contextmanager
+def locked(folder: Path, url: str) -> Iterator[None]:
+    """Hold the lock of the folder that a conversion is written to, which need not exist yet."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise SourceError(f"{folder.parent}: {e.strerror or e}") from e
+    refusal = f"{url}: another conversion is writing to it; wait for it, or choose another target"
+    with exclusive(f"{folder}.lock", refusal):
+        yield
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Raise `FormatError` if something is under the target's name and may not be replaced."""
+    if overwrite or not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    raise FormatError(f"{path}: already exists; remove it, or pass overwrite")
+
+
+def start_journal(
+    place: str, fingerprint: str, *, overwrite: bool, storage: Storage | None
+) -> Journal:
+    """Open the journal of this conversion, or begin a new one."""
+    journal = Journal(place, fingerprint, storage=storage)
+    if journal.is_there and not journal.is_ours:
+        if not overwrite:
+            raise FormatError(
+                f"{place}: an unfinished conversion of another source or with other options; "
+                "remove it, or pass overwrite"
+            )
+        if not is_remote(place):
+            shutil.rmtree(place)
+    if overwrite and is_remote(place) and not journal.is_ours:
+        # blocks of an old dataset outside the new one would remain
+        sink.remove_all(place, storage=storage)
+    journal.start()
+    return journal
+
+
+def publish(root: Path, container: Path, target: Path, path: Path) -> None:
+    """Move a complete target to its name, and the metadata of groups above it that are new."""
+    steps = path.relative_to(container).parts
+    for depth in range(len(steps)):
+        staged_group, group = root.joinpath(*steps[:depth]), container.joinpath(*steps[:depth])
+        if not group.exists():
+            replace(str(staged_group), str(group))  # takes the target along
+            return
+        for file in staged_group.iterdir():
+            if file.is_file() and not (group / file.name).exists():
+                replace(str(file), str(group / file.name))
+    old = root.parent / "old"
+    if path.exists():
+        replace(str(path), str(old))  # removed with the folder of the conversion
+    replace(str(target), str(path))

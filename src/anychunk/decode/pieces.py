@@ -1,0 +1,167 @@
+"""Pieces of compressed streams: chunks that are cut from a stream as it is decoded.
+
+The index gives every such chunk the whole stream, and a front that says which piece it is
+(`anychunk.piece`). Here each stream is decoded once, in order, and leaves states from which pieces
+are decoded again. What is passed on is the decoded piece, with a front that says so.
+"""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anychunk import limits
+from anychunk.codecs import streams
+from anychunk.codecs.piece import DECODED, FRONT, Front, Piece, read_front
+from anychunk.codecs.seek.points import begin
+from anychunk.codecs.seek.walk import Stream, Walker
+from anychunk.codecs.tiff.decoders import inflate
+from anychunk.errors import ChunkDecodeError, MissingFileError
+from anychunk.io import Bytes1D, FileSource, Source
+from anychunk.model.index import ArrayIndex, ByteRanges
+
+if TYPE_CHECKING:
+    from anychunk.decode.chunks import ChunkReader, Reading
+
+AHEAD = limits.MIB
+"""The bytes of a remote stream that one request fetches."""
+MOST_WHOLE = 512 * limits.MIB
+"""Streams up to this decoded length are decoded at once if most of their pieces are wanted: that is
+faster, but takes as much memory again as the result."""
+MOST_WALKERS = 64
+"""Streams of one array whose states are kept."""
+
+type Key = tuple[str, int, int, object]
+"""A stream: url, offset, length and version of its file."""
+
+
+def compression_of(index: ArrayIndex) -> str | None:
+    """Return the compression of the streams that an array's chunks are pieces of, or None.
+
+    None also if the chunks are ranges that can be decoded apart, by seek points.
+    """
+    if not isinstance(index.chunks, ByteRanges) or not index.chunks.fronts:
+        return None
+    for codec in index.codecs:
+        if isinstance(codec, dict) and codec.get("name") == Piece.name:
+            configuration = codec.get("configuration", {})
+            return None if "points" in configuration else configuration.get("compression")
+    return None
+
+
+class Pieces:
+    """The streams of one array, with their states."""
+
+    def __init__(self, reader: "ChunkReader", compression: str) -> None:
+        self._reader, self.compression = reader, compression
+        self._walkers: OrderedDict[Key, Walker] = OrderedDict()
+        self._lock = threading.Lock()
+        self._starts: Sequence[int] | None = None
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where pieces begin, in decoded bytes, in order."""
+        if self._starts is None:
+            self._starts = sorted({read_front(f).start for f in self._reader.chunks.fronts})
+        return self._starts
+
+    def front(self, number: int) -> Front:
+        """Return the front of a chunk."""
+        return read_front(self._reader.front(number))
+
+    def place(self, number: int, reading: "Reading") -> tuple[Key, Source]:
+        """Return the stream of a chunk, and the source that holds it."""
+        url, offset, length = self._reader.ranges(number)[0]
+        try:
+            source = reading.source(url)
+        except FileNotFoundError as e:
+            raise MissingFileError(f"{self._reader.describe(number)}: {e}") from e
+        if length < 0:
+            length = source.size() - offset
+        token = source.token if isinstance(source, FileSource) else source.pin()
+        return (url, offset, length, token), source
+
+    def walker(self, key: Key, source: Source, stop: int) -> Walker:
+        """Return the walker of a stream, with what it remembers of it."""
+        with self._lock:
+            found = self._walkers.get(key)
+            if found is None:
+                stream = stream_in(source, key)
+                found = self._walkers[key] = Walker(
+                    lambda: begin(stream, self.compression, stop), starts=self.starts, stop=stop
+                )
+            self._walkers.move_to_end(key)
+            while len(self._walkers) > MOST_WALKERS:
+                self._walkers.popitem(last=False)
+            return found
+
+
+def stream_in(source: Source, key: Key) -> Stream:
+    """Return the stream of `key`, read from its source."""
+    _, offset, length, _ = key
+    ahead = 0 if source.is_local else AHEAD
+    return Stream(lambda at, count: source.read(offset + at, count), length, ahead=ahead)
+
+
+class PieceReading:
+    """The pieces that one read of the caller takes."""
+
+    def __init__(self, pieces: Pieces, reading: "Reading") -> None:
+        self._pieces, self._reading = pieces, reading
+        self._wanted: Counter[Key] = Counter()
+        self._wholes: dict[Key, Bytes1D | None] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, numbers: Any) -> None:
+        """Say which chunks will be read."""
+        if len(numbers) > 1:
+            for number in numbers:
+                self._wanted[self._pieces.place(int(number), self._reading)[0]] += 1
+
+    def read(self, number: int) -> Bytes1D:
+        """Return a decoded piece with its front."""
+        pieces = self._pieces
+        front = pieces.front(number)
+        key, source = pieces.place(number, self._reading)
+        limits.check_chunk(front.size, where=Piece.name, stored=key[2])
+        limits.check_stream(front.stop, where=Piece.name, stored=key[2])
+        stored = np.empty(FRONT.size + front.size, np.uint8)
+        decoded = Front(DECODED, front.start, front.nbytes, front.size, front.stop)
+        stored[: FRONT.size] = np.frombuffer(decoded.pack(), np.uint8)
+        end = FRONT.size + front.nbytes
+        stored[end:] = 0
+        whole = self._whole(key, source, front.stop)
+        if whole is not None:
+            stored[FRONT.size : end] = whole[front.start : front.start + front.nbytes]
+        else:
+            walker = pieces.walker(key, source, front.stop)
+            walker.read(front.start, stored[FRONT.size : end])
+        return stored
+
+    def _whole(self, key: Key, source: Source, stop: int) -> Bytes1D | None:
+        """Return the decoded stream, if most of it is wanted and that is faster."""
+        count = len(self._pieces.starts)
+        if self._wanted[key] < max(2, count // 2) or stop > MOST_WHOLE:
+            return None
+        with self._lock:
+            if key not in self._wholes:
+                self._wholes[key] = self._decode(key, source, stop)
+            return self._wholes[key]
+
+    def _decode(self, key: Key, source: Source, stop: int) -> Bytes1D | None:
+        """Decode a whole stream by libdeflate; None if there is anything unusual about it."""
+        compression = self._pieces.compression
+        if compression not in ("gzip", "zlib"):
+            return None
+        limits.check_chunk(stop, where=Piece.name, stored=key[2])
+        data = source.read(key[1], key[2])
+        out = np.empty(stop, np.uint8)
+        try:
+            if compression == "gzip":
+                return streams.decode_gzip(data, stop, out)
+            found = inflate(data, out)
+        except ChunkDecodeError:
+            return None
+        return found if len(found) == stop else None

@@ -1,0 +1,275 @@
+"""What the samples of a volume mean: the fields of a header in the words of `metadata.meaning`.
+
+Spec: JNRRD 1.0.0 sections 8 and 9; NRRD format sections 4 to 6.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from anychunk.formats._axes import image_axes, ome_unit, pick, transposed, without_axis
+from anychunk.formats.jnrrd import axes
+from anychunk.formats.jnrrd.extension_axes import ome_channels, with_extensions
+from anychunk.formats.jnrrd.header import without_nan
+from anychunk.formats.jnrrd.tiling_fields import Level as TileLevel
+from anychunk.formats.jnrrd.volume import Volume
+from anychunk.metadata import drawing
+from anychunk.metadata.exported import imported
+from anychunk.metadata.meaning import Axis, Band, Channel, Display, Level, Meaning, Space
+from anychunk.model.grid import Shape
+from anychunk.model.index import ArrayIndex, Json
+
+PREFIX = "anychunk"
+URI = "https://github.com/anychunk/anychunk/blob/main/docs/formats/jnrrd.md"
+"""The extension that holds what JNRRD has no fields for."""
+FRAMES = {
+    "right-anterior-superior": "RAS",
+    "left-anterior-superior": "LAS",
+    "left-posterior-superior": "LPS",
+    "right-anterior-superior-time": "RAS",
+    "left-anterior-superior-time": "LAS",
+    "left-posterior-superior-time": "LPS",
+    "rast": "RAS",
+    "last": "LAS",
+    "lpst": "LPS",
+    "ras": "RAS",
+    "las": "LAS",
+    "lps": "LPS",
+    "scanner-xyz": "scanner-xyz",
+    "scanner-xyz-time": "scanner-xyz",
+    "3d-right-handed": "3D-right-handed",
+    "3d-right-handed-time": "3D-right-handed",
+    "3d-left-handed": "3D-left-handed",
+    "3d-left-handed-time": "3D-left-handed",
+}
+"""Names of spaces: short ones of those of patients, NRRD's spelling of the others."""
+COLORS = ("rgb-color", "rgba-color", "3-color", "4-color")
+
+
+def image_of(
+    fields: Mapping[str, Json],
+    volume: Volume,
+    levels: Sequence[TileLevel],
+    arrays: Mapping[str, ArrayIndex],
+    *,
+    key: str,
+) -> tuple[Meaning, list[Level]]:
+    """Return the image of a volume.
+
+    Parameters:
+        fields: The header.
+        volume: The samples.
+        levels: All levels, full resolution first.
+        arrays: Their arrays by number, slowest axis first.
+        key: The name of the format, "jnrrd" or "nrrd".
+    """
+    known = axes.names(with_extensions(fields), len(volume.sizes))
+    shown, stored = without_single_band(known, volume, arrays)
+    meaning, order = described(fields, volume, shown, key=key)
+    found = []
+    for level in levels:
+        factor = [float(level.scale[axis]) for axis in shown] + [1.0] * len(volume.trailing)
+        image = transposed(stored[str(level.number)], order)
+        found.append(Level(name=str(level.number), image=image, factor=pick(factor, order)))
+    own = {k.removeprefix(f"{PREFIX}:"): v for k, v in fields.items() if is_own(k)}
+    return imported(meaning, own), found
+
+
+def described(
+    fields: Mapping[str, Json], volume: Volume, shown: Sequence[int], *, key: str
+) -> tuple[Meaning, Shape]:
+    """Return what the format's own fields mean, and the order of the axes of the image.
+
+    Parameters:
+        fields: The header.
+        volume: The samples.
+        shown: The axes of the file that the image has, slowest first.
+        key: The name of the format, "jnrrd" or "nrrd".
+
+    Returns:
+        The meaning; and for each axis of the image its number in `shown`.
+    """
+    ndim = len(volume.sizes)
+    stated = fields
+    fields = with_extensions(stated)
+    known = axes.names(fields, ndim)
+    same = tuple(range(ndim + len(volume.trailing)))
+    # bytes without a numeric meaning are not an image
+    names, order = (
+        (tuple(f"dim_{n}" for n in same), same)
+        if volume.trailing
+        else image_axes([known[axis] for axis in shown])
+    )
+    where = axes.placed(fields, volume.sizes)
+    listed = []
+    for name, number in zip(names, order, strict=True):
+        place = where[shown[number]] if number < len(shown) else axes.Placed()
+        listed.append(
+            Axis(name=name)
+            if name == "c"
+            else Axis(name=name, unit=place.unit, scale=place.scale, origin=place.origin)
+        )
+    meaning = Meaning(
+        axes=tuple(listed),
+        bands=bands(fields, volume, names),
+        display=display(fields, volume, names),
+        space=space(fields, ndim),
+        name=_text(fields.get("content")),
+        tags=tags(fields),
+        native={key: without_nan(native(stated), infinities=True)},
+    )
+    return meaning, order
+
+
+def without_single_band(
+    known: Sequence[str | None], volume: Volume, arrays: Mapping[str, ArrayIndex]
+) -> tuple[list[int], dict[str, ArrayIndex]]:
+    """Return the axes of the file that are shown, slowest first, and the arrays that have them.
+
+    An axis of one channel is left out, unless the codecs of the arrays depend on it.
+    """
+    ndim = len(volume.sizes)
+    shown = list(reversed(range(ndim)))
+    if known.count("c") == 1 and ndim > 2 and not volume.trailing:
+        band = known.index("c")
+        fewer = {name: without_axis(array, ndim - 1 - band) for name, array in arrays.items()}
+        found = {name: array for name, array in fewer.items() if array is not None}
+        if len(found) == len(arrays):
+            return [axis for axis in shown if axis != band], found
+    return shown, dict(arrays)
+
+
+def is_own(key: str) -> bool:
+    """Return whether a field is of our own extension."""
+    return key.startswith(f"{PREFIX}:")
+
+
+def native(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the fields of the header that are the format's own."""
+    return {key: value for key, value in fields.items() if not is_own(key)}
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def tags(fields: Mapping[str, Json]) -> dict[str, str]:
+    """Return key/value pairs."""
+    pairs = fields.get("key_values")
+    found = pairs if isinstance(pairs, dict) else {}
+    return {str(key): value for key, value in found.items() if isinstance(value, str)}
+
+
+def bands(fields: Mapping[str, Json], volume: Volume, names: tuple[str, ...]) -> tuple[Band, ...]:
+    """Return the unit of samples, and the values that quantised samples stand for."""
+    unit = ome_unit(fields.get("sample_units"))
+    scale, offset = quantisation(fields, volume)
+    known = axes.names(fields, len(volume.sizes))
+    count = volume.sizes[known.index("c")] if "c" in names else 1
+    titles = [_text(channel.get("name")) or None for channel in ome_channels(fields)[:count]]
+    if unit is None and (scale, offset) == (1.0, 0.0) and not any(titles):
+        return ()
+    band = Band(unit=unit, scale=scale, offset=offset)
+    named = [replace(band, name=title) for title in titles]
+    return (*named, *(band,) * (count - len(named)))
+
+
+def quantisation(fields: Mapping[str, Json], volume: Volume) -> tuple[float, float]:
+    """Return scale and offset of `old min` and `old max`, which quantised integers were made from.
+
+    NRRD: the range is divided into as many equal parts as the type has values, and `old min` is the
+    lower end of the first, not its middle.
+    """
+    low, high = fields.get("old_min"), fields.get("old_max")
+    if volume.type == "block" or volume.dtype.kind not in "iu" or volume.dtype.itemsize > 4:
+        return 1.0, 0.0
+    if low is None or high is None or not axes.is_number(low) or not axes.is_number(high):
+        return 1.0, 0.0
+    if low == high:
+        return 1.0, 0.0
+    bounds = np.iinfo(volume.dtype)
+    scale = (high - low) / (int(bounds.max) - int(bounds.min) + 1)
+    return scale, low + scale * (0.5 - int(bounds.min))
+
+
+def display(fields: Mapping[str, Json], volume: Volume, names: tuple[str, ...]) -> Display | None:
+    """Return how an axis of colours, or of channels with colours, is drawn."""
+    ndim = len(volume.sizes)
+    if "c" in names and (listed := channels(fields, volume)):
+        return {"model": "channels", "channels": listed}
+    found = zip(axes.kinds(fields, ndim), volume.sizes, strict=True)
+    kind, size = next(((k, n) for k, n in found if k in COLORS), ("", 0))
+    if "c" not in names or size not in (3, 4) or volume.dtype.kind == "c":
+        return None
+    shown = drawing.rgb(limits=drawing.limits_of(volume.data_type))
+    if kind == "rgba-color" and size == 4:
+        return drawing.with_alpha(shown, 3, limits=drawing.full_range(volume.data_type))
+    return shown if kind in ("rgb-color", "rgba-color") or size == 3 else None
+
+
+def channels(fields: Mapping[str, Json], volume: Volume) -> list[Channel]:
+    """Return the channels of the OME extension, if they are those of the volume."""
+    listed = ome_channels(fields)
+    known = axes.names(fields, len(volume.sizes))
+    if not listed or len(listed) != volume.sizes[known.index("c")]:
+        return []
+    found = []
+    for number, entry in enumerate(listed):
+        channel: Channel = {"band": number}
+        if label := _text(entry.get("name")):
+            channel["label"] = label
+        if re.fullmatch(r"#[0-9A-Fa-f]{6}", color := _text(entry.get("color"))):
+            channel["color"] = color[1:].upper()
+        found.append(channel)
+    return found
+
+
+def space(fields: Mapping[str, Json], ndim: int) -> Space | None:
+    """Return the orientation of the volume; None if no axis has a direction."""
+    known = axes.names(fields, ndim)
+    directions = [axes.vector(d) for d in axes.per_axis(fields, "space_directions", ndim)]
+    columns = {
+        name: direction
+        for name, direction in zip(known, directions, strict=True)
+        if name in ("x", "y", "z") and direction is not None
+    }
+    sides = {len(direction) for direction in columns.values()}
+    if len(sides) != 1 or not sides <= {2, 3, 4}:
+        return None
+    side = min(*sides, 3)
+    origin = axes.numbers(fields.get("space_origin")) or []
+    affine = [[0.0] * 4 for _ in range(4)]
+    affine[3][3] = 1.0
+    if side == 2 and "z" not in columns:
+        affine[2][2] = 1.0  # a plane has no third axis
+    for row in range(side):
+        for column, name in enumerate("xyz"):
+            if name in columns:
+                affine[row][column] = columns[name][row]
+        if len(origin) in sides:
+            affine[row][3] = origin[row]
+    units = fields.get("space_units")
+    listed = {ome_unit(u) for u in units[:side]} if isinstance(units, list) else set()
+    return Space(
+        affine=tuple(map(tuple, affine)),
+        frame=frame(fields.get("space")),
+        unit=listed.pop() if len(listed) == 1 else None,
+        measurement_frame=measurement_frame(fields.get("measurement_frame")),
+    )
+
+
+def frame(value: Json) -> str | None:
+    """Return the name of a space as `FRAMES` has it; another name as it is."""
+    if not isinstance(value, str) or not value.strip():
+        return None
+    return FRAMES.get(value.strip().lower().replace("_", "-"), value.strip())
+
+
+def measurement_frame(value: Json) -> tuple[tuple[float, ...], ...] | None:
+    """Return the matrix from measured vectors to the space; the field lists its columns."""
+    columns = [axes.numbers(v) for v in value] if isinstance(value, list) else []
+    if len(columns) not in (3, 4) or any(c is None or len(c) != len(columns) for c in columns):
+        return None
+    return tuple(tuple(c[row] for c in columns[:3] if c is not None) for row in range(3))

@@ -1,0 +1,189 @@
+"""What the samples of a TIFF image mean: axes, place, bands, nodata, drawing, texts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import tifffile
+
+from anychunk.formats.tiff import axes, ome_xml, photometry, resolution
+from anychunk.formats.tiff.attributes import page_attributes
+from anychunk.formats.tiff.gdal_metadata import GdalMetadata, gdal_metadata, nodata, texts
+from anychunk.formats.tiff.images import Image
+from anychunk.formats.tiff.page_stack import Stack
+from anychunk.formats.tiff.place import page_geo_keys, page_place
+from anychunk.metadata import drawing
+from anychunk.metadata.meaning import Axis, Band, Channel, Display, Meaning, Place
+
+UNDEFINED = "Undefined"
+MOST_BANDS = (1 << 16) - 1
+"""The most that SamplesPerPixel, a SHORT, can state; of more bands, none is described."""
+
+
+def image_meaning(image: Image, xml: ET.Element | None) -> Meaning:
+    """Return what the samples of an image mean, for each of the images it is divided into.
+
+    Parameters:
+        image: the image.
+        xml: its OME-XML Pixels element.
+    """
+    full = image.levels[0]
+    page = full.keyframe
+    keys = page_geo_keys(page)
+    gdal = gdal_metadata(page)
+    place = page_place(page, keys)
+    channels = ome_xml.channels(xml) if xml is not None else []
+    tags = texts(page, keys)
+    if image.kind == "ome":
+        # the XML describes all images; the root group has it
+        tags.pop("TIFFTAG_IMAGEDESCRIPTION", None)
+    return Meaning(
+        axes=_axes(image, xml, place),
+        place=place,
+        nodata=nodata(page, full.layout.dtype),
+        name=image.name,
+        tags={**gdal.tags, **tags},
+        native={"tiff": {"kind": image.kind, **page_attributes(page, keys, gdal)}},
+        bands=_bands(full, gdal, channels),
+        display=_display(image, channels),
+        time=_time(page),
+    )
+
+
+def _time(page: tifffile.TiffPage) -> str | None:
+    """Return DateTime (TIFF 6.0 section 8) as ISO 8601; None if it is missing or malformed."""
+    text = page.tags.valueof(306)
+    if not isinstance(text, str):
+        return None
+    try:
+        return datetime.strptime(text.strip("\0 "), "%Y:%m:%d %H:%M:%S").isoformat()  # noqa: DTZ007 - no zone is stated
+    except ValueError:
+        return None
+
+
+def _axes(image: Image, xml: ET.Element | None, place: Place) -> tuple[Axis, ...]:
+    """Return the axes; sizes of pixels on the ground are those of the place."""
+    full = image.levels[0]
+    arranged = full.arrangement
+    stated = set(axes.stated(full.axes, arranged).values())
+    found = resolution.sizes(image, xml)
+    if place.transform is not None:
+        stated -= {"x", "y"}
+    listed = []
+    for name in arranged.names:
+        size = found.get(name) if name in stated else None
+        if size is None:
+            listed.append(Axis(name=name))
+        else:
+            listed.append(Axis(name=name, unit=size.unit, scale=size.scale, origin=size.origin))
+    return tuple(listed)
+
+
+def _band_count(stack: Stack) -> int:
+    arranged = stack.arrangement
+    names = arranged.names
+    return arranged.shape[names.index("c")] if "c" in names else 1
+
+
+def _bands(
+    stack: Stack, gdal: GdalMetadata, channels: list[ome_xml.OmeChannel]
+) -> tuple[Band, ...]:
+    """Return what is known about each band; nothing if a damaged file announces too many."""
+    page, count = stack.keyframe, _band_count(stack)
+    if count > MOST_BANDS:
+        return ()
+    kind = photometry.photometric(page, stack.layout)
+    colors: list[str | None] = [None] * count
+    if count == stack.layout.bands:
+        colors = photometry.interpretations(page, kind, count)
+    names = ome_xml.band_names(channels, count)
+    if not gdal.bands and not gdal.band_tags:
+        plain = zip(names, colors, strict=True)
+        return tuple(Band(name=name, interpretation=color) for name, color in plain)
+    found = []
+    for number in range(count):
+        band = gdal.band(number)
+        stated = gdal.bands.get(number, {}).get("colorinterp")
+        color = colors[number] if stated is None else None if stated == UNDEFINED else stated
+        found.append(replace(band, name=band.name or names[number], interpretation=color))
+    return tuple(found)
+
+
+def _display(image: Image, channels: list[ome_xml.OmeChannel]) -> Display:
+    full = image.levels[0]
+    found = photometry.display(full.keyframe, full.layout)
+    count = _band_count(full)
+    if count > full.layout.bands or (channels and found["model"] in ("grey", "channels")):
+        listed = ome_xml.display_channels(channels, count)
+        found = _as_channels(found, listed) if listed or count > 1 else found
+    if image.kind == "imagej":
+        found = _imagej_display(image, found, count)
+    return drawing.with_mask(found) if image.masks else found
+
+
+def _as_channels(display: Display, listed: list[Channel]) -> Display:
+    """Return a display by channels, of an image that is otherwise drawn as `display` says."""
+    if len(listed) == 1 and "color" not in listed[0] and display["model"] == "grey":
+        return display
+    found = drawing.channels(listed)
+    if "orientation" in display:
+        found["orientation"] = display["orientation"]
+    return found
+
+
+def _imagej_display(image: Image, display: Display, count: int) -> Display:
+    """Return a display with the limits and colours that ImageJ stored."""
+    page = image.levels[0].keyframe
+    described = page.parent.imagej_metadata
+    if not isinstance(described, Mapping) or display["model"] not in ("grey", "channels"):
+        return display
+    windows = _imagej_windows(described, count)
+    tables = _imagej_tables(described, count)
+    if count == 1:
+        if tables and not _is_ramp(tables[0]) and image.levels[0].layout.dtype == np.uint8:
+            return drawing.indexed(tables[0].tolist())
+        if windows and not display.get("inverted"):
+            return drawing.grey(limits=windows[0])
+        return display
+    listed = []
+    for band in range(count):
+        channel = Channel(band=band)
+        if tables:
+            channel["color"] = bytes(tables[band][-1].tolist()).hex().upper()
+        if windows:
+            channel["window"] = list(windows[band])
+        listed.append(channel)
+    is_stated = bool(tables or windows)
+    return _as_channels(display, listed if is_stated else display.get("channels", []))
+
+
+def _imagej_windows(described: Mapping[str, Any], count: int) -> list[tuple[float, float]]:
+    """Return the limits of each channel; empty if they are not stated."""
+    ranges = described.get("Ranges")
+    if isinstance(ranges, tuple) and len(ranges) == 2 * count:
+        pairs = list(zip(ranges[::2], ranges[1::2], strict=True))
+    else:
+        pairs = [(described.get("min"), described.get("max"))] if count == 1 else []
+    is_stated = all(
+        isinstance(n, int | float) and np.isfinite(n) for pair in pairs for n in pair
+    ) and all(low < high for low, high in pairs)
+    return [(float(low), float(high)) for low, high in pairs] if is_stated else []
+
+
+def _imagej_tables(described: Mapping[str, Any], count: int) -> list[Any]:
+    """Return the colours of each channel, (256, 3); empty if they are not stated."""
+    tables = described.get("LUTs")
+    if not isinstance(tables, list) or len(tables) != count:
+        return []
+    found = [np.asarray(table) for table in tables]
+    is_known = all(table.shape == (3, 256) and table.dtype == np.uint8 for table in found)
+    return [table.T for table in found] if is_known else []
+
+
+def _is_ramp(table: Any) -> bool:
+    """Return whether a table is that of one colour, from black."""
+    ramp = np.arange(256)[:, None] * (table[-1].astype(int) / 255)
+    return bool(np.abs(table.astype(int) - ramp).max() <= 1)

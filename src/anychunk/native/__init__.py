@@ -1,0 +1,38 @@
+"""Compiled loops, which are optional: every one has an equivalent in Python, with the same results.
+
+`loops` is the module that is built from the C files in this folder, or None if it was not: without
+a compiler, packages and editable installs come without it. `ANYCHUNK_PURE=1` in the environment
+makes a process use the Python code.
+
+A further function is a C file here, its declaration in `native.h`, a line in `module.c`, a line in
+`Loops`, and its Python equivalent in the module that calls it.
+"""
+
+import os
+from typing import Protocol
+
+type _Buffer = bytes | bytearray | memoryview
+
+
+class Loops(Protocol):
+    """The functions of the compiled module."""
+
+    def walk_begin(self, parameters: _Buffer, /) -> object: ...
+    def walk_resume(
+        self, walk: object, data: _Buffer, base: int, headers: _Buffer, /
+    ) -> tuple[int, int, int, int]: ...
+    def walk_finish(self, walk: object, /) -> tuple[bytes, ...]: ...
+
+
+def _load() -> Loops | None:
+    if os.environ.get("ANYCHUNK_PURE"):
+        return None
+    try:
+        from anychunk.native import _loops  # type: ignore[attr-defined]
+    except ImportError:
+        return None
+    found: Loops = _loops
+    return found
+
+
+loops = _load()

@@ -1,0 +1,19 @@
+/* The optional compiled module `anychunk.native._loops`: one entry per function, each in a C file of its own. */
+#include "native.h"
+
+static PyMethodDef functions[] = {
+    {"walk_begin", walk_begin, METH_VARARGS, "Prepare the walk over the packets of a tile."},
+    {"walk_resume", walk_resume, METH_VARARGS, "Walk as far as the given bytes reach."},
+    {"walk_finish", walk_finish, METH_VARARGS, "Return the table of code-blocks."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_loops", "Loops that are too slow in Python.", 0, functions, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__loops(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,14 @@
+/* What every C file of the module includes. Only the stable ABI of Python 3.12 is used, so that one wheel serves all
+ * later versions. */
+#ifndef ANYCHUNK_NATIVE_H
+#define ANYCHUNK_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+PyObject *walk_begin(PyObject *module, PyObject *args);
+PyObject *walk_resume(PyObject *module, PyObject *args);
+PyObject *walk_finish(PyObject *module, PyObject *args);
+
+#endif

@@ -1,0 +1,832 @@
+/* The walk over the packet headers of one JPEG 2000 tile: ITU-T T.800 annex B, T.814 annex B.
+ *
+ * It does what `codestream/blocks.py` does in Python, with the same results, and is tested against it. That module
+ * says what packets are and what is collected; here are only remarks on the C code.
+ *
+ * Every number comes from an untrusted file. The invariants that keep memory accesses inside their arrays:
+ *   - the caller has bounded the numbers of precincts and of code-blocks before `walk_begin`, which counts both again
+ *     with checked arithmetic and refuses more than MOST_PRECINCTS and MOST_BLOCKS;
+ *   - all arrays are allocated in `walk_begin` with exactly these counts, except for `ranges` and `segments`, which
+ *     grow by `grow`;
+ *   - bytes are read only by `load` and `has_marker`, which check the end of the given bytes.
+ */
+#include "native.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAZY = 1, TERMINATE_ALL = 4, HT = 0x40 };
+enum { HAS_SOP = 1, HAS_EPH = 2, HAS_HEADERS = 4 };
+enum { MOST_LEVELS = 32, MOST_PLANES = 80, MOST_PASSES = 60000, TREE_DEPTH = 24 };
+enum { HEAD = 10, PER_COMPONENT = 7 + 2 * (MOST_LEVELS + 1), PER_VOLUME = 6 };
+#define MOST_PRECINCTS ((int64_t)1 << 24)
+#define MOST_BLOCKS ((int64_t)1 << 24)
+#define HIGHEST ((int64_t)1 << 40)
+
+/* What `walk_resume` answers; `codestream/blocks.py` has the same list. */
+enum { DONE, MORE, NO_HEADER, LONG_BODY, MANY_PLANES, MANY_PASSES, REST, NO_MEMORY };
+
+typedef struct { uint16_t low; uint8_t is_known; } Node;
+typedef struct { uint8_t lblock, planes, is_open; uint16_t passes; } Block;
+typedef struct { uint32_t block, length; int64_t offset; } Range;
+/* `is_more`: continues the last segment of its code-block, which an earlier packet left open */
+typedef struct { uint32_t block, length; uint16_t passes; uint8_t is_more; } Segment;
+
+typedef struct {
+    int64_t first;           /* number of its first code-block in the band */
+    int64_t stride;          /* code-blocks in a row of the band */
+    int64_t nodes;           /* first node of its two tag trees */
+    int32_t width, height;   /* in code-blocks */
+    int32_t tree;            /* nodes of one tag tree */
+} Part;
+
+typedef struct {
+    int64_t x, y;            /* position on the reference grid, for progressions by position */
+    int64_t parts;           /* its first Part */
+    int32_t component, resolution;
+    int32_t count;           /* of parts that have code-blocks */
+    int32_t layers;          /* packets that were read */
+    uint8_t style;
+} Precinct;
+
+typedef struct { int64_t progression, r0, r1, c0, c1, layers; } Volume;
+typedef struct { int64_t y, x, order, precinct; } Place;
+
+typedef struct {
+    int64_t x0, y0, x1, y1, layers, flags, total, components, volumes;
+    Volume *volume;
+    int64_t *starts;         /* first precinct of (component, resolution): components x (MOST_LEVELS + 2) */
+    Precinct *precincts;
+    Part *parts;
+    Node *nodes;
+    Block *blocks;
+    int64_t precinct_count, part_count, node_count, block_count;
+    Range *ranges;
+    int64_t range_count, range_room;
+    Segment *segments;
+    int64_t segment_count, segment_room;
+    int is_segmented;
+    /* the packet that is next: volume, and place in its list */
+    int64_t at_volume, at_entry, list_count;
+    int64_t *list;           /* precincts of the current group, in order */
+    Place *places;
+    int64_t at_group, groups;
+    int64_t position;        /* in the body */
+    int64_t header_position; /* in the separate headers */
+    int64_t packets;
+    Node *saved_nodes;
+    Block *saved_blocks;
+    int64_t saved_room_nodes, saved_room_blocks;
+} Walk;
+
+static int64_t ceil_shift(int64_t value, int64_t shift) { return -((-value) >> shift); }
+static int64_t ceil_divide(int64_t value, int64_t by) { return (value + by - 1) / by; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t tree_nodes(int64_t width, int64_t height)
+{
+    int64_t count = width * height;
+    while (width * height > 1) {
+        width = (width + 1) / 2;
+        height = (height + 1) / 2;
+        count += width * height;
+    }
+    return count;
+}
+
+static void walk_free(Walk *walk)
+{
+    if (walk == NULL)
+        return;
+    free(walk->volume);
+    free(walk->starts);
+    free(walk->precincts);
+    free(walk->parts);
+    free(walk->nodes);
+    free(walk->blocks);
+    free(walk->ranges);
+    free(walk->segments);
+    free(walk->list);
+    free(walk->places);
+    free(walk->saved_nodes);
+    free(walk->saved_blocks);
+    free(walk);
+}
+
+static int grow(void **array, int64_t *room, int64_t count, size_t size)
+{
+    if (count < *room)
+        return 1;
+    int64_t more = *room ? 2 * *room : 1024;
+    void *larger_array = realloc(*array, (size_t)more * size);
+    if (larger_array == NULL)
+        return 0;
+    *array = larger_array;
+    *room = more;
+    return 1;
+}
+
+/* Geometry: the same formulas as in `codestream/packets.py` (T.800 B.5 to B.7). With `walk->precincts` NULL, only
+ * count. Return 0 if there are too many. */
+static int place_precincts(Walk *walk, const int64_t *given)
+{
+    int64_t precincts = 0, parts = 0, nodes = 0, blocks = 0;
+    for (int64_t c = 0; c < walk->components; c++) {
+        const int64_t *style = given + c * PER_COMPONENT;
+        int64_t dx = style[0], dy = style[1], levels = style[2];
+        int64_t x0 = ceil_divide(walk->x0, dx), x1 = ceil_divide(walk->x1, dx);
+        int64_t y0 = ceil_divide(walk->y0, dy), y1 = ceil_divide(walk->y1, dy);
+        if (style[5] & (LAZY | TERMINATE_ALL | HT))
+            walk->is_segmented = 1;
+        for (int64_t r = 0; r <= levels; r++) {
+            walk->starts[c * (MOST_LEVELS + 2) + r] = precincts;
+            int64_t shift = levels - r, low = r == 0;
+            int64_t ppx = style[7 + 2 * r], ppy = style[8 + 2 * r];
+            int64_t rx0 = ceil_shift(x0, shift), rx1 = ceil_shift(x1, shift);
+            int64_t ry0 = ceil_shift(y0, shift), ry1 = ceil_shift(y1, shift);
+            if (rx0 >= rx1 || ry0 >= ry1)
+                continue;
+            int64_t px0 = rx0 >> ppx, px1 = ceil_shift(rx1, ppx), py0 = ry0 >> ppy, py1 = ceil_shift(ry1, ppy);
+            int64_t ex = low ? ppx : ppx - 1, ey = low ? ppy : ppy - 1;
+            int64_t cx = smaller(style[3], ex), cy = smaller(style[4], ey);
+            int64_t bands = low ? 1 : 3;
+            int64_t bx0[3], bx1[3], by0[3], by1[3], base[3], stride[3];
+            for (int64_t b = 0; b < bands; b++) {
+                int64_t half_x = low || b == 1 ? 0 : (int64_t)1 << shift;
+                int64_t half_y = low || b == 0 ? 0 : (int64_t)1 << shift;
+                int64_t down = low ? shift : shift + 1;
+                bx0[b] = ceil_shift(x0 - half_x, down);
+                bx1[b] = ceil_shift(x1 - half_x, down);
+                by0[b] = ceil_shift(y0 - half_y, down);
+                by1[b] = ceil_shift(y1 - half_y, down);
+                base[b] = blocks;
+                stride[b] = 0;
+                if (bx1[b] > bx0[b] && by1[b] > by0[b]) {
+                    stride[b] = ceil_shift(bx1[b], cx) - (bx0[b] >> cx);
+                    int64_t rows = ceil_shift(by1[b], cy) - (by0[b] >> cy);
+                    if (stride[b] > MOST_BLOCKS || rows > MOST_BLOCKS || stride[b] * rows > MOST_BLOCKS)
+                        return 0;
+                    blocks += stride[b] * rows;
+                }
+                if (blocks > MOST_BLOCKS)
+                    return 0;
+            }
+            if (px1 - px0 > MOST_PRECINCTS || py1 - py0 > MOST_PRECINCTS
+                || (px1 - px0) * (py1 - py0) > MOST_PRECINCTS - precincts)
+                return 0;
+            for (int64_t py = py0; py < py1; py++)
+                for (int64_t px = px0; px < px1; px++) {
+                    int32_t count = 0;
+                    int64_t first_part = parts;
+                    for (int64_t b = 0; b < bands; b++) {
+                        int64_t left = larger(bx0[b], px * ((int64_t)1 << ex));
+                        int64_t right = smaller(bx1[b], (px + 1) * ((int64_t)1 << ex));
+                        int64_t top = larger(by0[b], py * ((int64_t)1 << ey));
+                        int64_t bottom = smaller(by1[b], (py + 1) * ((int64_t)1 << ey));
+                        if (right <= left || bottom <= top)
+                            continue;
+                        int64_t column = left >> cx, row = top >> cy;
+                        int64_t width = ceil_shift(right, cx) - column, height = ceil_shift(bottom, cy) - row;
+                        int64_t tree = tree_nodes(width, height);
+                        if (walk->parts != NULL) {
+                            Part *part = walk->parts + parts;
+                            part->first = base[b] + (row - (by0[b] >> cy)) * stride[b] + column - (bx0[b] >> cx);
+                            part->stride = stride[b];
+                            part->nodes = nodes;
+                            part->width = (int32_t)width;
+                            part->height = (int32_t)height;
+                            part->tree = (int32_t)tree;
+                        }
+                        nodes += 2 * tree;
+                        parts++;
+                        count++;
+                    }
+                    if (walk->precincts != NULL) {
+                        Precinct *precinct = walk->precincts + precincts;
+                        /* T.800 B.12.1.3: a precinct that begins outside the tile is met at the tile's edge */
+                        precinct->x = larger(walk->x0, px * ((int64_t)1 << (ppx + shift)) * dx);
+                        precinct->y = larger(walk->y0, py * ((int64_t)1 << (ppy + shift)) * dy);
+                        precinct->parts = first_part;
+                        precinct->component = (int32_t)c;
+                        precinct->resolution = (int32_t)r;
+                        precinct->count = count;
+                        precinct->layers = 0;
+                        precinct->style = (uint8_t)style[5];
+                    }
+                    precincts++;
+                }
+        }
+        for (int64_t r = levels + 1; r < MOST_LEVELS + 2; r++)
+            walk->starts[c * (MOST_LEVELS + 2) + r] = precincts;
+    }
+    walk->precinct_count = precincts;
+    walk->part_count = parts;
+    walk->node_count = nodes;
+    walk->block_count = blocks;
+    return 1;
+}
+
+static int is_inside(int64_t value, int64_t low, int64_t high) { return low <= value && value <= high; }
+
+/* Return NULL with a message for parameters that `codestream/blocks.py` never makes. */
+static Walk *walk_new(const int64_t *given, int64_t count, const char **problem)
+{
+    *problem = "malformed parameters";
+    if (count < HEAD || given[0] != 1)
+        return NULL;
+    int64_t components = given[8], volumes = given[9];
+    if (!is_inside(components, 1, 16384) || !is_inside(volumes, 1, 1 << 20)
+        || count != HEAD + components * PER_COMPONENT + volumes * PER_VOLUME)
+        return NULL;
+    if (!is_inside(given[1], 0, HIGHEST) || !is_inside(given[2], 0, HIGHEST) || !is_inside(given[3], 0, HIGHEST)
+        || !is_inside(given[4], 0, HIGHEST) || !is_inside(given[5], 1, 65535) || given[7] < 0)
+        return NULL;
+    for (int64_t c = 0; c < components; c++) {
+        const int64_t *style = given + HEAD + c * PER_COMPONENT;
+        if (!is_inside(style[0], 1, 255) || !is_inside(style[1], 1, 255) || !is_inside(style[2], 0, MOST_LEVELS)
+            || !is_inside(style[3], 2, 10) || !is_inside(style[4], 2, 10) || !is_inside(style[5], 0, 255))
+            return NULL;
+        for (int64_t r = 0; r <= style[2]; r++)
+            if (!is_inside(style[7 + 2 * r], r > 0, 15) || !is_inside(style[8 + 2 * r], r > 0, 15))
+                return NULL;
+    }
+    const int64_t *listed = given + HEAD + components * PER_COMPONENT;
+    for (int64_t v = 0; v < volumes; v++) {
+        const int64_t *volume = listed + v * PER_VOLUME;
+        if (!is_inside(volume[0], 0, 4) || !is_inside(volume[1], 0, 255) || !is_inside(volume[2], 0, MOST_LEVELS + 1)
+            || !is_inside(volume[3], 0, 65535) || !is_inside(volume[4], 0, components)
+            || !is_inside(volume[5], 0, 65535))
+            return NULL;
+    }
+    *problem = NULL;
+    Walk *walk = calloc(1, sizeof(Walk));
+    if (walk == NULL)
+        return NULL;
+    walk->x0 = given[1]; walk->y0 = given[2]; walk->x1 = given[3]; walk->y1 = given[4];
+    walk->layers = given[5]; walk->flags = given[6]; walk->total = given[7];
+    walk->components = components; walk->volumes = volumes;
+    walk->starts = calloc((size_t)(components * (MOST_LEVELS + 2)), sizeof(int64_t));
+    walk->volume = calloc((size_t)volumes, sizeof(Volume));
+    if (walk->starts == NULL || walk->volume == NULL) {
+        walk_free(walk);
+        return NULL;
+    }
+    for (int64_t v = 0; v < volumes; v++)
+        memcpy(walk->volume + v, listed + v * PER_VOLUME, sizeof(Volume));
+    if (!place_precincts(walk, given + HEAD)) {
+        *problem = "too many code-blocks or precincts";
+        walk_free(walk);
+        return NULL;
+    }
+    walk->precincts = calloc((size_t)walk->precinct_count + 1, sizeof(Precinct));
+    walk->parts = calloc((size_t)walk->part_count + 1, sizeof(Part));
+    walk->nodes = calloc((size_t)walk->node_count + 1, sizeof(Node));
+    walk->blocks = calloc((size_t)walk->block_count + 1, sizeof(Block));
+    walk->list = calloc((size_t)walk->precinct_count + 1, sizeof(int64_t));
+    walk->places = calloc((size_t)walk->precinct_count + 1, sizeof(Place));
+    if (walk->precincts == NULL || walk->parts == NULL || walk->nodes == NULL || walk->blocks == NULL
+        || walk->list == NULL || walk->places == NULL) {
+        walk_free(walk);
+        return NULL;
+    }
+    place_precincts(walk, given + HEAD);
+    walk->at_group = -1;
+    return walk;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const Place *one = a, *two = b;
+    if (one->y != two->y)
+        return one->y < two->y ? -1 : 1;
+    if (one->x != two->x)
+        return one->x < two->x ? -1 : 1;
+    return one->order < two->order ? -1 : one->order > two->order;
+}
+
+static void list_precincts(Walk *walk, int64_t component, int64_t resolution)
+{
+    if (component >= walk->components || resolution > MOST_LEVELS)
+        return;
+    const int64_t *starts = walk->starts + component * (MOST_LEVELS + 2) + resolution;
+    for (int64_t p = starts[0]; p < starts[1]; p++)
+        walk->list[walk->list_count++] = p;
+}
+
+/* The precincts of one step of the outermost loop of a progression, in the order of the inner loops (T.800 B.12.1). */
+static void fill_group(Walk *walk)
+{
+    const Volume *v = walk->volume + walk->at_volume;
+    int64_t step = walk->at_group;
+    int64_t r0 = v->r0, r1 = v->r1, c0 = v->c0, c1 = v->c1;
+    walk->list_count = 0;
+    if (v->progression == 1 || v->progression == 2) {
+        r0 += step;
+        r1 = r0 + 1;
+    } else if (v->progression == 4) {
+        c0 += step;
+        c1 = c0 + 1;
+    }
+    if (v->progression == 3) {
+        for (int64_t c = c0; c < c1; c++)
+            for (int64_t r = r0; r < r1; r++)
+                list_precincts(walk, c, r);
+    } else {
+        for (int64_t r = r0; r < r1; r++)
+            for (int64_t c = c0; c < c1; c++)
+                list_precincts(walk, c, r);
+    }
+    if (v->progression >= 2) {
+        for (int64_t i = 0; i < walk->list_count; i++) {
+            const Precinct *p = walk->precincts + walk->list[i];
+            walk->places[i] = (Place){p->y, p->x, i, walk->list[i]};
+        }
+        /* `order` makes it stable: precincts at one position stay in the order of the inner loops */
+        qsort(walk->places, (size_t)walk->list_count, sizeof(Place), compare_places);
+        for (int64_t i = 0; i < walk->list_count; i++)
+            walk->list[i] = walk->places[i].precinct;
+    }
+}
+
+static int64_t group_count(const Volume *v)
+{
+    if (v->progression == 1 || v->progression == 2)
+        return larger(0, v->r1 - v->r0);
+    return v->progression == 4 ? larger(0, v->c1 - v->c0) : 1;
+}
+
+/* Find the next packet that was not read before; return its precinct and layer, or NULL after the last. */
+static Precinct *next_packet(Walk *walk, int64_t *layer)
+{
+    while (walk->at_volume < walk->volumes) {
+        const Volume *v = walk->volume + walk->at_volume;
+        if (walk->at_group < 0) {
+            walk->at_group = 0;
+            walk->groups = group_count(v);
+            walk->at_entry = 0;
+            if (walk->groups)
+                fill_group(walk);
+        }
+        while (walk->at_group < walk->groups) {
+            int64_t entries = walk->list_count * v->layers;
+            for (; walk->at_entry < entries; walk->at_entry++) {
+                int64_t place;
+                if (v->progression < 2) {
+                    *layer = walk->at_entry / walk->list_count;
+                    place = walk->at_entry % walk->list_count;
+                } else {
+                    place = walk->at_entry / v->layers;
+                    *layer = walk->at_entry % v->layers;
+                }
+                Precinct *precinct = walk->precincts + walk->list[place];
+                /* T.800 B.12.2: progressions of POC may overlap; a packet comes with the first of them */
+                if (precinct->layers == *layer)
+                    return precinct;
+            }
+            walk->at_group++;
+            walk->at_entry = 0;
+            if (walk->at_group < walk->groups)
+                fill_group(walk);
+        }
+        walk->at_volume++;
+        walk->at_group = -1;
+    }
+    return NULL;
+}
+
+/* Bits of a packet header, most significant first; a byte after 0xFF has seven (T.800 B.10.1). */
+typedef struct {
+    const uint8_t *data;
+    int64_t start, next, end;
+    uint64_t buffer;
+    int count, is_short;
+} Bits;
+
+static void load(Bits *bits)
+{
+    if (bits->next >= bits->end) {
+        bits->is_short = 1;
+        bits->buffer <<= 8;
+        bits->count += 8;
+        return;
+    }
+    int width = bits->next > bits->start && bits->data[bits->next - 1] == 0xFF ? 7 : 8;
+    bits->buffer = bits->buffer << width | (bits->data[bits->next] & ((1u << width) - 1));
+    bits->count += width;
+    bits->next++;
+}
+
+/* At most 48 bits: what is older than that is lost from the buffer, as in the Python code. */
+static uint64_t take(Bits *bits, int count)
+{
+    while (bits->count < count)
+        load(bits);
+    bits->count -= count;
+    return bits->buffer >> bits->count & (((uint64_t)1 << count) - 1);
+}
+
+static int reaches(Node *tree, int32_t width, int32_t height, int32_t leaf, int64_t threshold, Bits *bits)
+{
+    int64_t path[TREE_DEPTH];
+    int depth = 0;
+    int64_t row = leaf / width, column = leaf % width, w = width, h = height, begin = 0;
+    for (;;) {
+        path[depth++] = begin + row * w + column;
+        if (w * h <= 1 || depth == TREE_DEPTH)
+            break;
+        begin += w * h;
+        w = (w + 1) / 2;
+        h = (h + 1) / 2;
+        row /= 2;
+        column /= 2;
+    }
+    int64_t low = 0;
+    int is_below = 0;
+    while (depth--) {
+        Node *node = tree + path[depth];
+        /* a child is at least as large as its parent; the value of a known node is `low` */
+        if (node->low > low)
+            low = node->low;
+        while (low < threshold && !node->is_known) {
+            if (take(bits, 1))
+                node->is_known = 1;
+            else
+                low++;
+        }
+        node->low = (uint16_t)low;
+        is_below = node->is_known && low < threshold;
+    }
+    return is_below;
+}
+
+/* T.800 table B.4 */
+static int64_t read_passes(Bits *bits)
+{
+    if (!take(bits, 1))
+        return 1;
+    if (!take(bits, 1))
+        return 2;
+    int64_t value = (int64_t)take(bits, 2);
+    if (value < 3)
+        return 3 + value;
+    value = (int64_t)take(bits, 5);
+    return value < 31 ? 6 + value : 37 + (int64_t)take(bits, 7);
+}
+
+static int log_of(int64_t value)
+{
+    int found = 0;
+    while (value >>= 1)
+        found++;
+    return found;
+}
+
+/* How many more passes the open codeword segment can take after `done` passes (T.800 table D.9, T.814 annex B). */
+static int64_t segment_room(int style, int64_t done, int64_t count)
+{
+    if (style & HT)
+        return done ? count : (count - 1) / 3 * 3 + 1;
+    if (style & TERMINATE_ALL)
+        return 1;
+    if (!(style & LAZY))
+        return MOST_PASSES;
+    if (done < 10)
+        return 10 - done;
+    int64_t phase = (done - 10) % 3;
+    return phase < 2 ? 2 - phase : 1;
+}
+
+/* Read what the header says about one included code-block; return its length in this packet, or a negative code. */
+static int64_t read_block(Walk *walk, Block *block, uint32_t number, int style, Bits *bits)
+{
+    int64_t count = read_passes(bits), total = 0;
+    while (take(bits, 1) && !bits->is_short)
+        if (++block->lblock > 40)
+            return -MANY_PASSES;
+    if (block->passes + count > MOST_PASSES)
+        return -MANY_PASSES;
+    int is_segmented = style & (LAZY | TERMINATE_ALL | HT);
+    while (count && !bits->is_short) {
+        int64_t room = segment_room(style, block->passes, count), some = smaller(count, room);
+        int64_t length = (int64_t)take(bits, block->lblock + log_of(some));
+        if (length > UINT32_MAX)
+            return -LONG_BODY;
+        if (is_segmented) {
+            if (!grow((void **)&walk->segments, &walk->segment_room, walk->segment_count, sizeof(Segment)))
+                return -NO_MEMORY;
+            walk->segments[walk->segment_count++] =
+                (Segment){number, (uint32_t)length, (uint16_t)some, block->is_open};
+            block->is_open = some < room;
+        }
+        block->passes = (uint16_t)(block->passes + some);
+        count -= some;
+        total += length;
+    }
+    return total > UINT32_MAX ? -LONG_BODY : total;
+}
+
+static int has_marker(const uint8_t *data, int64_t at, int64_t end, uint8_t second)
+{
+    return at + 2 <= end && data[at] == 0xFF && data[at + 1] == second;
+}
+
+/* Keep what a packet header may change, so that it can be read again when more bytes are there. */
+static int save(Walk *walk, const Precinct *precinct, int is_back)
+{
+    int64_t nodes = 0, blocks = 0;
+    for (int32_t i = 0; i < precinct->count; i++) {
+        const Part *part = walk->parts + precinct->parts + i;
+        nodes += 2 * part->tree;
+        blocks += (int64_t)part->width * part->height;
+    }
+    if (nodes > walk->saved_room_nodes) {
+        Node *more = realloc(walk->saved_nodes, (size_t)nodes * sizeof(Node));
+        if (more == NULL)
+            return 0;
+        walk->saved_nodes = more;
+        walk->saved_room_nodes = nodes;
+    }
+    if (blocks > walk->saved_room_blocks) {
+        Block *more = realloc(walk->saved_blocks, (size_t)blocks * sizeof(Block));
+        if (more == NULL)
+            return 0;
+        walk->saved_blocks = more;
+        walk->saved_room_blocks = blocks;
+    }
+    Node *node = walk->saved_nodes;
+    Block *block = walk->saved_blocks;
+    for (int32_t i = 0; i < precinct->count; i++) {
+        const Part *part = walk->parts + precinct->parts + i;
+        size_t size = (size_t)(2 * part->tree) * sizeof(Node), row = (size_t)part->width * sizeof(Block);
+        if (is_back)
+            memcpy(walk->nodes + part->nodes, node, size);
+        else
+            memcpy(node, walk->nodes + part->nodes, size);
+        node += 2 * part->tree;
+        for (int32_t y = 0; y < part->height; y++) {
+            Block *here = walk->blocks + part->first + y * part->stride;
+            if (is_back)
+                memcpy(here, block, row);
+            else
+                memcpy(block, here, row);
+            block += part->width;
+        }
+    }
+    return 1;
+}
+
+/* Read one packet header at `at` of `data`. Return where it ends, or a negative code. `ranges` of the packet get
+ * offsets relative to the begin of its body. */
+static int64_t read_header(Walk *walk, Precinct *precinct, int64_t layer, const uint8_t *data, int64_t at, int64_t end,
+                           int64_t *length)
+{
+    *length = 0;
+    if (at < 0 || at >= end)
+        return -NO_HEADER;
+    if (data[at] < 0x80)
+        return at + 1; /* T.800 B.10.3: a first bit of 0 is an empty packet */
+    Bits bits = {data, at, at, end, 0, 0, 0};
+    take(&bits, 1);
+    for (int32_t p = 0; p < precinct->count; p++) {
+        Part *part = walk->parts + precinct->parts + p;
+        Node *inclusion = walk->nodes + part->nodes, *planes = inclusion + part->tree;
+        int32_t leaf = 0;
+        for (int32_t y = 0; y < part->height; y++)
+            for (int32_t x = 0; x < part->width; x++, leaf++) {
+                int64_t number = part->first + y * part->stride + x;
+                Block *block = walk->blocks + number;
+                if (block->lblock) {
+                    if (!take(&bits, 1))
+                        continue;
+                } else {
+                    if (!reaches(inclusion, part->width, part->height, leaf, layer + 1, &bits))
+                        continue;
+                    int64_t missing = 1;
+                    while (!reaches(planes, part->width, part->height, leaf, missing, &bits))
+                        if (++missing > MOST_PLANES)
+                            return bits.is_short ? -NO_HEADER : -MANY_PLANES;
+                    block->planes = (uint8_t)(missing - 1);
+                    block->lblock = 3;
+                }
+                int64_t some = read_block(walk, block, (uint32_t)number, precinct->style, &bits);
+                if (bits.is_short)
+                    return -NO_HEADER;
+                if (some < 0)
+                    return some;
+                if (some) {
+                    if (!grow((void **)&walk->ranges, &walk->range_room, walk->range_count, sizeof(Range)))
+                        return -NO_MEMORY;
+                    walk->ranges[walk->range_count++] = (Range){(uint32_t)number, (uint32_t)some, *length};
+                    *length += some;
+                }
+            }
+    }
+    if (bits.is_short)
+        return -NO_HEADER;
+    int64_t stop = bits.next;
+    if (data[stop - 1] == 0xFF)
+        stop++; /* one stuffed byte follows a last 0xFF */
+    return stop;
+}
+
+static int is_whole_layers(const Walk *walk)
+{
+    for (int64_t i = 0; i < walk->precinct_count; i++)
+        if (walk->precincts[i].layers < 1 || walk->precincts[i].layers != walk->precincts[0].layers)
+            return 0;
+    return 1;
+}
+
+/* Walk as far as the bytes reach. `data` are `length` bytes of the body from `base` on; `headers` are all packet
+ * headers, if they are separate. On MORE, bytes from `*value` on are needed, more than were there. */
+static int walk_on(Walk *walk, const uint8_t *data, int64_t length, int64_t base, const uint8_t *headers,
+                   int64_t header_length, int64_t *value)
+{
+    int is_separate = (walk->flags & HAS_HEADERS) != 0;
+    int64_t layer;
+    Precinct *precinct;
+    while ((precinct = next_packet(walk, &layer)) != NULL) {
+        int64_t body = walk->position;
+        if (body == walk->total && (!is_separate || walk->header_position == header_length) && is_whole_layers(walk))
+            return DONE;
+        *value = body;
+        int is_all = base + length >= walk->total;
+        if (walk->flags & HAS_SOP && body < walk->total) {
+            if (body < base || (body + 6 > base + length && !is_all))
+                return MORE;
+            if (has_marker(data, body - base, length, 0x91))
+                body += 6;
+        }
+        const uint8_t *source = is_separate ? headers : data;
+        int64_t at = is_separate ? walk->header_position : body - base;
+        int64_t end = is_separate ? header_length : length;
+        int is_complete = is_separate || is_all;
+        if (!is_separate && body < walk->total && (body < base || body >= base + length))
+            return MORE;
+        int64_t ranges = walk->range_count, segments = walk->segment_count, some;
+        if (!is_complete && !save(walk, precinct, 0))
+            return NO_MEMORY;
+        int64_t stop = read_header(walk, precinct, layer, source, at, end, &some);
+        int is_short = stop == -NO_HEADER
+            || (stop > 0 && !is_complete && stop + (walk->flags & HAS_EPH ? 2 : 0) > end);
+        if (is_short && !is_complete) {
+            walk->range_count = ranges;
+            walk->segment_count = segments;
+            save(walk, precinct, 1);
+            return MORE;
+        }
+        if (stop < 0)
+            return (int)-stop;
+        if (walk->flags & HAS_EPH && has_marker(source, stop, end, 0x92))
+            stop += 2;
+        if (is_separate)
+            walk->header_position = stop;
+        else
+            body = base + stop;
+        if (some > walk->total - body)
+            return LONG_BODY;
+        for (int64_t i = ranges; i < walk->range_count; i++)
+            walk->ranges[i].offset += body;
+        walk->position = body + some;
+        precinct->layers++;
+        walk->packets++;
+    }
+    return DONE;
+}
+
+static const char CAPSULE[] = "anychunk.packet_walk";
+
+static void destroy(PyObject *capsule) { walk_free(PyCapsule_GetPointer(capsule, CAPSULE)); }
+
+PyObject *walk_begin(PyObject *module, PyObject *args)
+{
+    PyObject *given;
+    Py_buffer view;
+    const char *problem = NULL;
+    if (!PyArg_ParseTuple(args, "O", &given) || PyObject_GetBuffer(given, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    /* copied, because the buffer need not be aligned */
+    int64_t count = view.len / 8;
+    int64_t *numbers = malloc((size_t)(count + 1) * sizeof(int64_t));
+    Walk *walk = NULL;
+    if (numbers != NULL) {
+        memcpy(numbers, view.buf, (size_t)count * sizeof(int64_t));
+        Py_BEGIN_ALLOW_THREADS
+        walk = walk_new(numbers, count, &problem);
+        Py_END_ALLOW_THREADS
+        free(numbers);
+    }
+    PyBuffer_Release(&view);
+    if (walk == NULL && problem != NULL) {
+        PyErr_SetString(PyExc_ValueError, problem);
+        return NULL;
+    }
+    if (walk == NULL)
+        return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(walk, CAPSULE, destroy);
+    if (capsule == NULL)
+        walk_free(walk);
+    return capsule;
+}
+
+PyObject *walk_resume(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *data, *headers;
+    long long base, value = 0;
+    if (!PyArg_ParseTuple(args, "OOLO", &capsule, &data, &base, &headers))
+        return NULL;
+    Walk *walk = PyCapsule_GetPointer(capsule, CAPSULE);
+    Py_buffer body, apart;
+    if (walk == NULL || PyObject_GetBuffer(data, &body, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(headers, &apart, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&body);
+        return NULL;
+    }
+    int code;
+    int64_t needed = 0;
+    Py_BEGIN_ALLOW_THREADS
+    code = walk_on(walk, body.buf, body.len, base, apart.buf, apart.len, &needed);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&body);
+    PyBuffer_Release(&apart);
+    value = needed;
+    return Py_BuildValue("iLLL", code, (long long)walk->position, (long long)walk->packets, value);
+}
+
+/* Return a new bytes object of `count` elements of `size` bytes, and where to write them. */
+static PyObject *new_bytes(int64_t count, int64_t size, void **memory)
+{
+    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * size));
+    *memory = made == NULL ? NULL : PyBytes_AsString(made);
+    return made;
+}
+
+/* Code-blocks by number, with their ranges and segments sorted by code-block, each in the order of the stream. */
+PyObject *walk_finish(PyObject *module, PyObject *args)
+{
+    PyObject *capsule;
+    if (!PyArg_ParseTuple(args, "O", &capsule))
+        return NULL;
+    Walk *walk = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (walk == NULL)
+        return NULL;
+    int64_t blocks = walk->block_count, ranges = walk->range_count, segments = 0;
+    for (int64_t i = 0; i < walk->segment_count; i++)
+        segments += !walk->segments[i].is_more;
+    void *memory[8];
+    PyObject *made[8] = {0};
+    const int64_t sizes[8][2] = {{blocks, 1}, {blocks, 2}, {blocks + 1, 4}, {ranges, 8}, {ranges, 4},
+                                 {walk->is_segmented ? blocks + 1 : 0, 4}, {segments, 2}, {segments, 4}};
+    for (int i = 0; i < 8; i++)
+        if ((made[i] = new_bytes(sizes[i][0], sizes[i][1], &memory[i])) == NULL) {
+            while (i--)
+                Py_DECREF(made[i]);
+            return NULL;
+        }
+    uint8_t *planes = memory[0];
+    uint16_t *passes = memory[1], *segment_passes = memory[6];
+    uint32_t *starts = memory[2], *lengths = memory[4], *segment_starts = memory[5], *segment_lengths = memory[7];
+    int64_t *offsets = memory[3];
+    memset(starts, 0, (size_t)(blocks + 1) * 4);
+    for (int64_t i = 0; i < blocks; i++) {
+        const Block *block = walk->blocks + i;
+        planes[i] = block->lblock ? block->planes : 255;
+        passes[i] = block->passes;
+    }
+    /* counting sort: starts[n] is where the next entry of block n goes, and in the end where those of n + 1 begin */
+    for (int64_t i = 0; i < ranges; i++)
+        starts[walk->ranges[i].block + 1]++;
+    for (int64_t i = 0; i < blocks; i++)
+        starts[i + 1] += starts[i];
+    for (int64_t i = 0; i < ranges; i++) {
+        uint32_t at = starts[walk->ranges[i].block]++;
+        offsets[at] = walk->ranges[i].offset;
+        lengths[at] = walk->ranges[i].length;
+    }
+    memmove(starts + 1, starts, (size_t)blocks * 4);
+    starts[0] = 0;
+    if (walk->is_segmented) {
+        memset(segment_starts, 0, (size_t)(blocks + 1) * 4);
+        for (int64_t i = 0; i < walk->segment_count; i++)
+            if (!walk->segments[i].is_more)
+                segment_starts[walk->segments[i].block + 1]++;
+        for (int64_t i = 0; i < blocks; i++)
+            segment_starts[i + 1] += segment_starts[i];
+        for (int64_t i = 0; i < walk->segment_count; i++) {
+            const Segment *segment = walk->segments + i;
+            uint32_t *next = segment_starts + segment->block;
+            if (segment->is_more) {
+                segment_passes[*next - 1] = (uint16_t)(segment_passes[*next - 1] + segment->passes);
+                segment_lengths[*next - 1] += segment->length;
+            } else {
+                segment_passes[*next] = segment->passes;
+                segment_lengths[(*next)++] = segment->length;
+            }
+        }
+        memmove(segment_starts + 1, segment_starts, (size_t)blocks * 4);
+        segment_starts[0] = 0;
+    }
+    return Py_BuildValue("NNNNNNNN", made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7]);
+}

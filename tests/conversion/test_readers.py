@@ -1,0 +1,111 @@
+"""What the installed readers make of a conversion; the readers are not ours."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import rasterio
+
+import anychunk
+from anychunk.conversion.readers import READERS
+from anychunk.errors import UnsupportedError
+from tests.test_cli import run
+
+EVERYWHERE = set(READERS) - {"ome-zarr"}  # its newest release refuses the installed dask
+
+
+def answers(report):
+    return {check.reader.split()[0]: check for check in report.readers}
+
+
+@pytest.fixture
+def masked(tmp_path):
+    profile = {"driver": "GTiff", "width": 600, "height": 530, "count": 1, "dtype": "uint16"}
+    place = {
+        "crs": "EPSG:32611",
+        "transform": rasterio.transform.from_origin(440720, 3751320, 10, 10),
+    }
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(tmp_path / "m.tif", "w", **profile, **place) as out,
+    ):
+        out.write(np.arange(530 * 600, dtype="uint16").reshape(1, 530, 600))
+        out.write_mask(np.full((530, 600), 255, "uint8"))
+    return tmp_path / "m.tif"
+
+
+def test_the_default_is_read_by_every_reader(cog, masked, tmp_path):
+    for number, file in enumerate((cog[0], masked)):
+        report = anychunk.convert(file, tmp_path / f"{number}.zarr", check="readers")
+        found = answers(report)
+        assert set(found) >= EVERYWHERE
+        assert {name for name in EVERYWHERE if not found[name].is_good} == set(), found
+        assert "EPSG:32611" in found["rasterio"].what
+        assert not report.notes
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_the_root_lists_levels_in_gdal(cog, tmp_path):
+    anychunk.convert(cog[0], tmp_path / "b.zarr")
+    with rasterio.open(f'ZARR:"{tmp_path}/b.zarr"') as root:
+        assert f'ZARR:"{tmp_path}/b.zarr":/0/image' in root.subdatasets
+    with rasterio.open(tmp_path / "b.zarr/0") as level:
+        assert level.shape == (515, 770)
+        np.testing.assert_array_equal(level.read(), cog[1])
+
+
+def test_volumes_and_planes(tmp_path):
+    for axes, shape in (("zyx", (5, 60, 70)), ("tczyx", (2, 3, 4, 60, 70)), ("yx", (60, 70))):
+        np.save(tmp_path / "a.npy", np.random.default_rng(0).integers(0, 99, shape, "uint16"))
+        report = anychunk.convert(
+            tmp_path / "a.npy", tmp_path / "b.zarr", axes=axes, check="readers", overwrite=True
+        )
+        found = answers(report)
+        assert {name for name in EVERYWHERE if not found[name].is_good} == set(), found
+
+
+def test_shards_are_said_not_to_be_read_by_gdal(cog, tmp_path):
+    report = anychunk.convert(cog[0], tmp_path / "b.zarr", like="cloud", check="readers")
+    assert "GDAL" in report.notes[0]
+    found = answers(report)
+    assert found["zarr"].is_good
+    assert found["zarrs"].is_good
+    if tuple(map(int, rasterio.__gdal_version__.split(".")[:2])) < (3, 13):
+        assert not found["rasterio"].is_good
+
+
+def test_wrong_samples_are_noticed(cog, tmp_path, monkeypatch):
+    from anychunk.conversion import readers
+
+    real = readers.ask
+
+    def wrong(*given):
+        question = real(*given)
+        return replace(question, expected=question.expected + 1)
+
+    monkeypatch.setattr(readers, "ask", wrong)
+    report = anychunk.convert(cog[0], tmp_path / "b.zarr", check="readers")
+    found = answers(report)
+    assert not any(found[name].is_good for name in EVERYWHERE - {"ome-zarr-models"})
+
+
+def test_what_cannot_be_checked(cog, tmp_path):
+    with pytest.raises(UnsupportedError, match="'all'"):
+        anychunk.convert(cog[0], tmp_path / "b.zarr", check="all")
+    with pytest.raises(UnsupportedError, match="memory"):
+        anychunk.convert(cog[0], "memory://check/b.zarr", check="readers")
+
+
+def test_command(capsys, tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((2, 3, 4, 5), "uint8"))
+    arguments = ["convert", str(tmp_path / "a.npy"), str(tmp_path / "b.zarr")]
+    code, out, err = run(capsys, *arguments, "--check", "readers", "--json", "--overwrite")
+    assert code == 0
+    assert "dim_0" in err
+    report = json.loads(out)
+    assert "dim_0" in report["losses"][0]
+    assert {check["reader"].split()[0] for check in report["readers"]} >= EVERYWHERE
+    code, out, err = run(capsys, *arguments, "--strict")
+    assert code == 2
+    assert err.startswith("lost: ")
