@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -52,3 +53,17 @@ def defects(request, monkeypatch):
     yield
     if "defect" not in request.keywords:
         assert not found, found
+
+
+@pytest.fixture(autouse=True)
+def own_scheduler():
+    """Close a Dask client that a test left behind: later tests would wait for its workers."""
+    yield
+    if "distributed" in sys.modules:
+        import dask
+        from distributed.client import _global_clients
+
+        for client in list(_global_clients.values()):
+            client.close(timeout=1)
+        _global_clients.clear()
+        dask.config.set(scheduler=None)
