@@ -56,14 +56,12 @@ def defects(request, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def own_scheduler():
-    """Close a Dask client that a test left behind: later tests would wait for its workers."""
+def no_dask_client():
+    """Fail a test that leaves a Dask client behind: later tests would wait for its workers."""
     yield
     if "distributed" in sys.modules:
-        import dask
         from distributed.client import _global_clients
 
-        for client in list(_global_clients.values()):
-            client.close(timeout=1)
+        left = list(_global_clients.values())
         _global_clients.clear()
-        dask.config.set(scheduler=None)
+        assert not left, left

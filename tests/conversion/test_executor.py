@@ -128,8 +128,14 @@ def test_workers_pass_the_conversion_to_every_call(conversion):
 
 
 def test_no_scheduler_answers(conversion):
+    import dask
+    import distributed
+
     with (
         pytest.raises(SourceError, match="nonsense://nowhere"),
         ex.start_workers(1, "nonsense://nowhere", conversion),
     ):
         pass
+    assert dask.config.get("scheduler", None) is None  # or all later Dask work would wait for it
+    with pytest.raises(ValueError, match="No clients found"):
+        distributed.default_client()

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from anychunk import limits
-from anychunk.errors import AnychunkError, MissingDependencyError, SourceError
-from anychunk.io import is_remote
+from anychunk.errors import AnychunkError, SourceError
+from anychunk.io import dask_cluster, is_remote
 from anychunk.io.threads import cores
 from anychunk.model.index import Node
 
@@ -137,7 +137,7 @@ def _opened(executor: Any, *, is_remote: bool) -> Iterator[tuple[Executor, int]]
         with ThreadPoolExecutor(threads, thread_name_prefix="anychunk-index") as pool:
             yield pool, threads
     elif isinstance(executor, str):
-        with _dask().Client(executor) as client:
+        with dask_cluster.connect(executor) as client:
             yield _of_client(client)
     elif hasattr(executor, "get_executor"):
         yield _of_client(executor)
@@ -152,19 +152,8 @@ def _opened(executor: Any, *, is_remote: bool) -> Iterator[tuple[Executor, int]]
 
 def _of_client(client: Any) -> tuple[Executor, int]:
     """Return the executor of a Dask client, and the number of threads of its workers."""
-    workers = sum(client.nthreads().values()) or 1
     # pure=False: a file parsed again may be another by now, a cached result would be stale
-    return client.get_executor(pure=False, retries=2), workers
-
-
-def _dask() -> Any:
-    try:
-        import distributed
-    except ImportError as e:
-        raise MissingDependencyError(
-            'a Dask cluster needs distributed; install it with: pip install "anychunk[dask]"'
-        ) from e
-    return distributed
+    return client.get_executor(pure=False, retries=2), dask_cluster.threads(client)
 
 
 def are_remote(urls: Sequence[str]) -> bool:

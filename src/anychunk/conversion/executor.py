@@ -7,7 +7,8 @@ from typing import Any
 
 from anychunk.conversion.journal import Journal
 from anychunk.conversion.tasks import Conversion, Task
-from anychunk.errors import FormatError, MissingDependencyError, SourceError
+from anychunk.errors import FormatError
+from anychunk.io import dask_cluster
 from anychunk.io.threads import as_completed
 
 type Progress = Callable[[int, int], None]
@@ -57,20 +58,9 @@ def start_workers(count: int, scheduler: str | None, conversion: Conversion) -> 
 @contextmanager
 def dask_workers(scheduler: str, conversion: Conversion) -> Iterator[Workers]:
     """Connect to a Dask scheduler and send it the conversion."""
-    try:
-        from distributed import Client
-    except ImportError as e:
-        raise MissingDependencyError(
-            'convert: a scheduler needs dask; install it with: pip install "anychunk[dask]"'
-        ) from e
-    connect: Any = Client  # untyped
-    try:
-        client = connect(scheduler, timeout="10s")
-    except (OSError, ValueError) as e:
-        raise SourceError(f"{scheduler}: cannot connect to a Dask scheduler: {e}") from e
-    with client, client.get_executor() as executor:
-        count = sum(client.nthreads().values()) or 1
-        yield Workers(executor, client.scatter(conversion, broadcast=True), count)
+    with dask_cluster.connect(scheduler) as client, client.get_executor() as executor:
+        found = client.scatter(conversion, broadcast=True)
+        yield Workers(executor, found, dask_cluster.threads(client))
 
 
 def write_all(
