@@ -189,11 +189,7 @@ class TiffTile(Tile, BytesToBytes):
         out = self._target(data, spec, out)
         if self._is_simple and self._decode_simple(data, out):
             return out.view(self.dtype).reshape(spec.shape)
-        if self._is_jpeg_of_bands:
-            pixels = out.reshape(self.tile_height, self.tile_width, self.samples_per_pixel)
-            array = decoders.fit(self, decoders.decode_jpeg(self, data, pixels))
-        else:
-            array = decoders.decode(self, data, out)
+        array = decoders.decode(self, data, out, may_interleave=True)
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
         if self.samples_per_pixel > 1 and is_whole:
             # a view: the caller's copy to its result separates the bands, without a pass for that
@@ -234,17 +230,6 @@ class TiffTile(Tile, BytesToBytes):
         if found is None:
             return None
         return np.moveaxis(found, -1, 0)[(None,) * (len(spec.shape) - 3)]
-
-    @cached_property
-    def _is_jpeg_of_bands(self) -> bool:
-        """Whether JPEG can be decoded into the chunk's own memory, bands interleaved."""
-        return (
-            self.compression in JPEG
-            and self.dtype == np.uint8
-            and self.samples_per_pixel > 1
-            and self.tile_depth == 1
-            and self.backend == "direct"
-        )
 
     @cached_property
     def _is_simple(self) -> bool:
