@@ -282,7 +282,7 @@ def decode_stream(
         threads: How many threads decode, if OpenJPEG does.
     """
     siz = header.siz
-    if openjph.is_faster(header, data, parts):
+    if openjph.is_faster(header, rect, data, parts):
         here = rect.scaled(1 << level, 1 << level)
         shape = (len(siz.components), here.height, here.width)
         target = np.empty(shape, siz.dtype) if out is None else out

@@ -30,6 +30,7 @@ from anychunk.codestream.jpeg2000 import (
     SOT_BYTES,
     Component,
     MainHeader,
+    Rect,
     TilePart,
     segments,
 )
@@ -85,11 +86,17 @@ def decode(
     return clipped.astype(header.siz.dtype, copy=False)
 
 
-def is_faster(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -> bool:
+def is_faster(
+    header: MainHeader, rect: Rect, data: memoryview, parts: Sequence[TilePart]
+) -> bool:
     """Return whether a tile is one that `decode_shallow` decodes exactly as OpenJPEG does.
+
+    In code-blocks of an odd width or height, OpenJPEG finds some damage that OpenJPH does not find:
+    samples outside of the code-block. So sub-bands must have even edges.
 
     Parameters:
         header: The main header.
+        rect: The tile, on the reference grid.
         data: Bytes that contain the tile-parts.
         parts: The tile-parts; none if there are no headers besides the main one.
     """
@@ -103,6 +110,7 @@ def is_faster(header: MainHeader, data: memoryview, parts: Sequence[TilePart]) -
         and siz.is_uniform
         and first.dx == first.dy == 1
         and first.depth <= SHALLOW
+        and not any(edge % (2 << style.levels) for edge in (rect.x0, rect.y0, rect.x1, rect.y1))
         and len(header.qcds) == 1
         and _planes(header.qcds[0]) <= MOST_PLANES
         and all(
