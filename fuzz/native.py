@@ -1,8 +1,8 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
-Builds it with the sanitizers of the C compiler, loads that build in a child process, and walks
-damaged tiles and parameters. A finding is a report of the sanitizer, or an answer that differs from
-that of the Python code.
+Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
+tiles and parameters, and separates bands of arrays of any shape and strides. A finding is a report
+of the sanitizer, or an answer that differs from that of the Python code.
 """
 
 import argparse
@@ -71,6 +71,24 @@ def streams():
     return [bytes(stream) for stream in made]
 
 
+def separate(loops, rng) -> None:
+    """Copy random arrays, most of them with interleaved bands."""
+    bands, size = int(rng.integers(1, 7)), rng.choice(["u1", "<u2", ">u2", "<u4"])
+    shape = (*rng.integers(1, 4, int(rng.integers(0, 4))), int(rng.integers(1, 130)), bands)
+    # memory of exactly this size, so that the sanitizer sees what lies beside it
+    array = rng.integers(0, 255, shape).astype(size)
+    order = rng.permutation(array.ndim) if rng.integers(4) == 0 else [-1, *range(array.ndim - 1)]
+    source = array.transpose(order)
+    if rng.integers(3) == 0:
+        source = source[tuple(slice(*sorted(rng.integers(0, n + 1, 2))) for n in source.shape)]
+    out = np.zeros(source.shape, source.dtype.newbyteorder("="))
+    if rng.integers(4) == 0:
+        out = np.zeros(source.shape[::-1], out.dtype).T
+    is_swapped = not source.dtype.isnative
+    if loops.separate_bands(source, out, is_swapped, int(rng.integers(-1, 5))):
+        assert np.array_equal(out, source), (source.shape, source.strides, out.strides)
+
+
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
     from tests.codestream.test_blocks import opened
@@ -81,6 +99,7 @@ def fuzz(minutes: float, seed: int) -> int:
     tiles = [opened(stream) for stream in streams()]
     end, count = time.monotonic() + 60 * minutes, 0
     while time.monotonic() < end:
+        separate(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():

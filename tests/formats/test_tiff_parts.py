@@ -30,9 +30,9 @@ def whole_decodes(monkeypatch):
     counted = []
     real = decoders.PICTURE_DECODERS[34712]
 
-    def decode(tile, data):
+    def decode(tile, data, out=None):
         counted.append(tile)
-        return real(tile, data)
+        return real(tile, data, out)
 
     for code in (34712, 33003, 33005):
         monkeypatch.setitem(decoders.PICTURE_DECODERS, code, decode)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from anychunk.io import copying
+from anychunk.native import loops
 
 
 def field(shape, dtype):
@@ -50,3 +51,72 @@ def test_few_bands_of_a_pixel_are_copied_plainly(monkeypatch):
     out = np.zeros(source.shape, "u2")
     copying.assign(out, source)
     assert np.array_equal(out, source)
+
+
+needs_loops = pytest.mark.skipif(
+    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
+)
+
+
+@needs_loops
+@pytest.mark.parametrize("best", [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "?", "<u2", ">u2", ">i2", "<f2"])
+@pytest.mark.parametrize("bands", [2, 3, 4])
+def test_bands_are_separated_as_numpy_does(bands, dtype, best):
+    """Widths around whole groups of 8, 16 and 32 pixels, and no byte beside them."""
+    for width in (2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 129):
+        array = np.moveaxis(field((3, width, bands), "u1").astype(dtype), -1, 0)
+        room = np.full((bands + 1, 5, width + 9), 77).astype(np.dtype(dtype).newbyteorder("="))
+        expected = room.copy()
+        place = (slice(bands), slice(1, 4), slice(4, 4 + width))
+        expected[place] = array
+        assert loops.separate_bands(array, room[place], not array.dtype.isnative, best)
+        assert room.tobytes() == expected.tobytes()
+
+
+@needs_loops
+def test_other_copies_are_not_taken_for_bands():
+    plain = np.zeros((3, 40, 50), "u1")
+    others = [
+        plain,
+        plain.transpose(0, 2, 1),
+        np.moveaxis(np.zeros((40, 50, 5), "u1"), -1, 0),
+        np.moveaxis(np.zeros((40, 50, 3), "u4"), -1, 0),
+        np.moveaxis(np.zeros((40, 50, 4), "u1")[..., :3], -1, 0),
+        np.moveaxis(np.zeros((40, 50, 3), "u1")[:, ::2], -1, 0),
+        np.moveaxis(np.zeros((40, 50, 3), "u1")[:, :, ::-1], -1, 0),
+        np.moveaxis(np.zeros((0, 50, 3), "u1"), -1, 0),
+    ]
+    for array in others:
+        assert not loops.separate_bands(array, np.empty(array.shape, array.dtype), False)
+    three = np.moveaxis(np.zeros((40, 50, 3), "u1"), -1, 0)
+    assert not loops.separate_bands(three, np.empty((3, 40, 49), "u1"), False)
+    assert not loops.separate_bands(three, np.empty((3, 40, 50), "u2"), False)
+    with pytest.raises((BufferError, ValueError)):
+        loops.separate_bands(three, b"constant", False)
+
+
+@needs_loops
+@pytest.mark.parametrize("dtype", ["u1", ">u2", "<i2", "?"])
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_the_compiled_loop_is_used_for_bands(dtype, lead, monkeypatch):
+    called = []
+
+    class Spy:
+        def separate_bands(self, *arguments):
+            called.append(loops.separate_bands(*arguments))
+            return called[-1]
+
+    monkeypatch.setattr(copying, "loops", Spy())
+    source = np.moveaxis(field((*lead, 30, 40, 3), dtype), -1, -3)
+    out = np.zeros(source.shape, np.dtype(dtype).newbyteorder("="))
+    copying.assign(out, source)
+    assert called == [True]
+    assert np.array_equal(out, source)
+
+
+def test_bands_copied_within_one_array():
+    memory = field((64, 64, 3), "u1")
+    expected = np.moveaxis(memory.copy(), -1, 0)
+    copying.assign(memory.reshape(3, 64, 64), np.moveaxis(memory, -1, 0))
+    assert np.array_equal(memory.reshape(3, 64, 64), expected)

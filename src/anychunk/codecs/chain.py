@@ -211,9 +211,10 @@ class Decoder:
         return None if part is None else part[selection[:-2]]
 
     def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
-        """Decode one chunk straight into `target`; return False, changing nothing, if impossible.
+        """Decode one chunk straight into `target`; return False if that is impossible.
 
-        `target` has the shape and data type of the chunk. After False, call the decoder instead.
+        `target` has the shape and data type of the chunk. After False, call the decoder instead:
+        something may have been written to `target`, but not the chunk.
         """
         if self._into is None:
             return False

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from anychunk.codecs._nitf_block import block_buffer, check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.io import copying
 
 type Array = npt.NDArray[Any]
 type Imode = Literal["B", "P", "R", "S"]
@@ -205,7 +206,7 @@ class JbpBlock(BytesToBytes):
         if self.complex_pairs:
             target.real, target.imag = samples[0::2], samples[1::2]
         else:
-            target[...] = samples
+            copying.assign(target, samples)
         return out
 
     def _samples(self, data: Bytes1D) -> Array:

@@ -36,6 +36,7 @@ from anychunk.errors import (
     FormatError,
     UnsupportedError,
 )
+from anychunk.io import copying
 
 type Array = npt.NDArray[Any]
 
@@ -140,7 +141,9 @@ class Jpeg(BytesToBytes):
             stream = whole_stream(data, at)
             self._check_frame(stream, band)
             count = stream.bands
-            target[band : band + count] = decode(data, stream).transpose(2, 0, 1)
+            copying.assign(
+                target[band : band + count], decode(data, stream).transpose(2, 0, 1)
+            )
             band, at = band + count, stream.end
         return out
 

@@ -129,6 +129,12 @@ def check_tile(tile: Tile) -> None:
         )
 
 
+def _is_at(array: Array, out: Bytes1D) -> bool:
+    """Return whether samples begin where the buffer does: they were decoded in place."""
+    found: bool = array.__array_interface__["data"][0] == out.__array_interface__["data"][0]
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class TiffTile(Tile, BytesToBytes):
     """Codec for one strip or tile, given the tags that describe it."""
@@ -189,13 +195,9 @@ class TiffTile(Tile, BytesToBytes):
         out = self._target(data, spec, out)
         if self._is_simple and self._decode_simple(data, out):
             return out.view(self.dtype).reshape(spec.shape)
-        if self._is_jpeg_of_bands:
-            pixels = out.reshape(self.tile_height, self.tile_width, self.samples_per_pixel)
-            array = decoders.fit(self, decoders.decode_jpeg(self, data, pixels))
-        else:
-            array = decoders.decode(self, data, out)
+        array = decoders.decode(self, data, out, may_interleave=True)
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
-        if self.samples_per_pixel > 1 and is_whole:
+        if is_whole and (self.samples_per_pixel > 1 or not _is_at(array, out)):
             # a view: the caller's copy to its result separates the bands, without a pass for that
             # here
             deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
@@ -213,11 +215,17 @@ class TiffTile(Tile, BytesToBytes):
     ) -> bool:
         """Decode a whole chunk directly to `target`; return False if that is not possible.
 
-        Summing differences into `target` saves the pass that would copy the chunk there.
+        Summing differences into `target` saves the pass that would copy the chunk there, as does
+        decompressing a strip to the rows that it fills.
         """
-        if not self._is_simple or self.predictor == 1:
+        if not self._is_simple:
             return False
-        return self._decode_simple(data, self._target(data, spec, out), target)
+        if self.predictor != 1:
+            return self._decode_simple(data, self._target(data, spec, out), target)
+        if not target.flags.c_contiguous:
+            return False
+        self._check_sizes(data, spec)
+        return self._decode_simple(data, target.reshape(-1).view(np.uint8))
 
     def decode_part(
         self, data: Bytes1D, spec: ChunkSpec, rows: range, columns: range
@@ -234,17 +242,6 @@ class TiffTile(Tile, BytesToBytes):
         if found is None:
             return None
         return np.moveaxis(found, -1, 0)[(None,) * (len(spec.shape) - 3)]
-
-    @cached_property
-    def _is_jpeg_of_bands(self) -> bool:
-        """Whether JPEG can be decoded into the chunk's own memory, bands interleaved."""
-        return (
-            self.compression in JPEG
-            and self.dtype == np.uint8
-            and self.samples_per_pixel > 1
-            and self.tile_depth == 1
-            and self.backend == "direct"
-        )
 
     @cached_property
     def _is_simple(self) -> bool:
@@ -272,7 +269,7 @@ class TiffTile(Tile, BytesToBytes):
         if len(plain) != len(out):
             return False
         # decoders return `out`, a view of it, or (where they had to try again) other memory
-        if plain is not out and plain.ctypes.data != out.ctypes.data:
+        if plain is not out and not _is_at(plain, out):
             out[:] = plain
         if self.predictor == 2:
             # as unsigned words: sums wrap at the width of the sample, and libtiff differences
@@ -303,7 +300,7 @@ class TiffTile(Tile, BytesToBytes):
         """Copy samples to their place in `out`, unless they are there already; fill the rest."""
         rows, columns, bands = array.shape
         # decoded in place (`Tile.is_direct`)
-        if array.__array_interface__["data"][0] == out.__array_interface__["data"][0]:
+        if _is_at(array, out):
             if not array.dtype.isnative:
                 array.byteswap(inplace=True)
             out.view(self.dtype)[array.size :] = fill

@@ -3,6 +3,9 @@
 A plain assignment traverses one of the two arrays across its fastest axis, touching a cache line
 per element, and numpy does not avoid that. Here a tile that fits in the cache is read along one
 array and written along the other, which is four times faster for a chunk of 64 x 64 x 64.
+
+Interleaved bands of one or two bytes are separated by a compiled loop where there is one
+([decision 003](docs/decisions/003-separating-bands.md)).
 """
 
 import itertools
@@ -12,14 +15,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.native import loops
+
 SMALL = 32768
 """Arrays of at most this many elements are assigned: the calls per tile would cost more."""
 TILE_BYTES = 64 << 10
 LINE_BYTES = 64
+MOST_BANDS = 4
+"""Of more bands, each is copied by itself."""
+LEAST_COLUMNS = 16
+"""Narrower arrays are left to numpy."""
 
 
 def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
     """Do `out[...] = array` for arrays of the same shape."""
+    if loops is not None and _separate_bands(out, array):
+        return
     if (
         array.size <= SMALL
         or out.shape != array.shape
@@ -42,6 +53,28 @@ def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
         here = tile if piece.shape == tile.shape else tile[tuple(slice(n) for n in piece.shape)]
         here[...] = piece
         out[place] = here
+
+
+def _separate_bands(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> bool:
+    """Copy with the compiled loop, if `array` has a few interleaved bands; return False if not."""
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if (
+        size > 2
+        or kind not in "biuf"
+        or kind != out.dtype.kind
+        or size != out.dtype.itemsize
+        or array.ndim < 3
+        or out.shape != array.shape
+        or min(array.shape) < 1
+        or out.shape[-1] < LEAST_COLUMNS
+        or out.strides[-1] != size
+        or not size < array.strides[-1] <= MOST_BANDS * size
+        or np.may_share_memory(out, array)
+    ):
+        return False
+    assert loops is not None
+    is_swapped = array.dtype.isnative != out.dtype.isnative
+    return loops.separate_bands(array, out, is_swapped)
 
 
 def fastest(array: npt.NDArray[Any]) -> int:

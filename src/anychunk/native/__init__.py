@@ -9,6 +9,7 @@ A further function is a C file here, its declaration in `native.h`, a line in `m
 """
 
 import os
+from collections.abc import Buffer
 from typing import Protocol
 
 type _Buffer = bytes | bytearray | memoryview
@@ -17,6 +18,9 @@ type _Buffer = bytes | bytearray | memoryview
 class Loops(Protocol):
     """The functions of the compiled module."""
 
+    def separate_bands(
+        self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
+    ) -> bool: ...
     def walk_begin(self, parameters: _Buffer, /) -> object: ...
     def walk_resume(
         self, walk: object, data: _Buffer, base: int, headers: _Buffer, /

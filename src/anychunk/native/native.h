@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <stdint.h>
 
+PyObject *separate_bands(PyObject *module, PyObject *args);
 PyObject *walk_begin(PyObject *module, PyObject *args);
 PyObject *walk_resume(PyObject *module, PyObject *args);
 PyObject *walk_finish(PyObject *module, PyObject *args);

@@ -15,6 +15,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from anychunk.codecs.jpeg2000 import codec as jpeg2000
 from anychunk.codecs.jpeg2000.windows import decode_codestream_part
 from anychunk.codecs.leading_stream import zstd_frame_end
 from anychunk.codecs.tiff import fax, samples, synthetic
-from anychunk.codecs.tiff.picture_sizes import check_picture
+from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
 from anychunk.codecs.tiff.tile import (
     CCITT_RLE,
     CCITT_RLE_WORDS,
@@ -68,7 +69,8 @@ from anychunk.errors import ChunkDecodeError, UnsupportedError
 
 type Array = npt.NDArray[Any]
 type StreamDecoder = Callable[[Bytes1D, Bytes1D], Bytes1D]
-type PictureDecoder = Callable[[Tile, Bytes1D], Array]
+type PictureDecoder = Callable[[Tile, Bytes1D, Array | None], Array]
+"""Takes an array of the chunk's size to decode into, or None; need not use it."""
 type PartDecoder = Callable[[Tile, Bytes1D, range, range], Array | None]
 
 
@@ -169,9 +171,7 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     shape = (tile.tile_height, tile.tile_width)
     if out is None:
         bands = (tile.samples_per_pixel,) if tile.samples_per_pixel > 1 else ()
-        # unsigned: samples that are not those of a bool must not be written to one
-        dtype = f"u{tile.dtype.itemsize}" if tile.dtype.kind in "biu" else tile.dtype
-        out = np.empty((*shape, *bands), dtype)
+        out = np.empty((*shape, *bands), plain_dtype(tile))
     options = {"tables": tables, "colorspace": stream, "outcolorspace": result, "shape": shape}
     try:
         try:
@@ -285,17 +285,20 @@ RIFF_REVERSED = bytes.fromhex("4a926262")
 """`RIFF`, the signature of WebP, with the bits of each byte reversed."""
 
 
-def decode_webp(tile: Tile, data: Bytes1D) -> Array:
+def decode_webp(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     if data[:4].tobytes() == RIFF_REVERSED:
         # libtiff applies FillOrder 2 to WebP, but to no other picture stream (tif_webp.c)
         data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
     check_picture(tile, data)
     # encoders omit the alpha band from the stream if it is opaque
     has_alpha = True if tile.samples_per_pixel == 4 else None
+    if out is not None:
+        with suppress(ValueError):  # the stream has another shape
+            return imagecodecs.webp_decode(data, hasalpha=has_alpha, out=out)  # type: ignore[no-any-return]
     return imagecodecs.webp_decode(data, hasalpha=has_alpha)  # type: ignore[no-any-return]
 
 
-def decode_lerc(tile: Tile, data: Bytes1D) -> Array:
+def decode_lerc(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode LERC, which may be compressed again by deflate or zstd (LercParameters tag).
 
     The tag is not needed: the second compression is recognised by its signature.
@@ -305,8 +308,13 @@ def decode_lerc(tile: Tile, data: Bytes1D) -> Array:
         data = inflate(data, np.empty(nbytes, np.uint8))
     elif data[:4].tobytes() == b"\x28\xb5\x2f\xfd":
         data = decode_zstd(data, np.empty(nbytes, np.uint8))
-    check_picture(tile, data)
-    array, mask = imagecodecs.lerc_decode(data, masks=True)
+    size, dtype = check_picture(tile, data), lerc_dtype(data.data)
+    if out is None or (*out.shape, 1) != size or dtype is None or dtype.itemsize != out.itemsize:
+        out = None
+    else:
+        # imagecodecs compares only the sizes of the types
+        out = out.view(dtype)
+    array, mask = imagecodecs.lerc_decode(data, masks=True, out=out)
     if array.ndim == 3 and mask is not None and mask.ndim == 3:
         # bands with masks that differ are stored one after another
         array, mask = np.moveaxis(array, 0, -1), np.moveaxis(mask, 0, -1)
@@ -329,13 +337,13 @@ def _apply_lerc_mask(tile: Tile, array: Array, mask: Array | None) -> Array:
     return array
 
 
-def decode_eer(tile: Tile, data: Bytes1D) -> Array:
+def decode_eer(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     skip, horizontal, vertical = tile.eer or (8 if tile.compression == 65000 else 7, 2, 2)
     shape = (tile.tile_height, tile.tile_width)
     return imagecodecs.eer_decode(data, shape, skip, horizontal, vertical)  # type: ignore[no-any-return]
 
 
-def decode_jpeg2000(tile: Tile, data: Bytes1D) -> Array:
+def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode a codestream or JP2 file; raise if OpenJPEG decodes it although it is damaged."""
     check_picture(tile, data)
     array = imagecodecs.jpeg2k_decode(data, numthreads=1)
@@ -360,22 +368,22 @@ def decode_jpeg2000_part(tile: Tile, data: Bytes1D, rows: range, columns: range)
     return array if array.dtype == tile.dtype else _reinterpret(tile, array)
 
 
-def _jpeg_xl(tile: Tile, data: Bytes1D) -> Array:
+def _jpeg_xl(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     rows, columns, _ = check_picture(tile, data)
     # the number of bands and frames is not at the start of the stream: the decoder compares them
     # with those of `out`, before it allocates anything
     bands = (tile.samples_per_pixel,) if tile.samples_per_pixel > 1 else ()
-    dtype = f"u{tile.dtype.itemsize}" if tile.dtype.kind in "biu" else tile.dtype
-    out = np.empty((rows, columns, *bands), dtype)
+    if out is None or out.shape != (rows, columns, *bands):
+        out = np.empty((rows, columns, *bands), plain_dtype(tile))
     return imagecodecs.jpegxl_decode(data, numthreads=1, out=out)  # type: ignore[no-any-return]
 
 
-def _jpeg_xr(tile: Tile, data: Bytes1D) -> Array:
+def _jpeg_xr(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     check_picture(tile, data)
     return imagecodecs.jpegxr_decode(data)  # type: ignore[no-any-return]
 
 
-def _png(tile: Tile, data: Bytes1D) -> Array:
+def _png(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     check_picture(tile, data)
     return imagecodecs.png_decode(data)  # type: ignore[no-any-return]
 
@@ -406,7 +414,15 @@ KNOWN = frozenset((NONE, OLD_JPEG, *CCITT, *LIBTIFF, *STREAM_DECODERS, *PICTURE_
 """Every compression that is decoded."""
 
 
-def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
+def plain_dtype(tile: Tile) -> np.dtype[Any]:
+    """Return the type that pictures are decoded to: unsigned, where samples are integers or bools.
+
+    Samples that are not those of a bool must not be written to one.
+    """
+    return np.dtype(f"u{tile.dtype.itemsize}") if tile.dtype.kind in "biu" else tile.dtype
+
+
+def decode(tile: Tile, data: Bytes1D, out: Bytes1D, *, may_interleave: bool = False) -> Array:
     """Decode a chunk to (rows, columns, bands).
 
     Parameters:
@@ -415,6 +431,7 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
         out: A buffer as large as the decoded chunk. The result is in it if the decompressed bytes
             are, in native order, the decoded chunk (`Tile.is_direct`). Otherwise it may be a view
             of this thread's scratch buffer, which the next call overwrites.
+        may_interleave: Whether `out` may also be used for pixels with interleaved bands.
 
     Raises:
         ChunkDecodeError: The chunk does not decode, or not to the shape that `tile` announces.
@@ -426,7 +443,12 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
     elif tile.compression == OLD_JPEG:
         array = decode_old_jpeg(tile, data)
     elif (picture := PICTURE_DECODERS.get(tile.compression)) is not None:
-        array = picture(tile, data)
+        place = None
+        if tile.tile_depth == 1 and (tile.samples_per_pixel == 1 or may_interleave):
+            bands = (tile.samples_per_pixel,) if tile.samples_per_pixel > 1 else ()
+            pixels = out.view(plain_dtype(tile))
+            place = pixels.reshape(tile.tile_height, tile.tile_width, *bands)
+        array = picture(tile, data, place)
     else:
         array = _decode_rows(tile, data, out)
     return fit(tile, array)

@@ -9,6 +9,9 @@ The decoders allocate what the header announces, and their bindings cannot repor
 import math
 import struct
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D
@@ -219,6 +222,20 @@ def lerc_size(data: memoryview) -> Size:
             break
         at += length
     return *largest, bands
+
+
+LERC_TYPES = ("i1", "u1", "<i2", "<u2", "<i4", "<u4", "<f4", "<f8")
+
+
+def lerc_dtype(data: memoryview) -> np.dtype[Any] | None:
+    """Return the type of the samples of the first blob, if its header says it."""
+    if bytes(data[:6]) != b"Lerc2 " or len(data) < 42:
+        return None
+    (version,) = struct.unpack_from("<i", data, 6)
+    # version 3 brought a checksum, version 4 the number of values per pixel
+    place = 30 + 4 * (version >= 3) + 4 * (version >= 4)
+    (number,) = struct.unpack_from("<i", data, place)
+    return np.dtype(LERC_TYPES[number]) if 0 <= number < len(LERC_TYPES) else None
 
 
 SIZES: dict[int, Callable[[memoryview], Size]] = {

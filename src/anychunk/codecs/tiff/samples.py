@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, UnsupportedError
+from anychunk.io import copying
 from anychunk.io.buffers import borrowed
 
 type Array = npt.NDArray[Any]
@@ -326,7 +327,7 @@ def predict(array: Array, predictor: int) -> Array:
 def deinterleave(array: Array, out: Array) -> None:
     """Copy (depth, rows, columns, bands) into the low corner of (depth, bands, rows, columns)."""
     depth, rows, columns, _ = array.shape
-    out[:depth, :, :rows, :columns] = np.moveaxis(array, -1, 1)
+    copying.assign(out[:depth, :, :rows, :columns], np.moveaxis(array, -1, 1))
 
 
 def as_bits(value: int | Sequence[int]) -> Bits:

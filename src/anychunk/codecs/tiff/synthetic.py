@@ -11,6 +11,7 @@ import base64
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import imagecodecs
@@ -38,14 +39,26 @@ type Tag = tuple[int, str, Sequence[float] | bytes]
 
 SHORT, LONG, RATIONAL, UNDEFINED = "H", "I", "R", "B"
 TYPE_IDS = {SHORT: 3, LONG: 4, RATIONAL: 5, UNDEFINED: 7}
+STRIP_OFFSETS, STRIP_BYTE_COUNTS = 273, 279
 DENOMINATOR = 1 << 20
 """Denominator of the RATIONAL values that are written."""
 
 
 def synthetic_tiff(tile: Tile, data: Bytes1D, *, rows: int, **changes: Any) -> bytes:
     """Return a TIFF whose only strip is `data`, `rows` high; `changes` override tag values."""
+    head, place, order = frame(tile, rows, tuple(changes.items()))
+    length = struct.pack(f"{order}I", len(data))
+    return b"".join((head[:place], length, head[place + 4 :], data.tobytes()))
+
+
+@lru_cache(maxsize=64)
+def frame(tile: Tile, rows: int, changes: tuple[tuple[str, Any], ...]) -> tuple[bytes, int, str]:
+    """Return what precedes the strip, where in it the length of the strip is, and the byte order.
+
+    Chunks of one array differ only in that length.
+    """
     order = ">" if tile.byte_order == "big" else "<"
-    return build(tags_of(tile, rows=rows, **changes), data, order)
+    return *build(tags_of(tile, rows=rows, **dict(changes)), order), order
 
 
 def tags_of(
@@ -104,8 +117,11 @@ def photometric_of(tile: Tile) -> int:
     return tile.photometric if is_color and tile.samples_per_pixel == 3 else 1
 
 
-def build(tags: Sequence[Tag], data: Bytes1D, order: str) -> bytes:
-    """Lay out a TIFF: header, directory, values of more than four bytes, the strip."""
+def build(tags: Sequence[Tag], order: str) -> tuple[bytes, int]:
+    """Lay out a TIFF: header, directory, values of more than four bytes; the strip is to follow.
+
+    Returns them, and where the length of the strip is to be written.
+    """
     count = len(tags) + 2
     heap_start = 8 + 2 + 12 * count + 4
     heap = bytearray()
@@ -119,11 +135,13 @@ def build(tags: Sequence[Tag], data: Bytes1D, order: str) -> bytes:
             heap += packed + b"\0" * (len(packed) % 2)
         entries.append((code, struct.pack(f"{order}HHI", code, TYPE_IDS[kind], number) + field))
     start = heap_start + len(heap)
-    for code, value in ((273, start), (279, len(data))):
+    for code, value in ((STRIP_OFFSETS, start), (STRIP_BYTE_COUNTS, 0)):
         entries.append((code, struct.pack(f"{order}HHII", code, 4, 1, value)))
-    directory = b"".join(entry for _, entry in sorted(entries))
+    entries.sort()
+    place = 10 + 12 * [code for code, _ in entries].index(STRIP_BYTE_COUNTS) + 8
+    directory = b"".join(entry for _, entry in entries)
     header = struct.pack(f"{order}2sHIH", b"MM" if order == ">" else b"II", 42, 8, count)
-    return b"".join((header, directory, b"\0\0\0\0", bytes(heap), data.tobytes()))
+    return b"".join((header, directory, b"\0\0\0\0", bytes(heap))), place
 
 
 def pack_values(kind: str, values: Sequence[float] | bytes, order: str) -> tuple[bytes, int]:
