@@ -137,7 +137,9 @@ def account_in(url: str) -> str | None:
     """Return the storage account that a url names, as `abfs://container@account.dfs.…` does."""
     parts = urlsplit(url)
     is_azure = parts.scheme in ("abfs", "abfss", "az", "azure")
-    return parts.hostname.partition(".")[0] if is_azure and parts.username and parts.hostname else None
+    return (
+        parts.hostname.partition(".")[0] if is_azure and parts.username and parts.hostname else None
+    )
 
 
 def _without_account(options: dict[str, Any], url: str) -> dict[str, Any]:

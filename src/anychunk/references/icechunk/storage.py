@@ -106,9 +106,7 @@ def azure_options(storage: Storage | None) -> dict[str, str]:
     }
 
 
-def _credentials(
-    options: Mapping[str, Any], known: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+def _credentials(options: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     if options.get("skip_signature"):
         return {"anonymous": True}
     found = {
