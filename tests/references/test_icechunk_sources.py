@@ -17,6 +17,7 @@ from anychunk.references.icechunk.sources import (
     TABLE,
     append_rows,
     read_rows,
+    read_urls,
     source_rows,
     with_rows,
 )
@@ -65,6 +66,55 @@ def test_only_new_rows_and_the_last_chunk_are_written():
 
     asyncio.run(run())
     assert store.written == [KEY, f"{TABLE}/c/5"]
+
+
+ODD = [
+    "/a \"quoted\" \\ back\\slash.tif",
+    '/looks like a row {"url":"x"}.tif',
+    "/{\\\"url\\\":\\\"x\\\"}",
+    "/line\nbreak é 𝄞.tif",
+    "",
+]
+
+
+def test_urls_are_read_without_the_rest_of_the_rows():
+    store = Counted()
+    given = [{"url": url, "etag": '{"url":"e"}'} for url in ODD * 300]
+
+    async def run():
+        await append_rows(store, given)
+        return await read_urls(store, "here")
+
+    assert asyncio.run(run()) == ODD * 300
+
+
+@pytest.mark.parametrize(
+    "text", ['{"size":1,"url":"/a"}', '{ "url" : "/a" }', '{"url":"\\u002fa"}']
+)
+def test_urls_of_rows_that_others_wrote(monkeypatch, text):
+    store = Counted()
+    encoded = sources._encoded
+    monkeypatch.setattr(sources, "_encoded", lambda texts: encoded([text] * len(texts)))
+
+    async def run():
+        await append_rows(store, rows(0, 3))
+        return await read_urls(store, "here")
+
+    assert asyncio.run(run()) == ["/a"] * 3
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"url":3}', '{"url":"\\x"}', '{"url":"a', "{"])
+def test_damaged_rows_are_errors_not_missing_urls(monkeypatch, text):
+    store = Counted()
+    encoded = sources._encoded
+    monkeypatch.setattr(sources, "_encoded", lambda texts: encoded([text] * len(texts)))
+
+    async def run():
+        await append_rows(store, rows(0, 3))
+        return await read_urls(store, "here")
+
+    with pytest.raises(FormatError, match="here anychunk.sources"):
+        asyncio.run(run())
 
 
 def test_pins_and_folders_become_rows_and_attributes_again():

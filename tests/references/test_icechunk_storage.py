@@ -8,8 +8,10 @@ import pytest
 from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.io.http import SAME_ORIGIN
 from anychunk.references.icechunk.storage import (
+    azure_options,
     container_store,
     containers_access,
+    google_credentials,
     repository_storage,
     s3_credentials,
     s3_options,
@@ -113,6 +115,46 @@ def test_repositories_on_s3(scheme):
     assert (options["prefix"], options["anonymous"]) == (None, True)
 
 
+def test_names_of_other_libraries_mean_the_same():
+    named = {"key": "AK", "secret": "SK", "client_kwargs": {"endpoint_url": "http://h:1"}}
+    assert s3_credentials(named) == KEYS
+    assert s3_options(named)["endpoint_url"] == "http://h:1"
+    assert s3_credentials({"anon": True}) == {"anonymous": True}
+
+
+@pytest.mark.parametrize(
+    ("storage", "expected"),
+    [
+        (None, {"from_env": True}),
+        ({"skip_signature": True}, {"anonymous": True}),
+        ({"token": "anon"}, {"anonymous": True}),
+        ({"token": "key.json"}, {"service_account_file": "key.json"}),
+        ({"service_account_path": "key.json"}, {"service_account_file": "key.json"}),
+        ({"service_account_key": "{}"}, {"service_account_key": "{}"}),
+        ({"GOOGLE_APPLICATION_CREDENTIALS": "a.json"}, {"application_credentials": "a.json"}),
+    ],
+)
+def test_credentials_of_google(storage, expected):
+    assert google_credentials(storage) == expected
+    _, options = repository_storage(Recorder(), "gs://bucket/a", storage)
+    assert options == {"bucket": "bucket", "prefix": "a", **expected}
+    access = containers_access(icechunk, ["gs://bucket/"], storage)
+    assert list(access) == ["gs://bucket/"]
+
+
+def test_azure_servers_and_accounts_in_urls(monkeypatch):
+    url = "abfs://container@account.dfs.core.windows.net/a"
+    storage = {"endpoint": "http://127.0.0.1:1/account", "account_key": "K"}
+    plain = {"azure_storage_endpoint": storage["endpoint"], "azure_allow_http": "true"}
+    _, options = repository_storage(Recorder(), url, storage)
+    assert options == {
+        "account": "account", "container": "container", "prefix": "a", "access_key": "K",
+        "config": plain,
+    }  # fmt: skip
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "https://private")
+    assert azure_options(None) == {"azure_storage_endpoint": "https://private"}
+
+
 @pytest.mark.parametrize("scheme", ["gs", "gcs"])
 def test_repositories_on_gcs(scheme):
     found = repository_storage(Recorder(), f"{scheme}://bucket/a", None)
@@ -141,7 +183,7 @@ def test_repositories_on_azure(scheme, monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "of-environment")
     name, options = repository_storage(Recorder(), url, None)
     assert name == "azure_storage"
-    place = {"container": "container", "prefix": "a/b.icechunk"}
+    place = {"container": "container", "prefix": "a/b.icechunk", "config": None}
     assert options == {"account": "of-environment", **place, "from_env": True}
     storage = {"account_name": "given", "account_key": "K", "sas_key": ""}
     _, options = repository_storage(Recorder(), url, storage)

@@ -58,13 +58,18 @@ def _shown(error: Exception) -> Exception | None:
     return error if without_queries(text) == text else None
 
 
+NO_GOOGLE_KEY = (
+    "no credentials found; set GOOGLE_APPLICATION_CREDENTIALS, "
+    "or for public data GOOGLE_SKIP_SIGNATURE=true (skip_signature)"
+)
 ADVICE = {
-    "169.254.169.254": "no credentials found; set AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or for public data AWS_SKIP_SIGNATURE=true (skip_signature)",
-    "metadata.google.internal": "no credentials found; set GOOGLE_APPLICATION_CREDENTIALS, "
-    "or for public data GOOGLE_SKIP_SIGNATURE=true (skip_signature)",
+    # every cloud has its own path below the same address: the more specific come first
+    "metadata.google.internal": NO_GOOGLE_KEY,
+    "/computeMetadata/": NO_GOOGLE_KEY,
     "/metadata/identity/oauth2": "no credentials found; set AZURE_STORAGE_ACCOUNT_KEY or "
     "AZURE_STORAGE_SAS_TOKEN, or for public data AZURE_SKIP_SIGNATURE=true (skip_signature)",
+    "169.254.169.254": "no credentials found; set AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or for public data AWS_SKIP_SIGNATURE=true (skip_signature)",
     "Account must be specified": "set AZURE_STORAGE_ACCOUNT_NAME, or pass "
     "storage={'account_name': …}",
     "incorrectly configured region": "set AWS_REGION to the region of the bucket, or pass "
@@ -75,8 +80,14 @@ ADVICE = {
     "storage={'requester_pays': True}",
     "401 Unauthorized": "credentials are missing or wrong; check those that are set, or pass "
     "storage={'headers': {'Authorization': …}}",
+    # a missing object is a FileNotFoundError
+    "404 Not Found": "no such bucket or container; check its name",
     "error sending request": "the server could not be reached; check the url, the network, and "
     "HTTPS_PROXY if there is a proxy",
+    "builder error": "the endpoint is http, which is refused by default; pass "
+    "storage={'client_options': {'allow_http': True}}",
+    "service account file": "GOOGLE_APPLICATION_CREDENTIALS, or service_account_path, must be the "
+    "JSON file of a key",
     "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY",
 }

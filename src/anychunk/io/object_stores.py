@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST_STORES = 64
 ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Prefixes of the variables that obstore reads when it makes a store."""
+SCHEMES = ("s3", "gs", "az", "http", "https", "abfs", "memory", "file")
 OF_ANY_STORE = {"client_options", "retry_config", "headers", *OWN}
 """Options that say nothing about a cloud."""
 S3_HOST = re.compile(
@@ -179,15 +180,13 @@ def _new_store(
     # obstore has one overload per kind of store
     from_url: Any = HTTPStore.from_url if is_web else obstore.store.from_url
     shown = root.partition("?")[0]
+    known = "" if root.partition(":")[0] in SCHEMES else f"; supported: {' '.join(SCHEMES)}"
     try:
         made = from_url(root, client_options=client, retry_config=retry, **settings)
     except AnychunkError:
         raise
     except Exception as e:
-        raise UnsupportedError(
-            f"{shown}: {first_line(e)}{what_to_do(e)}; "
-            "supported: s3 gs az http https abfs memory file"
-        ) from e
+        raise UnsupportedError(f"{shown}: {first_line(e)}{what_to_do(e)}{known}") from e
     return cast("ObjectStore", made)
 
 
@@ -196,7 +195,11 @@ def _is_plain(root: str, settings: Mapping[str, Any]) -> bool:
     endpoints = [v for k, v in settings.items() if str(k).lower().endswith(("endpoint", "_url"))]
     if root.startswith("s3"):
         names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-        endpoints += [os.environ.get(name, "") for name in names]
+    elif root.startswith(("az", "abfs")):
+        names = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    else:
+        names = ()
+    endpoints += [os.environ.get(name, "") for name in names]
     return any(str(url).startswith("http:") for url in [root, *endpoints])
 
 

@@ -5,7 +5,7 @@ import errno
 import os
 import tempfile
 import threading
-from collections.abc import Buffer, Iterable, Iterator, Sequence
+from collections.abc import Buffer, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -14,6 +14,7 @@ from anychunk.errors import AnychunkError, FormatError, SourceError, Unsupported
 from anychunk.io import (
     Storage,
     Walk,
+    below,
     first_line,
     is_remote,
     local_path,
@@ -99,6 +100,20 @@ def put(url: str, *pieces: Buffer, storage: Storage | None = None, root: str | N
             _put_inside(path, pieces, local_path(root))
 
 
+@contextmanager
+def writing(root: str, *, storage: Storage | None = None) -> Iterator[Callable[[str, bytes], None]]:
+    """Yield a function that writes objects by their names below a folder.
+
+    As `put` with `root`, but directories stay open from one object to the next.
+    """
+    if is_remote(root) or not system.HAS_HANDLES:
+        yield lambda name, data: put(below(root, name), data, storage=storage, root=root)
+        return
+    folder = local_path(root)
+    with Walk((folder,), makes=True) as walk:
+        yield lambda name, data: _put_by(walk, f"{folder}/{name}", (data,))
+
+
 def check_case(root: str, names: Iterable[str]) -> None:
     """Refuse names of which one would overwrite another, because the file system ignores case.
 
@@ -131,9 +146,14 @@ def _put_inside(path: str, pieces: Sequence[Buffer], root: str) -> None:
     if not system.HAS_HANDLES:
         _put_local(f"{real_path(folder, (root,))}/{name}", pieces, is_real=True)
         return
+    with Walk((root,), makes=True) as walk:
+        _put_by(walk, path, pieces)
+
+
+def _put_by(walk: Walk, path: str, pieces: Sequence[Buffer]) -> None:
+    folder, name = os.path.split(path)
     try:
-        with Walk((root,), makes=True) as walk:
-            _write_aside(walk.directory(folder), name, pieces)
+        _write_aside(walk.directory(folder), name, pieces)
     except AnychunkError:
         raise
     except OSError as e:

@@ -96,6 +96,7 @@ S3_NAMES = {
     "username": "access_key_id", "password": "secret_access_key",
 }  # fmt: skip
 AZURE_NAMES = {"anon": ANONYMOUS, "account": "account_name", "key": "account_key"}
+ACCOUNTS = ("account_name", "azure_storage_account_name", "azure_storage_account")
 GOOGLE_NAMES = {"anon": ANONYMOUS, "endpoint_url": "endpoint"}
 ADVICE = {
     "profile": "obstore reads no profiles: export the credentials as AWS_ACCESS_KEY_ID and "
@@ -124,10 +125,33 @@ def obstore_options(scheme: str, given: Mapping[str, Any], where: str) -> dict[s
     if scheme == "gs":
         return _google(_renamed(options, GOOGLE_NAMES, where))
     if scheme in ("az", "abfs", "abfss"):
-        return _renamed(options, AZURE_NAMES, where)
+        named = _renamed(options, AZURE_NAMES, where)
+        # obstore takes the account of the url itself, and refuses to be told twice
+        return _without_account(named, where) if account_in(where) else named
     if headers := options.pop("headers", None):
         options["client_options"] = _with_headers(options, dict(headers))
     return options
+
+
+def account_in(url: str) -> str | None:
+    """Return the storage account that a url names, as `abfs://container@account.dfs.…` does."""
+    parts = urlsplit(url)
+    is_azure = parts.scheme in ("abfs", "abfss", "az", "azure")
+    return (
+        parts.hostname.partition(".")[0] if is_azure and parts.username and parts.hostname else None
+    )
+
+
+def _without_account(options: dict[str, Any], url: str) -> dict[str, Any]:
+    """Remove the account from options, unless it is another than that of the url."""
+    names = [name for name in options if str(name).lower() in ACCOUNTS]
+    for name in names:
+        if options[name] != account_in(url):
+            raise OptionError(
+                f"{url}: storage option {name!r} is {options[name]!r}, expected the account that "
+                "the url names"
+            )
+    return {name: value for name, value in options.items() if name not in names}
 
 
 def _renamed(options: dict[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
-from anychunk.io import Folder, Storage, absolute, below, sink
+from anychunk.io import Folder, Storage, absolute, sink
 from anychunk.model.index import WHOLE, GroupIndex, Node
 from anychunk.references.chunk_references import (
     Capabilities,
@@ -95,15 +95,13 @@ def save(
     # removed first and written last, so that an interrupted save is not mistaken for an index
     sink.remove(f"{root}/{V2_METADATA}", storage=storage)
     known: dict[Any, bytes] = {}
-    for path, (_, references) in found.items():
-        for record, data in _records(arrow, references, written, known):
-            sink.put(below(root, f"{path}/refs.{record}.parq"), data, storage=storage, root=root)
-    v2 = write_documents(_with_v2_arrays(node), written, base, 2)
-    for name, content in (
-        (V3_METADATA, {"metadata": v3}),
-        (V2_METADATA, {"metadata": v2, "record_size": RECORD_SIZE}),
-    ):
-        sink.put(f"{root}/{name}", json.dumps(content).encode(), storage=storage, root=root)
+    with sink.writing(root, storage=storage) as put:
+        for path, (_, references) in found.items():
+            for record, data in _records(arrow, references, written, known):
+                put(f"{path}/refs.{record}.parq", data)
+        v2 = write_documents(_with_v2_arrays(node), written, base, 2)
+        put(V3_METADATA, json.dumps({"metadata": v3}).encode())
+        put(V2_METADATA, json.dumps({"metadata": v2, "record_size": RECORD_SIZE}).encode())
 
 
 def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
@@ -121,6 +119,8 @@ def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
     return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
+UNCOMPRESSED_ROWS = 64
+"""Up to this number of rows a table is not compressed: that gains nothing, and takes time."""
 MOST_KNOWN = 1000
 """How many tables of copied chunks are kept while an index is saved."""
 
@@ -163,7 +163,7 @@ def _table(arrow: Any, references: ChunkReferences, rows: slice, names: Any) -> 
     # the convention for a whole object is offset 0, size 0
     whole = lengths == WHOLE
     columns = {
-        "path": arrow.DictionaryArray.from_arrays(indices, names).cast(arrow.string()),
+        "path": names.take(indices),
         "offset": arrow.array(np.where(whole, 0, references.offsets[rows]).astype(np.int64)),
         "size": arrow.array(np.where(whole, 0, lengths).astype(np.int64)),
     }
@@ -186,7 +186,7 @@ def _parquet(arrow: Any, table: Any) -> bytes:
     arrow.parquet.write_table(
         table,
         buffer,
-        compression="zstd",
+        compression="zstd" if len(table) > UNCOMPRESSED_ROWS else "none",
         write_statistics=["offset", "size"],  # without them fastparquet reads floats, too
         store_schema=False,
         use_dictionary=["path"],

@@ -51,6 +51,7 @@ from anychunk.references.icechunk.sources import (
     Row,
     append_rows,
     read_rows,
+    read_urls,
     refuse_name,
     source_rows,
     with_rows,
@@ -131,7 +132,7 @@ def append(
 class Archive:
     """A repository that indexes are appended to, one commit each.
 
-    It is opened once: the costs of that grow with the repository.
+    One that grows along an axis is opened once.
     """
 
     def __init__(
@@ -186,13 +187,12 @@ class Archive:
         )
 
     def _transaction(self, found: References, along: str | int | None) -> Transaction:
+        # an opened repository keeps every snapshot that it has read or written, each with the
+        # metadata of all groups
+        opened = self._repository if along is not None else None
+        self._repository = None
         self._repository = writable_repository(
-            self._ice,
-            self.target,
-            found,
-            self.storage,
-            along=along,
-            opened=self._repository,
+            self._ice, self.target, found, self.storage, along=along, opened=opened
         )
         if self._branch != BRANCH and self._start is None:
             self._start = _emptied_branch(self._repository, self._branch)
@@ -351,7 +351,7 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
             return set()
         store = readonly_store(ice, url, storage, BRANCH, None)
         root = sync(read_bytes(store, "zarr.json"))
-        rows = sync(read_rows(store, url))
+        urls = sync(read_urls(store, url))
     attributes = read_attributes(parse_document(root or b"{}", url), url)
     # a repository that moved with its data still records the old location
     resolver = UrlResolver(url=url, base=read_base(attributes, url), allow=(EVERYWHERE,))
@@ -360,6 +360,5 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
     if not isinstance(folders, list) or not all(isinstance(name, str) for name in folders):
         raise FormatError(f"{url}: folders are {str(folders)[:80]}, expected a list of urls")
     found = {*read_pins(about.get("pins", {}), resolver), *map(resolver.resolve, folders)}
-    urls = (row["url"] for row in rows)
     # they are not opened, only compared: there is nothing to check, and a million of them
     return found.union(map(resolver.resolve, urls) if resolver.has_moved else urls)

@@ -1,8 +1,10 @@
 """The chunks of an array in a repository: virtual references, or bytes that were copied in."""
 
+import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import batched
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,9 @@ NATIVE, VIRTUAL, INLINE = 1, 2, 3
 """Icechunk's kinds of chunk, as `array_chunk_iterator` numbers them."""
 BATCH = 1 << 16
 """How many chunks are read at once."""
+AT_ONCE = 1000
+"""How many copied chunks are written at once: a round trip through Icechunk's threads costs more
+than most of them."""
 
 
 def write_chunks(
@@ -140,11 +145,18 @@ def _checksum(pin: Pin | None) -> str | datetime | None:
 
 async def _write_copied(store: Any, arrays: Mapping[str, tuple[ChunkReferences, Shape]]) -> None:
     make = default_buffer_prototype().buffer.from_bytes
+    for some in batched(_copied(arrays), AT_ONCE):
+        await asyncio.gather(*(store.set(key, make(data)) for key, data in some))
+
+
+def _copied(
+    arrays: Mapping[str, tuple[ChunkReferences, Shape]],
+) -> Iterator[tuple[str, bytes]]:
+    """Yield key and bytes of each chunk that was copied."""
     for path, (references, shift) in arrays.items():
         for number, data in references.copied.items():
             coords = chunk_coords(number, references.grid)
-            moved = [c + s for c, s in zip(coords, shift, strict=True)]
-            await store.set(chunk_key(path, moved), make(data))
+            yield chunk_key(path, [c + s for c, s in zip(coords, shift, strict=True)]), data
 
 
 async def read_chunks(store: Any, path: str, fields: Fields, url: str) -> tuple[Rows, list[str]]:

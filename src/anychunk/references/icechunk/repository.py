@@ -27,6 +27,9 @@ GROWING_CHUNKS = 16_384
 """How many chunks one manifest of a growing array describes: each commit writes the last again."""
 MOST_CONTAINERS = 100
 """Up to this number of new local folders, each has a virtual chunk container of its own."""
+SNAPSHOT_NODES = 100_000_000
+"""How many nodes Icechunk's cache of snapshots holds. A snapshot that does not fit, by default one
+of half a million nodes, would be read again whenever a single node is asked for."""
 NO_LOCATION_COMPRESSION = 65_535
 """Number of chunks from which on Icechunk compresses each location separately; the maximum.
 
@@ -89,7 +92,7 @@ def writable_repository(
         prefixes = [prefix for prefix in prefixes if not prefix.startswith(known)]
         if not prefixes:
             return repository if opened is not None else _without_cache(ice, repository)
-        config.caching = None  # how this process reads is not saved
+        config.caching = _saved_caching(ice)  # not how this process reads
     else:
         repository, config = None, _new_config(ice, found, along)
     for prefix in _few(prefixes):
@@ -103,11 +106,19 @@ def writable_repository(
     return _without_cache(ice, repository)
 
 
+def _saved_caching(ice: Any) -> Any:
+    """Return the caches that every reader of a repository gets by default."""
+    return ice.CachingConfig(num_snapshot_nodes=SNAPSHOT_NODES)
+
+
 def _without_cache(ice: Any, repository: Any) -> Any:
     """Return a repository that keeps no manifests in memory: a writer reads each at most once."""
-    return repository.reopen(
-        config=ice.RepositoryConfig(caching=ice.CachingConfig(num_chunk_refs=0))
-    )
+    return repository.reopen(config=_own_caching(ice))
+
+
+def _own_caching(ice: Any) -> Any:
+    caching = ice.CachingConfig(num_chunk_refs=0, num_snapshot_nodes=SNAPSHOT_NODES)
+    return ice.RepositoryConfig(caching=caching)
 
 
 def _few(prefixes: list[str]) -> list[str]:
@@ -122,6 +133,7 @@ def _few(prefixes: list[str]) -> list[str]:
 
 def _new_config(ice: Any, found: References, along: str | int | None) -> Any:
     config = ice.RepositoryConfig.default()
+    config.caching = _saved_caching(ice)
     size = chunks_per_manifest(references.grid for _, references in found.values())
     any_array, any_axis = (
         ice.ManifestSplitCondition.AnyArray(),
@@ -180,8 +192,8 @@ def readonly_store(  # noqa: PLR0917 - the callers have all of them at hand
     """Open the store of a branch, a tag or a snapshot for reading."""
     check_repo_file(Folder(url, storage=storage))
     # every manifest is read once: caching them would only use memory
-    config = ice.RepositoryConfig(caching=ice.CachingConfig(num_chunk_refs=0))
-    repository = ice.Repository.open(repository_storage(ice, url, storage), config=config)
+    place, config = repository_storage(ice, url, storage), _own_caching(ice)
+    repository = ice.Repository.open(place, config=config)
     if snapshot is not None:
         return repository.readonly_session(snapshot_id=snapshot).store
     session = repository.readonly_session(tag=tag) if tag else repository.readonly_session(branch)

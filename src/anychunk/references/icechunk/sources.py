@@ -10,6 +10,7 @@ which cannot be pinned, has only `url`.
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ TABLE = "anychunk.sources"
 KEY = f"{TABLE}/zarr.json"
 ROWS = 1024
 """How many rows a chunk has."""
+URL = re.compile(rb'\{"url":("[^"\\]*(?:\\.[^"\\]*)*")')
+"""The url of a row that we wrote, in a chunk: a quotation mark inside a text is escaped in JSON."""
 
 type Row = Mapping[str, Any]
 
@@ -58,12 +61,39 @@ async def append_rows(store: Any, rows: Sequence[Row]) -> None:
 
 async def read_rows(store: Any, where: str) -> list[Row]:
     """Return all rows of a repository; none if it has no table."""
+    count, pieces = await _read(store, where)
+    texts = [text for piece in pieces for text in _decoded(piece, where)]
+    return _parsed(texts[:count], where)
+
+
+async def read_urls(store: Any, where: str) -> list[str]:
+    """Return the urls of all rows, without parsing the rest of them."""
+    count, pieces = await _read(store, where)
+    urls: list[str] = []
+    for number, piece in enumerate(pieces):
+        rows = min(ROWS, count - number * ROWS)
+        found = _found_urls(_decompressed(piece, where))
+        if len(found) != rows:  # rows of another form, or damaged ones
+            found = [row["url"] for row in _parsed(_decoded(piece, where)[:rows], where)]
+        urls += found
+    return urls
+
+
+def _found_urls(chunk: bytes) -> list[str]:
+    """Return the urls in a chunk as far as we wrote them; none if one cannot be parsed."""
+    texts = b",".join(URL.findall(chunk))
+    try:
+        return list(json.loads(b"[" + texts + b"]"))
+    except ValueError:
+        return []
+
+
+async def _read(store: Any, where: str) -> tuple[int, list[bytes | None]]:
+    """Return the number of rows, and the chunks that have them."""
     count = _count(await read_bytes(store, KEY), where)
     limits.check_table(count, where=f"{where} {TABLE}")
     keys = [chunk_key(TABLE, (number,)) for number in range(-(-count // ROWS))]
-    pieces = await asyncio.gather(*(read_bytes(store, key) for key in keys))
-    texts = [text for piece in pieces for text in _decoded(piece, where)]
-    return _parsed(texts[:count], where)
+    return count, await asyncio.gather(*(read_bytes(store, key) for key in keys))
 
 
 def _document(count: int) -> Document:
@@ -107,16 +137,20 @@ def _encoded(texts: Sequence[str]) -> bytes:
     return bytes(streams.encode_zstd(np.frombuffer(data, np.uint8), 3))
 
 
-def _decoded(data: bytes | None, where: str) -> list[str]:
-    """Return the texts of a chunk, which is untrusted: every length is checked."""
+def _decompressed(data: bytes | None, where: str) -> bytes:
     if data is None:
         raise FormatError(f"{where} {TABLE}: a chunk is missing")
     try:
-        found = streams.decode_zstd_bounded(
+        return streams.decode_zstd_bounded(
             np.frombuffer(data, np.uint8), limits.get().header_bytes
         ).tobytes()
     except ChunkDecodeError as e:
         raise FormatError(f"{where} {TABLE}: {e}") from e
+
+
+def _decoded(data: bytes | None, where: str) -> list[str]:
+    """Return the texts of a chunk, which is untrusted: every length is checked."""
+    found = _decompressed(data, where)
     texts, place = [], 4
     for _ in range(ROWS):
         size = int.from_bytes(found[place : place + 4], "little")

@@ -18,6 +18,7 @@ from anychunk.io import (
     local_path,
     options_of,
 )
+from anychunk.io.storage import ACCOUNTS, account_in, obstore_options
 
 ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
 REGIONS = ("region", "aws_region", "aws_default_region")
@@ -27,18 +28,30 @@ CREDENTIALS = {
     "session_token": ("session_token", "token", "aws_session_token"),
 }
 """Icechunk's names of credentials, and obstore's names of the same."""
-ACCOUNTS = ("account_name", "azure_storage_account_name", "azure_storage_account")
 AZURE_CREDENTIALS = {
     "access_key": ("access_key", "account_key", "azure_storage_account_key"),
     "sas_token": ("sas_token", "sas_key", "azure_storage_sas_token", "azure_storage_sas_key"),
     "bearer_token": ("bearer_token", "token", "azure_storage_token"),
 }
 """The same for Azure."""
-AZURE_SCHEMES = ("az", "azure", "abfs")
+AZURE_ENDPOINTS = ("endpoint", "azure_storage_endpoint", "azure_endpoint")
+AZURE_SCHEMES = ("az", "azure", "abfs", "abfss")
+GOOGLE_CREDENTIALS = {
+    "service_account_file": (
+        "service_account_path", "service_account", "google_service_account_path",
+        "google_service_account",
+    ),
+    "service_account_key": ("service_account_key", "google_service_account_key"),
+    "application_credentials": ("application_credentials", "google_application_credentials"),
+    "bearer_token": ("bearer_token",),
+}  # fmt: skip
+"""The same for Google."""
 
 
-def _lower_case(storage: Storage | None) -> dict[str, Any]:
-    return {str(name).lower(): value for name, value in options_of(storage).items()}
+def _named(storage: Storage | None, scheme: str) -> dict[str, Any]:
+    """Return options by obstore's names in lower case, whatever the caller called them."""
+    given = {str(name).lower(): value for name, value in options_of(storage).items()}
+    return obstore_options(scheme, given, "storage")
 
 
 def _option(options: dict[str, Any], names: Iterable[str]) -> Any:
@@ -51,7 +64,7 @@ def _option(options: dict[str, Any], names: Iterable[str]) -> Any:
 
 def s3_options(storage: Storage | None) -> dict[str, Any]:
     """Return Icechunk's options for S3: region, endpoint and addressing, without credentials."""
-    options = _lower_case(storage)
+    options = _named(storage, "s3")
     endpoint = _option(options, ENDPOINTS)
     return {
         "region": _option(options, REGIONS) or "us-east-1",
@@ -64,18 +77,36 @@ def s3_options(storage: Storage | None) -> dict[str, Any]:
 
 def s3_credentials(storage: Storage | None) -> dict[str, Any]:
     """Return Icechunk's credentials for S3: anonymous, or from the options or the environment."""
-    return _credentials(storage, CREDENTIALS)
+    return _credentials(_named(storage, "s3"), CREDENTIALS)
+
+
+def google_credentials(storage: Storage | None) -> dict[str, Any]:
+    """Return Icechunk's credentials for Google Cloud Storage, likewise."""
+    given = _credentials(_named(storage, "gs"), GOOGLE_CREDENTIALS)
+    # Icechunk takes one of them
+    return dict(list(given.items())[:1])
 
 
 def azure_credentials(storage: Storage | None) -> dict[str, Any]:
     """Return Icechunk's credentials for Azure, likewise."""
-    given = _credentials(storage, AZURE_CREDENTIALS)
+    given = _credentials(_named(storage, "az"), AZURE_CREDENTIALS)
     # Icechunk takes one of the three
     return dict(list(given.items())[:1])
 
 
-def _credentials(storage: Storage | None, known: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    options = _lower_case(storage)
+def azure_options(storage: Storage | None) -> dict[str, str]:
+    """Return Icechunk's options for an Azure server other than Microsoft's."""
+    endpoint = _option(_named(storage, "az"), AZURE_ENDPOINTS)
+    if not endpoint:
+        return {}
+    is_plain = str(endpoint).startswith("http:")
+    return {
+        "azure_storage_endpoint": str(endpoint),
+        **({"azure_allow_http": "true"} if is_plain else {}),
+    }
+
+
+def _credentials(options: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     if options.get("skip_signature"):
         return {"anonymous": True}
     found = {
@@ -92,7 +123,7 @@ def azure_account(url: str, storage: Storage | None) -> str:
     Raises:
         UnsupportedError: Neither the options nor the environment name it.
     """
-    account = _option(_lower_case(storage), ACCOUNTS)
+    account = account_in(url) or _option(_named(storage, "az"), ACCOUNTS)
     if account is None:
         raise UnsupportedError(
             f"{url}: the storage account is unknown; set AZURE_STORAGE_ACCOUNT_NAME, or pass "
@@ -118,12 +149,13 @@ def repository_storage(ice: Any, url: str, storage: Storage | None) -> Any:
             bucket=bucket, prefix=prefix, **s3_options(storage), **s3_credentials(storage)
         )
     if parts.scheme in ("gs", "gcs"):
-        return ice.gcs_storage(bucket=bucket, prefix=prefix, from_env=True)
+        return ice.gcs_storage(bucket=bucket, prefix=prefix, **google_credentials(storage))
     if parts.scheme in AZURE_SCHEMES:
         return ice.azure_storage(
             account=azure_account(url, storage),
-            container=bucket,
+            container=bucket.partition("@")[0],
             prefix=prefix or "",
+            config=azure_options(storage) or None,
             **azure_credentials(storage),
         )
     if is_restricted(url, storage):
@@ -149,7 +181,8 @@ def container_store(ice: Any, prefix: str, storage: Storage | None) -> Any:
     if scheme in ("gs", "gcs"):
         return ice.gcs_store()
     if scheme in AZURE_SCHEMES:
-        return ice.ObjectStoreConfig.Azure({"account": azure_account(prefix, storage)})
+        account = {"account": azure_account(prefix, storage)}
+        return ice.ObjectStoreConfig.Azure({**account, **azure_options(storage)})
     if scheme in ("http", "https"):
         return ice.http_store()
     raise UnsupportedError(
@@ -171,5 +204,5 @@ def containers_access(ice: Any, prefixes: Iterable[str], storage: Storage | None
         elif scheme in AZURE_SCHEMES:
             access[prefix] = ice.azure_credentials(**azure_credentials(storage))
         else:
-            access[prefix] = ice.gcs_credentials(from_env=True)
+            access[prefix] = ice.gcs_credentials(**google_credentials(storage))
     return ice.containers_credentials(access)
