@@ -5,11 +5,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import imagecodecs
+import numpy as np
 import pytest
+import tifffile
 import zarr
 from packaging.version import Version
 
 import anychunk
+from anychunk.cli import convert as cli_convert
+from anychunk.cli import verify as cli_verify
+from anychunk.conversion.presets import PRESETS
+from anychunk.verification.peers import READERS
+from tests.formats.nitf_writer import Image, nitf
 
 
 @pytest.mark.parametrize(
@@ -44,14 +52,123 @@ for name in anychunk.__all__:
     assert done.returncode == 0, done.stderr
 
 
-def test_heavy_modules_wait_for_their_first_use():
-    code = "import sys, anychunk; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+SLOW = {
+    *("zarr", "numcodecs", "xarray", "pandas", "dask", "pyproj", "pyarrow", "fsspec", "obstore"),
+    *("tifffile", "imagecodecs", "jbpy", "jsonschema", "typer", "pydantic", "rich", "asyncio"),
+    *("ssl", "http.client", "importlib.metadata", "ml_dtypes", "anychunk.decode.chunks"),
+}
+"""Packages and modules that take long to import: not before they are needed."""
+
+
+def loaded(code, *arguments):
+    """Run code in a new process; return the modules that it has loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    heavy = {"tifffile", "imagecodecs", "obstore", "jsonschema", "typer", "rich", "xarray", "dask"}
-    ours = {"anychunk.references", "anychunk.conversion", "anychunk.read.pipeline"}
-    assert not (heavy | ours) & set(loaded.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_slow_modules_wait_for_their_first_use():
+    assert not (SLOW | {"numpy", "anychunk.references"}) & loaded("import anychunk")
+
+
+RUN = """
+from anychunk.cli import main
+try:
+    main()
+except SystemExit as e:
+    assert not e.code
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most", "needed"),
+    [
+        (["--help"], 260, {"typer"}),
+        (["info", "--help"], 550, {"typer", "pydantic"}),
+        (["--version"], 550, {"typer", "pydantic"}),
+        (["formats", "--json"], 340, set()),
+        (["codecs", "--json"], 420, {"imagecodecs"}),
+    ],
+)
+def test_a_command_loads_what_it_needs(arguments, most, needed):
+    found = loaded(RUN, *arguments)
+    assert SLOW & found <= needed | {"importlib.metadata"}
+    assert len(found) < most
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    data = np.arange(64 * 64, dtype="uint8").reshape(64, 64)
+    tifffile.imwrite(folder / "a.tif", data)
+    np.save(folder / "a.npy", data)
+    header = "NRRD0004\ntype: uint8\ndimension: 2\nsizes: 64 64\nencoding: raw\n\n"
+    (folder / "a.nrrd").write_bytes(header.encode() + data.tobytes())
+    anychunk.write(data, folder / "a.n5")
+    anychunk.write(data, folder / "a.jnrrd")
+    (folder / "a.j2k").write_bytes(imagecodecs.jpeg2k_encode(data, codecformat="j2k"))
+    (folder / "a.ntf").write_bytes(nitf([Image(data[np.newaxis])]))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("a.tif", {"tifffile", "imagecodecs"}),
+        ("a.npy", {"imagecodecs"}),
+        ("a.nrrd", {"imagecodecs"}),
+        ("a.jnrrd", {"imagecodecs", "jsonschema", "importlib.metadata"}),
+        ("a.n5", {"imagecodecs"}),
+        ("a.j2k", {"imagecodecs"}),
+        ("a.ntf", {"imagecodecs"}),
+    ],
+)
+def test_info_loads_the_format_of_the_file_and_no_other(files, name, needed):
+    found = loaded(RUN, "info", files / name)
+    assert SLOW & found <= needed | {"rich"}
+    formats = {m.split(".")[2] for m in found if m.startswith("anychunk.formats.")}
+    kind = {"tif": "tiff", "nrrd": "jnrrd", "j2k": "jpeg2000", "ntf": "nitf"}
+    suffix = name.partition(".")[2]
+    assert {f for f in formats if not f.startswith("_")} == {kind.get(suffix, suffix)}
+    assert len(found) < 450
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import zarr, anychunk",
+        "import anychunk, zarr",
+        "import anychunk.codecs.base, zarr",
+        "import anychunk.codecs.zarr_core",
+        "import anychunk.codecs.zarr_registry",
+        "import anychunk.codecs.cast.type_registry",
+        "import anychunk.codecs.chain",
+        "import anychunk, numcodecs, zarr",
+        "import anychunk.api",
+    ],
+)
+def test_zarr_finds_our_codecs_whoever_imports_it_first(before):
+    code = f"""
+{before}
+import numcodecs, zarr
+from anychunk.codecs import n5_default, offset
+assert zarr.registry.get_codec_class("n5_default") is n5_default.N5Default
+assert issubclass(n5_default.N5Default, zarr.abc.codec.ArrayBytesCodec)
+assert issubclass(offset.Offset, zarr.abc.codec.BytesBytesCodec)
+assert issubclass(offset.OffsetV2, numcodecs.abc.Codec)
+assert zarr.dtype.parse_data_type("int4", zarr_format=3).to_json(zarr_format=3) == "int4"
+assert type(zarr.__spec__.loader).__module__.startswith(("importlib", "_frozen"))
+"""
+    assert "zarr" in loaded(code)
+
+
+def test_lists_in_the_command_line_are_those_of_the_modules():
+    assert tuple(PRESETS) == cli_convert.PRESETS
+    assert tuple(READERS) == cli_verify.READERS
 
 
 def test_unknown_name():

@@ -14,6 +14,7 @@ from zarr.codecs.cast_value import CastValue as ZarrCastValue
 
 import anychunk
 from anychunk import codecs
+from anychunk.codecs import zarr_core
 from anychunk.codecs.cast import small_types, type_registry
 from anychunk.read import pipeline
 from tests.patience import PATIENCE_S
@@ -167,4 +168,4 @@ def test_a_codec_that_is_registered_while_ours_is_chosen():
         with zarr.config.set({"codecs": {"cast_value": "theirs.Cast"}}):
             assert zarr.registry.get_codec_class("cast_value") is Theirs
     finally:
-        codecs.codec_registries["cast_value"].pop("theirs.Cast")
+        zarr_core.codec_registries["cast_value"].pop("theirs.Cast")

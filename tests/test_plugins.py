@@ -126,6 +126,30 @@ def test_format_is_listed(name):
     )
 
 
+def test_formats_are_known_without_their_entry_points():
+    """So that opening a file neither searches all packages nor imports every format."""
+    listed = POINTS["anychunk.formats"]
+    assert listed == formats.OWN
+    kinds = {name: module for name, module in formats.table().items() if name in listed}
+    folders = {n for n, m in kinds.items() if isinstance(m, formats.FolderFormat)}
+    assert folders == set(formats.FOLDERS)
+    assert set(formats.FIRST_BYTES) == set(listed) - folders
+    found = formats.outlines()
+    assert {n: o.doc for n, o in found.items()} == {n: m.__doc__ for n, m in kinds.items()}
+    for kind, names in (
+        (formats.FolderFormat, {"sniff_folder", "parse_folder"}),
+        (formats.WritableFormat, {"claims", "write"}),
+    ):
+        assert {n for n, m in kinds.items() if isinstance(m, kind)} == {
+            n for n, o in found.items() if names <= o.names
+        }
+
+
+def test_codecs_describe_themselves():
+    expected = {n: sys.modules[c.__module__].__doc__ for n, c in codecs.load_all().items()}
+    assert codecs.descriptions() == expected
+
+
 def test_every_listed_format_has_a_file():
     assert set(POINTS["anychunk.formats"]) <= set(FORMATS)
 

@@ -3,10 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anychunk import codecs as _codecs
+from anychunk._after_import import after_import as _after_import
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError
-from anychunk.model.index import ArrayIndex, GroupIndex, register_saving_loader
 
 if TYPE_CHECKING:
     from anychunk.api import (
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     )
     from anychunk.conversion import convert
     from anychunk.conversion.writing import write
+    from anychunk.model.index import ArrayIndex, GroupIndex
     from anychunk.read.zarr_array import Array, Group
     from anychunk.verification import verify
 
@@ -54,7 +54,9 @@ __all__ = [
 # never asked for it
 _MODULES = {
     "Array": "read.zarr_array",
+    "ArrayIndex": "model.index",
     "Group": "read.zarr_array",
+    "GroupIndex": "model.index",
     "convert": "conversion",
     "verify": "verification",
     "write": "conversion.writing",
@@ -73,13 +75,17 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-# lets zarr read arrays whose codecs only we have; our pipeline waits for the first `open`
-_codecs.register_unclaimed()
+# Lets zarr read arrays whose codecs only we have; our pipeline waits for the first `open`. In two
+# steps, because what is imported here may be what imports zarr.
+_after_import("zarr", lambda: import_module("anychunk.codecs.zarr_core"))
+_after_import("anychunk.codecs.zarr_core", lambda: import_module("anychunk.codecs.zarr_registry"))
 
 
-def _import_references() -> None:
-    from anychunk import references  # noqa: F401 - registers itself; slow, so not before it is used
+def _register_saving() -> None:
+    from anychunk.model.index import register_saving_loader
+
+    register_saving_loader(lambda: import_module("anychunk.references"))
 
 
 # an index that was unpickled in a process that never called `anychunk.open` saves itself, too
-register_saving_loader(_import_references)
+_after_import("anychunk.model.index", _register_saving)

@@ -1,59 +1,33 @@
 """The public functions: url in, zarr out."""
 
 import inspect
-import os
-from collections.abc import Buffer, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast, overload
+from typing import Any, Literal, cast, overload
 
-import numpy as np
 import zarr
 
 from anychunk import archive, codecs, formats, references
-from anychunk._version import __version__
+from anychunk.codecs import zarr_registry
 from anychunk.combine import How
 from anychunk.combine.batches import Recipe
 from anychunk.combine.mosaic import Overlap
 from anychunk.combine.parallel import Failures
 from anychunk.combine.patterns import expand
-from anychunk.errors import (
-    FormatError,
-    UnsupportedError,
-    untrusted,
-)
-from anychunk.formats._jpeg2000_windows import whole
-from anychunk.io import (
-    Folder,
-    OnChange,
-    Source,
-    Storage,
-    as_url,
-    buffered,
-    held_source,
-    in_store,
-    is_held,
-    is_pattern,
-    is_remote,
-    local_path,
-    open_source,
-    remember,
-    with_source,
-)
+from anychunk.errors import FormatError, UnsupportedError
+from anychunk.indexing import Held, Url, described, index_held, index_one, several_files
+from anychunk.io import OnChange, Storage, as_url, is_held, is_pattern, is_remote
 from anychunk.metadata.meaning import Meaning
 from anychunk.metadata.reading import meaning_of_level
 from anychunk.model.images import array_path, image_around
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.read import pipeline
 from anychunk.read.zarr_array import Array, Group, open_path
 from anychunk.read.zarr_array import open_group as open_index
 from anychunk.read.zarr_store import IndexStore
 from anychunk.references import virtualizarr
-
-type Url = str | Path
-type Held = Buffer | BinaryIO
-"""The content of a file, or an open file."""
 
 
 @overload
@@ -159,7 +133,7 @@ def index(
         if is_held(url):
             raise ValueError("combine= takes paths and urls, not bytes or an open file")
         if combine is None:
-            raise ValueError("several files require combine='stack', 'concat', 'mosaic' or 'group'")
+            raise several_files()
         files = files_to_index(
             cast("Url | Sequence[Url]", url),
             combine=combine,
@@ -175,45 +149,13 @@ def index(
         archive.save_files(files, as_url(to), overlap=overlap, batch=batch, storage=storage)
         return None
     if is_held(url):
-        found = _index_held(url, format, storage, options)
+        found = index_held(url, format, storage, options)
     else:
-        found = _index_one(as_url(cast("Url", url)), format=format, storage=storage, **options)
+        found = index_one(as_url(cast("Url", url)), format=format, storage=storage, **options)
     if to is None:
         return found
     references.save(found, as_url(to), storage=storage)
     return None
-
-
-def _index_one(
-    url: str, *, format: str | None = None, storage: Storage | None = None, **options: Any
-) -> Node:
-    """Read the structure of one file."""
-    url = in_store(remember(url), storage)
-    if _is_folder(url, format):
-        return _index_folder(Folder(url, storage=storage), format, options)
-    try:
-        source = open_source(url, storage=storage)
-        head = source.read(0, min(formats.HEAD, source.size())).tobytes()
-    except FileNotFoundError:
-        if not is_remote(url):
-            raise
-        # an object store has no directories: a prefix may still be a folder format
-        folder = Folder(url, storage=storage)
-        if not _exists(folder):
-            raise
-        return _index_folder(folder, format, options)
-    return _index_object(source, head, format, options)
-
-
-def _index_held(
-    given: Any, format: str | None, storage: Storage | None, options: Mapping[str, Any]
-) -> Node:
-    """Index bytes or an open file."""
-    source = held_source(given)
-    if isinstance(source, str):
-        return _index_one(source, format=format, storage=storage, **options)
-    head = source.read(0, min(formats.HEAD, source.size())).tobytes()
-    return _index_object(source, head, format, options)
 
 
 def files_to_index(
@@ -230,7 +172,7 @@ def files_to_index(
 
     `progress` is called after every file.
     """
-    recipe = Recipe(parse=partial(_index_one, **options), how=combine, along=along)
+    recipe = Recipe(parse=partial(index_one, **options), how=combine, along=along)
     return archive.Files(
         urls=expand(urls, options.get("storage")),
         recipe=recipe,
@@ -238,112 +180,6 @@ def files_to_index(
         failures=failures,
         progress=progress,
     )
-
-
-def _is_folder(url: str, format: str | None) -> bool:
-    if format in references.INDEX_FORMATS:
-        return format != "kerchunk"
-    if not is_remote(url):
-        return os.path.isdir(local_path(url))  # noqa: PTH112 - a third of the cost of Path.is_dir
-    if url.endswith("/"):
-        return True
-    # only a request would tell a remote folder from an object, but the name of one may
-    known = formats.table() if format is None else {format: formats.by_name(format)}
-    folders = [m for m in known.values() if isinstance(m, formats.FolderFormat)]
-    return any(format or (hasattr(m, "claims") and m.claims(url)) for m in folders)
-
-
-def _exists(folder: Folder) -> bool:
-    """Return whether a remote folder contains anything, as far as its server reveals."""
-    try:
-        return folder.names() != ([], [])
-    except UnsupportedError:  # web servers do not list: ask for the files that a folder must have
-        known = ("attributes.json", "zarr.json", ".zgroup", ".zarray", ".zmetadata")
-        return any(folder.read(name) is not None for name in known)
-
-
-def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) -> Node:
-    if name is None:
-        try:
-            name, _ = formats.sniff_folder(folder)
-        except UnsupportedError:
-            name = references.sniff_folder(folder)
-            if name is None:
-                raise
-    if name in references.INDEX_FORMATS:
-        _check_options(references.INDEX_FORMATS[name].load, folder, options, where=folder.path)
-        return references.load_folder(folder, name, **options)
-    module = cast("formats.FolderFormat", _of_kind(name, formats.FolderFormat, folder.path))
-    parsed = _parsed(module.parse_folder, folder, options, where=folder.path)
-    return _with_root(parsed, {"format": name, "source": folder.path, "version": __version__}, {})
-
-
-def _index_object(
-    source: Source, head: bytes, name: str | None, options: Mapping[str, Any]
-) -> Node:
-    if name is None:
-        try:
-            name, _ = formats.sniff(head, source.url)
-        except UnsupportedError:
-            if not references.sniff(head):
-                raise
-            name = "kerchunk"
-    if name in references.INDEX_FORMATS:
-        _check_options(references.load, source, options, where=source.url)
-        return references.load(source, **options)
-    module = cast("formats.Format", _of_kind(name, formats.Format, source.url))
-    parsed = _parsed(module.parse, buffered(source), options, where=source.url)
-    pin = with_source(source)
-    about = {"format": name, "source": source.url, "size": pin.size, "version": __version__}
-    if pin.etag is not None:
-        about["etag"] = pin.etag
-    elif pin.mtime_ns is not None:
-        about["mtime_ns"] = pin.mtime_ns
-    return _with_root(parsed, about, {source.url: pin})
-
-
-def _of_kind(name: str, kind: type, url: str) -> Any:
-    formats.by_name(name)
-    module = formats.of_kind(kind).get(name)
-    if module is None:
-        wanted = "a single file" if kind is formats.Format else "a folder"
-        raise FormatError(f"{url}: format {name!r} cannot open {wanted}; leave out format={name!r}")
-    return module
-
-
-_signature = cache(inspect.signature)
-
-
-def _parsed(
-    parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
-) -> Node:
-    """Run a parser on untrusted bytes; a parser's own code may not raise foreign exceptions."""
-    _check_options(parse, source, options, where=where)
-    with untrusted(where, own=("anychunk", parse.__module__.partition(".")[0])):
-        return parse(source, **options)
-
-
-def _check_options(
-    parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
-) -> None:
-    """Refuse options that a parser does not have: the caller's mistake, not the file's."""
-    signature = _signature(parse)
-    try:
-        signature.bind(source, **options)
-    except TypeError as e:
-        known = [n for n, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
-        listed = ", ".join(known) or "none"
-        raise TypeError(f"{where}: {e}; options of this format: {listed}") from None
-
-
-def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:
-    # what a Zarr store says about its own origin stays; it cannot say where it is
-    own = node.attributes.get("anychunk")
-    merged = {"anychunk": {**(own if isinstance(own, Mapping) else {}), **about}}
-    attributes = {**node.attributes, **merged}
-    if isinstance(node, GroupIndex):
-        return replace(node, pins={**pins, **node.pins}, attributes=attributes)
-    return replace(node, attributes=attributes)
 
 
 def _as_index(
@@ -444,31 +280,7 @@ def describe(url: Url | Held | Node, **options: Any) -> dict[str, Json]:
 
     Options are those of `index`.
     """
-    node = _as_index(url, options.pop("storage", None), options)
-    arrays = [_describe_array(path, a) for path, a in walk(node) if isinstance(a, ArrayIndex)]
-    about = node.attributes.get("anychunk", {})
-    return {**about, "arrays": arrays, "attributes": node.attributes}
-
-
-def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
-    chunks = whole(array).chunks  # chunks that are parts of a tile share its bytes
-    stored = None
-    if isinstance(chunks, ByteRanges):
-        stored = int(chunks.lengths.sum(dtype=np.uint64))
-        if chunks.parts is not None:
-            stored += int(chunks.parts.lengths.sum(dtype=np.uint64))
-    return {
-        "path": path,
-        "shape": list(array.shape),
-        "axes": list(array.dimension_names),
-        "data_type": array.data_type,
-        "chunk_shape": list(array.chunk_shape),
-        "grid": list(array.grid),
-        "codecs": list(array.codecs),
-        "fill_value": array.fill_value,
-        "stored_bytes": stored,
-        "attributes": array.attributes,
-    }
+    return described(_as_index(url, options.pop("storage", None), options))
 
 
 def write(array: Any, url: str | Path, *, format: str | None = None, **options: Any) -> None:
@@ -632,7 +444,7 @@ def enable() -> None:
 
     `disable` and `zarr.config.reset` undo it.
     """
-    names = codecs.register_all()
+    names = zarr_registry.register_all()
     chosen: dict[str, str] = zarr.config.get("codecs")
     for name, ours in names.items():
         if chosen.get(name) != ours:
@@ -647,12 +459,12 @@ def disable() -> None:
     chosen: dict[str, str] = dict(zarr.config.get("codecs"))
     classes = codecs.load_all() if _replaced else {}
     for name, before in _replaced.items():
-        if chosen.get(name) == codecs.qualname(classes[name]):
+        if chosen.get(name) == zarr_registry.qualname(classes[name]):
             del chosen[name]
             if before is not None:
                 chosen[name] = before
     if _replaced:
         zarr.config.set({"codecs": chosen})
         _replaced.clear()
-        codecs.unregister_all()
+        zarr_registry.unregister_all()
     pipeline.uninstall()

@@ -1,61 +1,24 @@
 """The command line: one module per subcommand, errors on one line."""
 
+import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import Any
 
-import typer
-
 from anychunk import limits
-from anychunk.cli import codecs, convert, formats, index, info, serve, thumb, verify
 from anychunk.errors import AnychunkError, OptionError
-
-app = typer.Typer(
-    name="anychunk",
-    help="Open tiled array files as Zarr v3, in place.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-for _command in (
-    info.info,
-    index.index,
-    convert.convert,
-    verify.verify,
-    thumb.thumb,
-    serve.serve,
-    formats.formats,
-    codecs.codecs,
-):
-    app.command()(_command)
 
 INTERRUPTED = 130
 """The exit code that shells expect after Ctrl-C: 128 + SIGINT."""
-# found by name: depending on its version, typer uses click or a vendored copy of it
-UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
-def _version(value: bool) -> None:
-    if value:
-        from anychunk import __version__
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from anychunk.cli.commands import app  # imports typer
 
-        typer.echo(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
-    ),
-    debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error."),
-    limit: str = typer.Option(
-        "",
-        "--limit",
-        metavar="NAME=VALUE",
-        help="Change a limit on what a file may ask for, such as chunk_bytes=8GiB; several times.",
-    ),
-) -> None: ...
+    return app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -64,16 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     is_debug = "--debug" in given
     # accepted anywhere on the line, not only before the subcommand
     rest = [a for a in given if a != "--debug"]
+    code = 0
     try:
         allow_every_character()
         rest, changes = take_limits(rest)
         limits.configure(changes)
-        code = app(rest, prog_name="anychunk", standalone_mode=False)
-    except UsageError as e:
-        print_usage_error(e)
-        sys.exit(2)
-    except (typer.Abort, KeyboardInterrupt):
-        # Abort is what typer makes of Ctrl-C, except where it handles another error
+        if not run_listing(rest):
+            from anychunk.cli.commands import run
+
+            code = run(rest)
+    except KeyboardInterrupt:
         print("anychunk: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
     except (AnychunkError, OSError, LookupError, ValueError, TypeError, MemoryError) as e:
@@ -84,7 +47,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
             text = f"{type(e).__name__}: {text}; use --debug for the traceback"
         print(f"anychunk: {' '.join(str(text).split())}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def run_listing(arguments: Sequence[str]) -> bool:
+    """Run a command that only prints, if its arguments need no interpretation.
+
+    typer needs half of the time of such a command: it imports pydantic to interpret arguments. All
+    other command lines are left to it, mistaken ones too; False is returned for them.
+    """
+    if not arguments or "_ANYCHUNK_COMPLETE" in os.environ:  # the shell asks for completions
+        return False
+    command, *rest = arguments
+    flags = {a for a in rest if a.startswith("-")}
+    values = [a for a in rest if not a.startswith("-")]
+    is_json = "--json" in flags
+    if command == "info" and len(values) == 1 and flags <= {"--deep", "--json"}:
+        from anychunk.cli.printing import print_info
+
+        print_info(values[0], deep="--deep" in flags, as_json=is_json)
+    elif command in {"formats", "codecs"} and not values and flags <= {"--json"}:
+        from anychunk.cli import printing
+
+        (printing.print_formats if command == "formats" else printing.print_codecs)(is_json)
+    else:
+        return False
+    return True
 
 
 def take_limits(arguments: Sequence[str]) -> tuple[list[str], dict[str, float]]:
@@ -114,14 +102,3 @@ def allow_every_character() -> None:
     """
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def print_usage_error(error: Any) -> None:
-    """Print what is wrong with the arguments on one line; without arguments, print the help."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return
-    command = error.ctx.command_path if getattr(error, "ctx", None) else "anychunk"
-    text = " ".join(error.format_message().split()).rstrip(".")
-    text = text[:1].lower() + text[1:]
-    print(f"anychunk: {text}; see {command} --help", file=sys.stderr)  # noqa: T201

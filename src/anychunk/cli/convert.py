@@ -2,18 +2,20 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from anychunk.cli.allowed import Allow
-from anychunk.cli.info import size
+from anychunk.cli.printing import size
 from anychunk.cli.progress import progress_bar
-from anychunk.conversion import Report
-from anychunk.conversion import convert as run
-from anychunk.conversion.presets import PRESETS
-from anychunk.conversion.readers import lines
 from anychunk.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from anychunk.conversion import Report
+
+PRESETS = ("ome-zarr", "cloud", "archive")
+"""Names of `anychunk.conversion.presets.PRESETS`, which is slow to import."""
 
 
 def convert(  # noqa: PLR0917 - typer calls it by name
@@ -72,6 +74,8 @@ def convert(  # noqa: PLR0917 - typer calls it by name
 
     Example: anychunk convert cells.n5 cells.jnrrd --image 0 --option compression=zstd
     """
+    from anychunk.conversion import convert as run
+
     if len(paths) < 2:
         raise typer.BadParameter("expected a source and a target")
     try:
@@ -105,8 +109,10 @@ def convert(  # noqa: PLR0917 - typer calls it by name
         raise typer.Exit(2)
 
 
-def report(done: Report, *, as_json: bool) -> None:
+def report(done: "Report", *, as_json: bool) -> None:
     """Print what a conversion did; what was lost goes to stderr, also beside JSON."""
+    from anychunk.conversion.readers import lines
+
     for loss in done.losses:
         typer.echo(f"lost: {loss}", err=True)
     if as_json:

@@ -4,18 +4,17 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from anychunk import api, archive, references
-from anychunk.archive import Summary
 from anychunk.cli.allowed import Allow, allowed
-from anychunk.cli.info import size
+from anychunk.cli.printing import size
 from anychunk.cli.progress import progress_bar
-from anychunk.combine.parallel import Failures
-from anychunk.combine.patterns import expand
-from anychunk.io import without_secrets
+
+if TYPE_CHECKING:
+    from anychunk.archive import Summary
+    from anychunk.combine.parallel import Failures
 
 COMBINATIONS = ("stack", "concat", "mosaic", "group")
 
@@ -71,6 +70,9 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
 
     Example: anychunk index day*.tif -o year.icechunk --combine stack --along t --append
     """
+    from anychunk import api, archive, references
+    from anychunk.combine.patterns import expand
+
     kind = references.index_format(output, format)
     urls = expand(files, None)
     if combine is None and len(urls) > 1:
@@ -130,8 +132,10 @@ def progress(total: int) -> Iterator[Callable[[], None] | None]:
         yield None if bar is None else lambda: bar(next(done), total)
 
 
-def _summary(done: Summary, output: str, failures: Failures, *, as_json: bool) -> None:
+def _summary(done: "Summary", output: str, failures: "Failures", *, as_json: bool) -> None:
     if as_json:
+        from anychunk.io import without_secrets
+
         shown = {without_secrets(url): message for url, message in failures.items()}
         typer.echo(json.dumps({"index": output, **vars(done), "failures": shown}))
         return

@@ -3,27 +3,28 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-
 
 @contextmanager
 def progress_bar(
     verb: str, *, in_bytes: bool = False
 ) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar; yield a function to call with (done, total), or None without a terminal."""
+    from rich.console import Console  # slow to import, and not needed to print the help
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     counts = (
         (DownloadColumn(binary_units=True), TransferSpeedColumn())
         if in_bytes

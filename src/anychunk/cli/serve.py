@@ -2,14 +2,12 @@
 
 import os
 import sys
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anychunk.errors import MissingDependencyError, MissingFileError
-from anychunk.io import is_remote, local_path
 
 AUTO = "auto"
 
@@ -59,6 +57,8 @@ def serve(  # noqa: PLR0917 - typer calls it by name
             "anychunk serve needs starlette and uvicorn; "
             'install them with: pip install "anychunk[serve]"'
         ) from e
+    from anychunk.io import is_remote, local_path
+
     for file in files:
         if not is_remote(file) and not Path(local_path(file)).exists():
             raise MissingFileError(f"{file}: no such file or directory")
@@ -74,6 +74,8 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     def ready(url: str) -> None:
         typer.echo(f"{url}  (press Ctrl-C to stop)")
         if open_page:
+            import webbrowser
+
             webbrowser.open(url)
 
     is_done = run.serve(files, settings, ready=ready, verbose=verbose)

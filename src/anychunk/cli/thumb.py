@@ -5,11 +5,8 @@ from typing import Annotated
 
 import typer
 
-from anychunk import api
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.errors import UnsupportedError
-from anychunk.io import as_url, sink
-from anychunk.thumbnail import STRETCH, png, thumbnail
 
 
 def thumb(  # noqa: PLR0917 - typer calls it by name
@@ -40,6 +37,10 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
 
     Example: anychunk thumb volume.n5 -o slice.png --image 1 --at z=40 --size 1024
     """
+    from anychunk import api
+    from anychunk.io import as_url, sink
+    from anychunk.thumbnail import png, thumbnail
+
     target = output or f"{PurePosixPath(as_url(file).rstrip('/')).name}.png"
     pixels = thumbnail(
         api.index(file, **allowed(allow)),
@@ -57,6 +58,8 @@ def percentiles(low: float | None, high: float | None) -> tuple[float, float] | 
     """Return the percentiles asked for; None if neither was."""
     if low is None and high is None:
         return None
+    from anychunk.thumbnail import STRETCH
+
     return STRETCH[0] if low is None else low, STRETCH[1] if high is None else high
 
 

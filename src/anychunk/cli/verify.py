@@ -2,20 +2,20 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from anychunk.cli.allowed import Allow, allowed
-from anychunk.cli.info import size
+from anychunk.cli.printing import size
 from anychunk.cli.progress import progress_bar
 from anychunk.errors import AnychunkError, MissingDependencyError
-from anychunk.verification.checks import Report
-from anychunk.verification.checks import verify as run
-from anychunk.verification.peers import READERS
 
+if TYPE_CHECKING:
+    from anychunk.verification.checks import Report
+
+READERS = ("numpy", "rasterio", "tensorstore", "tifffile")
+"""Names of `anychunk.verification.peers.READERS`, which is slow to import."""
 COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
@@ -38,6 +38,9 @@ def verify(
 
     Example: anychunk verify *.ntf --json
     """
+    from anychunk.verification.checks import Report
+    from anychunk.verification.checks import verify as run
+
     reports = []
     for file in files:
         with progress_bar("verifying") as progress:
@@ -65,8 +68,11 @@ def verify(
         raise typer.Exit(1)
 
 
-def show(report: Report) -> None:
+def show(report: "Report") -> None:
     """Print the findings and a summary."""
+    from rich.console import Console
+    from rich.markup import escape
+
     console = Console()
     for finding in report.findings:
         colour = COLOURS[finding.severity]

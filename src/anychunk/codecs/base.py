@@ -95,23 +95,23 @@ check the length of the data before numpy does.
 **Threads.** Hooks run on several threads at once: keep no state in the codec.
 '''
 
-import asyncio
+from __future__ import annotations
+
 import json
 import math
+from abc import ABC
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
-from numcodecs.abc import Codec as NumcodecsCodec
-from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
 
-from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer
+from anychunk._after_import import after_import
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
@@ -120,6 +120,24 @@ from anychunk.errors import (
     defect,
     is_defect,
 )
+
+if TYPE_CHECKING:
+    from numcodecs.abc import Codec as NumcodecsCodec
+    from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
+
+    from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer
+else:
+    # zarr and numcodecs take longer to import than all codecs together, and parsing a file or
+    # printing its index needs neither. When one of them is imported, by whomever, its classes
+    # become the bases of ours: `_inherit_from_zarr`, `_inherit_from_numcodecs`.
+
+    class _WithoutZarr:
+        """Stands for a class of zarr."""
+
+    class NumcodecsCodec(ABC):  # noqa: B024
+        """Stands for the class of numcodecs, with its metaclass."""
+
+    ArrayArrayCodec = ArrayBytesCodec = BytesBytesCodec = _WithoutZarr
 
 type Json = Any
 type Array = npt.NDArray[Any]
@@ -201,6 +219,8 @@ class _CodecBase:
 
     name: ClassVar[str]
     """Name of the codec in JSON, which is also the name of its entry points."""
+    is_fixed_size: bool = False
+    """Whether the encoded size follows from the decoded size."""
     schema_package: ClassVar[str] = "anychunk.codecs"
     """Package whose `schemas` folder holds the JSON schema that `check_schema` reads."""
 
@@ -296,9 +316,13 @@ class _CodecBase:
         raise NotImplementedError
 
     async def _encode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> Any:
+        import asyncio
+
         return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
 
     async def _decode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> Any:
+        import asyncio
+
         return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
 
@@ -554,3 +578,22 @@ def v2_array_filter(
         "__module__": codec.__module__,
     }
     return type(f"{codec.__name__}V2", (ArrayFilter,), body)
+
+
+def _inherit_from_zarr() -> None:
+    from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
+
+    BytesToBytes.__bases__ = (_CodecBase, BytesBytesCodec)
+    ArrayToArray.__bases__ = (_CodecBase, ArrayArrayCodec)
+    ArrayToBytes.__bases__ = (_CodecBase, ArrayBytesCodec)
+
+
+def _inherit_from_numcodecs() -> None:
+    from numcodecs.abc import Codec
+
+    BytesFilter.__bases__ = (Codec,)
+    ArrayFilter.__bases__ = (Codec,)
+
+
+after_import("zarr", _inherit_from_zarr)
+after_import("numcodecs", _inherit_from_numcodecs)

@@ -9,8 +9,6 @@ import asyncio
 import math
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -27,7 +25,7 @@ from zarr.codecs import (
 from zarr.codecs.numcodecs import BZ2, LZ4, Blosc, GZip, Zlib, Zstd
 
 from anychunk import limits
-from anychunk.codecs import codec_class, from_json, streams
+from anychunk.codecs import codec_class, streams
 from anychunk.codecs.base import (
     ArrayToArray,
     ArrayToBytes,
@@ -40,14 +38,14 @@ from anychunk.codecs.base import (
 )
 from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
+from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.codecs.zarr_core import (
     ArrayConfig,
     ArraySpec,
-    codecs_from_list,
     default_buffer_prototype,
     parse_dtype,
 )
-from anychunk.errors import ChunkDecodeError, CodecConfigError
+from anychunk.errors import ChunkDecodeError
 from anychunk.io import buffers, copying
 from anychunk.model.grid import is_at_edges
 
@@ -80,8 +78,6 @@ BOUNDED: dict[type[Codec], streams.DecodeBounded] = {
 
 LEAST_PART = 4 << 20
 """Smaller chunks are always decoded whole."""
-KEPT = 64
-"""Maximum number of decoders that a wrapping codec caches: edge chunks have few shapes."""
 
 
 def ours(codec: Codec, document: Json = None) -> Codec:
@@ -432,78 +428,6 @@ def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
         return encode(buffer, spec).as_numpy_array()
 
     return step
-
-
-@dataclass(frozen=True, kw_only=True)
-class WrappingCodec(ArrayToBytes):
-    """Base of codecs whose inner codecs store an array of a different shape than the chunk.
-
-    The shape may differ from chunk to chunk, so decoders are kept per shape.
-    """
-
-    codecs: tuple[Any, ...]
-    """JSON of the inner codecs."""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.codecs, list | tuple) or not self.codecs:
-            raise CodecConfigError(
-                f"{self.name}: codecs is {self.codecs!r}, expected a non-empty list"
-            )
-        named = tuple({"name": c} if isinstance(c, str) else c for c in self.codecs)
-        object.__setattr__(self, "codecs", named)
-        codecs_from_list(self.inner)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # without the cached decoders, which hold functions that cannot be pickled
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    @cached_property
-    def inner(self) -> tuple[Codec, ...]:
-        """The inner codecs."""
-        return tuple(from_json(data) for data in self.codecs)
-
-    @cached_property
-    def _decoders(self) -> dict[Any, Decoder]:
-        return {}
-
-    @cached_property
-    def _encoders(self) -> dict[Any, Encoder]:
-        return {}
-
-    def configuration(self) -> dict[str, Any]:
-        return {**super().configuration(), "codecs": list(self.codecs)}
-
-    def decode_chunk(self, data: Bytes1D, spec: ChunkSpec, scratch: Bytes1D | None = None) -> Array:
-        """Return the decoded chunk, which may be a view of `data` or `scratch`."""
-        raise NotImplementedError
-
-    def decode_inner(
-        self,
-        data: Bytes1D,
-        shape: tuple[int, ...],
-        spec: ChunkSpec,
-        scratch: Bytes1D | None = None,
-    ) -> Array:
-        """Return the stored array of `shape`, decoded by the inner codecs."""
-        key = (shape, spec.dtype)
-        decoder = self._decoders.get(key)
-        if decoder is None:
-            decoder = Decoder(self.inner, array_spec(shape, spec))
-            if len(self._decoders) < KEPT:
-                self._decoders[key] = decoder
-        if scratch is not None and len(scratch) > decoder.nbytes:
-            scratch = scratch[: decoder.nbytes]
-        return decoder(data, scratch)
-
-    def encode_inner(self, array: Array, spec: ChunkSpec) -> Bytes1D:
-        """Return an array of any shape, encoded by the inner codecs."""
-        key = (array.shape, spec.dtype)
-        encoder = self._encoders.get(key)
-        if encoder is None:
-            encoder = Encoder(self.inner, array_spec(array.shape, spec))
-            if len(self._encoders) < KEPT:
-                self._encoders[key] = encoder
-        return encoder(array)
 
 
 def array_spec(shape: tuple[int, ...], spec: ChunkSpec) -> ArraySpec:

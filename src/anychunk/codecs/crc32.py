@@ -13,13 +13,15 @@ import struct
 import zlib
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
-from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import ChunkDecodeError
+
+if TYPE_CHECKING:
+    from anychunk.codecs.zarr_core import ArraySpec
 
 FRONT = struct.Struct("<BI")
 
@@ -56,7 +58,7 @@ class Crc32(BytesToBytes):
             )
         return payload
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
         return input_byte_length + FRONT.size
 
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
-from anychunk.codecs.chain import WrappingCodec
 from anychunk.codecs.n5_block import OBJECT, BlockHeader, read_header, write_header
+from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.errors import ChunkEncodeError, CodecConfigError
 
 BYTE = np.dtype(np.uint8)

@@ -9,12 +9,14 @@ Lossless: yes.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default, Shape
-from anychunk.codecs.zarr_core import ZDType
 from anychunk.errors import CodecConfigError
+
+if TYPE_CHECKING:
+    from anychunk.codecs.zarr_core import ZDType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class N5Cropped(N5Default):
     def configuration(self) -> dict[str, Any]:
         return super().configuration() | {"block_shape": list(self.block_shape)}
 
-    def validate(self, *, shape: Shape, dtype: ZDType[Any, Any], chunk_grid: Any) -> None:
+    def validate(self, *, shape: Shape, dtype: "ZDType[Any, Any]", chunk_grid: Any) -> None:
         super().validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
         if len(shape) != self.expected_ndim(len(shape)):
             raise CodecConfigError(

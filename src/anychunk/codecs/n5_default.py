@@ -12,17 +12,19 @@ Lossless: yes. At the end of the array a block may be cropped or padded, as its 
 
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
-from anychunk.codecs.chain import WrappingCodec
 from anychunk.codecs.n5_block import BlockHeader, check_samples, read_header, write_header
-from anychunk.codecs.zarr_core import ZDType
+from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.errors import CodecConfigError
+
+if TYPE_CHECKING:
+    from anychunk.codecs.zarr_core import ZDType
 
 type Shape = tuple[int, ...]
 
@@ -55,7 +57,7 @@ class N5Default(WrappingCodec):
     name: ClassVar[str] = "n5_default"
     is_fixed_size = False
 
-    def validate(self, *, shape: Shape, dtype: ZDType[Any, Any], chunk_grid: Any) -> None:
+    def validate(self, *, shape: Shape, dtype: "ZDType[Any, Any]", chunk_grid: Any) -> None:
         name = dtype.to_native_dtype().name
         if name not in DATA_TYPES:
             raise CodecConfigError(

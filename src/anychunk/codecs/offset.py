@@ -7,12 +7,14 @@ Lossless: yes; decoding is a slice and copies nothing.
 
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from anychunk.codecs import _affix
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
-from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import CodecConfigError
+
+if TYPE_CHECKING:
+    from anychunk.codecs.zarr_core import ArraySpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ class Offset(BytesToBytes):
             _affix.check_stored(stored, self._header(payload, spec), self.name)
         return payload
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
         return input_byte_length + self.offset
 
 

@@ -13,15 +13,17 @@ codec of the same name for Zarr v2, although the specification says that they ar
 import math
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec, as_bytes
 from anychunk.codecs.cast.number_types import FloatType, number_type, used_bits
-from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
+
+if TYPE_CHECKING:
+    from anychunk.codecs.zarr_core import ArraySpec
 
 type Array = npt.NDArray[Any]
 
@@ -133,7 +135,7 @@ class PackBits(ArrayToBytes):
                 f"packbits: last_bit {self.last_bit} is below first_bit {self.first_bit}"
             )
 
-    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+    def evolve_from_array_spec(self, array_spec: "ArraySpec") -> Self:
         self._layout(array_spec.dtype.to_native_dtype())
         return self
 
@@ -197,7 +199,7 @@ class PackBits(ArrayToBytes):
             )
         return data[1:] if is_first else data[:-1]
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
         layout, _, width = self._layout(chunk_spec.dtype.to_native_dtype())
         _, nbytes = self._counts(chunk_spec.shape, layout, width)
         return nbytes + (self.padding_encoding != "none")

@@ -7,12 +7,14 @@ Lossless: yes; decoding is a slice and copies nothing.
 
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from anychunk.codecs import _affix
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
-from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import CodecConfigError
+
+if TYPE_CHECKING:
+    from anychunk.codecs.zarr_core import ArraySpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ class Pad(BytesToBytes):
             _affix.check_stored(stored, self._affix(payload, spec), self.name)
         return payload
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
         return input_byte_length + self.nbytes
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from anychunk.codecs.cast.blockwise import BadValueError, Step, run
 from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
 from anychunk.codecs.cast.number_types import Block, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.cast.scalar_map import as_number
-from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
@@ -28,6 +27,9 @@ from anychunk.errors import (
     CodecConfigError,
     CodecTypeError,
 )
+
+if TYPE_CHECKING:
+    from anychunk.codecs.zarr_core import ArraySpec
 
 type Scalar = int | float | str
 
@@ -109,13 +111,13 @@ class ScaleOffset(ArrayToArray):
         """Return the codec bound to a number type."""
         return bind(self.offset, self.scale, kind)
 
-    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+    def evolve_from_array_spec(self, array_spec: "ArraySpec") -> Self:
         # not in `validate`, which zarr calls with the data type of the array as a whole: behind
         # another codec, the data has another type here
         self.bind(number_type_of(array_spec.dtype, self.name))
         return self
 
-    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
+    def resolve_metadata(self, chunk_spec: "ArraySpec") -> "ArraySpec":
         return with_encoded_fill(self, chunk_spec, chunk_spec.dtype)
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -162,7 +164,7 @@ class ScaleOffset(ArrayToArray):
             raise error(f"scale_offset: {array[e.index]} at {e.index} {why}") from None
 
     # zarr's codec has this name for the second parameter, and zarr's tests pass it by name
-    def compute_encoded_size(self, input_byte_length: int, _chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, _chunk_spec: "ArraySpec") -> int:
         return input_byte_length
 
 

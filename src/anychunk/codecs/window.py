@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
-from anychunk.codecs.chain import WrappingCodec
+from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.errors import ChunkDecodeError
 
 type Shape = tuple[int, ...]

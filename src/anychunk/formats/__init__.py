@@ -13,18 +13,42 @@ skipped with a warning, and raises `MissingDependencyError` only when it is requ
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, runtime_checkable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from anychunk._outline import Outline, outline
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
 from anychunk.io import Folder, Source
 from anychunk.model.index import Node
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP = "anychunk.formats"
-OURS = "anychunk"
+OWN = {
+    name: f"anychunk.formats.{name}"
+    for name in ("dted", "jnrrd", "jpeg2000", "n5", "nifti", "nitf", "npy", "tiff", "zarr")
+}
+"""Modules of the formats of this package, which pyproject.toml lists as well."""
+FOLDERS = ("n5", "zarr")
+"""Those whose files are folders."""
+FIRST_BYTES: dict[str, tuple[bytes, ...]] = {
+    "dted": (b"UHL", b"VOL", b"HDR"),
+    "jnrrd": (b"{", b" ", b"\t", b"\n", b"\v", b"\f", b"\r", b"NRRD"),  # JSON after white space
+    "jpeg2000": (b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  "),
+    "nifti": (
+        *(b"\x5c\x01\0\0", b"\0\0\x01\x5c"),  # the size of the header, in either byte order
+        *(b"\x1c\x02\0\0", b"\0\0\x02\x1c"),
+        b"\x1f\x8b",  # gzip
+    ),
+    "nitf": (b"NITF", b"NSIF"),
+    "npy": (b"\x93NUMPY", b"\x1f\x8b"),
+    "tiff": (b"II", b"MM"),
+}
+"""What every file of a format begins with, so that only one that may be right is imported."""
 HEAD = 4096
 """The number of bytes from the start of a file that are passed to `sniff`."""
 
@@ -121,26 +145,34 @@ class Broken:
 
 
 @cache
-def _registered() -> tuple[dict[str, Module], dict[str, Broken]]:
-    """Import every format; return those that work and those that do not, by name.
+def _plugins() -> dict[str, list["EntryPoint"]]:
+    """Return the entry points of formats of other packages by name, without importing them."""
+    from importlib.metadata import entry_points  # slow, and not needed for a file of ours
 
-    Ours come first, so that no plug-in can take over their files or names.
-    """
-    working: dict[str, Module] = {}
-    broken: dict[str, Broken] = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda e: (not _is_ours(e), e.name)):
-        if entry.name in working:
-            continue
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
+        # no plug-in can take over the files or names of ours
+        if entry.name not in OWN and not _is_ours(entry.value):
+            found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+@cache
+def _loaded(name: str) -> Module | Broken:
+    """Import a format; warn about one that cannot be used."""
+    if name in OWN:
+        return cast("Module", import_module(OWN[name]))
+    broken = []
+    for entry in _plugins()[name]:
         try:
-            working[entry.name] = _load(entry)
+            return _load(entry)
         except (Exception, SystemExit) as e:  # noqa: BLE001 - any code may run at import
-            found = Broken(entry.name, _distribution(entry), e)
-            broken[entry.name] = found
-            warnings.warn(f"{found}; it is skipped", UserWarning, stacklevel=2)
-    return working, {name: found for name, found in broken.items() if name not in working}
+            broken.append(Broken(name, _distribution(entry), e))
+            warnings.warn(f"{broken[-1]}; it is skipped", UserWarning, stacklevel=2)
+    return broken[-1]
 
 
-def _load(entry: EntryPoint) -> Module:
+def _load(entry: "EntryPoint") -> Module:
     module = entry.load()
     if not isinstance(module, Format | FolderFormat):
         raise TypeError(
@@ -152,11 +184,11 @@ def _load(entry: EntryPoint) -> Module:
     return module
 
 
-def _is_ours(entry: EntryPoint) -> bool:
-    return entry.value.partition(".")[0] == OURS
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "anychunk"
 
 
-def _distribution(entry: EntryPoint) -> str:
+def _distribution(entry: "EntryPoint") -> str:
     """Return the name and version of the package that an entry point belongs to."""
     metadata = entry.dist.metadata if entry.dist is not None else None
     # a damaged installation may lack its metadata; the module's name is always known
@@ -167,13 +199,23 @@ def _distribution(entry: EntryPoint) -> str:
 
 def table() -> dict[str, Module]:
     """Return every usable format by name, ours first. The first call imports them all."""
-    return _registered()[0]
+    found = {name: _loaded(name) for name in names()}
+    return {name: module for name, module in found.items() if not isinstance(module, Broken)}
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all registered formats, including those that cannot be loaded."""
-    working, broken = _registered()
-    return (*working, *broken)
+    return (*OWN, *_plugins())
+
+
+def outlines() -> dict[str, Outline]:
+    """Return what every usable format says of itself; only those of other packages are imported."""
+    found = {name: outline(module) for name, module in OWN.items()}
+    for name in _plugins():
+        module = _loaded(name)
+        if not isinstance(module, Broken):
+            found[name] = Outline(module.__doc__, frozenset(dir(module)))
+    return found
 
 
 @cache
@@ -183,13 +225,39 @@ def extensions() -> tuple[str, ...]:
     return tuple(name.lower() for names in listed for name in names)
 
 
+def of_kind(kind: type) -> dict[str, Any]:
+    """Return the formats of one kind. The first call imports all formats."""
+    return dict(_of_kind(names(), kind))
+
+
 @cache
-def of_kind[Kind](kind: type[Kind]) -> dict[str, Kind]:
-    """Return the formats of one kind.
+def as_kind(name: str, kind: type) -> Any:
+    """Return the format of this name; None if it cannot be used, or is of another kind.
 
     Cached, because checking a module against a protocol costs more than sniffing.
     """
-    return {name: module for name, module in table().items() if isinstance(module, kind)}
+    module = _loaded(name)
+    return module if isinstance(module, kind) else None
+
+
+def _of_kind(listed: Iterable[str], kind: type) -> Iterator[tuple[str, Any]]:
+    for name in listed:
+        module = as_kind(name, kind)
+        if module is not None:
+            yield name, module
+
+
+def _candidates(head: bytes) -> Iterator[str]:
+    """Yield the names of formats that a file may have, lazily: most files are ours."""
+    for name in OWN:
+        if name not in FOLDERS and head.startswith(FIRST_BYTES.get(name, b"")):
+            yield name
+    yield from _plugins()
+
+
+def _folder_candidates() -> Iterator[str]:
+    yield from FOLDERS
+    yield from _plugins()
 
 
 def sniff(head: bytes, url: str) -> tuple[str, Format]:
@@ -203,7 +271,7 @@ def sniff(head: bytes, url: str) -> tuple[str, Format]:
         FormatError: The file is empty.
         UnsupportedError: No format recognises it.
     """
-    for name, module in of_kind(Format).items():
+    for name, module in _of_kind(_candidates(head), Format):
         if _asked(name, module.sniff, head):
             return name, module
     if not head:
@@ -219,7 +287,7 @@ def sniff_folder(folder: Folder) -> tuple[str, FolderFormat]:
     Raises:
         UnsupportedError: No format recognises it.
     """
-    for name, module in of_kind(FolderFormat).items():
+    for name, module in _of_kind(_folder_candidates(), FolderFormat):
         if _asked(name, module.sniff_folder, folder):
             return name, module
     raise UnsupportedError(
@@ -235,15 +303,10 @@ def _asked[T](name: str, question: Callable[[T], bool], about: T) -> bool:
     except (AnychunkError, OSError):
         raise  # the file or the network, as of a folder that cannot be listed
     except Exception as e:
-        if _is_ours_by_name(name):
+        if name in OWN:
             raise
         _warn_once(f"format {name!r}: {question.__name__} failed: {type(e).__name__}: {e}")
         return False
-
-
-@cache
-def _is_ours_by_name(name: str) -> bool:
-    return any(_is_ours(entry) for entry in entry_points(group=GROUP, name=name))
 
 
 @cache
@@ -252,7 +315,8 @@ def _warn_once(message: str) -> None:
 
 
 def _listed() -> str:
-    working, broken = _registered()
+    working = table()
+    broken = [name for name in names() if name not in working]
     skipped = f" (not loaded: {' '.join(broken)})" if broken else ""
     return f"{' '.join(working)}{skipped}; run `anychunk formats` for a description"
 
@@ -264,13 +328,12 @@ def by_name(name: str) -> Module:
         MissingDependencyError: It is registered, but cannot be loaded.
         UnsupportedError: No format has this name.
     """
-    working, broken = _registered()
-    if name in broken:
-        found = broken[name]
-        raise MissingDependencyError(f"{found}; repair or uninstall the package") from found.cause
-    if name not in working:
+    if name not in OWN and name not in _plugins():
         raise UnsupportedError(f"format {name!r} is not registered; registered: {_listed()}")
-    return working[name]
+    found = _loaded(name)
+    if isinstance(found, Broken):
+        raise MissingDependencyError(f"{found}; repair or uninstall the package") from found.cause
+    return found
 
 
 def writer(url: str) -> WritableFormat:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from anychunk import codecs as ours
-from anychunk.codecs.zarr_core import get_data_type_from_json
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
@@ -85,6 +84,8 @@ def check_array(fields: Fields, where: str) -> None:
     for codec in fields["codecs"]:
         if not isinstance(codec, dict) or not isinstance(codec.get("name"), str):
             raise FormatError(f"{where}: codec {codec!r}, expected an object with a name")
+    from anychunk.codecs.zarr_core import get_data_type_from_json  # imports zarr
+
     try:
         data_type = get_data_type_from_json(fields["data_type"], zarr_format=3)
     except Exception:  # noqa: BLE001 - zarr raises many kinds

@@ -4,7 +4,6 @@ Our own reads http and https urls where redirects are restricted. fsspec's are u
 caller passes a filesystem.
 """
 
-import asyncio
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -121,6 +120,8 @@ class SiteClient:
         return self._site.get(self._target, wanted, most=most)
 
     async def get_async(self, wanted: Range | None = None) -> Answer:
+        import asyncio
+
         return await asyncio.to_thread(self.get, wanted)
 
     def head(self) -> Mapping[str, Any]:
@@ -149,6 +150,8 @@ class FilesystemClient:
         return Answer(meta, self._filesystem.cat_file(self._path))
 
     async def get_async(self, wanted: Range | None = None) -> Answer:
+        import asyncio
+
         return await asyncio.to_thread(self.get, wanted)
 
     def head(self) -> Mapping[str, Any]:

@@ -7,17 +7,15 @@ and https urls are therefore read by this small client: GET and HEAD with ranges
 connections, retries.
 """
 
+from __future__ import annotations
+
 import base64
-import http.client
-import ssl
 import threading
 import time
-import urllib.request
 from collections.abc import Buffer, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from anychunk import limits
@@ -29,8 +27,12 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io.secrets import with_query, with_secrets, without_secrets
-from anychunk.io.source import Storage
 from anychunk.io.url import PLAIN
+
+if TYPE_CHECKING:
+    import http.client  # slow to import, and not needed for local files and object stores
+
+    from anychunk.io.source import Storage
 
 SAME_ORIGIN = "same-origin"
 PORTS = {"http": 80, "https": 443}
@@ -93,7 +95,7 @@ class Site:
         """Return the metadata of an object."""
         return self._retried(path, _Ask("HEAD")).meta
 
-    def _retried(self, path: str, ask: "_Ask") -> Answer:
+    def _retried(self, path: str, ask: _Ask) -> Answer:
         bounds = limits.get()
         url = f"{self.root}/{path}"
         until = time.monotonic() + bounds.retry_s
@@ -107,7 +109,7 @@ class Site:
             time.sleep(pause)
         raise SourceError(f"{shown(url)}: no attempt was made")
 
-    def _followed(self, url: str, ask: "_Ask") -> Answer:
+    def _followed(self, url: str, ask: _Ask) -> Answer:
         for _ in range(MOST_REDIRECTS + 1):
             answer = self._request(url, ask)
             if isinstance(answer, Answer):
@@ -121,8 +123,10 @@ class Site:
             url = answer
         raise SourceError(f"{shown(url)}: more than {MOST_REDIRECTS} redirects")
 
-    def _request(self, url: str, ask: "_Ask") -> Answer | str:
+    def _request(self, url: str, ask: _Ask) -> Answer | str:
         """Send one request; return the response, or the url of a redirect."""
+        import http.client
+
         until = time.monotonic() + TIMEOUT_S
         parts = urlsplit(url)
         target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
@@ -152,6 +156,8 @@ class Site:
     def _sent(
         self, method: str, target: str, headers: Mapping[str, str]
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        import http.client
+
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -175,6 +181,10 @@ class Site:
 
     def _connection(self) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
         """Return a connection, and the prefix and headers that a proxy requires."""
+        import http.client
+        import ssl
+        import urllib.request
+
         host, port = self._host, self._port
         proxy = None if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
         place = urlsplit((proxy or {}).get(self._scheme, ""))
@@ -322,6 +332,8 @@ def meta_of(
         size = int(length)
     else:
         raise SourceError(f"{shown(url)}: the response has no Content-Length")
+    from email.utils import parsedate_to_datetime
+
     try:
         changed = parsedate_to_datetime(headers.get("Last-Modified", ""))
     except ValueError:

@@ -1,6 +1,5 @@
 """Remote objects, read by range."""
 
-import asyncio
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -118,6 +117,8 @@ class ObjectSource:
             try:
                 got = await self._client.get_async(self._range(offset, length))
             except NoRangeError:
+                import asyncio
+
                 return await asyncio.to_thread(self._from_whole, offset, length)
         return self._checked(got, offset, length)
 

@@ -15,6 +15,7 @@ import zarr
 from zarr.storage import StorePath
 
 from anychunk import codecs
+from anychunk.codecs import zarr_registry
 from anychunk.codecs.zarr_core import ArraySpec, default_buffer_prototype, get_data_type_from_json
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import NoSuchImageError, untrusted
@@ -41,7 +42,7 @@ def open_store(
     if on_change not in ("error", "warn"):
         raise ValueError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
     pipeline.install()
-    codecs.register_unclaimed()
+    zarr_registry.register_unclaimed()
     return IndexStore(index, storage=storage, on_change=on_change)
 
 

@@ -25,8 +25,6 @@ import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
-from anychunk.codecs.jpeg2000 import codec as jpeg2000
-from anychunk.codecs.jpeg2000.windows import decode_codestream_part
 from anychunk.codecs.leading_stream import zstd_frame_end
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
@@ -345,9 +343,11 @@ def decode_eer(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
 
 def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode a codestream or JP2 file; raise if OpenJPEG decodes it although it is damaged."""
+    from anychunk.codecs.jpeg2000.codec import check_stream  # slow to import, and rarely needed
+
     check_picture(tile, data)
     array = imagecodecs.jpeg2k_decode(data, numthreads=1)
-    jpeg2000.check_stream(data)
+    check_stream(data)
     return array  # type: ignore[no-any-return]
 
 
@@ -361,6 +361,8 @@ def decode_jpeg2000_part(tile: Tile, data: Bytes1D, rows: range, columns: range)
     if 2 * len(rows) * len(columns) > tile.tile_height * tile.tile_width:
         return None
     expected = (tile.samples_per_pixel, tile.tile_height, tile.tile_width)
+    from anychunk.codecs.jpeg2000.windows import decode_codestream_part
+
     found = decode_codestream_part(data, expected, rows, columns)
     if found is None or found.dtype.itemsize != tile.dtype.itemsize:
         return None

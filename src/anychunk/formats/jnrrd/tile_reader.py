@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from anychunk.decode.boxes import ArrayReader
-from anychunk.decode.chunks import ChunkReader
-from anychunk.decode.computed import compute_chunk
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, stored_arrays
 from anychunk.io import Sources, Storage, buffered, open_source
 from anychunk.model.grid import Shape, chunk_box
 from anychunk.model.images import VARIABLE
 from anychunk.model.index import ArrayIndex, Computed
+
+if TYPE_CHECKING:
+    from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
 
 
 class TileReader:
@@ -40,9 +40,12 @@ class TileReader:
             raise FormatError(f"{self.url}: level {level}, expected below {len(self.tiled.levels)}")
         return found
 
-    def reader(self, path: str) -> ArrayReader:
+    def reader(self, path: str) -> "ArrayReader":
         """Return the reader of a level, given its path in the index, such as `0/2/image`."""
         if path not in self._readers:
+            from anychunk.decode.boxes import ArrayReader
+            from anychunk.decode.chunks import ChunkReader
+
             array = self.arrays[path.split("/")[1]]
             chunks = ChunkReader(array, self.sources, where=f"{self.url} {path}")
             self._readers[path] = ArrayReader(chunks)
@@ -56,6 +59,8 @@ class TileReader:
         if not isinstance(array.chunks, Computed):
             start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
             return self.reader(f"0/{level}/{VARIABLE}").read(start, stop)
+        from anychunk.decode.computed import compute_chunk
+
         chunk = compute_chunk(array, coords, self.reader(array.chunks.source))
         return chunk[tuple(slice(s.stop - s.start) for s in box)]
 

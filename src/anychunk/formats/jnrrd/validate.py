@@ -4,12 +4,10 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from anychunk.decode.boxes import ArrayReader
-from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import AnychunkError, FormatWarning
 from anychunk.formats.jnrrd import nrrd
 from anychunk.formats.jnrrd.header import Header
@@ -19,6 +17,9 @@ from anychunk.formats.jnrrd.tiled_volume import TiledVolume
 from anychunk.formats.jnrrd.tiling_fields import Finding, first_error, tiling_prefix, warning
 from anychunk.io import Source, Sources, Storage, buffered, open_source
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex
+
+if TYPE_CHECKING:
+    from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
 
 
 def validate(
@@ -142,6 +143,9 @@ def check_encoding(header: Header) -> Iterator[Finding]:
 
 def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> Iterator[Finding]:
     """Read and decode every stored chunk; yield those that fail."""
+    from anychunk.decode.boxes import ArrayReader
+    from anychunk.decode.chunks import ChunkReader
+
     sources = Sources({source.url: source.pin(), **root.pins}, storage=storage)
     for path, array in root.arrays():
         if isinstance(array.chunks, Computed):
@@ -150,7 +154,7 @@ def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> I
         yield from _bad_chunks(reader, array)
 
 
-def _bad_chunks(reader: ArrayReader, array: ArrayIndex) -> Iterator[Finding]:
+def _bad_chunks(reader: "ArrayReader", array: ArrayIndex) -> Iterator[Finding]:
     for number in range(math.prod(array.grid)):
         try:
             reader.chunk(number)

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import resample as ds
-from anychunk.decode.computed import shrink
 from anychunk.io import read_at, write_at
 from anychunk.model.grid import Shape, chunk_box, chunk_number, cut_box, grid_shape
 
@@ -168,6 +167,8 @@ class Pyramid:
         """Return the box from `start` to `stop` of a coarser level."""
         if level in self._blocks:
             return self._read_blocks(level, start, stop)
+        from anychunk.decode.computed import shrink  # slow to import
+
         return shrink(
             self._read,
             start=start,

@@ -8,10 +8,12 @@ import json
 import logging
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anychunk.model.index import Json
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 SHOWN_BYTES = 64 << 10
 """Longer data is not shown, only its length."""
@@ -58,8 +60,10 @@ def text_or_hex(data: bytes) -> str:
 
 
 @cache
-def _known() -> dict[str, EntryPoint]:
+def _known() -> "dict[str, EntryPoint]":
     """Return the TREs that jbpy can read, without importing it, which is slow."""
+    from importlib.metadata import entry_points
+
     return {entry.name.rstrip(): entry for entry in entry_points(group="jbpy.extensions.tre")}
 
 

@@ -1,0 +1,79 @@
+"""The commands and their options, as typer knows them."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from anychunk.cli import codecs, convert, formats, index, info, serve, thumb, verify
+from anychunk.cli.printing import summary
+
+app = typer.Typer(
+    name="anychunk",
+    help="Open tiled array files as Zarr v3, in place.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich needs longer to start than everything else that help needs
+    pretty_exceptions_enable=False,
+)
+for _command in (
+    info.info,
+    index.index,
+    convert.convert,
+    verify.verify,
+    thumb.thumb,
+    serve.serve,
+    formats.formats,
+    codecs.codecs,
+):
+    # given as such, because the first sentence of a docstring is cut off
+    app.command(short_help=summary(_command.__doc__))(_command)
+
+# found by name: depending on its version, typer uses click or a vendored copy of it
+UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def _version(value: bool) -> None:
+    if value:
+        from anychunk import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+    debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error."),
+    limit: str = typer.Option(
+        "",
+        "--limit",
+        metavar="NAME=VALUE",
+        help="Change a limit on what a file may ask for, such as chunk_bytes=8GiB; several times.",
+    ),
+) -> None: ...
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; return its exit code."""
+    try:
+        code = app(list(arguments), prog_name="anychunk", standalone_mode=False)
+    except UsageError as e:
+        print_usage_error(e)
+        return 2
+    except typer.Abort as e:  # what typer makes of Ctrl-C, except where it handles another error
+        raise KeyboardInterrupt from e
+    return code if isinstance(code, int) else 0
+
+
+def print_usage_error(error: Any) -> None:
+    """Print what is wrong with the arguments on one line; without arguments, print the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "anychunk"
+    text = " ".join(error.format_message().split()).rstrip(".")
+    text = text[:1].lower() + text[1:]
+    print(f"anychunk: {text}; see {command} --help", file=sys.stderr)  # noqa: T201
