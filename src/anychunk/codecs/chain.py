@@ -10,7 +10,7 @@ import math
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +24,7 @@ from zarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
-from zarr.codecs.numcodecs import BZ2, LZ4, Blosc, GZip, Zlib, Zstd
+from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
 from anychunk import limits
 from anychunk.codecs import codec_class, from_json, streams
@@ -58,7 +58,7 @@ type ArrayStep = Callable[[Array], Array]
 type EncodeStep = Callable[[Any], Any]
 
 STREAMS: dict[type[Codec], streams.Decode] = {
-    ZstdCodec: streams.decode_zstd,
+    ZstdCodec: streams.decode_padded_zstd,
     GzipCodec: streams.decode_gzip,
     BloscCodec: streams.decode_blosc,
     BZ2: streams.decode_bzip2,
@@ -285,6 +285,9 @@ def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> B
         nbytes = our_spec.nbytes
         return lambda data, out: stream(data, nbytes, out)
     bounded = BOUNDED.get(type(codec))
+    if isinstance(codec, LZMA):
+        settings = {k: v for k, v in codec.codec_config.items() if k in ("format", "filters")}
+        bounded = partial(streams.decode_lzma_bounded, **settings)
     if bounded is not None:
         # filters may enlarge a chunk, strings have any length; what is too long shows up later
         has_objects = our_spec.dtype.kind in "OT"

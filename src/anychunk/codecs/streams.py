@@ -67,6 +67,61 @@ def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
     return _decoded(imagecodecs.zstd_decode, data, _target(nbytes, out), "zstd")
 
 
+def decode_padded_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+    """Decode zstd frames; bytes behind them that are no frame are ignored, as in TIFF tiles."""
+    target = _target(nbytes, out)
+    try:
+        return decode_zstd(data, nbytes, target)
+    except ChunkDecodeError:
+        end = _zstd_end(data)
+        if end == len(data):
+            raise
+        return decode_zstd(data[:end], nbytes, target)
+
+
+def _zstd_end(data: Bytes1D) -> int:
+    """Return where the frames end that the data begins with."""
+    end = 0
+    while data[end : end + 4].tobytes() == ZSTD_FRAME:
+        end, _ = zstd_frame_end(data, end)
+    return end or len(data)
+
+
+ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
+
+
+def zstd_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
+    """Return where the zstd frame at `start` ends, and whether it is a skippable frame.
+
+    RFC 8878 section 3.1.1: magic (4), descriptor (1), window (1, unless single segment), dictionary
+    id, content size; blocks of a 3-byte header with `last` (1 bit), type (2), size (21); checksum
+    (4, if descriptor bit 2). A block of type 1 (RLE) stores one byte, whatever its size.
+    """
+    head = data[start : start + 18].tobytes()
+    if len(head) >= 8 and head[0] & 0xF0 == 0x50 and head[1:4] == b"\x2a\x4d\x18":
+        stop = start + 8 + int.from_bytes(head[4:8], "little")
+        is_skipped = True
+    elif head[:4] != ZSTD_FRAME or len(head) < 6:
+        raise ChunkDecodeError(f"zstd: starts with {head[:4].hex()}, expected 28b52ffd")
+    else:
+        flags, is_skipped = head[4], False
+        is_single = bool(flags & 0x20)
+        dictionary = (0, 1, 2, 4)[flags & 3]
+        content = (1 if is_single else 0, 2, 4, 8)[flags >> 6]
+        stop = start + 5 + (0 if is_single else 1) + dictionary + content
+        is_last = False
+        while not is_last and stop + 3 <= len(data):
+            block = int.from_bytes(data[stop : stop + 3].tobytes(), "little")
+            is_last = bool(block & 1)
+            stop += 3 + (1 if (block >> 1) & 3 == 1 else block >> 3)
+        stop += 4 if flags & 0x04 else 0
+        if not is_last:
+            stop = len(data) + 1  # the blocks run past the data: report as truncated
+    if stop > len(data):
+        raise ChunkDecodeError(f"zstd: truncated after {len(data) - start} bytes")
+    return stop, is_skipped
+
+
 def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     """Decode one or more gzip members.
 
@@ -157,10 +212,13 @@ def decode_bzip2(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
     return _streamed(data, nbytes, "bzip2", bz2.BZ2Decompressor, (OSError, ValueError, EOFError))
 
 
+XZ_MEMORY = 256 << 20
+"""The most memory of a decoder: a header may ask for 4 GiB, the highest preset needs 65 MiB."""
+
+
 def decode_xz(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     def make() -> lzma.LZMADecompressor:
-        # a header may request a dictionary of 4 GiB; the highest preset needs 65 MiB
-        return lzma.LZMADecompressor(memlimit=256 << 20)
+        return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
 
     return _streamed(data, nbytes, "xz", make, (lzma.LZMAError, EOFError))
 
@@ -258,8 +316,45 @@ def decode_gzip_bounded(data: Bytes1D, most: int) -> Bytes1D:
     return _members(data, most, "gzip", lambda: zlib.decompressobj(wbits=31), (zlib.error,))
 
 
+def _first(
+    data: Bytes1D, most: int, name: str, stream: Any, errors: tuple[type[Exception], ...]
+) -> Bytes1D:
+    """Decode the first member of a stream with a decoder of the standard library."""
+    try:
+        found = stream.decompress(data.tobytes(), max_length=most + 1)
+    except errors as e:
+        raise ChunkDecodeError(f"{name}: {e}") from e
+    if len(found) > most:
+        raise ChunkDecodeError(f"{name}: decodes to more than {most} bytes")
+    if not stream.eof:
+        raise ChunkDecodeError(f"{name}: truncated after {len(found)} decoded bytes")
+    return as_bytes(found)
+
+
 def decode_zlib_bounded(data: Bytes1D, most: int) -> Bytes1D:
-    return _members(data, most, "zlib", zlib.decompressobj, (zlib.error,))
+    """Decode one stream; bytes behind it are ignored, as by zarr's `numcodecs.zlib`."""
+    return _first(data, most, "zlib", zlib.decompressobj(), (zlib.error,))
+
+
+def decode_lzma_bounded(
+    data: Bytes1D, most: int, *, format: int = lzma.FORMAT_XZ, filters: Any = None
+) -> Bytes1D:
+    """Decode the first stream; what is behind it is ignored, as by zarr's `numcodecs.lzma`.
+
+    Parameters:
+        data: the stream.
+        most: the largest decoded size.
+        format: one of the constants `lzma.FORMAT_…`.
+        filters: of `lzma.FORMAT_RAW`.
+    """
+    is_raw = format == lzma.FORMAT_RAW
+    try:
+        if is_raw and any(f.get("dict_size", 0) > XZ_MEMORY for f in filters or ()):
+            raise CodecConfigError(f"lzma: a dictionary of more than {XZ_MEMORY} bytes")
+        stream = lzma.LZMADecompressor(format, None if is_raw else XZ_MEMORY, filters)
+    except (lzma.LZMAError, ValueError, TypeError, AttributeError, OverflowError) as e:
+        raise CodecConfigError(f"lzma: format {format!r} with filters {filters!r:.80}: {e}") from e
+    return _first(data, most, "lzma", stream, (lzma.LZMAError, EOFError))
 
 
 def decode_bzip2_bounded(data: Bytes1D, most: int) -> Bytes1D:

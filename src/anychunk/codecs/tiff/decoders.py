@@ -26,7 +26,7 @@ from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.jpeg2000 import codec as jpeg2000
 from anychunk.codecs.jpeg2000.windows import decode_codestream_part
-from anychunk.codecs.leading_stream import zstd_frame_end
+from anychunk.codecs.streams import XZ_MEMORY, zstd_frame_end
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture
 from anychunk.codecs.tiff.tile import (
@@ -76,13 +76,24 @@ def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     try:
         return as_bytes(imagecodecs.deflate_decode(data, out=out))
     except imagecodecs.DeflateError as first:
-        # A stream may continue after the last row, or lack its checksum, and still hold every row.
-        # Asking for one byte more than needed makes zlib verify a checksum that is there
-        stream = zlib.decompressobj()
-        try:
-            return as_bytes(stream.decompress(data.tobytes(), len(out) + 1))[: len(out)]
-        except zlib.error as e:
-            raise ChunkDecodeError(f"deflate: {e}") from first
+        return _leading(data, len(out), "deflate", zlib.decompressobj(), first)
+
+
+def _leading(data: Bytes1D, nbytes: int, name: str, stream: Any, first: Exception | None) -> Bytes1D:
+    """Decode the first bytes of a stream that continues after the last row.
+
+    One that ends there must be whole: without its end, nothing says that its samples are right.
+    """
+    try:
+        # one byte more than needed: then the decoder verifies a checksum behind the last row
+        found = stream.decompress(data.tobytes(), nbytes + 1)
+    except (zlib.error, lzma.LZMAError) as e:
+        raise ChunkDecodeError(f"{name}: {e}") from first
+    if len(found) <= nbytes and not stream.eof:
+        raise ChunkDecodeError(
+            f"{name}: the stream is truncated after {len(found)} decoded bytes; expected its end"
+        ) from first
+    return as_bytes(found)[:nbytes]
 
 
 def decode_zstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -101,14 +112,9 @@ def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
-    try:
-        return as_bytes(imagecodecs.lzma_decode(data, out=out))
-    except imagecodecs.LzmaError as first:
-        stream = lzma.LZMADecompressor()
-        try:
-            return as_bytes(stream.decompress(data.tobytes(), len(out) + 1))[: len(out)]
-        except lzma.LZMAError as e:
-            raise ChunkDecodeError(f"lzma: {e}") from first
+    # not by imagecodecs, which returns what it has of a truncated stream
+    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+    return _leading(data, len(out), "lzma", stream, None)
 
 
 def decode_packbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:
