@@ -3,11 +3,13 @@ from dataclasses import replace
 import imagecodecs
 import numpy as np
 import pytest
+import tifffile
 
+import anychunk
 from anychunk.codecs import streams
 from anychunk.codecs.tiff import decoders, encoders, synthetic
 from anychunk.codecs.tiff.tile import PICTURES, Tile
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, ChunkDecodeError
 
 
 def test_every_picture_has_a_decoder():
@@ -51,3 +53,37 @@ def test_surplus_does_not_hide_missing_rows(compression):
     tile = Tile(tile_width=64, tile_height=64, last_height=64, compression=compression)
     with pytest.raises((AnychunkError, *streams.DAMAGED)):
         decoders.decode(tile, stored, np.empty(64 * 64, np.uint8))
+
+
+def stored_tile(path, compression, stream):
+    with tifffile.TiffWriter(path) as file:
+        tile = {"shape": (64, 64), "dtype": "uint8", "tile": (64, 64)}
+        file.write(iter([stream]), compression=compression, **tile)
+
+
+@pytest.mark.parametrize("compression", [5, 8, 32773, 34925])
+def test_a_saved_index_ignores_the_same_surplus(tmp_path, compression):
+    stored_tile(tmp_path / "a.tif", compression, bytes(STREAMS[compression]) + b"\x12\x34\xff\x81")
+    anychunk.index(tmp_path / "a.tif").save(tmp_path / "a.json")
+    for name in ("a.tif", "a.json"):
+        np.testing.assert_array_equal(anychunk.open_array(tmp_path / name)[...].ravel(), ROWS)
+
+
+def test_surplus_behind_zstd_without_predictor_is_an_error(tmp_path):
+    """Its codec is zarr's `zstd`; a frame without a checksum may owe its length to damage."""
+    stored_tile(tmp_path / "a.tif", 50000, bytes(STREAMS[50000]) + b"\x12")
+    anychunk.index(tmp_path / "a.tif").save(tmp_path / "a.json")
+    for name in ("a.tif", "a.json"):
+        with pytest.raises(ChunkDecodeError):
+            anychunk.open_array(tmp_path / name)[...]
+
+
+@pytest.mark.parametrize("lost", [1, 4, 5, 20])
+@pytest.mark.parametrize("compression", [8, 34925, 50000])
+def test_streams_without_their_end_are_errors(tmp_path, compression, lost):
+    """All rows may be there, but the checksum that confirms them is not."""
+    stored_tile(tmp_path / "a.tif", compression, bytes(STREAMS[compression])[:-lost])
+    anychunk.index(tmp_path / "a.tif").save(tmp_path / "a.json")
+    for name in ("a.tif", "a.json"):
+        with pytest.raises(ChunkDecodeError):
+            anychunk.open_array(tmp_path / name)[...]

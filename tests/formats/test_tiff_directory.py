@@ -18,6 +18,7 @@ from tests.formats.tiff_edits import (
     BYTE,
     DOUBLE,
     FLOAT,
+    LONG,
     LONG8,
     RATIONAL,
     SHORT,
@@ -272,3 +273,15 @@ def test_several_chunks_need_byte_counts(tmp_path, code):
     (tmp_path / "a.tif").write_bytes(seed.written(entries))
     with pytest.raises(FormatError, match="ByteCounts of page 0 is missing"):
         anychunk.open(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("code", [324, 325])
+def test_more_offsets_or_byte_counts_than_tiles(tmp_path, code):
+    """As in libtiff and tifffile, those behind the last tile are ignored."""
+
+    def longer(entry):
+        return as_type(TILED, entry, LONG, [*(n for (n,) in numbers(TILED, entry)), 1, 1])
+
+    path = edited(tmp_path / "a.tif", TILED, code, longer)
+    np.testing.assert_array_equal(tifffile.imread(path), GREY)
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], GREY)

@@ -58,7 +58,7 @@ type ArrayStep = Callable[[Array], Array]
 type EncodeStep = Callable[[Any], Any]
 
 STREAMS: dict[type[Codec], streams.Decode] = {
-    ZstdCodec: streams.decode_padded_zstd,
+    ZstdCodec: streams.decode_zstd,
     GzipCodec: streams.decode_gzip,
     BloscCodec: streams.decode_blosc,
     BZ2: streams.decode_bzip2,

@@ -67,26 +67,6 @@ def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
     return _decoded(imagecodecs.zstd_decode, data, _target(nbytes, out), "zstd")
 
 
-def decode_padded_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
-    """Decode zstd frames; bytes behind them that are no frame are ignored, as in TIFF tiles."""
-    target = _target(nbytes, out)
-    try:
-        return decode_zstd(data, nbytes, target)
-    except ChunkDecodeError:
-        end = _zstd_end(data)
-        if end == len(data):
-            raise
-        return decode_zstd(data[:end], nbytes, target)
-
-
-def _zstd_end(data: Bytes1D) -> int:
-    """Return where the frames end that the data begins with."""
-    end = 0
-    while data[end : end + 4].tobytes() == ZSTD_FRAME:
-        end, _ = zstd_frame_end(data, end)
-    return end or len(data)
-
-
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 
 
