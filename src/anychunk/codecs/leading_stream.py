@@ -33,6 +33,7 @@ TAILED: dict[str, tuple[bytes, Callable[[], Any]]] = {
     "bzip2": (b"BZh", BZ2Decompressor),
 }
 """Compressions whose last bytes can be decoded: how a member begins, and a decoder for one."""
+ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 
 
 def members(data: Bytes1D, nbytes: int, name: str, make: Callable[[], Any]) -> Bytes1D:
@@ -127,6 +128,38 @@ def gzip(data: Bytes1D, nbytes: int) -> Bytes1D:
     return members(data, nbytes, "gzip", lambda: zlib.decompressobj(wbits=31))
 
 
+def zstd_frame_end(data: Bytes1D, start: int) -> tuple[int, bool]:
+    """Return where the zstd frame at `start` ends, and whether it is a skippable frame.
+
+    RFC 8878 section 3.1.1: magic (4), descriptor (1), window (1, unless single segment), dictionary
+    id, content size; blocks of a 3-byte header with `last` (1 bit), type (2), size (21); checksum
+    (4, if descriptor bit 2). A block of type 1 (RLE) stores one byte, whatever its size.
+    """
+    head = data[start : start + 18].tobytes()
+    if len(head) >= 8 and head[0] & 0xF0 == 0x50 and head[1:4] == b"\x2a\x4d\x18":
+        stop = start + 8 + int.from_bytes(head[4:8], "little")
+        is_skipped = True
+    elif head[:4] != ZSTD_FRAME or len(head) < 6:
+        raise ChunkDecodeError(f"zstd: starts with {head[:4].hex()}, expected 28b52ffd")
+    else:
+        flags, is_skipped = head[4], False
+        is_single = bool(flags & 0x20)
+        dictionary = (0, 1, 2, 4)[flags & 3]
+        content = (1 if is_single else 0, 2, 4, 8)[flags >> 6]
+        stop = start + 5 + (0 if is_single else 1) + dictionary + content
+        is_last = False
+        while not is_last and stop + 3 <= len(data):
+            block = int.from_bytes(data[stop : stop + 3].tobytes(), "little")
+            is_last = bool(block & 1)
+            stop += 3 + (1 if (block >> 1) & 3 == 1 else block >> 3)
+        stop += 4 if flags & 0x04 else 0
+        if not is_last:
+            stop = len(data) + 1  # the blocks run past the data: report as truncated
+    if stop > len(data):
+        raise ChunkDecodeError(f"zstd: truncated after {len(data) - start} bytes")
+    return stop, is_skipped
+
+
 def frames(
     data: Bytes1D,
     nbytes: int,
@@ -193,7 +226,7 @@ def decode(compression: str, data: Bytes1D, nbytes: int) -> Bytes1D:
         case "bzip2":
             return members(data, nbytes, "bzip2", BZ2Decompressor)
         case "zstd":
-            return frames(data, nbytes, streams.zstd_frame_end, streams.decode_zstd, _zstd_frame)
+            return frames(data, nbytes, zstd_frame_end, streams.decode_zstd, _zstd_frame)
         case _:
             return frames(data, nbytes, streams.lz4_frame_end, streams.decode_lz4_frame, _lz4_frame)
 

@@ -26,7 +26,8 @@ from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.jpeg2000 import codec as jpeg2000
 from anychunk.codecs.jpeg2000.windows import decode_codestream_part
-from anychunk.codecs.streams import XZ_MEMORY, zstd_frame_end
+from anychunk.codecs.leading_stream import zstd_frame_end
+from anychunk.codecs.streams import XZ_MEMORY
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture
 from anychunk.codecs.tiff.tile import (
