@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 
 import anychunk
@@ -285,3 +286,25 @@ def test_more_offsets_or_byte_counts_than_tiles(tmp_path, code):
     path = edited(tmp_path / "a.tif", TILED, code, longer)
     np.testing.assert_array_equal(tifffile.imread(path), GREY)
     np.testing.assert_array_equal(anychunk.open_array(path)[...], GREY)
+
+
+@pytest.mark.parametrize("bits", [None, 1, 2, 4])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_more_colours_than_bits_can_number(tmp_path, bits, compression):
+    """Without BitsPerSample, of which the default is 1, a palette of 256 colours was read as bool.
+
+    Libtiff refuses such pages.
+    """
+    colors = RANDOM.integers(0, 1 << 16, (3, 256)).astype("uint16")
+    options = {"photometric": "palette", "colormap": colors, "compression": compression}
+    seed = Seed(written((RGBA[..., 0], options)))
+    entries = [
+        e if e.code != 258 else as_type(seed, e, SHORT, [bits])
+        for e in seed.entries()
+        if e.code != 258 or bits is not None
+    ]
+    (tmp_path / "a.tif").write_bytes(seed.written(entries))
+    with pytest.raises(FormatError, match="ColorMap has 768 values"):
+        anychunk.open(tmp_path / "a.tif")
+    with pytest.raises(rasterio.errors.RasterioIOError):
+        rasterio.open(tmp_path / "a.tif")

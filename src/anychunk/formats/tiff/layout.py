@@ -292,6 +292,17 @@ def _bits(page: tifffile.TiffPage, bands: int, where: str) -> samples.Bits:
             f"PhotometricInterpretation {int(page.photometric)} needs {least}"
         )
     bits = _per_band(page.bitspersample, bands, f"{where}: BitsPerSample")
+    colors = page.tags.get(320)
+    if page.photometric == 3 and colors is not None and bits[0] < 8:
+        # TIFF 6.0 section 5: 3 * 2**BitsPerSample values. More of them belong to more bits, and
+        # libtiff refuses the page; with fewer, rows would be too short if BitsPerSample were wrong
+        most = 3 << bits[0]
+        if colors.count > most:
+            named = "is missing, which means 1 bit" if tag is None else f"is {bits[0]}"
+            raise FormatError(
+                f"{where}: BitsPerSample {named}, but ColorMap has {colors.count} values; expected "
+                f"{most}, three for each of the {most // 3} values of a sample"
+            )
     return bits[0] if len(set(bits)) == 1 else bits
 
 
