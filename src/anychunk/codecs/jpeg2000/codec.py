@@ -55,6 +55,7 @@ from anychunk.errors import (
     CodecConfigError,
     UnsupportedError,
 )
+from anychunk.io.cache import Cache
 from anychunk.native import loops
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
@@ -257,6 +258,13 @@ def decode_tile(
     return planes
 
 
+SMALL_TILE = 1 << 10
+"""Bytes of a tile and its headers up to which walking its packets takes as long as decoding it."""
+WALKED_ENTRY = 300
+WALKED: Cache[bool] = Cache(4 << 20)
+"""Small tiles that were walked, with their bytes: each is read again at every resolution."""
+
+
 def _is_walkable(
     header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
 ) -> bool:
@@ -266,14 +274,20 @@ def _is_walkable(
     """
     if loops is None:
         return False
+    views = [data[part.offset : part.offset + part.length] for part in parts]
+    nbytes = sum(len(view) for view in views) + len(header.data)
+    key = (header.data, tile, b"".join(views)) if nbytes <= SMALL_TILE else None
+    if key is not None and WALKED.get(key):
+        return True
     try:
-        views = [data[part.offset : part.offset + part.length] for part in parts]
         layout = tile_layout(header, tile, views, parts)
         body = [view[head_length(view) :] for view in views]
         joined = body[0] if len(body) == 1 else memoryview(b"".join(body))
         walk_tile(header, layout, lambda at, length: joined[at : at + length])
     except NoTableError:
         return False
+    if key is not None:
+        WALKED.put(key, True, nbytes + WALKED_ENTRY)
     return True
 
 
