@@ -291,7 +291,7 @@ TIFF_STREAMS = {
     "tiff packbits": (32773, bytes(imagecodecs.packbits_encode(RAW)), packbits_bomb()),
     "tiff ccitt": (4, b"\x00\x10\x01", b""),
 }
-"""Compression, chunk, bomb. Streams may go on after the last row, so a bomb reads as its start."""
+"""Compression, chunk, bomb. PackBits may go on after the last row, so its bomb reads as its start."""
 
 
 def streams() -> Iterator[tuple[str, Case]]:

@@ -3,9 +3,9 @@
 Spec: TIFF 6.0 and its technical notes, as libtiff reads them.
 
 There are two kinds of compression. *Streams* decompress to the bytes of rows, which are then
-unpacked. They return at most as many bytes as the chunk has: a strip may continue after its last
-row, and bytes may follow its stream (writers pad strips, and libtiff stops at the last row of every
-compression). *Pictures* (`tile.PICTURES`) decode to an array (rows, columns, bands). Every decoder
+unpacked. They return at most as many bytes as the chunk has: bytes may follow a stream (writers pad
+strips, and libtiff stops at the last row), and a strip may continue after its last row, unless its
+compression has a checksum at the end (Deflate, LZMA). *Pictures* (`tile.PICTURES`) decode to an array (rows, columns, bands). Every decoder
 releases the GIL.
 """
 
@@ -77,23 +77,23 @@ def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     try:
         return as_bytes(imagecodecs.deflate_decode(data, out=out))
     except imagecodecs.DeflateError as first:
-        return _leading(data, len(out), "deflate", zlib.decompressobj(), first)
+        return _confirmed(data, len(out), "deflate", zlib.decompressobj(), first)
 
 
-def _leading(data: Bytes1D, nbytes: int, name: str, stream: Any, first: Exception | None) -> Bytes1D:
-    """Decode the first bytes of a stream that continues after the last row.
+def _confirmed(
+    data: Bytes1D, nbytes: int, name: str, stream: Any, first: Exception | None
+) -> Bytes1D:
+    """Decode a stream to its end, where its checksum is; bytes behind it are ignored.
 
-    One that ends there must be whole: without its end, nothing says that its samples are right.
+    Without its end, or with more rows than the chunk, nothing says that its samples are right.
     """
     try:
-        # one byte more than needed: then the decoder verifies a checksum behind the last row
         found = stream.decompress(data.tobytes(), nbytes + 1)
     except (zlib.error, lzma.LZMAError) as e:
         raise ChunkDecodeError(f"{name}: {e}") from first
-    if len(found) <= nbytes and not stream.eof:
-        raise ChunkDecodeError(
-            f"{name}: the stream is truncated after {len(found)} decoded bytes; expected its end"
-        ) from first
+    if not stream.eof:
+        told = "decodes to more" if len(found) > nbytes else f"is truncated after {len(found)}"
+        raise ChunkDecodeError(f"{name}: the stream {told}, expected {nbytes} bytes") from first
     return as_bytes(found)[:nbytes]
 
 
@@ -115,7 +115,7 @@ def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     # not by imagecodecs, which returns what it has of a truncated stream
     stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-    return _leading(data, len(out), "lzma", stream, None)
+    return _confirmed(data, len(out), "lzma", stream, None)
 
 
 def decode_packbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:
