@@ -94,7 +94,8 @@ def edit_text(rng: Random, seed: Seed, spot: Field) -> list[Edit]:
 
 def edit_data(rng: Random, seed: Seed, spot: Field) -> list[Edit]:
     """Damage stored samples: flip, lose, insert, repeat, cut, or a bomb in their place."""
-    length = max(1, spot.length)
+    # fields of real files may announce more than the file has
+    length = max(1, min(spot.length, len(seed.files[spot.file]) - spot.offset))
     at = int(rng.integers(length))
     size = int(min(pick(rng, (1, 1, 1, 2, 2, 3, 4, 8, 64)), length - at))
     old = seed.files[spot.file][spot.offset + at : spot.offset + at + size]

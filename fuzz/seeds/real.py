@@ -8,9 +8,6 @@ from fuzz.cases import Field, Seed
 from fuzz.seeds import jpeg2000, nitf, tiff
 
 MOST = 256 << 10
-SLOW = "33x33.jph"
-"""End of the names of files that take half of the time that inputs may take before they are
-damaged: 1,568 tiles of 33 x 33 pixels at six resolutions."""
 type Map = Callable[[str, bytes], Iterator[Field] | tuple[Field, ...]]
 
 
@@ -39,7 +36,7 @@ def seeds(folder: Path) -> tuple[Seed, ...]:
 
 def _made(folder: Path) -> Iterator[Seed]:
     for path in sorted(folder.rglob("*")):
-        if path.name.endswith(SLOW) or not path.is_file() or not 64 < path.stat().st_size <= MOST:
+        if not path.is_file() or not 64 < path.stat().st_size <= MOST:
             continue
         data = path.read_bytes()
         if data[:4] not in KINDS:

@@ -213,6 +213,11 @@ def packbits_bomb() -> bytes:
     return b"\x81\x00" * (BOMB // 128)
 
 
+def raw_lzma(data: bytes) -> bytes:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0}]
+    return lzma.compress(data, lzma.FORMAT_RAW, filters=filters)
+
+
 RAW = SAMPLES.tobytes()
 STREAMS: dict[str, tuple[bytes, bytes]] = {
     "raw": (RAW, RAW * 2),
@@ -220,9 +225,14 @@ STREAMS: dict[str, tuple[bytes, bytes]] = {
     "zlib": (zlib.compress(RAW), zlib_bomb(15)),
     "bzip2": (bz2.compress(RAW), bz2.compress(bytes(BOMB), 1)),
     "xz": (lzma.compress(RAW), lzma.compress(bytes(BOMB), preset=0)),
+    "raw lzma": (raw_lzma(RAW), raw_lzma(bytes(BOMB))),
     "zstd": (bytes(imagecodecs.zstd_encode(RAW)), zstd_bomb()),
     "sized zstd": (bytes(imagecodecs.zstd_encode(RAW)), zstd_bomb(is_sized=True)),
     "lz4 block": (bytes(imagecodecs.lz4_encode(RAW)), lz4_block_bomb()),
+    "sized lz4 block": (
+        struct.pack("<I", len(RAW)) + bytes(imagecodecs.lz4_encode(RAW)),
+        struct.pack("<I", BOMB) + lz4_block_bomb(),
+    ),
     "lz4 frame": (bytes(imagecodecs.lz4f_encode(RAW)), lz4_frame_bomb()),
     "blosc": (bytes(imagecodecs.blosc_encode(RAW, numthreads=1)), blosc_bomb()),
 }
@@ -240,6 +250,13 @@ COMPRESSORS: dict[str, tuple[dict[str, Any], str]] = {
     "zarr gzip": (codec("gzip", level=5), "gzip"),
     "zarr blosc": (BLOSC, "blosc"),
     "numcodecs bz2": (codec("numcodecs.bz2", level=1), "bzip2"),
+    "numcodecs blosc": (codec("numcodecs.blosc", clevel=1), "blosc"),
+    "numcodecs gzip": (codec("numcodecs.gzip", level=1), "gzip"),
+    "numcodecs lz4": (codec("numcodecs.lz4"), "sized lz4 block"),
+    "numcodecs lzma": (codec("numcodecs.lzma"), "xz"),
+    "numcodecs raw lzma": (codec("numcodecs.lzma", format=3, filters=[{"id": 33}]), "raw lzma"),
+    "numcodecs zlib": (codec("numcodecs.zlib", level=1), "zlib"),
+    "numcodecs zstd": (codec("numcodecs.zstd", level=1), "sized zstd"),
     "anychunk zlib": (codec("anychunk.zlib"), "zlib"),
     "anychunk bzip2": (codec("anychunk.bzip2"), "bzip2"),
     "anychunk xz": (codec("anychunk.xz"), "xz"),
@@ -260,6 +277,7 @@ OUTER: dict[str, tuple[dict[str, Any], str]] = {
     "outer gzip": (codec("gzip", level=5), "gzip"),
     "outer blosc": (BLOSC, "blosc"),
     "outer numcodecs bz2": (codec("numcodecs.bz2", level=1), "bzip2"),
+    "outer numcodecs lzma": (codec("numcodecs.lzma"), "xz"),
     "outer numcodecs zlib": (codec("numcodecs.zlib", level=1), "zlib"),
     "outer numcodecs zstd": (codec("numcodecs.zstd", level=1), "sized zstd"),
 }
@@ -273,7 +291,7 @@ TIFF_STREAMS = {
     "tiff packbits": (32773, bytes(imagecodecs.packbits_encode(RAW)), packbits_bomb()),
     "tiff ccitt": (4, b"\x00\x10\x01", b""),
 }
-"""Compression, chunk, bomb. Streams may go on after the last row, so a bomb reads as its start."""
+"""Compression, chunk, bomb. PackBits may go on after the last row, so its bomb reads as its start."""
 
 
 def streams() -> Iterator[tuple[str, Case]]:
@@ -331,6 +349,12 @@ def headed() -> Iterator[tuple[str, Case]]:
     )  # fmt: skip
     yield "lz4 java: truncated", ([BYTES, lz4], "uint8", small, java[:500])
     yield "lz4 java: expanding", ([BYTES, lz4], "uint8", large, java)
+    inner = {"chunk_shape": [8, 8], "codecs": [BYTES, zstd], "index_codecs": [BYTES]}
+    shard = codec("sharding_indexed", **inner)
+    entries = struct.pack("<QQ", 0, len(stored)) * 64
+    yield "shard: larger", ([shard], "uint8", small, zstd_bomb() + entries)
+    yield "shard: expanding", ([shard], "uint8", small, struct.pack("<QQ", 8, 1 << 40) * 64)
+    yield "shard: truncated", ([shard], "uint8", small, entries[:100])
     skip = codec("anychunk.leading_stream", compression="gzip", skip=1 << 40)
     yield "leading stream: skip", ([BYTES, skip], "uint8", small, STREAMS["gzip"][0])
     yield "text: expanding", ([codec("anychunk.text")], "uint8", large, b"1 2 3")

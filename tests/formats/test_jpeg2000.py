@@ -8,6 +8,7 @@ import pytest
 
 import anychunk
 from anychunk import limits
+from anychunk.codecs.jpeg2000 import codec
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError, FormatError, LimitError, TruncatedError, UnsupportedError
 from anychunk.testing.formats import FormatContract
@@ -475,3 +476,27 @@ def test_a_codestream_that_contradicts_its_image_header(tmp_path):
         imagecodecs.jpeg2k_decode(bytes(data))
     with pytest.raises(FormatError, match=r"37 x 30 .*40 x 30"):
         anychunk.index(tmp_path / "a.jp2")
+
+
+@needs_openjpeg
+def test_packets_of_small_tiles_are_walked_once(tmp_path, monkeypatch):
+    """A tile is decoded at every resolution; another tile of the same number is walked, too."""
+    samples = np.arange(64 * 64).reshape(64, 64).astype("u1")
+    data = compress([samples], "-t", "16,16", "-n", "3")
+    (tmp_path / "a.j2k").write_bytes(data)
+    walked = []
+    walk = codec.walk_tile
+    monkeypatch.setattr(codec, "walk_tile", lambda *a: walked.append(a[1].number) or walk(*a))
+    codec.WALKED.clear()
+    root = anychunk.open(tmp_path / "a.j2k")
+    for level in ("2", "1", "0"):
+        found = root[f"0/{level}/image"][...]
+    np.testing.assert_array_equal(found, samples)
+    if codec.loops is not None:
+        assert sorted(walked) == list(range(16))
+    last = data.rindex(b"\xff\x90")  # SOT: Psot is 6 bytes behind it
+    length = int.from_bytes(data[last + 6 : last + 10], "big")
+    short = data[:last] + data[last : last + 6] + (length - 9).to_bytes(4, "big")
+    (tmp_path / "b.j2k").write_bytes(short + data[last + 10 : last + length - 9] + b"\xff\xd9")
+    with pytest.raises(AnychunkError):
+        anychunk.open_array(tmp_path / "b.j2k")[...]

@@ -462,3 +462,27 @@ def test_saved_index_of_a_remote_file(tmp_path, large_tables):
         del served.requests[:]
         np.testing.assert_array_equal(array[200:210, 300:310], expected[200:210, 300:310])
         assert sum(_length(wanted) for _, wanted in served.requests if wanted) < len(data) / 2
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_missing_end_of_header_markers_are_errors(tmp_path, monkeypatch, is_compiled):
+    """COD announces EPH, which then shall be used: OpenJPEG refuses the whole, we windows as well.
+
+    SOP may be used, so its absence is no error.
+    """
+    if not is_compiled:
+        monkeypatch.setattr(blocks, "loops", None)
+    data = bytearray(lossless())
+    style = data.index(b"\xff\x52") + 4
+    plain = anychunk.open_array(written(tmp_path / "a.j2k", bytes(data)))[...]
+    data[style] |= 2
+    path = written(tmp_path / "b.j2k", bytes(data))
+    np.testing.assert_array_equal(anychunk.open_array(path)[10:40, 20:60], plain[10:40, 20:60])
+    data[style] |= 4
+    path = written(tmp_path / "c.j2k", bytes(data))
+    assert is_divided(anychunk.index(path)["0/0/image"])
+    for box in (np.s_[10:40, 20:60], np.s_[...]):
+        with pytest.raises(AnychunkError):
+            anychunk.open_array(path)[box]
+    with pytest.raises(imagecodecs.Jpeg2kError):
+        imagecodecs.jpeg2k_decode(bytes(data))

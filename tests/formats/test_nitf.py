@@ -439,6 +439,14 @@ def test_abpp_and_length_that_both_contradict_nbpp(tmp_path):
         anychunk.open(tmp_path / "a.ntf")
 
 
+def test_abpp_contradicts_nbpp_and_the_length_fits_both(tmp_path):
+    """Blocks of 4 pixels take 4 bytes with 7 bits as with 8."""
+    image = Image(array("u1", (3, 4, 4)), block=(2, 2), fields={"ABPP": "08", "NBPP": "07"})
+    (tmp_path / "a.ntf").write_bytes(nitf([image]))
+    with pytest.raises(FormatError, match="ABPP is 8 and NBPP 7"):
+        anychunk.open(tmp_path / "a.ntf")
+
+
 def test_one_bit_has_no_sign(tmp_path):
     raw = nitf([Image(np.ones((1, 8, 8), "u1"), nbpp=1, pvtype="B", fields={"PVTYPE": "SI "})])
     (tmp_path / "a.ntf").write_bytes(raw)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 
 import anychunk
@@ -18,6 +19,7 @@ from tests.formats.tiff_edits import (
     BYTE,
     DOUBLE,
     FLOAT,
+    LONG,
     LONG8,
     RATIONAL,
     SHORT,
@@ -272,3 +274,57 @@ def test_several_chunks_need_byte_counts(tmp_path, code):
     (tmp_path / "a.tif").write_bytes(seed.written(entries))
     with pytest.raises(FormatError, match="ByteCounts of page 0 is missing"):
         anychunk.open(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("code", [324, 325])
+def test_more_offsets_or_byte_counts_than_tiles(tmp_path, code):
+    """As in libtiff and tifffile, those behind the last tile are ignored."""
+
+    def longer(entry):
+        return as_type(TILED, entry, LONG, [*(n for (n,) in numbers(TILED, entry)), 1, 1])
+
+    path = edited(tmp_path / "a.tif", TILED, code, longer)
+    np.testing.assert_array_equal(tifffile.imread(path), GREY)
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], GREY)
+
+
+@pytest.mark.parametrize("bits", [None, 1, 2, 4])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_more_colours_than_bits_can_number(tmp_path, bits, compression):
+    """Without BitsPerSample, of which the default is 1, a palette of 256 colours was read as bool.
+
+    Libtiff refuses such pages.
+    """
+    colors = RANDOM.integers(0, 1 << 16, (3, 256)).astype("uint16")
+    options = {"photometric": "palette", "colormap": colors, "compression": compression}
+    seed = Seed(written((RGBA[..., 0], options)))
+    entries = [
+        e if e.code != 258 else as_type(seed, e, SHORT, [bits])
+        for e in seed.entries()
+        if e.code != 258 or bits is not None
+    ]
+    (tmp_path / "a.tif").write_bytes(seed.written(entries))
+    with pytest.raises(FormatError, match="ColorMap has 768 values"):
+        anychunk.open(tmp_path / "a.tif")
+    with pytest.raises(rasterio.errors.RasterioIOError):
+        rasterio.open(tmp_path / "a.tif")
+
+
+def test_a_mask_has_one_sample(tmp_path):
+    mask = RANDOM.integers(0, 2, (50, 64)).astype(bool)
+    options = {"photometric": "mask", "subfiletype": 4}
+    seed = Seed(written((GREY, TWO), (mask, options)), directory=1)
+    path = edited(tmp_path / "a.tif", seed, 277, lambda e: as_type(seed, e, SHORT, [2]))
+    root = anychunk.open(path)
+    assert [name for name, _ in anychunk.index(path).arrays() if "mask" in name] == []
+    assert "SamplesPerPixel of a transparency mask is 2" in str(dict(root.attrs))
+    np.testing.assert_array_equal(root["0/0/image"][...], GREY)
+
+
+@pytest.mark.parametrize("code", [256, 257])
+def test_pages_without_a_size_are_refused(tmp_path, code):
+    for seed in (TILED, STRIPS):
+        entries = [e for e in seed.entries() if e.code != code]
+        (tmp_path / "a.tif").write_bytes(seed.written(entries))
+        with pytest.raises(FormatError, match="is missing"):
+            anychunk.open(tmp_path / "a.tif")

@@ -151,7 +151,7 @@ def test_google(google):
     client = storage["client_options"]
     check(
         "gs://bucket/data/a.tif",
-        storage={"token": str(folder / "key.json"), **{"client_options": client}},
+        storage={"token": str(folder / "key.json"), "client_options": client},
     )
     check_saved("gs://bucket", storage)
     with pytest.raises(MissingFileError, match="none.tif"):

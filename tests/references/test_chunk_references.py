@@ -1,8 +1,11 @@
 """Flat tables of references, and what is copied where a format has none."""
 
+import json
+
 import numpy as np
 import pytest
 
+import anychunk
 from anychunk import limits
 from anychunk.errors import LimitError, UnsupportedError
 from anychunk.model.index import INLINE, WHOLE, ByteRanges, GroupIndex
@@ -12,6 +15,7 @@ from anychunk.references.chunk_references import (
     used_urls,
     with_found_pins,
 )
+from tests.effort import at_most
 from tests.indexes import MADE, PATHS, array, pin_of, plain, uint64
 
 ALL = Capabilities(name="all", has_parts=True, has_whole=True)
@@ -103,3 +107,26 @@ def test_arrays_without_axes(tmp_path):
     found = references(node, ALL, "s")
     assert (found.grid, found.offsets.tolist(), found.lengths.tolist()) == ((), [1], [1])
     np.testing.assert_array_equal(found.present, [0])
+
+
+def announced(tmp_path, dimensions):
+    """An N5 dataset of one block that announces many more."""
+    anychunk.write(np.ones((8, 8), "uint8"), tmp_path / "a.n5", block=(8, 8), compression="raw")
+    document = tmp_path / "a.n5/attributes.json"
+    fields = json.loads(document.read_text()) | {"dimensions": dimensions}
+    document.write_text(json.dumps(fields))
+    return tmp_path / "a.n5"
+
+
+def test_absent_blocks_are_not_looked_up_one_by_one(tmp_path):
+    node = anychunk.index(announced(tmp_path, [16_000, 16_000]))
+    with at_most(100_000):
+        node.save(tmp_path / "a.json")
+    assert (anychunk.open_array(tmp_path / "a.json")[:8, :16] == [1] * 8 + [0] * 8).all()
+
+
+def test_more_absent_blocks_are_refused_than_a_saved_index_may_have(tmp_path):
+    node = anychunk.index(announced(tmp_path, [80_000, 80_000]))
+    with at_most(100_000), pytest.raises(LimitError, match=r"100000000 chunks with 1 references"):
+        node.save(tmp_path / "a.json")
+    assert not (tmp_path / "a.json").exists()

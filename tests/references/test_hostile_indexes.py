@@ -127,8 +127,9 @@ def test_a_chunk_is_refused_before_its_result_is_allocated(tmp_path):
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("number", [-1, None])
 @pytest.mark.parametrize("column", ["offset", "size"])
-def test_negative_numbers_in_parquet_are_refused(tmp_path, tiff, column):
+def test_negative_and_missing_numbers_in_parquet_are_refused(tmp_path, tiff, column, number):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -137,7 +138,8 @@ def test_negative_numbers_in_parquet_are_refused(tmp_path, tiff, column):
     file = tmp_path / "a.parq/0/0/image/refs.0.parq"
     table = pq.read_table(file)
     place = table.column_names.index(column)
-    pq.write_table(table.set_column(place, column, pa.array([-1] * table.num_rows)), file)
+    numbers = pa.array([number] * table.num_rows, pa.int64())
+    pq.write_table(table.set_column(place, column, numbers), file)
     with pytest.raises(FormatError, match="negative"):
         anychunk.index(tmp_path / "a.parq")
 

@@ -284,6 +284,25 @@ def test_what_cannot_be_listed_is_tried_up_to_a_limit_that_names_itself(tmp_path
     assert anychunk.verify(tmp_path / "a.n5").is_good
 
 
+@pytest.mark.parametrize("pattern", ["{x:02}{y:02}", "{x:02}0{y:02}", "{x:02}_{y:02}"])
+def test_tiles_whose_digits_touch_are_checked(tmp_path, pattern):
+    """Digits that touch do not tell where one index ends: all tiles are tried."""
+    sizes = [24, 24]
+    path = external(tmp_path / "a.jnrrd", sizes, [1, 1], pattern=pattern, sparse=True)
+    name = pattern.replace("{x:02}", "01").replace("{y:02}", "02")
+    (tmp_path / name).write_bytes(b"two")
+    report = anychunk.verify(path)
+    assert [f.severity for f in report.findings] == ["error"]
+    assert name in report.findings[0].what
+    (tmp_path / name).write_bytes(b"\xff")
+    assert anychunk.verify(path).is_good
+    anychunk.index(path).save(tmp_path / "a.json")
+    expected = np.zeros(sizes, "uint8")
+    expected[2, 1] = 255
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], expected)
+    np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.json")[...], expected)
+
+
 def test_a_folder_that_may_not_be_listed_is_not_absent(tmp_path, monkeypatch):
     anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8), compression="gzip")
     (tmp_path / "a.n5/1/1").write_bytes(b"no block")

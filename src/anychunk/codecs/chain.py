@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from zarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
-from zarr.codecs.numcodecs import BZ2, LZ4, Blosc, GZip, Zlib, Zstd
+from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
 from anychunk import limits
 from anychunk.codecs import codec_class, streams
@@ -282,6 +283,9 @@ def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> B
         nbytes = our_spec.nbytes
         return lambda data, out: stream(data, nbytes, out)
     bounded = BOUNDED.get(type(codec))
+    if isinstance(codec, LZMA):
+        settings = {k: v for k, v in codec.codec_config.items() if k in ("format", "filters")}
+        bounded = partial(streams.decode_lzma_bounded, **settings)
     if bounded is not None:
         # filters may enlarge a chunk, strings have any length; what is too long shows up later
         has_objects = our_spec.dtype.kind in "OT"

@@ -141,9 +141,7 @@ class Jpeg(BytesToBytes):
             stream = whole_stream(data, at)
             self._check_frame(stream, band)
             count = stream.bands
-            copying.assign(
-                target[band : band + count], decode(data, stream).transpose(2, 0, 1)
-            )
+            copying.assign(target[band : band + count], decode(data, stream).transpose(2, 0, 1))
             band, at = band + count, stream.end
         return out
 

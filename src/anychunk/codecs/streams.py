@@ -157,10 +157,13 @@ def decode_bzip2(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
     return _streamed(data, nbytes, "bzip2", bz2.BZ2Decompressor, (OSError, ValueError, EOFError))
 
 
+XZ_MEMORY = 256 << 20
+"""The most memory of a decoder: a header may ask for 4 GiB, the highest preset needs 65 MiB."""
+
+
 def decode_xz(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     def make() -> lzma.LZMADecompressor:
-        # a header may request a dictionary of 4 GiB; the highest preset needs 65 MiB
-        return lzma.LZMADecompressor(memlimit=256 << 20)
+        return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
 
     return _streamed(data, nbytes, "xz", make, (lzma.LZMAError, EOFError))
 
@@ -258,8 +261,45 @@ def decode_gzip_bounded(data: Bytes1D, most: int) -> Bytes1D:
     return _members(data, most, "gzip", lambda: zlib.decompressobj(wbits=31), (zlib.error,))
 
 
+def _first(
+    data: Bytes1D, most: int, name: str, stream: Any, errors: tuple[type[Exception], ...]
+) -> Bytes1D:
+    """Decode the first member of a stream with a decoder of the standard library."""
+    try:
+        found = stream.decompress(data.tobytes(), max_length=most + 1)
+    except errors as e:
+        raise ChunkDecodeError(f"{name}: {e}") from e
+    if len(found) > most:
+        raise ChunkDecodeError(f"{name}: decodes to more than {most} bytes")
+    if not stream.eof:
+        raise ChunkDecodeError(f"{name}: truncated after {len(found)} decoded bytes")
+    return as_bytes(found)
+
+
 def decode_zlib_bounded(data: Bytes1D, most: int) -> Bytes1D:
-    return _members(data, most, "zlib", zlib.decompressobj, (zlib.error,))
+    """Decode one stream; bytes behind it are ignored, as by zarr's `numcodecs.zlib`."""
+    return _first(data, most, "zlib", zlib.decompressobj(), (zlib.error,))
+
+
+def decode_lzma_bounded(
+    data: Bytes1D, most: int, *, format: int = lzma.FORMAT_XZ, filters: Any = None
+) -> Bytes1D:
+    """Decode the first stream; what is behind it is ignored, as by zarr's `numcodecs.lzma`.
+
+    Parameters:
+        data: the stream.
+        most: the largest decoded size.
+        format: one of the constants `lzma.FORMAT_…`.
+        filters: of `lzma.FORMAT_RAW`.
+    """
+    is_raw = format == lzma.FORMAT_RAW
+    try:
+        if is_raw and any(f.get("dict_size", 0) > XZ_MEMORY for f in filters or ()):
+            raise CodecConfigError(f"lzma: a dictionary of more than {XZ_MEMORY} bytes")
+        stream = lzma.LZMADecompressor(format, None if is_raw else XZ_MEMORY, filters)
+    except (lzma.LZMAError, ValueError, TypeError, AttributeError, OverflowError) as e:
+        raise CodecConfigError(f"lzma: format {format!r} with filters {filters!r:.80}: {e}") from e
+    return _first(data, most, "lzma", stream, (lzma.LZMAError, EOFError))
 
 
 def decode_bzip2_bounded(data: Bytes1D, most: int) -> Bytes1D:

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, v2_filter
 from anychunk.codecs.tiff import decoders, encoders, samples
-from anychunk.codecs.tiff.tile import JPEG, PICTURES, Tile
+from anychunk.codecs.tiff.tile import PICTURES, Tile
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 
 type Array = npt.NDArray[Any]

@@ -58,6 +58,7 @@ from anychunk.codestream.packets import (
     HT,
     LAZY,
     MAX_PLANES,
+    MISSING_EPH,
     TERMINATE_ALL,
     Precinct,
     Tile,
@@ -99,7 +100,7 @@ DERIVED = 1
 """The quantisation style in which one step is stated for all sub-bands (T.800 table A.28)."""
 
 # what the compiled walk answers; native/packets.c has the same list
-DONE, MORE, NO_HEADER, LONG_BODY, MANY_PLANES, MANY_PASSES, _, NO_MEMORY = range(8)
+DONE, MORE, NO_HEADER, LONG_BODY, MANY_PLANES, MANY_PASSES, _, NO_MEMORY, NO_EPH = range(9)
 
 
 class NoTableError(Exception):
@@ -397,6 +398,8 @@ def _check(answer: Answer, where: str, total: int) -> None:
             f"{where}: a code-block has more than {MAX_PASSES} passes or lengths of more than "
             f"{MAX_LBLOCK} bits"
         )
+    if answer.code == NO_EPH:
+        raise TruncatedError(f"{where}: {MISSING_EPH}")
     if answer.code == NO_MEMORY:
         raise MemoryError
 
@@ -536,7 +539,9 @@ class _Walk:
                 return MORE
             if code != DONE:
                 return code
-            if tile.cod.has_eph and source[stop : stop + 2].tobytes() == b"\xff\x92":
+            if tile.cod.has_eph:
+                if source[stop : stop + 2].tobytes() != b"\xff\x92":
+                    return NO_EPH
                 stop += 2
             if packed is None:
                 body = base + stop

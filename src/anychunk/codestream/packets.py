@@ -464,6 +464,15 @@ class _Bytes:
         if self.data[self.position : self.position + 2].tobytes() == marker:
             self.position += length
 
+    def require(self, marker: bytes) -> None:
+        """Skip a marker that must be there (EPH: T.800 table A.13)."""
+        if self.data[self.position : self.position + 2].tobytes() != marker:
+            raise TruncatedError(MISSING_EPH)
+        self.position += 2
+
+
+MISSING_EPH = "no EPH marker (ff92) behind a packet header, expected one because COD announces it"
+
 
 def walk(
     tile: Tile,
@@ -504,7 +513,7 @@ def walk(
             end, length = read_packet(headers.data, start, precinct, layer)
             headers.position = end
             if tile.cod.has_eph:
-                headers.skip(b"\xff\x92", 2)
+                headers.require(b"\xff\x92")
         except TruncatedError as e:
             raise TruncatedError(f"tile {number}, packet {done} of {packets}: {e}") from e
         left = len(data) - body.position

@@ -7,7 +7,7 @@ listed; an entry that is neither a file nor a plain folder leaves the question t
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,8 @@ from anychunk.model.index import ArrayIndex, ByteRanges, Objects
 type Numbers = npt.NDArray[np.int64]
 
 AT_ONCE = 1 << 20
+COORDINATE = r"\{\d+(?::0\d{1,2})?\}"
+"""A placeholder in a pattern of names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,8 @@ def present_chunks(array: ArrayIndex, storage: Storage | None = None) -> Present
         return None
     if math.prod(array.grid) > limits.get().chunks:
         return None  # what the answer is used for takes memory per chunk of the grid
+    if not is_reversible(chunks):
+        return None
     try:
         listed = _remote(chunks, storage) if is_remote(chunks.base) else _local(chunks)
         return Present(array=array, numbers=[np.fromiter(listed, np.int64)])
@@ -83,10 +87,26 @@ def present_chunks(array: ArrayIndex, storage: Storage | None = None) -> Present
         return None
 
 
-def _remote(chunks: Objects, storage: Storage | None) -> Iterator[int]:
+def is_reversible(chunks: Objects) -> bool:
+    """Return whether an object's name tells the chunk: digits of two coordinates never touch."""
+    between = re.split(COORDINATE, chunks.pattern)[1:-1]
+    named = {int(axis) for axis in re.findall(r"\{(\d+)", chunks.pattern)}
+    has_all = all(size == 1 or axis in named for axis, size in enumerate(chunks.grid))
+    return has_all and all(text and not text.isdigit() for text in between)
+
+
+def named_chunks(chunks: Objects, names: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield (number, name) of the chunks among objects, whatever the case of their letters."""
     whole = _regex(chunks.pattern)
-    for name, _ in list_objects(chunks.base, storage=storage):
-        yield from _number(chunks, name, whole)
+    for name in names:
+        for number in _number(chunks, name, whole):
+            yield number, name
+
+
+def _remote(chunks: Objects, storage: Storage | None) -> Iterator[int]:
+    names = (name for name, _ in list_objects(chunks.base, storage=storage))
+    for number, _ in named_chunks(chunks, names):
+        yield number
 
 
 def _local(chunks: Objects) -> Iterator[int]:
@@ -114,7 +134,7 @@ def _local(chunks: Objects) -> Iterator[int]:
 
 def _regex(pattern: str) -> re.Pattern[str]:
     """Return what matches the names of a pattern; some file systems ignore case."""
-    text = re.split(r"\{\d+(?::0\d{1,2})?\}", pattern)
+    text = re.split(COORDINATE, pattern)
     return re.compile(r"(\d{1,20})".join(map(re.escape, text)), re.IGNORECASE | re.ASCII)
 
 

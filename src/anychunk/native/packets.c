@@ -24,7 +24,7 @@ enum { HEAD = 10, PER_COMPONENT = 7 + 2 * (MOST_LEVELS + 1), PER_VOLUME = 6 };
 #define HIGHEST ((int64_t)1 << 40)
 
 /* What `walk_resume` answers; `codestream/blocks.py` has the same list. */
-enum { DONE, MORE, NO_HEADER, LONG_BODY, MANY_PLANES, MANY_PASSES, REST, NO_MEMORY };
+enum { DONE, MORE, NO_HEADER, LONG_BODY, MANY_PLANES, MANY_PASSES, REST, NO_MEMORY, NO_EPH };
 
 typedef struct { uint16_t low; uint8_t is_known; } Node;
 typedef struct { uint8_t lblock, planes, is_open; uint16_t passes; } Block;
@@ -678,8 +678,11 @@ static int walk_on(Walk *walk, const uint8_t *data, int64_t length, int64_t base
         }
         if (stop < 0)
             return (int)-stop;
-        if (walk->flags & HAS_EPH && has_marker(source, stop, end, 0x92))
+        if (walk->flags & HAS_EPH) { /* T.800 table A.13: EPH shall be used, while SOP may be */
+            if (!has_marker(source, stop, end, 0x92))
+                return NO_EPH;
             stop += 2;
+        }
         if (is_separate)
             walk->header_position = stop;
         else

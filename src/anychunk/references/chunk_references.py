@@ -6,7 +6,7 @@ With `copy="needed"` the bytes of exactly those chunks are read and kept in the 
 
 import math
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.decode.chunks import ChunkReader
+from anychunk.decode.present import is_reversible, named_chunks
 from anychunk.errors import TruncatedError, UnsupportedError
 from anychunk.io import Storage, list_objects, pin_of
 from anychunk.io.threads import in_order
@@ -224,8 +225,7 @@ def _of_objects(
     urls: list[str] = []
     pins: dict[str, Pin] = {}
     ids = np.zeros(count, np.int64)
-    for number in range(count):
-        name = posixpath.normpath(chunks.name(reader.coords(number)))
+    for number, name in _names(chunks, there):
         pin = there.get(name)
         if pin is None or not pin.size:
             if not chunks.is_sparse:
@@ -236,6 +236,8 @@ def _of_objects(
         ids[number] = len(urls)
         urls.append(f"{chunks.base}/{name}")
         pins[urls[-1]] = pin
+    # as when the saved index is loaded
+    limits.check_table(count, where=reader.where, references=len(urls))
     needed = _inexpressible(chunks, capabilities) & (lengths > 0)
     copied = _copy(reader, np.flatnonzero(needed))
     lengths[needed] = 0
@@ -248,6 +250,18 @@ def _of_objects(
         copied=copied,
         pins=pins,
     )
+
+
+def _names(chunks: Objects, there: Mapping[str, Pin]) -> Iterator[tuple[int, str]]:
+    """Yield (number, name) of chunks in order: of those that are there, if others may be absent.
+
+    A few bytes announce any number of absent chunks.
+    """
+    numbers: Iterable[int] = range(math.prod(chunks.grid))
+    if chunks.is_sparse and is_reversible(chunks):
+        numbers = sorted({number for number, _ in named_chunks(chunks, there)})
+    for number in numbers:
+        yield number, posixpath.normpath(chunks.name(chunk_coords(number, chunks.grid)))
 
 
 def _copy(reader: ChunkReader, numbers: Numbers) -> dict[int, bytes]:

@@ -263,9 +263,13 @@ def _rows(
         present = np.flatnonzero(paths.indices.is_valid().to_numpy(zero_copy_only=False))
         present = present[present < left]  # the last table may be padded
         known = [urls.setdefault(str(url), len(urls)) for url in paths.dictionary.to_pylist()]
-        signed = [table[column].to_numpy()[present] for column in ("offset", "size")]
+        filled = [table[column].fill_null(-1) for column in ("offset", "size")]
+        signed = [column.to_numpy()[present] for column in filled]
         if any((numbers < 0).any() for numbers in signed):
-            raise FormatError(f"{folder.path}: {name} has a negative offset or size")
+            raise FormatError(
+                f"{folder.path}: {name} has a negative offset or size, or none; expected both for "
+                "every chunk with a path"
+            )
         starts, sizes = (numbers.astype(np.uint64) for numbers in signed)
         numbers.append(present + first)
         offsets.append(starts)

@@ -56,12 +56,14 @@ from anychunk.errors import (
     CodecConfigError,
     UnsupportedError,
 )
+from anychunk.io.cache import Cache
 from anychunk.native import loops
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 MAX_DEPTH = 31
 """OpenJPEG's samples are signed 32-bit integers."""
 
+NO_BYTES = memoryview(b"")
 SUSPICIOUS = 256
 """A tile with more samples per stored byte than this is checked before it is decoded."""
 
@@ -246,7 +248,7 @@ def decode_tile(
         check_tile(header, tile, data, parts)
     stream = single_tile_stream(header, tile, data, parts)
     try:
-        planes = decode_stream(stream, header, rect, level, data, parts, out=out)
+        planes = decode_stream(stream, header, rect, level, data=data, parts=parts, out=out)
     except ChunkDecodeError:
         check_tile(header, tile, data, parts)
         if not openjph.is_needed(header):
@@ -258,14 +260,21 @@ def decode_tile(
     return planes
 
 
+SMALL_TILE = 1 << 10
+"""Bytes of a tile and its headers up to which walking its packets takes as long as decoding it."""
+WALKED_ENTRY = 300
+WALKED: Cache[bool] = Cache(4 << 20)
+"""Small tiles that were walked, with their bytes: each is read again at every resolution."""
+
+
 def decode_stream(
     stream: bytes | bytearray,
     header: MainHeader,
     rect: Rect,
     level: int,
-    data: memoryview = memoryview(b""),
-    parts: Sequence[TilePart] = (),
     *,
+    data: memoryview = NO_BYTES,
+    parts: Sequence[TilePart] = (),
     out: Array | None = None,
     threads: int = 0,
 ) -> Sequence[Array]:
@@ -301,14 +310,20 @@ def _is_walkable(
     """
     if loops is None:
         return False
+    views = [data[part.offset : part.offset + part.length] for part in parts]
+    nbytes = sum(len(view) for view in views) + len(header.data)
+    key = (header.data, tile, b"".join(views)) if nbytes <= SMALL_TILE else None
+    if key is not None and WALKED.get(key):
+        return True
     try:
-        views = [data[part.offset : part.offset + part.length] for part in parts]
         layout = tile_layout(header, tile, views, parts)
         body = [view[head_length(view) :] for view in views]
         joined = body[0] if len(body) == 1 else memoryview(b"".join(body))
         walk_tile(header, layout, lambda at, length: joined[at : at + length])
     except NoTableError:
         return False
+    if key is not None:
+        WALKED.put(key, True, nbytes + WALKED_ENTRY)
     return True
 
 

@@ -86,9 +86,7 @@ def decode(
     return clipped.astype(header.siz.dtype, copy=False)
 
 
-def is_faster(
-    header: MainHeader, rect: Rect, data: memoryview, parts: Sequence[TilePart]
-) -> bool:
+def is_faster(header: MainHeader, rect: Rect, data: memoryview, parts: Sequence[TilePart]) -> bool:
     """Return whether a tile is one that `decode_shallow` decodes exactly as OpenJPEG does.
 
     In code-blocks of an odd width or height, OpenJPEG finds some damage that OpenJPH does not find:

@@ -3,9 +3,9 @@
 Spec: TIFF 6.0 and its technical notes, as libtiff reads them.
 
 There are two kinds of compression. *Streams* decompress to the bytes of rows, which are then
-unpacked. They return at most as many bytes as the chunk has: a strip may continue after its last
-row, and bytes may follow its stream (writers pad strips, and libtiff stops at the last row of every
-compression). *Pictures* (`tile.PICTURES`) decode to an array (rows, columns, bands). Every decoder
+unpacked. They return at most as many bytes as the chunk has: bytes may follow a stream (writers pad
+strips, and libtiff stops at the last row), and a strip may continue after its last row, unless its
+compression has a checksum at the end (Deflate, LZMA). *Pictures* (`tile.PICTURES`) decode to an array (rows, columns, bands). Every decoder
 releases the GIL.
 """
 
@@ -26,6 +26,7 @@ import numpy.typing as npt
 from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.leading_stream import zstd_frame_end
+from anychunk.codecs.streams import XZ_MEMORY
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
 from anychunk.codecs.tiff.tile import (
@@ -76,13 +77,24 @@ def inflate(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     try:
         return as_bytes(imagecodecs.deflate_decode(data, out=out))
     except imagecodecs.DeflateError as first:
-        # A stream may continue after the last row, or lack its checksum, and still hold every row.
-        # Asking for one byte more than needed makes zlib verify a checksum that is there
-        stream = zlib.decompressobj()
-        try:
-            return as_bytes(stream.decompress(data.tobytes(), len(out) + 1))[: len(out)]
-        except zlib.error as e:
-            raise ChunkDecodeError(f"deflate: {e}") from first
+        return _confirmed(data, len(out), "deflate", zlib.decompressobj(), first)
+
+
+def _confirmed(
+    data: Bytes1D, nbytes: int, name: str, stream: Any, first: Exception | None
+) -> Bytes1D:
+    """Decode a stream to its end, where its checksum is; bytes behind it are ignored.
+
+    Without its end, or with more rows than the chunk, nothing says that its samples are right.
+    """
+    try:
+        found = stream.decompress(data.tobytes(), nbytes + 1)
+    except (zlib.error, lzma.LZMAError) as e:
+        raise ChunkDecodeError(f"{name}: {e}") from first
+    if not stream.eof:
+        told = "decodes to more" if len(found) > nbytes else f"is truncated after {len(found)}"
+        raise ChunkDecodeError(f"{name}: the stream {told}, expected {nbytes} bytes") from first
+    return as_bytes(found)[:nbytes]
 
 
 def decode_zstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -101,14 +113,9 @@ def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
-    try:
-        return as_bytes(imagecodecs.lzma_decode(data, out=out))
-    except imagecodecs.LzmaError as first:
-        stream = lzma.LZMADecompressor()
-        try:
-            return as_bytes(stream.decompress(data.tobytes(), len(out) + 1))[: len(out)]
-        except lzma.LZMAError as e:
-            raise ChunkDecodeError(f"lzma: {e}") from first
+    # not by imagecodecs, which returns what it has of a truncated stream
+    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+    return _confirmed(data, len(out), "lzma", stream, None)
 
 
 def decode_packbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:

@@ -271,12 +271,15 @@ def check_extent(image: Image, offsets: Offsets, size: int) -> None:
             f"the image data ends at {end}"
         )
     abpp = segment.values["ABPP"]
-    if isinstance(abpp, int) and abpp > image.nbpp and last >= 0 and needed < segment.end:
-        # either may be wrong; where the length confirms NBPP, it is ABPP
+    if not isinstance(abpp, int) or abpp <= image.nbpp or last < 0:
+        return
+    # either may be wrong; where the length confirms NBPP alone, it is ABPP
+    fits_both = block_bytes(replace(image, nbpp=abpp)) == block_bytes(image)
+    if needed < segment.end or fits_both:
+        why = "fits both" if fits_both else f"expected {needed - segment.offset} for NBPP"
         raise FormatError(
-            f"{image.where}: ABPP is {abpp} and NBPP {image.nbpp}, which is too small for the "
-            f"length of the image data too: {segment.length} bytes, expected "
-            f"{needed - segment.offset}"
+            f"{image.where}: ABPP is {abpp} and NBPP {image.nbpp}, expected NBPP of at least ABPP; "
+            f"the length of the image data does not decide it: {segment.length} bytes, {why}"
         )
 
 

@@ -130,7 +130,8 @@ def _mend(offsets: Table, lengths: Table, size: int, *, most: int | None, has_da
 def _is_sound(offsets: Table, lengths: Table, count: int, size: int) -> bool:
     """Return whether every strip or tile is present and inside the file, as in nearly all files."""
     for start in range(0, count, PIECE):
-        first, length = offsets[start : start + PIECE], lengths[start : start + PIECE]
+        piece = slice(start, min(start + PIECE, count))
+        first, length = offsets[piece], lengths[piece]
         if first.max() > size or not first.min() or not length.min():
             return False
         if not (length <= size - first).all():

@@ -207,6 +207,9 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         return integer(getattr(page, attribute), f"{where}: {attribute}", least)
 
     check_directory(page, where)
+    for code, name in ((256, "ImageWidth"), (257, "ImageLength")):
+        if code not in page.tags:
+            raise FormatError(f"{where}: {name} is missing, expected it on every page")
     compression, bands = number("compression"), number("samplesperpixel", 1)
     is_planar = number("planarconfig") == 2 and bands > 1
     # NDPI pages have a tile size, but not the tag
@@ -286,12 +289,28 @@ def _bits(page: tifffile.TiffPage, bands: int, where: str) -> samples.Bits:
     """Return BitsPerSample: one number if it is the same for all bands."""
     tag = page.tags.get(258)
     least = SAMPLES.get(page.photometric, 1)
+    if page.photometric == 4 and bands != 1:
+        raise FormatError(
+            f"{where}: SamplesPerPixel of a transparency mask is {bands}, expected 1 (TIFF 6.0 "
+            "section 8)"
+        )
     if tag is not None and tag.count > bands < least:
         raise FormatError(
             f"{where}: SamplesPerPixel is {bands}, but BitsPerSample has {tag.count} values and "
             f"PhotometricInterpretation {int(page.photometric)} needs {least}"
         )
     bits = _per_band(page.bitspersample, bands, f"{where}: BitsPerSample")
+    colors = page.tags.get(320)
+    if page.photometric == 3 and colors is not None and bits[0] < 8:
+        # TIFF 6.0 section 5: 3 * 2**BitsPerSample values. More of them belong to more bits, and
+        # libtiff refuses the page; with fewer, rows would be too short if BitsPerSample were wrong
+        most = 3 << bits[0]
+        if colors.count > most:
+            named = "is missing, which means 1 bit" if tag is None else f"is {bits[0]}"
+            raise FormatError(
+                f"{where}: BitsPerSample {named}, but ColorMap has {colors.count} values; expected "
+                f"{most}, three for each of the {most // 3} values of a sample"
+            )
     return bits[0] if len(set(bits)) == 1 else bits
 
 
