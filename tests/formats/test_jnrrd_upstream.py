@@ -236,6 +236,27 @@ def test_sparse(tmp_path, storage, compression, edges):
     assert jnrrd.validate(path) == []
 
 
+def test_sparse_tiles_that_are_listed(tmp_path):
+    """Section 6.2: only tiles that have a file are listed."""
+    values = np.zeros((4, 6, 8), "<f4")
+    values[0, 0, 0] = 5
+    values[3, 5, 7] = -0.0  # not the padding value: its bits would be lost
+    path = tmp_path / "a.jnrrd"
+    anychunk.write(values, path, tile=(2, 3, 4), storage="external", files=True, sparse=True)
+    listed = jnrrd.read_header(path).fields["tile:files"]
+    assert [entry["indices"] for entry in listed] == [[0, 0, 0], [1, 1, 1]]
+    assert read(path).tobytes() == values.tobytes()
+    assert jnrrd.validate(path) == []
+    anychunk.write(0 * values, path, tile=(2, 3, 4), storage="external", files=True, sparse=True)
+    assert jnrrd.read_header(path).fields["tile:files"][-1:] == [{**listed[1]}]
+    anychunk.write(
+        abs(0 * values), path, tile=(4, 6, 8), storage="external", files=True, sparse=True
+    )
+    assert jnrrd.read_header(path).fields["tile:files"] == []
+    assert not read(path).any()
+    assert jnrrd.validate(path) == []
+
+
 def described(path):
     index = anychunk.index(path)
     return meaning_of(index, next(im.images(index)))

@@ -1,4 +1,4 @@
-"""Add what indexes of osml-imagery-io 0.2.2 do not record about TIFF files.
+"""Add what indexes of osml-imagery-io 0.2.2 do not record about TIFF and NITF files.
 
 They call the samples of every TIFF little-endian, and leave out FillOrder, YCbCrSubSampling and
 what else its chunks depend on; pixels would be wrong, silently. So the directories of local files
@@ -16,8 +16,8 @@ import numpy as np
 from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.formats import tiff
 from anychunk.io import buffered, is_remote, open_source
-from anychunk.model.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Node
-from anychunk.references.kerchunk.osml_layout import TIFF_TILE
+from anychunk.model.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, Parts
+from anychunk.references.kerchunk.osml_layout import JBP_BLOCK, TIFF_TILE
 
 BIG_ENDIAN = (b"MM\0*", b"MM\0+")
 """How a big-endian TIFF or BigTIFF begins."""
@@ -51,6 +51,7 @@ def corrected(node: Node, where: str) -> Node:
     for name, group in node.members.items():
         array = group.members.get("data") if isinstance(group, GroupIndex) else None
         if isinstance(group, GroupIndex) and isinstance(array, ArrayIndex):
+            array = _with_bands_apart(array, f"{where} {name}/data")
             keys = _missing_keys(array, node.roots, known)
             if keys is None:
                 _check_chroma(array, f"{where} {name}/data")
@@ -151,6 +152,38 @@ def _check_chroma(array: ArrayIndex, where: str) -> None:
             f"{where}: YCbCr without JPEG, of which osml-imagery-io does not record the "
             "subsampling; index the TIFF file itself"
         )
+
+
+def _with_bands_apart(array: ArrayIndex, where: str) -> ArrayIndex:
+    """Return an array of NITF blocks in IMODE S with the byte ranges of all bands.
+
+    In this mode all blocks of a band precede those of the next. The index gives a chunk the blocks
+    of one band that follow its own, so ranges overlap.
+    """
+    chunks = array.chunks
+    if _names(array) != ["bytes", JBP_BLOCK] or not isinstance(chunks, ByteRanges):
+        return array
+    found = array.codecs[1].get("configuration", {})
+    bands, count = array.chunk_shape[0], chunks.offsets.size
+    if found.get("imode") != "S" or bands == 1 or count == 1 or chunks.parts is not None:
+        return array
+    starts, lengths = chunks.offsets.ravel(), chunks.lengths.ravel()
+    length = int(lengths[0]) // bands
+    expected = starts[0] + np.arange(count, dtype=np.uint64) * np.uint64(length)
+    if (lengths != length * bands).any() or (starts != expected).any():
+        raise UnsupportedError(
+            f"{where}: NITF blocks in IMODE S, of which osml-imagery-io does not record where the "
+            "bands are; index the NITF file itself"
+        )
+    step = np.uint64(count * length)
+    further = starts[:, None] + np.arange(1, bands, dtype=np.uint64) * step
+    parts = Parts(
+        starts=np.arange(count + 1, dtype=np.uint64) * np.uint64(bands - 1),
+        offsets=further.ravel(),
+        lengths=np.full(further.size, length, np.uint64),
+    )
+    own = np.full_like(chunks.lengths, length)
+    return replace(array, chunks=replace(chunks, lengths=own, parts=parts))
 
 
 def _one_band(array: ArrayIndex) -> dict[str, Json] | None:

@@ -8,7 +8,7 @@ states must agree with the header, and its fill value is that of absent chunks.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -149,7 +149,7 @@ def shape_problems(
             yield error("zarr_compatible", f"{name} has shape {str(shape)[:60]}, expected {least}")
 
 
-def is_shape(value: Json) -> bool:
+def is_shape(value: Json) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(n) is int for n in value)
 
 

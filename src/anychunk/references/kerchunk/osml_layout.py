@@ -25,12 +25,13 @@ U = "https://awslabs.github.io/osml-imagery-io/codecs"
 JPEG2000 = f"{U}/jpeg2000"
 TIFF_TILE = f"{U}/tiff-tile"
 DTED = f"{U}/dted"
+JBP_BLOCK = f"{U}/jbp-block"
 KNOWN = {
     TIFF_TILE: {
         "compression", "bits_per_sample", "samples_per_pixel", "photometric", "planar_config",
         "predictor", "tile_width", "tile_height", "sample_format", "jpeg_tables",
     },
-    f"{U}/jbp-block": {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"},
+    JBP_BLOCK: {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"},
     f"{U}/jpeg": {
         "bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space",
     },
