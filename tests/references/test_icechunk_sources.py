@@ -69,9 +69,9 @@ def test_only_new_rows_and_the_last_chunk_are_written():
 
 
 ODD = [
-    "/a \"quoted\" \\ back\\slash.tif",
+    '/a "quoted" \\ back\\slash.tif',
     '/looks like a row {"url":"x"}.tif',
-    "/{\\\"url\\\":\\\"x\\\"}",
+    '/{\\"url\\":\\"x\\"}',
     "/line\nbreak é 𝄞.tif",
     "",
 ]

@@ -429,3 +429,45 @@ def test_jpeg2000_opens_there(tmp_path, name):
         path = f"{number}/data"
         run(READ, tmp_path / "index.json", tmp_path / "found.npy", 3, path)
         np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), ours[path][...])
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_bands_of_imode_s_in_their_indexes(tmp_path, is_known):
+    """All blocks of a band precede those of the next; 0.2.2 writes ranges that overlap."""
+    bands = np.arange(3 * 4 * 4, dtype="uint8").reshape(3, 2, 2, 2, 2)  # band, grid, block
+    (tmp_path / "a.bin").write_bytes(bytes(7) + bands.tobytes())
+    image = bands.transpose(0, 1, 3, 2, 4).reshape(3, 4, 4)
+    block = {
+        "num_bands": 3,
+        "block_height": 2,
+        "block_width": 2,
+        "nbpp": 8,
+        "imode": "S",
+        "pvtype": "INT",
+    }
+    name = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
+    array = {
+        "shape": [3, 4, 4], "data_type": "uint8", "fill_value": 0, "attributes": {},
+        "codecs": [{"name": "bytes"}, {"name": name, "configuration": block}],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 2, 2]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "dimension_names": ["bands", "y", "x"], "zarr_format": 3, "node_type": "array",
+    }  # fmt: skip
+    group = {"zarr_format": 3, "node_type": "group"}
+    root = {"source": "a.bin", "multiscales": {"layout": [{"asset": "0"}]}}
+    refs = {
+        "zarr.json": json.dumps({**group, "attributes": root}),
+        "0/zarr.json": json.dumps({**group, "attributes": {}}),
+        "0/data/zarr.json": json.dumps(array),
+    }
+    for number in range(4):
+        offset = 7 + number * 4 + (0 if is_known or number < 3 else 1)
+        key = f"0/data/c.0.{number // 2}.{number % 2}"
+        refs[key] = [f"file://{tmp_path}/a.bin", offset, 12]
+    (tmp_path / "index.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    if is_known:
+        found = anychunk.open(tmp_path / "index.json")["0/data"][...]
+        np.testing.assert_array_equal(found, image)
+        return
+    with pytest.raises(anychunk.errors.UnsupportedError, match="IMODE S"):
+        anychunk.index(tmp_path / "index.json")
