@@ -160,3 +160,11 @@ def test_mosaic_of_one_cell_is_the_cell(tmp_path):
     made_cell(tmp_path / "a.dt0", values, step=(6000, 6000))
     index = anychunk.index([tmp_path / "a.dt0"], combine="mosaic")
     np.testing.assert_array_equal(anychunk.open(index)["0/0/image"][...], values)
+
+
+def test_mosaic_of_several_zones_is_refused(tmp_path):
+    """Lines of longitude are farther apart in the north; posts are not resampled."""
+    made_cell(tmp_path / "a.dt0", terrain(7, 7), lat="0490000N", step=(6000, 6000))
+    made_cell(tmp_path / "b.dt0", terrain(7, 5), lat="0500000N", step=(9000, 6000))
+    with pytest.raises(FormatError, match=r"b\.dt0.*pixel size .* expected 0\.1666"):
+        anychunk.index(f"{tmp_path}/*.dt0", combine="mosaic")

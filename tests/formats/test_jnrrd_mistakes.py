@@ -26,6 +26,9 @@ def edit(path, **changes):
     header = jnrrd.read_header(path)
     fields = {**header.fields, **{k.replace("__", ":"): v for k, v in changes.items()}}
     text = "".join(json.dumps({k: v}) + "\n" for k, v in fields.items() if v is not None)
+    if header.end == len(data):  # external tiles: nothing follows
+        path.write_text(text + "\n")
+        return
     assert len(text) < header.end
     path.write_bytes(text[:-1].encode().ljust(header.end - 2) + b"\n\n" + data[header.end :])
 
@@ -37,6 +40,29 @@ def test_read_header_takes_a_path(file):
     anychunk.write(VALUES, file.with_name("b.jnrrd"), header=header, tiled=False)
     assert jnrrd.read_header(file.with_name("b.jnrrd")).fields["sizes"] == [8, 6, 4]
     assert "tile:enabled" not in jnrrd.read_header(file.with_name("b.jnrrd")).fields
+
+
+@pytest.mark.parametrize(
+    ("grid", "order", "is_wrong"),
+    [
+        ((1, 1, 3), "fastest", False),
+        ((3, 1, 1), "fastest", False),
+        ((2, 2, 1), "fastest", False),
+        ((1, 2, 3), "slowest", True),
+    ],
+)
+def test_order_of_listed_files(tmp_path, grid, order, is_wrong):
+    """Indices that begin with the slowest axis; of an axis with one tile nothing can be said."""
+    shape = tuple(n * size for n, size in zip(grid, (2, 3, 8), strict=True))
+    path = tmp_path / "a.jnrrd"
+    anychunk.write(np.ones(shape, "u1"), path, tile=(2, 3, 8), storage="external", files=True)
+    files = jnrrd.read_header(path).fields["tile:files"]
+    if order == "slowest":
+        places = np.ndindex(*grid)
+        files = [{**e, "indices": list(i)} for e, i in zip(files, places, strict=True)]
+        edit(path, tile__files=files)
+    messages = [f.message for f in jnrrd.validate(path)]
+    assert any("slowest axis" in message for message in messages) is is_wrong
 
 
 def found(path):

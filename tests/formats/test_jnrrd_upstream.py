@@ -94,7 +94,7 @@ def test_chunks_of_zarr(tmp_path):
     document = json.loads((tmp_path / "z/level0/.zarray").read_text())
     for change in (
         {"dtype": ">u2"}, {"order": "F"}, {"chunks": [4, 3, 4]}, {"compressor": {"id": "blosc"}},
-        {"compressor": {"id": "gzip", "level": 5}},
+        {"compressor": {"id": "gzip", "level": 5}}, {"chunks": [3, 2, 4]}, {"shape": [4, 6, 9]}, {"shape": [4, 6]},
     ):  # fmt: skip
         (tmp_path / "z/level0/.zarray").write_text(json.dumps({**document, **change}))
         with pytest.raises(FormatError):
@@ -105,6 +105,73 @@ def test_chunks_of_zarr(tmp_path):
         array = anychunk.open_array(path)
     with pytest.raises(AnychunkError):
         array[...]
+
+
+def test_chunks_of_zarr_with_several_fill_values(tmp_path):
+    """An absent chunk would be shown with the value of another level."""
+    for level, shape in enumerate([(4, 6, 8), (2, 3, 4)]):
+        zarr.create_array(
+            tmp_path / f"{level}", shape=shape, chunks=(2, 3, 4), dtype="<u2", zarr_format=2,
+            compressors=None, fill_value=level, chunk_key_encoding={"name": "v2", "separator": "/"},
+        )  # fmt: skip
+    fields = {"tile:pattern": "{l}/.zarray", "tile:data_pattern": "{l}/{z}/{y}/{x}"}
+    fields |= {"tile:zarr_compatible": True, "tile:levels": 2, "tile:level_scales": [1, 2]}
+    with pytest.raises(FormatError, match="fill values differ"):
+        anychunk.index(write(tmp_path / "a.jnrrd", header(**fields)))
+
+
+def test_chunks_of_zarr_with_their_axes_in_another_order(tmp_path):
+    """A chunk of Zarr has its last axis fastest, a tile x: the same files cannot be both."""
+    array = zarr.create_array(
+        tmp_path / "z", shape=(8, 6, 4), chunks=(2, 2, 2), dtype="<u2", zarr_format=2,
+        compressors=None, fill_value=0, chunk_key_encoding={"name": "v2", "separator": "/"},
+    )  # fmt: skip
+    array[...] = VALUES.T
+    fields = {"tile:sizes": [2, 2, 2], "tile:pattern": "z/.zarray", "tile:zarr_compatible": True}
+    path = tmp_path / "a.jnrrd"
+    write(path, header(**fields, **{"tile:data_pattern": "z/{x}/{y}/{z}"}))
+    with pytest.raises(FormatError, match="order"):
+        anychunk.index(path)
+
+
+def test_braces_of_names(tmp_path):
+    """`{{` and `}}` are braces of a name; a folder may have them, too."""
+    for (x, y, z), tile in TILES.items():
+        put(tmp_path, f"run{{0}}/a{{x}}_{z}{{{y}}}{x}.raw", tile)
+    fields = {"tile:pattern": "a{{x}}_{z}{{{y}}}{x}.raw", "tile:base_dir": "run{0}"}
+    path = write(tmp_path / "a.jnrrd", header(**fields))
+    np.testing.assert_array_equal(read(path), VALUES)
+    assert jnrrd.validate(path) == []
+    for bad in ("{x}}{y}{z}", "{x}{y}{z}{", "{{x}{y}{z}"):
+        with pytest.raises(FormatError, match="brace outside"):
+            anychunk.index(write(tmp_path / "b.jnrrd", header(**{"tile:pattern": bad})))
+
+
+def test_patterns_are_written_with_fields_and_braces(tmp_path):
+    pattern = "{{{content}}}_{z}_{y}_{x}.raw"
+    anychunk.write(
+        VALUES, tmp_path / "a.jnrrd", tile=(2, 3, 4), storage="external", pattern=pattern,
+        header={"content": "brain"},
+    )  # fmt: skip
+    for (x, y, z), tile in TILES.items():
+        assert (tmp_path / f"{{brain}}_{z}_{y}_{x}.raw").read_bytes() == tile.tobytes()
+    assert jnrrd.read_header(tmp_path / "a.jnrrd").fields["tile:pattern"] == pattern
+    np.testing.assert_array_equal(read(tmp_path / "a.jnrrd"), VALUES)
+
+
+def test_overlap_with_names_from_the_header(tmp_path):
+    """Which meaning of overlap holds is decided by tiles that the pattern names."""
+    padded = np.pad(VALUES, 1)
+    stored = {
+        (x, y, z): padded[2 * z : 2 * z + 4, 3 * y : 3 * y + 5, 4 * x : 4 * x + 6]
+        for x, y, z in TILES
+    }
+    for (x, y, z), tile in stored.items():
+        put(tmp_path, f"a/b_{z}{y}{x}", tile)
+    fields = {"tile:overlap": [1, 1, 1], "tile:pattern": "{content}/b_{t}{y}{x}", "content": "a"}
+    fields["labels"] = ["x", "y", "t"]
+    path = write(tmp_path / "a.jnrrd", header(**fields))
+    np.testing.assert_array_equal(np.squeeze(read(path)), VALUES)
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -166,6 +233,27 @@ def test_sparse(tmp_path, storage, compression, edges):
     else:
         level = next(tmp_path.glob("*.tiles")) / "level_0"
         assert len(list(level.rglob("*.*"))) == 2
+    assert jnrrd.validate(path) == []
+
+
+def test_sparse_tiles_that_are_listed(tmp_path):
+    """Section 6.2: only tiles that have a file are listed."""
+    values = np.zeros((4, 6, 8), "<f4")
+    values[0, 0, 0] = 5
+    values[3, 5, 7] = -0.0  # not the padding value: its bits would be lost
+    path = tmp_path / "a.jnrrd"
+    anychunk.write(values, path, tile=(2, 3, 4), storage="external", files=True, sparse=True)
+    listed = jnrrd.read_header(path).fields["tile:files"]
+    assert [entry["indices"] for entry in listed] == [[0, 0, 0], [1, 1, 1]]
+    assert read(path).tobytes() == values.tobytes()
+    assert jnrrd.validate(path) == []
+    anychunk.write(0 * values, path, tile=(2, 3, 4), storage="external", files=True, sparse=True)
+    assert jnrrd.read_header(path).fields["tile:files"][-1:] == [{**listed[1]}]
+    anychunk.write(
+        abs(0 * values), path, tile=(4, 6, 8), storage="external", files=True, sparse=True
+    )
+    assert jnrrd.read_header(path).fields["tile:files"] == []
+    assert not read(path).any()
     assert jnrrd.validate(path) == []
 
 

@@ -5,17 +5,22 @@
 
 import json
 import os
+import shutil
+import struct
 import subprocess
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import rasterio
 import tifffile
+from rasterio.shutil import copy
 
 import anychunk
 from anychunk.model.images import images
 from tests import j2k_streams
+from tests.formats.dted_cells import gdal_cell, made_cell, terrain
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -165,9 +170,9 @@ WRITE_ALL = """
 import sys
 from aws.osml.io.virtualizarr_parsers import OversightMLParser, write_tile_index
 for file in sys.argv[1:]:
-    for version in (2, 3):
-        store = OversightMLParser()(url="file://" + file)
-        write_tile_index(store, f"{file}.{version}.json", zarr_format=version)
+    store = OversightMLParser()(url="file://" + file)
+    for name in ("2.json", "3.json", "2.parquet"):
+        write_tile_index(store, f"{file}.{name}", zarr_format=int(name[0]))
 """
 RGB = np.random.default_rng(1).integers(0, 255, (3, 300, 500)).astype("uint8")
 TIFFS = {
@@ -179,6 +184,8 @@ TIFFS = {
     "big-endian": (IMAGE, {"byteorder": ">", "compression": "zlib"}),
     "bigtiff": (IMAGE, {"bigtiff": True}),
     "planar": (RGB, {"planarconfig": "separate", "photometric": "rgb"}),
+    "strips": (IMAGE, {"tile": None, "rowsperstrip": 64}),
+    "big-endian strips": (IMAGE, {"tile": None, "rowsperstrip": 64, "byteorder": ">"}),
     "rgb": (np.moveaxis(RGB, 0, -1), {"compression": "zlib", "predictor": True}),
 }
 
@@ -188,8 +195,13 @@ TIFFS = {
 def test_theirs_of_every_kind(tmp_path):
     expected = {}
     for name, (array, options) in TIFFS.items():
-        tifffile.imwrite(tmp_path / f"{name}.tif", array, tile=(128, 128), **options)
+        tifffile.imwrite(tmp_path / f"{name}.tif", array, **{"tile": (128, 128), **options})
         expected[tmp_path / f"{name}.tif"] = RGB if name == "rgb" else array
+    for name, tags in TAGS.items():
+        file = made_tiff(tmp_path / f"{name}.tif", tags)
+        expected[file] = read_by_gdal(file)
+    expected[gdal_cell(tmp_path / "a.dt0", terrain())] = terrain()
+    expected[made_cell(tmp_path / "b.dt1", terrain(7, 5))] = terrain(7, 5)
     for imode in "BPRS":
         file = tmp_path / f"{imode}.ntf"
         options = {"driver": "NITF", "BLOCKXSIZE": 128, "BLOCKYSIZE": 128, "IMODE": imode}
@@ -198,11 +210,95 @@ def test_theirs_of_every_kind(tmp_path):
         ) as out:
             out.write(RGB)
         expected[file] = RGB
+    for kind in ("C3", "C8"):
+        file = tmp_path / f"{kind}.ntf"
+        copy(tmp_path / "B.ntf", file, driver="NITF", IC=kind, BLOCKXSIZE=128, BLOCKYSIZE=128)
+        expected[file] = read_by_gdal(file)
+    if shutil.which("opj_compress"):
+        # tile-parts: chunks of several byte ranges
+        stream = j2k_streams.compress([SMALL], "-t", "64,64", "-p", "RLCP", "-TP", "R", depth=16)
+        (tmp_path / "parts.j2k").write_bytes(stream)
+        expected[tmp_path / "parts.j2k"] = SMALL
     run(WRITE_ALL, *expected)
     for file, array in expected.items():
-        for version in (2, 3):
-            found = anychunk.open(f"{file}.{version}.json")["0/data"][...]
-            np.testing.assert_array_equal(np.squeeze(found), array, err_msg=file.name)
+        for name in ("2.json", "3.json", "2.parquet"):
+            found = anychunk.open(f"{file}.{name}")["0/data"][...]
+            np.testing.assert_array_equal(np.squeeze(found), array, err_msg=f"{file.name} {name}")
+
+
+SHORT, LONG = 3, 4
+TAGS = {
+    "subsampled": {259: (SHORT, 8), 262: (SHORT, 6), 277: (SHORT, 3), 530: (SHORT, 2, 2)},
+    "fill order": {259: (SHORT, 1), 262: (SHORT, 1), 266: (SHORT, 2), 277: (SHORT, 1)},
+}
+"""What tifffile does not write: YCbCr with chroma of 2 x 2 that is not JPEG, and reversed bits."""
+
+
+def made_tiff(file, tags):
+    """8 x 4 pixels in one strip."""
+    data = np.random.default_rng(2).integers(16, 240, 48 if 530 in tags else 32).astype("u1")
+    stored = zlib.compress(data.tobytes()) if tags[259] == (SHORT, 8) else data.tobytes()
+    depth = (SHORT, 8, 8, 8) if 530 in tags else (SHORT, 8)
+    tags = {256: (SHORT, 8), 257: (SHORT, 4), 258: depth, 273: (LONG, 200), 278: (SHORT, 4),
+            279: (LONG, len(stored)), **tags}  # fmt: skip
+    head, far = struct.pack("<4sIH", b"II*\0", 8, len(tags)), b""
+    for tag, (kind, *values) in sorted(tags.items()):
+        packed = struct.pack(f"<{len(values)}{'H' if kind == SHORT else 'I'}", *values)
+        if len(packed) > 4:
+            packed, far = struct.pack("<I", 190), packed
+        head += struct.pack("<HHI4s", tag, kind, len(values), packed)
+    file.write_bytes(head.ljust(190, b"\0") + far.ljust(10, b"\0") + stored)
+    return file
+
+
+def read_by_gdal(file):
+    with rasterio.open(file) as opened:
+        return np.squeeze(opened.read())
+
+
+@needs_osml
+def test_dted_opens_there(tmp_path):
+    values = terrain()
+    for checksums in (True, False):
+        node = anychunk.index(gdal_cell(tmp_path / "a.dt0", values), checksums=checksums)
+        node.save(tmp_path / "index.json", layout="osml")
+        run(READ, tmp_path / "index.json", tmp_path / "found.npy", 3)
+        np.testing.assert_array_equal(np.squeeze(np.load(tmp_path / "found.npy")), values)
+
+
+def test_ycbcr_of_remote_files_is_refused(tmp_path):
+    """Nothing records the subsampling, and loading an index makes no request."""
+    tile = {
+        "compression": 8,
+        "photometric": 6,
+        "samples_per_pixel": 3,
+        "tile_width": 8,
+        "tile_height": 4,
+    }
+    codecs = [
+        {"name": "bytes"},
+        {
+            "name": "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile",
+            "configuration": tile,
+        },
+    ]
+    array = {
+        "shape": [3, 4, 8], "data_type": "uint8", "fill_value": 0, "codecs": codecs, "attributes": {},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 4, 8]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "dimension_names": ["bands", "y", "x"], "zarr_format": 3, "node_type": "array",
+    }  # fmt: skip
+    group = {"zarr_format": 3, "node_type": "group"}
+    root = {"source": "https://example.org/a.tif", "multiscales": {"layout": [{"asset": "0"}]}}
+    refs = {
+        "zarr.json": json.dumps({**group, "attributes": root}),
+        "0/zarr.json": json.dumps({**group, "attributes": {}}),
+        "0/data/zarr.json": json.dumps(array),
+        "0/data/c.0.0.0": ["https://example.org/a.tif", 130, 40],
+    }
+    (tmp_path / "index.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    with pytest.raises(anychunk.errors.UnsupportedError, match="subsampling"):
+        anychunk.index(tmp_path / "index.json", allow=["https://example.org"])
 
 
 @pytest.mark.parametrize("compression", [None, "zlib"])
@@ -333,3 +429,45 @@ def test_jpeg2000_opens_there(tmp_path, name):
         path = f"{number}/data"
         run(READ, tmp_path / "index.json", tmp_path / "found.npy", 3, path)
         np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), ours[path][...])
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_bands_of_imode_s_in_their_indexes(tmp_path, is_known):
+    """All blocks of a band precede those of the next; 0.2.2 writes ranges that overlap."""
+    bands = np.arange(3 * 4 * 4, dtype="uint8").reshape(3, 2, 2, 2, 2)  # band, grid, block
+    (tmp_path / "a.bin").write_bytes(bytes(7) + bands.tobytes())
+    image = bands.transpose(0, 1, 3, 2, 4).reshape(3, 4, 4)
+    block = {
+        "num_bands": 3,
+        "block_height": 2,
+        "block_width": 2,
+        "nbpp": 8,
+        "imode": "S",
+        "pvtype": "INT",
+    }
+    name = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
+    array = {
+        "shape": [3, 4, 4], "data_type": "uint8", "fill_value": 0, "attributes": {},
+        "codecs": [{"name": "bytes"}, {"name": name, "configuration": block}],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 2, 2]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "dimension_names": ["bands", "y", "x"], "zarr_format": 3, "node_type": "array",
+    }  # fmt: skip
+    group = {"zarr_format": 3, "node_type": "group"}
+    root = {"source": "a.bin", "multiscales": {"layout": [{"asset": "0"}]}}
+    refs = {
+        "zarr.json": json.dumps({**group, "attributes": root}),
+        "0/zarr.json": json.dumps({**group, "attributes": {}}),
+        "0/data/zarr.json": json.dumps(array),
+    }
+    for number in range(4):
+        offset = 7 + number * 4 + (0 if is_known or number < 3 else 1)
+        key = f"0/data/c.0.{number // 2}.{number % 2}"
+        refs[key] = [f"file://{tmp_path}/a.bin", offset, 12]
+    (tmp_path / "index.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    if is_known:
+        found = anychunk.open(tmp_path / "index.json")["0/data"][...]
+        np.testing.assert_array_equal(found, image)
+        return
+    with pytest.raises(anychunk.errors.UnsupportedError, match="IMODE S"):
+        anychunk.index(tmp_path / "index.json")

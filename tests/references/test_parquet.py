@@ -1,5 +1,7 @@
 """Tables of references that are malformed, missing, or written again."""
 
+import json
+
 import numpy as np
 import obstore
 import pyarrow as pa
@@ -7,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import anychunk
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk import limits
+from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.io import memory_store, sink
 from anychunk.model.index import ByteRanges, GroupIndex
 from tests.indexes import MADE, array, plain, uint64
@@ -99,3 +102,49 @@ def test_names_that_mean_something_in_urls(tmp_path, place):
         assert {name: opened[name + inside][...].tolist() for name in known} == {
             name: [i] * 4 for i, name in enumerate(names)
         }
+
+
+def with_parts(tmp_path, rows, **lists):
+    """An index as osml-imagery-io 0.2.2 writes it: columns for chunks of several parts."""
+    a = tmp_path / "a.bin"
+    a.write_bytes(bytes(range(40)))
+    folder = tmp_path / "i.parquet"
+    (folder / "0").mkdir(parents=True, exist_ok=True)
+    array = {"zarr_format": 2, "shape": [8], "chunks": [4], "dtype": "|u1", "compressor": None, "filters": None,
+             "order": "C", "fill_value": 9, "dimension_separator": "."}  # fmt: skip
+    metadata = {".zgroup": {"zarr_format": 2}, "0/.zarray": array}
+    text = json.dumps({"metadata": metadata, "record_size": rows})
+    (folder / ".zmetadata").write_text(text)
+    url, empty = f"file://{a}", [None] * (rows - 2)
+    kinds = pa.list_(pa.int64())
+    table = {
+        "path": pa.array(lists.pop("path", [None, url]) + empty, pa.string()),
+        "offset": pa.array([0, 8, *[0] * (rows - 2)]), "size": pa.array([0, 4, *[0] * (rows - 2)]),
+        "raw": pa.nulls(rows), "range_path": pa.array([url, None, *empty], pa.string()),
+        "offsets": pa.array(lists.pop("offsets", [[30, 2, 20], None]) + empty, kinds),
+        "sizes": pa.array(lists.pop("sizes", [[2, 1, 1], None]) + empty, kinds),
+    }  # fmt: skip
+    pq.write_table(pa.table(table), folder / "0/refs.0.parq", compression="zstd")
+    return folder
+
+
+def test_chunks_of_several_parts_are_read(tmp_path):
+    """Their path is null; fsspec's readers take them for absent ones."""
+    for rows in (2, 100):
+        found = anychunk.open(with_parts(tmp_path, rows))["0"][...]
+        np.testing.assert_array_equal(found, [30, 31, 2, 20, 8, 9, 10, 11])
+
+
+@pytest.mark.parametrize("damage", [
+    {"offsets": [[1, 2], None]}, {"offsets": [None, None]}, {"sizes": [[2, 1, -1], None]}, {"offsets": [[], None], "sizes": [[], None]},
+    {"path": ["x", None]}, {"offsets": [[30, None, 20], None]}, {"sizes": [[0, 1, 1], None]},
+])  # fmt: skip
+def test_malformed_parts_are_refused(tmp_path, damage):
+    with pytest.raises(FormatError, match="range_path|0 bytes"):
+        anychunk.open(with_parts(tmp_path, 2, **damage))
+
+
+def test_endless_lists_of_parts_are_refused(tmp_path):
+    many = [1] * 1000
+    with limits.override(chunks=900), pytest.raises(LimitError, match="refs.0.parq"):
+        anychunk.open(with_parts(tmp_path, 2, offsets=[many, None], sizes=[many, None]))

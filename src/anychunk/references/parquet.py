@@ -2,8 +2,10 @@
 
 Spec:    https://fsspec.github.io/kerchunk/spec.html, "Parquet references"; fsspec's
          `LazyReferenceMapper`: `.zmetadata`, and `ARRAY/refs.N.parq` with path, offset, size, raw.
-Opened:  what fsspec, kerchunk and VirtualiZarr write, and ours.
-Refused: chunks of several parts, unless they are copied in; an index whose root is an array.
+Opened:  what fsspec, kerchunk and VirtualiZarr write, and ours; osml-imagery-io's columns
+         range_path, offsets and sizes, for chunks of several parts.
+Refused: to save chunks of several parts, unless they are copied in, because fsspec would show
+         them as absent; an index whose root is an array.
 
 fsspec reads Zarr v2 only, so `.zmetadata` holds the v2 metadata of every array that v2 can express.
 `anychunk.json` beside it holds the v3 metadata of all arrays, the pins, and the folder that the
@@ -32,7 +34,8 @@ from anychunk.references.chunk_references import (
     with_found_pins,
 )
 from anychunk.references.documents import Fields, parse_document, parse_nodes, write_documents
-from anychunk.references.loading import Rows, build_index, count_chunks, url_resolver
+from anychunk.references.loading import Range, Rows, build_index, count_chunks, url_resolver
+from anychunk.references.osml_reading import corrected
 from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
@@ -230,7 +233,7 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
         rows, urls = _rows(arrow, folder, path, count, size, has_all=ours is not None)
         return rows, [resolver.resolve(url) for url in urls]
 
-    return build_index(nodes, resolver, read)
+    return corrected(build_index(nodes, resolver, read), where)
 
 
 def _rows(
@@ -250,6 +253,7 @@ def _rows(
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []
     inline: dict[int, bytes] = {}
+    parts: dict[int, list[Range]] = {}
     for record in _record_numbers(folder, path, -(-count // size), has_all=has_all):
         name = f"{path}/refs.{record}.parq"
         table = _read_table(arrow, folder, name, size)
@@ -278,14 +282,43 @@ def _rows(
         if "raw" in table.column_names:
             raws = enumerate(table["raw"].to_pylist()[:left])
             inline.update({first + i: raw for i, raw in raws if raw is not None})
+        for row, url, ranges in _several_parts(table, left, f"{folder.path}: {name}"):
+            numbers.append(np.array([row + first]))
+            offsets.append(np.array([ranges[0][0]]))
+            lengths.append(np.array([ranges[0][1]]))
+            ids.append(np.array([urls.setdefault(url, len(urls))]))
+            parts |= {row + first: ranges[1:]} if ranges[1:] else {}
     rows = Rows(
         numbers=_joined(numbers, np.int64),
         offsets=_joined(offsets, np.uint64),
         lengths=_joined(lengths, np.uint64),
         url_ids=_joined(ids, np.int64),
         inline=inline,
+        parts=parts,
     )
     return rows, list(urls)
+
+
+def _several_parts(table: Any, count: int, name: str) -> Iterator[tuple[int, str, list[Range]]]:
+    """Yield row, url and byte ranges of the chunks of several parts.
+
+    osml-imagery-io leaves their `path` null, which without its columns means an absent chunk.
+    """
+    if "range_path" not in table.column_names:
+        return
+    columns = [table[column].to_pylist() for column in ("path", "range_path", "offsets", "sizes")]
+    for row, (path, url, starts, sizes) in enumerate(zip(*columns, strict=True)):
+        if url is None or row >= count:
+            continue
+        lists = starts or [], sizes or []
+        is_good = path is None and lists[0] and len(lists[0]) == len(lists[1])
+        if not is_good or any(n is None or n < 0 for n in (*lists[0], *lists[1])):
+            raise FormatError(
+                f"{name} row {row}: range_path with {len(lists[0])} offsets and {len(lists[1])} "
+                "sizes, expected as many of each, none negative, and no path"
+            )
+        ranges = zip(*lists, strict=True)
+        yield row, str(url), [(int(offset), int(length)) for offset, length in ranges]
 
 
 FEW_RECORDS = 1000
@@ -313,6 +346,9 @@ def _columns(arrow: Any, table: Any) -> Any:
     kinds = {"path": arrow.string(), "offset": arrow.int64(), "size": arrow.int64()}
     if "raw" in table.column_names:
         kinds["raw"] = arrow.binary()
+    if "range_path" in table.column_names:
+        numbers = arrow.list_(arrow.int64())
+        kinds |= {"range_path": arrow.string(), "offsets": numbers, "sizes": numbers}
     return arrow.table({name: table[name].cast(k) for name, k in kinds.items()}).combine_chunks()
 
 
@@ -330,7 +366,10 @@ def _read_table(arrow: Any, folder: Folder, name: str, most: int) -> Any:
         rows = file.metadata.num_rows
         if rows > most:
             raise FormatError(f"{where}: {rows} rows, expected at most record_size, {most}")
-        limits.check_table(rows, where=where, references=size)
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        # entries of lists, of which a compressed row may have any number
+        values = [sum(g.column(c).num_values for g in groups) for c in range(len(file.schema))]
+        limits.check_table(max([rows, *values]), where=where, references=size)
         return _columns(arrow, file.read())
     except AnychunkError:
         raise

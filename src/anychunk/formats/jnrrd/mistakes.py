@@ -108,14 +108,16 @@ def _reversed_sizes(
 def _reversed_indices(fields: Mapping[str, Json]) -> Iterator[Finding]:
     """Recognise `tile:files` whose indices begin with the slowest axis."""
     files = fields.get("files")
-    if not isinstance(files, list):
+    # a list that leaves out tiles says nothing about the order
+    if not isinstance(files, list) or fields.get("sparse") or fields.get("pattern"):
         return
     listed = [e.get("indices") for e in files if isinstance(e, dict) and not e.get("level")]
     known = [i for i in listed if isinstance(i, list) and i and all(type(n) is int for n in i)]
     if len(known) < 2 or known != listed or len({len(i) for i in known}) != 1:
         return
     steps = [sum(n != m for n, m in zip(known[0], known[1], strict=True)), known[1][-1]]
-    if len(known[0]) > 1 and steps == [1, known[0][-1] + 1]:
+    has_others = any(any(indices[:-1]) for indices in known)
+    if has_others and steps == [1, known[0][-1] + 1]:
         yield warning(
             "files",
             f"lists {known[0]} and then {known[1]}, as if indices began with the slowest axis; "

@@ -10,6 +10,7 @@ every tile identically count as one. If none or several remain, the file is refu
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -27,14 +28,33 @@ from anychunk.formats.jnrrd.tile_layout import (
     stored_voxels,
     tile_counts,
 )
-from anychunk.formats.jnrrd.tile_pattern import LEVEL, parse_pattern
+from anychunk.formats.jnrrd.tile_pattern import LEVEL, Pattern
 from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Table, Tiling, error
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io import Source, open_source, read_object
 
 
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Where the stored tiles are."""
+
+    tiling: Tiling
+    source: Source
+    """The file of the header."""
+    references: References
+    """Resolves the names of external tiles."""
+    pattern: Pattern | None
+    """`tile:pattern`, parsed."""
+
+
 def choose_layouts(
-    tiling: Tiling, levels: Sequence[Level], volume: Volume, source: Source, references: References
+    tiling: Tiling,
+    levels: Sequence[Level],
+    volume: Volume,
+    *,
+    source: Source,
+    references: References,
+    pattern: Pattern | None,
 ) -> tuple[Layout, ...] | Finding:
     """Return the layouts of the stored levels, or an error if the overlap is undecidable.
 
@@ -44,7 +64,9 @@ def choose_layouts(
         volume: The samples.
         source: The file of the header.
         references: Resolves the names of external tiles.
+        pattern: `tile:pattern`, parsed.
     """
+    tiles = Tiles(tiling, source, references, pattern)
     stored = [level for level in levels if level.is_stored]
     table = tiling.offset_table if tiling.storage == "internal" else tiling.files
     # a list may leave out tiles that are absent, or that a pattern names
@@ -64,10 +86,10 @@ def choose_layouts(
     if not found:
         return error(field, _wrong_count(tiling, stored, entries))
     if len(found) > 1:
-        fitting = [x for x in found.values() if fits(x, tiling, volume, source, references)]
+        fitting = [x for x in found.values() if fits(x, tiles, volume)]
         if len(fitting) > 1:
             # if no reading is complete, files are missing and decide nothing
-            fitting = [x for x in fitting if _is_complete(x, tiling, source, references)] or fitting
+            fitting = [x for x in fitting if _is_complete(x, tiles)] or fitting
         if len(fitting) != 1:
             return error(
                 "overlap",
@@ -88,20 +110,19 @@ def _wrong_count(tiling: Tiling, stored: Sequence[Level], entries: int | None) -
 
 def fits(
     layouts: Sequence[Layout],
-    tiling: Tiling,
+    tiles: Tiles,
     volume: Volume,
-    source: Source,
-    references: References,
 ) -> bool:
     """Return whether the stored tiles have the sizes that these layouts predict.
 
     The decoded size of compressed tiles is unknown, so only the first one is decoded and checked.
     """
+    tiling, source = tiles.tiling, tiles.source
     size = np.uint64(volume.itemsize)
     voxels = [np.broadcast_to(stored_voxels(x, tiling.dimensions), x.tiles) for x in layouts]
     expected = np.concatenate(voxels).astype(np.uint64) * size
     if tiling.compression != "raw":
-        data = first_tile(tiling, source, references)
+        data = first_tile(tiles)
         try:
             # strict about the decoded size, so success means that the size is right
             leading_stream.decode(tiling.compression, data, int(expected[0]))
@@ -109,7 +130,7 @@ def fits(
             return False
         return True
     if tiling.storage == "external":
-        return len(first_tile(tiling, source, references)) == int(expected[0])
+        return len(first_tile(tiles)) == int(expected[0])
     if tiling.size_table is not None:
         return bool(np.array_equal(tiling.size_table, expected))
     # neither compressed nor a size table: the room up to the next tile must do, and must be used
@@ -123,20 +144,18 @@ def fits(
     return bool(matches[:-1].all() and room[-1] >= expected[order][-1])
 
 
-def _is_complete(
-    layouts: Sequence[Layout], tiling: Tiling, source: Source, references: References
-) -> bool:
+def _is_complete(layouts: Sequence[Layout], tiles: Tiles) -> bool:
     """Return whether the last tile of each level exists, and no tile after it.
 
     A pattern does not say how many tiles there are, but the existing files do.
     """
-    if tiling.pattern is None or tiling.files is not None:
+    tiling, pattern = tiles.tiling, tiles.pattern
+    if pattern is None or tiling.files is not None:
         return True
-    pattern = parse_pattern(tiling.pattern, tiling.dimensions)
 
     def is_there(name: str) -> bool:
         try:
-            open_source(references.url(name), storage=source.storage).size()
+            open_source(tiles.references.url(name), storage=tiles.source.storage).size()
         except FileNotFoundError:
             return False
         return True
@@ -166,8 +185,9 @@ def _is_complete(
     return True
 
 
-def first_tile(tiling: Tiling, source: Source, references: References) -> npt.NDArray[np.uint8]:
+def first_tile(tiles: Tiles) -> npt.NDArray[np.uint8]:
     """Return the stored bytes of the first tile of level 0."""
+    tiling, source = tiles.tiling, tiles.source
     if tiling.storage == "internal":
         offsets = cast("Table", tiling.offset_table)
         start, stop = int(offsets[0]), source.size()
@@ -178,15 +198,15 @@ def first_tile(tiling: Tiling, source: Source, references: References) -> npt.ND
         limits.check_chunk(stop - start, where=f"{source.url}: the first tile")
         return source.read(start, stop - start)
     zeros = [0] * len(tiling.dimensions)
-    if tiling.files is not None:
-        names = [
-            f["file"] for f in tiling.files if f.get("indices") == zeros and not f.get("level")
-        ]
-        name = names[0] if names and isinstance(names[0], str) else ""
-    else:
-        pattern = parse_pattern(cast("str", tiling.pattern), tiling.dimensions)
-        name = pattern.name(zeros, level=0, number=0, before=0)
-    data = read_object(references.url(name), storage=source.storage)
+    names = [
+        f.get("file")
+        for f in tiling.files or ()
+        if f.get("indices") == zeros and not f.get("level")
+    ]
+    if not names and tiles.pattern is not None:
+        names = [tiles.pattern.name(zeros, level=0, number=0, before=0)]
+    name = names[0] if names and isinstance(names[0], str) else ""
+    data = read_object(tiles.references.url(name), storage=source.storage)
     if data is None:
         raise FormatError(f"{source.url}: the first tile, {name}, is missing")
     return data

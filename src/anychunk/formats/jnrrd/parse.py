@@ -10,7 +10,7 @@ from anychunk.formats.jnrrd.header import Header, read_header
 from anychunk.formats.jnrrd.meaning import image_of
 from anychunk.formats.jnrrd.overlap import choose_layouts
 from anychunk.formats.jnrrd.tile_chunks import array_indexes
-from anychunk.formats.jnrrd.tile_pattern import placeholder_words
+from anychunk.formats.jnrrd.tile_pattern import parse_pattern, placeholder_words
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, check_sizes, check_tables
 from anychunk.formats.jnrrd.tiling_fields import (
     LONG,
@@ -76,7 +76,7 @@ def tiled_index(
     key: str = "jnrrd",
 ) -> GroupIndex:
     """Index a tiled volume; `key` is the name of its format, "jnrrd" or "nrrd"."""
-    arrays = stored_arrays(header, tiled, source, allow=allow)
+    arrays = stored_arrays(tiled, source, allow=allow)
     long = {f"{tiling_prefix(header)}:{name}" for name in LONG}
     shown = {
         key: value
@@ -87,11 +87,10 @@ def tiled_index(
 
 
 def stored_arrays(
-    header: Header, tiled: TiledVolume, source: Source, *, allow: Iterable[str] = ()
+    tiled: TiledVolume, source: Source, *, allow: Iterable[str] = ()
 ) -> dict[str, ArrayIndex]:
     """Return the array of each level, by its number; axes are those of the file, slowest first."""
-    labels = axes.per_axis(header.fields, "labels", len(tiled.volume.sizes))
-    return array_indexes(tiled, source, references(tiled.tiling.base_dir, source, allow), labels)
+    return array_indexes(tiled, source, references(tiled.tiling.base_dir, source, allow))
 
 
 def references(base_dir: str | None, source: Source, allow: Iterable[str]) -> References:
@@ -122,18 +121,28 @@ def read_tiled(
         return None, findings
     levels = levels_of(tiling, volume)
     words = placeholder_words(header.fields)
+    labels = axes.per_axis(header.fields, "labels", len(volume.sizes))
     tiling, more = with_zarr_fill(
         tiling,
         levels,
         volume,
         source=source,
         references=references(tiling.base_dir, source, allow),
+        labels=labels,
         words=words,
     )
     findings = (*findings, *more)
     check_sizes(tiling, levels, volume, source.url)
+    pattern = None
+    if tiling.pattern is not None:
+        pattern = parse_pattern(tiling.pattern, tiling.dimensions, labels, words)
     layouts = choose_layouts(
-        tiling, levels, volume, source, references(tiling.base_dir, source, allow)
+        tiling,
+        levels,
+        volume,
+        source=source,
+        references=references(tiling.base_dir, source, allow),
+        pattern=pattern,
     )
     if isinstance(layouts, Finding):
         return None, (*findings, layouts)
@@ -144,7 +153,7 @@ def read_tiled(
         tiling=tiling,
         levels=levels,
         layouts=layouts,
-        words=words,
+        pattern=pattern,
     )
     return tiled, (*findings, *check_tables(tiled, source.size()))
 

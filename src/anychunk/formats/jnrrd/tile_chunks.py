@@ -25,7 +25,7 @@ from anychunk.formats.jnrrd.external_tiles import (
     url_table,
 )
 from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, tile_numbers
-from anychunk.formats.jnrrd.tile_pattern import Pattern, check_unique_names, parse_pattern
+from anychunk.formats.jnrrd.tile_pattern import Pattern, check_unique_names
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, checksum
 from anychunk.formats.jnrrd.tiling_fields import Level, Table
 from anychunk.io import Source
@@ -38,7 +38,7 @@ MOST_FRONTS = 1 << 16
 
 
 def array_indexes(
-    tiled: TiledVolume, source: Source, references: References, labels: Any
+    tiled: TiledVolume, source: Source, references: References
 ) -> dict[str, ArrayIndex]:
     """Return the arrays of a tiled volume, by the name of their level.
 
@@ -46,10 +46,9 @@ def array_indexes(
         tiled: The volume.
         source: The file of the header, and of internal tiles.
         references: Resolves the names of external tiles.
-        labels: The labels of the file's axes.
     """
     tiling, volume = tiled.tiling, tiled.volume
-    chunk_tables = external_tables(tiled, references, labels)
+    chunk_tables = external_tables(tiled, references)
     by_level = {layout.level.number: layout for layout in tiled.layouts}
     found = {}
     for level in tiled.levels:
@@ -113,16 +112,12 @@ def byte_ranges(tiled: TiledVolume, layout: Layout, source: Source) -> ByteRange
     return ByteRanges(offsets=offsets, lengths=lengths, urls=(tiled.url,))
 
 
-def external_tables(
-    tiled: TiledVolume, references: References, labels: Any
-) -> dict[int, ByteRanges | Objects]:
+def external_tables(tiled: TiledVolume, references: References) -> dict[int, ByteRanges | Objects]:
     """Return the chunk tables of all stored levels, by number, if tiles are separate files."""
-    tiling = tiled.tiling
+    tiling, pattern = tiled.tiling, tiled.pattern
     if tiling.storage == "internal":
         return {}
-    pattern = None
-    if tiling.pattern is not None:
-        pattern = parse_pattern(tiling.pattern, tiling.dimensions, labels, tiled.words)
+    if pattern is not None:
         counts = [(x.level.number, dimension_counts(x, tiling.dimensions)) for x in tiled.layouts]
         check_unique_names(pattern, counts)
     if tiling.files is None:

@@ -7,7 +7,7 @@ of dimensions; `{c}` `{t}` are the axes labelled c and t, or else the fourth and
 level; `{i}` is the number of the tile, within its level if the pattern has `{l}`, or else within
 all levels. `{z:03d}` has at least three digits. Any other name is that of a field of the header
 with a text or an integer: `{content}`, `{dicom:study.instance_uid}`, or a key of its key/value
-pairs.
+pairs. `{{` and `}}` are braces of the name itself, as in Python's format strings.
 """
 
 import math
@@ -20,10 +20,13 @@ from anychunk.formats.jnrrd.tile_layout import all_indices
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 
-FIELD = re.compile(r"\{([a-z]\d{0,2})(?::0?(\d{1,2})d?)?\}")
+TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+FIELD = re.compile(r"([xyzctli]|d\d{1,2})(?::0?(\d{1,2})d?)?")
 BY_POSITION = {"x": 0, "y": 1, "z": 2, "c": 3, "t": 4}
-WORD = re.compile(r"\{([A-Za-z_][\w.:-]*)\}")
-KNOWN = "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without; header fields"
+KNOWN = (
+    "known: {x} {y} {z} {c} {t} {d0} {d1} … {l} {i}, each with :03d or without; header fields; "
+    "{{ and }} for braces"
+)
 MOST_COMPARED = 1 << 18
 """Maximum number of names that are compared to find two tiles of the same name."""
 MOST_NESTED = 8
@@ -94,23 +97,6 @@ def _add_words(found: dict[str, str], path: str, value: Json, depth: int = 0) ->
             _add_words(found, f"{path}.{key}", inner, depth + 1)
 
 
-def with_words(text: str, words: Mapping[str, str]) -> str:
-    """Return a pattern with the placeholders replaced that name a field of the header."""
-
-    def replaced(match: re.Match[str]) -> str:
-        if FIELD.fullmatch(match[0]) or match[1] not in words:
-            return match[0]
-        value = words[match[1]]
-        if not value or re.search(r"[{}/\\\0\n]", value) or value in (".", ".."):
-            raise FormatError(
-                f"tile:pattern: {text!r}: {match[0]} stands for {value[:40]!r}, which cannot be "
-                "part of a file name"
-            )
-        return value
-
-    return WORD.sub(replaced, text)
-
-
 def parse_pattern(
     text: str,
     dimensions: Shape,
@@ -128,17 +114,38 @@ def parse_pattern(
         labels: The labels of the file's axes, which may say what `{c}` and `{t}` are.
         words: What other placeholders stand for, by name.
     """
-    text = with_words(text, words or {})
-    parts: list[str | Place] = []
+    parts: list[str | Place] = [""]
     position = 0
-    for match in FIELD.finditer(text):
-        parts += [text[position : match.start()], _place(match, text, dimensions, labels)]
+    for match in TOKEN.finditer(text):
+        parts = _with_text(parts, text[position : match.start()])
         position = match.end()
-    parts.append(text[position:])
-    rest = "".join(part for part in parts if isinstance(part, str))
-    if "{" in rest or "}" in rest:
-        raise FormatError(f"tile:pattern: {text!r} has a brace outside a placeholder; {KNOWN}")
-    return Pattern(text, tuple(parts))
+        if match[0] in ("{{", "}}"):
+            parts = _with_text(parts, match[0][0])
+        elif match[1] is None:
+            raise FormatError(f"tile:pattern: {text!r} has a brace outside a placeholder; {KNOWN}")
+        elif place := FIELD.fullmatch(match[1]):
+            parts += [_place(place, text, dimensions, labels), ""]
+        else:
+            parts = _with_text(parts, _word(match[1], text, words or {}))
+    return Pattern(text, tuple(_with_text(parts, text[position:])))
+
+
+def _with_text(parts: list[str | Place], text: str) -> list[str | Place]:
+    """Add to the text at the end of the parts."""
+    return [*parts[:-1], f"{parts[-1]}{text}"]
+
+
+def _word(name: str, text: str, words: Mapping[str, str]) -> str:
+    """Return the value of the header field that a placeholder names."""
+    if name not in words:
+        raise FormatError(f"tile:pattern: {text!r} has the unknown placeholder {{{name}}}; {KNOWN}")
+    value = words[name]
+    if not value or re.search(r"[{}/\\\0\n]", value) or value in (".", ".."):
+        raise FormatError(
+            f"tile:pattern: {text!r}: {{{name}}} stands for {value[:40]!r}, which cannot be "
+            "part of a file name"
+        )
+    return value
 
 
 def _place(
@@ -147,16 +154,13 @@ def _place(
     name, width = match[1], int(match[2] or 0)
     if name in ("l", "i"):
         return Place(LEVEL if name == "l" else NUMBER, width)
-    position = BY_POSITION.get(name, -1)
+    position = int(name[1:]) if name[0] == "d" else BY_POSITION[name]
     if name in ("c", "t") and name in labels and labels.index(name) in dimensions:
         position = dimensions.index(labels.index(name))
-    elif re.fullmatch(r"d\d+", name):
-        position = int(name[1:])
-    elif name not in BY_POSITION:
-        raise FormatError(f"tile:pattern: {text!r} has the unknown placeholder {match[0]}; {KNOWN}")
     if not 0 <= position < len(dimensions):
         raise FormatError(
-            f"tile:pattern: {text!r} has {match[0]}, but only {len(dimensions)} tiled dimensions"
+            f"tile:pattern: {text!r} has {{{match[0]}}}, but only {len(dimensions)} "
+            "tiled dimensions"
         )
     return Place(position, width)
 

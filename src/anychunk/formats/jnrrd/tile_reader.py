@@ -28,7 +28,7 @@ class TileReader:
         header = open_header(near)
         self.url = source.url
         self.tiled = open_tiled(header, near, allow=allow)
-        self.arrays = stored_arrays(header, self.tiled, near, allow=allow)
+        self.arrays = stored_arrays(self.tiled, near, allow=allow)
         """The levels by number, in the order of the file's axes, whatever their meaning."""
         self.sources = Sources({source.url: source.pin()}, storage=storage)
         self._readers: dict[str, ArrayReader] = {}

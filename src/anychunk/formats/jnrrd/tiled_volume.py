@@ -6,8 +6,8 @@ All tables have one entry per stored tile: level after level, in the order of th
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from anychunk.formats.jnrrd.tile_layout import (
     stored_voxels,
     tile_indices,
 )
+from anychunk.formats.jnrrd.tile_pattern import Pattern
 from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Table, Tiling, error, warning
 from anychunk.formats.jnrrd.volume import Volume
 
@@ -37,8 +38,8 @@ class TiledVolume:
     """All levels, stored or virtual."""
     layouts: tuple[Layout, ...]
     """The layouts of the stored levels, in order."""
-    words: Mapping[str, str] = field(default_factory=dict)
-    """What the placeholders of a pattern stand for that name a field of the header."""
+    pattern: Pattern | None = None
+    """`tile:pattern`, parsed."""
 
     @property
     def tiles(self) -> int:

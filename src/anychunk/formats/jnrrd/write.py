@@ -336,10 +336,13 @@ def padded(box: Array, shape: Shape, at: Sequence[int], value: float | None) -> 
 
 
 def is_filled(array: Array, value: float | None) -> bool:
-    """Return whether an array holds nothing but the padding value; None is NaN."""
-    if value is None:
-        return bool(np.isnan(array).all())
-    return bool((array == np.asarray(value).astype(array.dtype)).all())
+    """Return whether an array holds nothing but the padding value; None is NaN.
+
+    Bits are compared: a reader would show -0.0, or another NaN, as the padding value.
+    """
+    one = np.full(1, np.nan if value is None else value, array.dtype).view(np.uint8)
+    stored = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return bool((stored.reshape(-1, one.size) == one).all())
 
 
 def in_byte_order(array: Array, endian: str) -> Array:
@@ -474,7 +477,7 @@ def write_external(
         return Tile(tile.place, b"", tile.size, tile.checksum, tile.metadata)
 
     for done, tile in enumerate(writer.tiles(make_and_put), 1):
-        written.add(tile.place, 0, 0, tile.metadata)
+        written.add(tile.place, 0, tile.size, tile.metadata)
         tell(done, plan.tiles)
     text = write_header.text(plan, written, quality=writer.quality.fields(), length=None)
     if is_remote(url):

@@ -64,6 +64,9 @@ def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line
     volume = plan.volume
     fields = dict(plan.fields)
     tables: dict[str, Json] = {}
+    if plan.tiling.sparse and "files" in fields:
+        files = zip(fields["files"], written.sizes, strict=True)
+        fields["files"] = [entry for entry, size in files if size]
     if written.metadata is not None:
         tables["metadata"] = written.metadata
     if quality is not None:

@@ -16,13 +16,14 @@ from anychunk.codecs.streams import ENCODE
 from anychunk.errors import CodecConfigError, UnsupportedError
 from anychunk.formats.jnrrd.axes import per_axis
 from anychunk.formats.jnrrd.codecs import fill_json
-from anychunk.formats.jnrrd.header import Header, Line, make_line
+from anychunk.formats.jnrrd.header import Header, Line, make_line, rebuild
 from anychunk.formats.jnrrd.tile_layout import Layout, all_indices, dimension_counts, lay_out
 from anychunk.formats.jnrrd.tile_pattern import (
     Pattern,
     check_unique_names,
     parse_pattern,
     pattern_names,
+    placeholder_words,
 )
 from anychunk.formats.jnrrd.tiling_fields import Level, Tiling, levels_of, read_tiling
 from anychunk.formats.jnrrd.volume import Volume
@@ -226,6 +227,7 @@ def make_plan(
             layouts,
             url,
             labels=labels_of(kept, ndim),
+            words=placeholder_words(rebuild(kept, url)),
             pattern=pattern,
             files=files,
             base_dir=base_dir,
@@ -274,6 +276,7 @@ def external(
     url: str,
     *,
     labels: Sequence[str | None],
+    words: Mapping[str, str],
     pattern: str | None,
     files: Sequence[str] | bool | None,
     base_dir: str | None,
@@ -286,6 +289,7 @@ def external(
         layouts: The layouts of the stored levels.
         url: The file that is written.
         labels: The labels of the file's axes.
+        words: The fields of the header that a pattern may name.
         pattern: `tile:pattern`; None: `default_pattern`.
         files: The names to write to `tile:files`; True: those of the pattern.
         base_dir: `tile:base_dir`.
@@ -295,7 +299,7 @@ def external(
     if base_dir is not None:
         fields["base_dir"] = base_dir
     text = pattern or default_pattern(tiling, url, is_below=base_dir is None)
-    parsed = parse_pattern(text, tiling.dimensions, labels)
+    parsed = parse_pattern(text, tiling.dimensions, labels, words)
     counts = [(x.level.number, dimension_counts(x, tiling.dimensions)) for x in layouts]
     names = tuple(files) if files and not isinstance(files, bool) else ()
     if not names:

@@ -150,9 +150,11 @@ def make_plain(
         )
     volume = make_volume(shape, dtype, endian)
     if is_nrrd(url) and volume.type not in nrrd_text.TYPES:
+        # section 5 has the kind `complex`, of an axis of two real numbers; no reader joins them
+        pairs = ", such as the real and imaginary parts as an axis" if dtype.kind == "c" else ""
         raise UnsupportedError(
             f"{url}: NRRD has no type {volume.type}; convert to one of "
-            f"{' '.join(nrrd_text.TYPES)}, or write .jnrrd"
+            f"{' '.join(nrrd_text.TYPES)}{pairs}, or write .jnrrd"
         )
     if slices and isinstance(data_file, str | bool) and data_file is not True:
         raise CodecConfigError(f"{url}: slices and data_file {data_file!r} are both given")

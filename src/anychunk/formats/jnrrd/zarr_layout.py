@@ -8,14 +8,14 @@ states must agree with the header, and its fill value is that of absent chunks.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
 from anychunk import limits
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.tile_pattern import parse_pattern
+from anychunk.formats.jnrrd.tile_pattern import Place, parse_pattern
 from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Tiling, error, warning
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io import Source, read_object
@@ -32,6 +32,7 @@ def with_zarr_fill(
     *,
     source: Source,
     references: References,
+    labels: Sequence[str | None],
     words: Mapping[str, str],
 ) -> tuple[Tiling, list[Finding]]:
     """Check the documents of Zarr arrays; return the tiling with their fill value.
@@ -40,7 +41,13 @@ def with_zarr_fill(
     """
     if tiling.zarr_metadata is None:
         return tiling, []
-    pattern = parse_pattern(tiling.zarr_metadata, tiling.dimensions, (), words)
+    pattern = parse_pattern(tiling.zarr_metadata, tiling.dimensions, labels, words)
+    chunks = parse_pattern(cast("str", tiling.pattern), tiling.dimensions, labels, words)
+    axes = [
+        tiling.dimensions[part.position]
+        for part in chunks.parts
+        if isinstance(part, Place) and part.position >= 0
+    ]
     fill: Json = None
     zeros = [0] * len(tiling.dimensions)
     for level in levels:
@@ -52,9 +59,12 @@ def with_zarr_fill(
             return tiling, [warning("zarr_compatible", f"{name} is missing: not checked")]
         limits.check_header(len(data), where=name)
         document = read_document(data.tobytes(), name)
-        found = list(problems(document, tiling, level, volume, name))
+        found = list(problems(document, tiling, level, axes=axes, volume=volume, name=name))
         if found:
             return tiling, found
+        if level.number and document.get("fill_value") != fill:
+            other = f"{name} has {document.get('fill_value')!r:.40}, level 0 {fill!r:.40}"
+            return tiling, [error("zarr_compatible", f"fill values differ: {other}")]
         fill = document.get("fill_value")
     if fill is None or isinstance(fill, bool) or not isinstance(fill, int | float):
         return tiling, []
@@ -73,16 +83,17 @@ def read_document(data: bytes, name: str) -> dict[str, Json]:
 
 
 def problems(
-    document: Mapping[str, Json], tiling: Tiling, level: Level, volume: Volume, name: str
+    document: Mapping[str, Json],
+    tiling: Tiling,
+    level: Level,
+    *,
+    axes: Sequence[int],
+    volume: Volume,
+    name: str,
 ) -> Iterator[Finding]:
     """Yield what a document states otherwise than the header."""
-    chunks, compressor = document.get("chunks"), document.get("compressor")
-    is_list = isinstance(chunks, list) and all(type(n) is int for n in chunks)
-    # the order of the axes is that of the pattern, so only the sizes can be compared
-    if not is_list or sorted(n for n in chunks or () if n != 1) != sorted(
-        n for n in level.tile if n != 1
-    ):
-        yield error("sizes", f"{name} has chunks {str(chunks)[:60]}, expected {level.tile}")
+    yield from shape_problems(document, level, axes, volume, name)
+    compressor = document.get("compressor")
     expected = volume.dtype.newbyteorder("<" if volume.endian == "little" else ">")
     if not is_type(document.get("dtype"), expected):
         yield error("zarr_compatible", f"{name} has dtype {document.get('dtype')!r:.40}")
@@ -99,6 +110,47 @@ def problems(
     fill = document.get("fill_value")
     if fill is not None and tiling.padding_value not in (0, fill):
         yield error("padding_value", f"is {tiling.padding_value}, but {name} has {fill!r:.40}")
+
+
+def shape_problems(
+    document: Mapping[str, Json], level: Level, axes: Sequence[int], volume: Volume, name: str
+) -> Iterator[Finding]:
+    """Yield what is wrong with the axes of a Zarr array.
+
+    The coordinates in the names of its chunks are in the order of its axes, slowest first, and so
+    must be the axes of a tile, except those along which a tile is one voxel thick.
+    """
+    chunks, shape = document.get("chunks"), document.get("shape")
+    order = [axis for axis in axes if level.tile[axis] > 1]
+    if order != sorted(order, reverse=True):
+        yield error(
+            "data_pattern",
+            f"names the axes in the order {list(axes)}, that of the chunks of Zarr; "
+            "expected the slowest first, as in a tile",
+        )
+    if not is_shape(chunks) or not is_shape(shape):
+        yield error(
+            "zarr_compatible", f"{name} has chunks {str(chunks)[:40]}, shape {str(shape)[:40]}"
+        )
+    elif len(axes) != len(chunks):
+        # axes that the pattern does not name: only the sizes can be compared
+        if sorted(n for n in chunks if n != 1) != sorted(n for n in level.tile if n != 1):
+            yield error("sizes", f"{name} has chunks {str(chunks)[:60]}, expected {level.tile}")
+    else:
+        tile = [level.tile[axis] for axis in axes]
+        if chunks != tile:
+            yield error("sizes", f"{name} has chunks {str(chunks)[:60]}, expected {tile}")
+        # OME-Zarr often rounds the sizes of levels up
+        least = [level.sizes[axis] for axis in axes]
+        most = [-(-volume.sizes[axis] // level.scale[axis]) for axis in axes]
+        if len(shape) != len(least) or any(
+            n not in (low, high) for n, low, high in zip(shape, least, most, strict=True)
+        ):
+            yield error("zarr_compatible", f"{name} has shape {str(shape)[:60]}, expected {least}")
+
+
+def is_shape(value: Json) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(n) is int for n in value)
 
 
 def is_type(value: Json, expected: np.dtype[Any]) -> bool:

@@ -27,8 +27,8 @@ from anychunk.references.kerchunk.chunk_keys import rows_by_array
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
 from anychunk.references.kerchunk.json_writer import write_json
 from anychunk.references.kerchunk.osml_layout import osml_layout
-from anychunk.references.kerchunk.osml_reading import with_byte_orders
 from anychunk.references.loading import build_index, no_rows, url_resolver
+from anychunk.references.osml_reading import corrected
 from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import BASE, folder_of, is_below
@@ -152,7 +152,7 @@ def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
         text = str(memoryview(source.read(0, size)), "utf-8")
     except UnicodeDecodeError as e:
         raise FormatError(f"{source.url}: expected UTF-8 ({e})") from e
-    return with_byte_orders(_build(read_json(text, source.url), source.url, allow))
+    return corrected(_build(read_json(text, source.url), source.url, allow), source.url)
 
 
 def _build(found: ReferenceColumns, url: str, allow: Iterable[str]) -> Node:

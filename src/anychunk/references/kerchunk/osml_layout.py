@@ -13,6 +13,8 @@ reference grid.
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from anychunk.codecs.jpeg2000.codec import parse_header
 from anychunk.codestream.jpeg2000 import MainHeader
 from anychunk.errors import UnsupportedError
@@ -22,23 +24,29 @@ from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node,
 U = "https://awslabs.github.io/osml-imagery-io/codecs"
 JPEG2000 = f"{U}/jpeg2000"
 TIFF_TILE = f"{U}/tiff-tile"
+DTED = f"{U}/dted"
+JBP_BLOCK = f"{U}/jbp-block"
 KNOWN = {
     TIFF_TILE: {
         "compression", "bits_per_sample", "samples_per_pixel", "photometric", "planar_config",
         "predictor", "tile_width", "tile_height", "sample_format", "jpeg_tables",
     },
-    f"{U}/jbp-block": {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"},
+    JBP_BLOCK: {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"},
     f"{U}/jpeg": {
         "bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space",
     },
     JPEG2000: {"main_header", "resolution_level"},
+    DTED: {
+        "num_lat_points", "num_lon_lines", "record_size", "trim_top", "trim_bottom", "trim_left",
+        "trim_right",
+    },
 }  # fmt: skip
 """The keys that osml-imagery-io 0.2.2 reads, by codec."""
 LEVELS = ("ome", "multiscales")
 """Attributes of image groups that describe levels by paths, which differ in this layout."""
 MULTISCALES = "d35379db-88df-4056-af3a-620245f8e347"
 """UUID of GeoZarr's convention for levels."""
-CHECKS = {"last_height", "last_width"}
+CHECKS = {"last_height", "last_width", "verify_checksums"}
 """Keys added by anychunk that only make decoding stricter."""
 
 
@@ -75,7 +83,7 @@ def _group(image: Node, path: str, where: str) -> GroupIndex:
     found = find(image, path)
     if not isinstance(found, ArrayIndex):
         raise UnsupportedError(f"layout osml: {path} is a group, expected an array")
-    array = with_bands(found)
+    array = with_bands(_with_whole_cells(found, where))
     codecs = tuple(_codec(codec, where) for codec in array.codecs)
     return GroupIndex(members={"data": replace(array, codecs=codecs)})
 
@@ -100,6 +108,32 @@ def _root_attributes(node: GroupIndex, image: Node, members: Mapping[str, Node])
         layout.append({**entry, "transform": {"scale": scale, "translation": [0.0, 0.0]}})
         finer = size
     return {**attributes, "zarr_conventions": conventions, "multiscales": {"layout": layout}}
+
+
+def _with_whole_cells(array: ArrayIndex, where: str) -> ArrayIndex:
+    """Return the records of a DTED cell as one chunk: osml-imagery-io refuses shorter chunks."""
+    chunks, codec = array.chunks, array.codecs[-1]
+    is_dted = isinstance(codec, dict) and codec.get("name") == DTED
+    if not is_dted or array.shape[-1] % array.chunk_shape[-1] == 0:
+        return array
+    if not isinstance(chunks, ByteRanges) or chunks.offsets.shape[:-1] != (1,):
+        raise UnsupportedError(f"{where}: chunks of DTED with fewer records than others")
+    offsets, lengths = chunks.offsets.ravel(), chunks.lengths.ravel()
+    if (offsets[:-1] + lengths[:-1] != offsets[1:]).any():
+        raise UnsupportedError(
+            f"{where}: the records of the DTED cell do not follow each other; "
+            'save with layout="anychunk"'
+        )
+    configuration = {**codec["configuration"], "num_lon_lines": array.shape[-1]}
+    whole = replace(
+        chunks, offsets=offsets[:1, None], lengths=lengths.sum(keepdims=True, dtype=np.uint64)[None]
+    )
+    return replace(
+        array,
+        chunk_shape=array.shape,
+        codecs=(*array.codecs[:-1], {**codec, "configuration": configuration}),
+        chunks=whole,
+    )
 
 
 def with_bands(array: ArrayIndex) -> ArrayIndex:
