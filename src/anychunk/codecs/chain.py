@@ -284,7 +284,8 @@ def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> B
         return lambda data, out: stream(data, nbytes, out)
     bounded = BOUNDED.get(type(codec))
     if isinstance(codec, LZMA):
-        settings = {k: v for k, v in codec.codec_config.items() if k in ("format", "filters")}
+        config: dict[str, Any] = dict(codec.codec_config)
+        settings = {key: config[key] for key in ("format", "filters") if key in config}
         bounded = partial(streams.decode_lzma_bounded, **settings)
     if bounded is not None:
         # filters may enlarge a chunk, strings have any length; what is too long shows up later

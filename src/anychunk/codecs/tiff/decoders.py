@@ -5,8 +5,8 @@ Spec: TIFF 6.0 and its technical notes, as libtiff reads them.
 There are two kinds of compression. *Streams* decompress to the bytes of rows, which are then
 unpacked. They return at most as many bytes as the chunk has: bytes may follow a stream (writers pad
 strips, and libtiff stops at the last row), and a strip may continue after its last row, unless its
-compression has a checksum at the end (Deflate, LZMA). *Pictures* (`tile.PICTURES`) decode to an array (rows, columns, bands). Every decoder
-releases the GIL.
+compression has a checksum at the end (Deflate, LZMA). *Pictures* (`tile.PICTURES`) decode to an
+array (rows, columns, bands). Every decoder releases the GIL.
 """
 
 import base64
