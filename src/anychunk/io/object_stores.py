@@ -193,12 +193,11 @@ def _new_store(
 def _is_plain(root: str, settings: Mapping[str, Any]) -> bool:
     """Return whether the caller's url or endpoint is http without encryption."""
     endpoints = [v for k, v in settings.items() if str(k).lower().endswith(("endpoint", "_url"))]
+    names: tuple[str, ...] = ()
     if root.startswith("s3"):
         names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     elif root.startswith(("az", "abfs")):
         names = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-    else:
-        names = ()
     endpoints += [os.environ.get(name, "") for name in names]
     return any(str(url).startswith("http:") for url in [root, *endpoints])
 
