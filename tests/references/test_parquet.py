@@ -10,7 +10,7 @@ import pytest
 
 import anychunk
 from anychunk import limits
-from anychunk.errors import FormatError, LimitError, UnsupportedError
+from anychunk.errors import FormatError, LimitError, SourceError, UnsupportedError
 from anychunk.io import memory_store, sink
 from anychunk.model.index import ByteRanges, GroupIndex
 from tests.indexes import MADE, array, plain, uint64
