@@ -10,7 +10,7 @@ import pytest
 
 import anychunk
 from anychunk import limits
-from anychunk.errors import FormatError, LimitError, UnsupportedError
+from anychunk.errors import FormatError, LimitError, SourceError, UnsupportedError
 from anychunk.io import memory_store, sink
 from anychunk.model.index import ByteRanges, GroupIndex
 from tests.indexes import MADE, array, plain, uint64
@@ -39,15 +39,15 @@ def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
     node, truth = plain(tmp_path)
     target = tmp_path / "i.parquet"
     MADE["scalar"](tmp_path)[0].save(target)
-    real = sink.put
+    real = sink._write_aside
 
-    def failing(url, *pieces, **options):
-        if url.endswith("anychunk.json"):
+    def failing(folder, name, pieces):
+        if name == "anychunk.json":
             raise OSError("the disk is full")
-        real(url, *pieces, **options)
+        real(folder, name, pieces)
 
-    monkeypatch.setattr(sink, "put", failing)
-    with pytest.raises(OSError, match="full"):
+    monkeypatch.setattr(sink, "_write_aside", failing)
+    with pytest.raises(SourceError, match="full"):
         node.save(target)
     monkeypatch.undo()
     with pytest.raises(UnsupportedError):

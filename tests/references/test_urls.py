@@ -2,7 +2,7 @@ import pytest
 
 from anychunk.errors import FormatError
 from anychunk.io import file_url
-from anychunk.references.urls import UrlResolver, folder_of, is_below
+from anychunk.references.urls import EVERYWHERE, UrlResolver, folder_of, is_below
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,16 @@ def test_what_is_allowed(tmp_path):
     assert remote.resolve("https://host/a") == "https://host/a"
     with pytest.raises(FormatError, match="https://host/ab"):
         remote.resolve("https://host/ab")
+
+
+def test_urls_of_an_index_that_moved_are_compared_without_being_resolved():
+    urls = ["/old/a.tif", "/older/a.tif", "s3://bucket/a.tif", "/old/b c/d.tif"]
+    stays = UrlResolver(url="/old/i.icechunk", base="/old", allow=(EVERYWHERE,))
+    assert list(stays.moved(urls)) == urls
+    for base in ("/old", "/old/"):
+        resolver = UrlResolver(url="s3://new/here/i.icechunk", base=base, allow=(EVERYWHERE,))
+        found = list(resolver.moved(urls))
+        assert found == [
+            "s3://new/here/a.tif", "/older/a.tif", "s3://bucket/a.tif", "s3://new/here/b c/d.tif"
+        ]  # fmt: skip
+        assert found == [resolver.resolve(url) for url in urls]

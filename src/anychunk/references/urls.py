@@ -69,6 +69,16 @@ class UrlResolver:
         """Whether the index is in another folder than the one it was saved in."""
         return self.base is not None and self.base.rstrip("/") != folder_of(self.url).rstrip("/")
 
+    def moved(self, urls: Iterable[str]) -> Iterable[str]:
+        """Return absolute urls as they are now, if the index has moved with its data.
+
+        They are not checked: they may be compared, but not opened.
+        """
+        if self.base is None or not self.has_moved:
+            return urls
+        old, new = f"{self.base.rstrip('/')}/", f"{folder_of(self.url).rstrip('/')}/"
+        return (new + url[len(old) :] if url.startswith(old) else url for url in urls)
+
     @property
     def roots(self) -> tuple[str, ...]:
         """The local folders that references may point to; empty if they may point anywhere."""

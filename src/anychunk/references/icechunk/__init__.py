@@ -360,5 +360,4 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
     if not isinstance(folders, list) or not all(isinstance(name, str) for name in folders):
         raise FormatError(f"{url}: folders are {str(folders)[:80]}, expected a list of urls")
     found = {*read_pins(about.get("pins", {}), resolver), *map(resolver.resolve, folders)}
-    # they are not opened, only compared: there is nothing to check, and a million of them
-    return found.union(map(resolver.resolve, urls) if resolver.has_moved else urls)
+    return found.union(resolver.moved(urls))
