@@ -21,6 +21,7 @@ from anychunk.read.zarr_store import METADATA
 from anychunk.server import descriptions
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.jobs import ClientGone, Jobs
+from anychunk.server.memory import MemoryGuard
 from anychunk.server.records import SORTS, Records, Window
 from anychunk.server.response_bodies import Body, BytesBody, stored_body
 from anychunk.server.responses import (
@@ -57,6 +58,7 @@ class Server:
 
     def __init__(self, catalog: Catalog, jobs: Jobs, about: Mapping[str, Json]) -> None:
         self.catalog, self.jobs, self.about = catalog, jobs, about
+        jobs.after = MemoryGuard(catalog.caches).tend
         self.records = Records(catalog, partial(descriptions.described, catalog))
         self.budget = SendBudget(catalog.caches.most // 8)
         self.documents: Cache[BytesBody] = Cache(32 << 20, largest=16 << 20)
@@ -123,11 +125,10 @@ class Server:
                     f"{entry.name}: version {asked[:40]!r} is asked for, the file is now "
                     f"{opened.version!r}; read its metadata again"
                 )
-        elif is_chunk and opened.generation:
-            if self._seen.get((entry.name, client_of(request))) != opened.generation:
-                raise OtherVersionError(
-                    f"{entry.name}: the file has changed; read its zarr.json again"
-                )
+            return
+        has_changed = is_chunk and opened.generation > 0
+        if has_changed and self._seen.get((entry.name, client_of(request))) != opened.generation:
+            raise OtherVersionError(f"{entry.name}: the file has changed; read its zarr.json again")
 
 
 def check_not_gone(entry: Entry) -> None:
@@ -300,7 +301,8 @@ async def zarr(server: Server, request: Request, *, compression: str = "zstd") -
     server.note_reload(entry, opened, request)
     chunks = opened.chunks(compression)
     work = partial(descriptions.metadata, chunks, path)
-    return await document(server, request, ("metadata", chunks.token, path), work, opened, JSON)
+    known = ("metadata", chunks.token, path)
+    return await document(server, request, known, work, version=opened.version, media=JSON)
 
 
 async def zarr_chunk(
@@ -337,7 +339,8 @@ async def document(
     request: Request,
     key: Hashable,
     work: Callable[[], bytes | None],
-    opened: Opened,
+    *,
+    version: str,
     media: str,
 ) -> Response:
     """Serve a small document from the cache, or make it; 404 if `work` returns None."""
@@ -346,7 +349,7 @@ async def document(
         data = await server.jobs.run(key, work, request, is_slow=True)
         if data is None:
             return not_found(request)
-        body = BytesBody.of(data, opened.version)
+        body = BytesBody.of(data, version)
         server.documents.put(key, body, len(body))
     return respond(request, body, media=media)
 
@@ -438,7 +441,7 @@ async def thumb(server: Server, request: Request) -> Response:
     opened = await server.current(entry, request)
     key = ("thumb", opened.zstd.token, path)
     work = partial(thumbnail_png, opened.zstd, path)
-    return await document(server, request, key, work, opened, "image/png")
+    return await document(server, request, key, work, version=opened.version, media="image/png")
 
 
 async def page(server: Server, request: Request) -> Response:

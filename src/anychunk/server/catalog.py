@@ -25,10 +25,13 @@ from anychunk.server.box_reader import Caches, served_store
 from anychunk.server.chunks import Chunks
 from anychunk.server.hierarchy import served_tree
 from anychunk.server.listing import Found, Listing, Stamp, stamp_now
+from anychunk.server.memory import index_bytes
 from anychunk.server.watch import Watch
 
-MOST_OPEN = 64
-"""Files whose index is in memory at once."""
+OPEN_SHARE = 4
+"""Open files take at most this fraction of the memory for caches, 1/4."""
+OPEN_BYTES = 2 << 20
+"""What an open file is counted as, besides its chunk tables."""
 MOST_GONE = 10_000
 """Deleted files whose names are remembered."""
 RETRY_S = 5.0
@@ -66,7 +69,7 @@ class Entry:
 
     name: str
     url: str
-    listed_as: str
+    listed_as: str = ""
     """Its name before a number was appended, because another file has the same."""
     root: str | None = None
     """The folder below which the file was found, and which it must not leave by a link."""
@@ -127,8 +130,7 @@ class Catalog:
         self._scanning = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._gone: OrderedDict[str, Entry] = OrderedDict()
-        # counted in files: each has size 1
-        self._open: Cache[Opened] = Cache(MOST_OPEN)
+        self._open: Cache[Opened] = Cache(caches.most // OPEN_SHARE)
         self.scan()
 
     def scan(self) -> tuple[list[str], list[str]]:
@@ -210,7 +212,7 @@ class Catalog:
             if found is not None and found is not outdated:
                 return found  # by another thread
             found = self._attempt(entry)
-            self._open.put(entry, found, 1)
+            self._open.put(entry, found, OPEN_BYTES + index_bytes(found.index))
         return found
 
     def _attempt(self, entry: Entry) -> Opened:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, InternalError, SourceChangedError
 from anychunk.io import is_remote
 from anychunk.metadata.meaning import Crs
 from anychunk.metadata.reading import meaning_of
@@ -182,7 +182,13 @@ class Attributes:
         if known is None:
             if self._left <= 0:
                 return group.attributes
-            known = drawn_attributes(self._chunks, path, group)
+            try:
+                known = drawn_attributes(self._chunks, path, group)
+            except (InternalError, SourceChangedError):
+                raise
+            except AnychunkError:
+                # a damaged chunk must not make the metadata of the others unreadable
+                known = group.attributes
             self._chunks.drawn[path] = known
             # groups that are no images, and images that state their limits, cost nothing
             self._left -= known is not group.attributes
