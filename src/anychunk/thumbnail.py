@@ -113,17 +113,6 @@ def thumbnail(
     if stored is not None:
         stored.check_work(math.prod(array.chunks) * array.dtype.itemsize, path)
     absent = np.full((len(picked), 1, 1), array.fill_value, array.dtype)
-
-    def hidden(box: Mapping[int, slice], data: Array) -> npt.NDArray[np.bool_] | None:
-        """Return which samples (band, y, x) have no part in the picture."""
-        out = None if mask is None else mask.hidden(box[y], box[x])
-        if table is None:
-            return transparent_samples(data, picked, display, out)
-        return None if out is None else np.broadcast_to(out, data.shape)
-
-    def is_absent(box: Mapping[int, slice]) -> bool:
-        return stored is not None and stored.is_absent(box) and mask is None
-
     small = shrink(
         read,
         (y, x),
@@ -131,9 +120,15 @@ def thumbnail(
         size=size,
         steps=block_steps(array, y, x),
         nodata=nodata if table is None else None,
-        is_absent=is_absent,
+        is_absent=stored.is_absent if stored is not None and mask is None else None,
         absent=absent if table is None else coloured(absent[0], *table),
-        hidden=hidden,
+        hidden=partial(
+            hidden_samples,
+            mask=mask,
+            axes=(y, x),
+            display=display if table is None else None,
+            picked=picked,
+        ),
     )
     if table is not None:
         return palette_picture(small)
@@ -186,24 +181,33 @@ class Mask:
         return np.asarray(np.asarray(self._array[rows, columns]) != self._valid)[np.newaxis]
 
 
-def transparent_samples(
-    data: Array, picked: Sequence[int], display: Display, masked: npt.NDArray[np.bool_] | None
+def hidden_samples(
+    box: Mapping[int, slice],
+    data: Array,
+    *,
+    mask: Mask | None,
+    axes: tuple[int, int],
+    display: Display | None,
+    picked: Sequence[int],
 ) -> npt.NDArray[np.bool_] | None:
-    """Return which samples have no part in the picture: masked ones, and those fully transparent.
+    """Return which samples (band, y, x) have no part in the picture; None: all have.
 
-    The colour of a transparent pixel means nothing, unless it is multiplied by its opacity already.
+    Those are masked samples, and the colours of transparent pixels, which mean nothing, unless they
+    are multiplied by their opacity already.
 
     Parameters:
-        data: (band, y, x).
+        box: The part that was read, as slices by axis.
+        data: What was read.
+        mask: The mask of the image.
+        axes: The axes y and x.
+        display: How the samples are drawn; None if they are colours of a palette.
         picked: The numbers of the bands.
-        display: How the image is drawn.
-        masked: Which pixels (1, y, x) the mask hides.
     """
-    alpha = display.get("alpha")
-    band = None if alpha is None or alpha["band"] not in picked else alpha["band"]
-    if alpha is None or band is None or alpha["associated"]:
+    masked = None if mask is None else mask.hidden(box[axes[0]], box[axes[1]])
+    alpha = None if display is None else display.get("alpha")
+    if alpha is None or alpha["band"] not in picked or alpha["associated"]:
         return None if masked is None else np.broadcast_to(masked, data.shape)
-    number = list(picked).index(band)
+    number = list(picked).index(alpha["band"])
     hidden = np.broadcast_to(data[number] <= alpha["range"][0], data.shape).copy()
     hidden[number] = False
     return hidden if masked is None else hidden | masked

@@ -18,6 +18,7 @@ from anychunk.io import (
     Storage,
     as_url,
     below,
+    is_below,
     is_link,
     is_remote,
     local_path,
@@ -128,7 +129,7 @@ class _Scan:
 
     def _below(self, root: Path) -> Iterator[Found]:
         """Yield the supported files below a folder, except links that point outside."""
-        real, base = root.resolve(), root.as_posix()
+        real, base = os.path.realpath(root), root.as_posix()
         waiting = [(base, "")]
         while waiting:
             place, above = waiting.pop()
@@ -149,10 +150,12 @@ class _Scan:
                 if self.examined > MOST_EXAMINED:
                     self.is_complete = False
                     return
-                if entry.is_symlink() and not Path(path).resolve().is_relative_to(real):
-                    continue
                 status_of_file = _status(entry)
-                if status_of_file is not None and self._is_supported(path, status_of_file):
+                if status_of_file is None or (
+                    entry.is_symlink() and not is_below(os.path.realpath(path), real)
+                ):
+                    continue
+                if self._is_supported(path, status_of_file):
                     yield _found(name, path, base, status_of_file)
             # depth first, in alphabetical order
             waiting.extend(reversed(folders))
