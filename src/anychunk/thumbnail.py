@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ def thumbnail(
 ) -> npt.NDArray[np.uint8]:
     """Return a picture of an image, of shape (y, x), (y, x, 3) for colour, (y, x, 4) with alpha.
 
+    Pixels without a valid sample (nodata, NaN, or hidden by the image's mask) are transparent.
+
     Parameters:
         node: The index.
         image: Number or path of the image.
@@ -75,7 +78,10 @@ def thumbnail(
     picked = pick_bands(display, 1 if bands is None else array.shape[bands], band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
     place = positions({i: shown.names[i] for i in others}, array.shape, at or {})
-    table = painting.palette(display)
+    nodata = meaning.nodata
+    table = without_nodata(painting.palette(display), nodata)
+    opener = open_path or partial(zarr_array.open_path, node)
+    mask = Mask.beside(node, path, display, opener, (array.shape[y], array.shape[x]))
 
     def read(box: Mapping[int, slice]) -> Array:
         """Read (band, y, x)."""
@@ -100,7 +106,6 @@ def thumbnail(
     if not math.prod(array.shape):
         raise UnsupportedError(f"thumbnail: image of shape {tuple(array.shape)} has no pixels")
     own = find(node, path)
-    nodata = meaning.nodata
     fixed = {i: slice(value, value + 1) for i, value in place.items()}
     if bands is not None:
         fixed[bands] = slice(picked[0], picked[-1] + 1)
@@ -115,15 +120,142 @@ def thumbnail(
         size=size,
         steps=block_steps(array, y, x),
         nodata=nodata if table is None else None,
-        is_absent=stored.is_absent if stored is not None else None,
+        is_absent=stored.is_absent if stored is not None and mask is None else None,
         absent=absent if table is None else coloured(absent[0], *table),
+        hidden=partial(
+            hidden_samples,
+            mask=mask,
+            axes=(y, x),
+            display=display if table is None else None,
+            picked=picked,
+        ),
     )
     if table is not None:
-        pixels = np.ascontiguousarray(np.rint(small).astype(np.uint8).transpose(1, 2, 0))
-        return pixels if (table[1][:, 3] < 255).any() else np.ascontiguousarray(pixels[..., :3])
+        return palette_picture(small)
     own_type = own.data_type if isinstance(own, ArrayIndex) else None
     limits_of = band_limits(small, picked, display, own_type, percentiles)
-    return painting.paint(dict(zip(picked, small, strict=True)), display, limits_of)
+    planes = dict(zip(picked, small, strict=True))
+    return with_holes(painting.paint(planes, display, limits_of), planes, display)
+
+
+class Mask:
+    """The array beside an image that says which of its pixels are valid."""
+
+    def __init__(self, array: Any, valid: float) -> None:
+        self._array, self._valid = array, valid
+
+    @classmethod
+    def beside(
+        cls,
+        node: Node,
+        path: str,
+        display: Display,
+        open_path: Callable[[str], Any],
+        shape: tuple[int, int],
+    ) -> "Mask | None":
+        """Return the mask of a level, or None if it has none of the same size.
+
+        Parameters:
+            node: The index.
+            path: The path of the level's array.
+            display: How the image is drawn.
+            open_path: Opens the array at a path.
+            shape: The size of the level along y and x.
+        """
+        stated: Any = display.get("mask")
+        name = stated.get("path") if isinstance(stated, Mapping) else None
+        valid = stated.get("valid", 255) if isinstance(stated, Mapping) else None
+        if not isinstance(name, str) or not isinstance(valid, int | float):
+            return None
+        place = im.join(path.rpartition("/")[0], name)
+        own = find(node, place)
+        if not isinstance(own, ArrayIndex) or own.shape != shape:
+            return None
+        array = open_path(place)
+        chunk_bytes = math.prod(array.chunks) * array.dtype.itemsize
+        Stored(own, {}).check_work(chunk_bytes, place)
+        return cls(array, valid)
+
+    def hidden(self, rows: slice, columns: slice) -> npt.NDArray[np.bool_]:
+        """Return which pixels (1, y, x) of a part are not valid."""
+        return np.asarray(np.asarray(self._array[rows, columns]) != self._valid)[np.newaxis]
+
+
+def hidden_samples(
+    box: Mapping[int, slice],
+    data: Array,
+    *,
+    mask: Mask | None,
+    axes: tuple[int, int],
+    display: Display | None,
+    picked: Sequence[int],
+) -> npt.NDArray[np.bool_] | None:
+    """Return which samples (band, y, x) have no part in the picture; None: all have.
+
+    Those are masked samples, and the colours of transparent pixels, which mean nothing, unless they
+    are multiplied by their opacity already.
+
+    Parameters:
+        box: The part that was read, as slices by axis.
+        data: What was read.
+        mask: The mask of the image.
+        axes: The axes y and x.
+        display: How the samples are drawn; None if they are colours of a palette.
+        picked: The numbers of the bands.
+    """
+    masked = None if mask is None else mask.hidden(box[axes[0]], box[axes[1]])
+    alpha = None if display is None else display.get("alpha")
+    if alpha is None or alpha["band"] not in picked or alpha["associated"]:
+        return None if masked is None else np.broadcast_to(masked, data.shape)
+    number = list(picked).index(alpha["band"])
+    hidden = np.broadcast_to(data[number] <= alpha["range"][0], data.shape).copy()
+    hidden[number] = False
+    return hidden if masked is None else hidden | masked
+
+
+def with_holes(pixels: Array, planes: Mapping[int, Array], display: Display) -> Array:
+    """Return a picture that is transparent where no band has a value.
+
+    Parameters:
+        pixels: The painted picture.
+        planes: The values that it was painted from, by number of the band.
+        display: How it was painted.
+    """
+    band = display["alpha"]["band"] if "alpha" in display else None
+    shown = [plane for number, plane in planes.items() if number != band] or [*planes.values()]
+    is_empty = np.logical_and.reduce([np.isnan(plane) for plane in shown])
+    if not is_empty.any():
+        return pixels
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., np.newaxis], COLOUR, axis=2)
+    alpha = pixels[..., 3] if pixels.shape[2] > COLOUR else np.full(is_empty.shape, 255, np.uint8)
+    pixels = np.dstack([pixels[..., :COLOUR], np.where(is_empty, 0, alpha).astype(np.uint8)])
+    pixels[is_empty] = 0
+    return pixels
+
+
+def without_nodata(
+    table: tuple[int, Array] | None, nodata: float | None
+) -> tuple[int, Array] | None:
+    """Return a palette whose entry of nodata is transparent."""
+    if table is None or nodata is None:
+        return table
+    first, colours = table
+    number = nodata - first
+    if 0 <= number < len(colours) and number == int(number):
+        colours = colours.copy()
+        colours[int(number), 3] = 0
+    return first, colours
+
+
+def palette_picture(small: Array) -> npt.NDArray[np.uint8]:
+    """Return the picture of colours that are multiplied by their opacity: (4, y, x), 0 to 255."""
+    alpha = np.nan_to_num(small[3])
+    colour = np.nan_to_num(small[:3]) * 255 / np.maximum(alpha, 1e-9)
+    picture = np.stack([*np.where(alpha > 0, np.minimum(colour, 255), 0), alpha])
+    pixels = np.ascontiguousarray(np.rint(picture).astype(np.uint8).transpose(1, 2, 0))
+    is_opaque = bool((pixels[..., 3] == 255).all())
+    return np.ascontiguousarray(pixels[..., :3]) if is_opaque else pixels
 
 
 def drawn_by(meaning: Meaning, band: int | None) -> Display:
@@ -333,6 +465,7 @@ def shrink(
     nodata: float | None,
     is_absent: Callable[[Mapping[int, slice]], bool] | None = None,
     absent: Array | None = None,
+    hidden: Callable[[Mapping[int, slice], Array], npt.NDArray[np.bool_] | None] | None = None,
 ) -> Array:
     """Return the means of windows that cover the plane, reading it block by block.
 
@@ -345,6 +478,7 @@ def shrink(
         nodata: The value that is excluded from means.
         is_absent: Whether the file declares all of a part absent, which is then not read.
         absent: The value (band, 1, 1) of such a part.
+        hidden: Returns which samples of a part are excluded from means, given what was read.
     """
     y, x = axes
     rows, columns = (borders(n, size / max(*shape, 1)) for n in shape)
@@ -362,7 +496,9 @@ def shrink(
                 blocks.append(np.broadcast_to(mean, whole))
                 continue
             edges = columns[left : right + 1] - columns[left]
-            blocks.append(piecewise_means(read(box), rows[top : bottom + 1], edges, nodata))
+            data = read(box)
+            out = None if hidden is None else hidden(box, data)
+            blocks.append(piecewise_means(data, rows[top : bottom + 1], edges, nodata, out))
         strips.append(np.concatenate(blocks, axis=2))
     return np.concatenate(strips, axis=1)
 
@@ -378,7 +514,13 @@ def runs(edges: Borders, step: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def piecewise_means(data: Array, rows: Borders, columns: Borders, nodata: float | None) -> Array:
+def piecewise_means(
+    data: Array,
+    rows: Borders,
+    columns: Borders,
+    nodata: float | None,
+    hidden: npt.NDArray[np.bool_] | None = None,
+) -> Array:
     """Return the means of windows, computed for about `STRIP` elements at a time.
 
     Means are computed in 64-bit floats, which take up to eight times the memory of `data`.
@@ -386,8 +528,10 @@ def piecewise_means(data: Array, rows: Borders, columns: Borders, nodata: float 
     row = max(1, data.shape[0] * data.shape[2])
     found = []
     for first, last in runs(rows, max(1, 2 * STRIP // row)):
-        part = data[:, rows[first] - rows[0] : rows[last] - rows[0]]
-        found.append(means(part, rows[first : last + 1] - rows[first], columns, nodata))
+        part = slice(rows[first] - rows[0], rows[last] - rows[0])
+        out = None if hidden is None else hidden[:, part]
+        edges = rows[first : last + 1] - rows[first]
+        found.append(means(data[:, part], edges, columns, nodata, out))
     return np.concatenate(found, axis=1)
 
 
@@ -397,7 +541,13 @@ def borders(length: int, scale: float) -> Borders:
     return np.arange(count + 1, dtype=np.int64) * length // count
 
 
-def means(data: Array, rows: Borders, columns: Borders, nodata: float | None) -> Array:
+def means(
+    data: Array,
+    rows: Borders,
+    columns: Borders,
+    nodata: float | None,
+    hidden: npt.NDArray[np.bool_] | None = None,
+) -> Array:
     """Return the means of the windows of the last two axes; NaN where no value is valid."""
     if data.dtype.kind not in "biufc" and data.dtype.name != "bfloat16":
         raise UnsupportedError(
@@ -407,6 +557,8 @@ def means(data: Array, rows: Borders, columns: Borders, nodata: float | None) ->
     is_valid = np.isfinite(wide)
     if nodata is not None:
         is_valid &= data != np.asarray(nodata).astype(data.dtype)
+    if hidden is not None:
+        is_valid &= ~hidden
     counts = np.outer(np.diff(rows), np.diff(columns)).astype(np.float64)
     if not is_valid.all():
         counts = sums(is_valid.astype(np.float64), rows, columns)
@@ -423,7 +575,9 @@ def sums(data: Array, rows: Borders, columns: Borders) -> Array:
 
 
 def coloured(data: Array, first: int, colours: Array) -> Array:
-    """Look (y, x) up in a palette; return (4, y, x).
+    """Look (y, x) up in a palette; return (4, y, x), colours multiplied by their opacity.
+
+    So that the mean of several does not contain the colour of transparent ones.
 
     Parameters:
         data: Samples.
@@ -431,7 +585,8 @@ def coloured(data: Array, first: int, colours: Array) -> Array:
         colours: (n, 4), values from 0 to 255.
     """
     number = np.clip(np.nan_to_num(data.astype(np.float64)) - first, 0, len(colours) - 1)
-    return np.moveaxis(colours[number.astype(np.int64)], -1, 0)
+    multiplied = np.hstack([colours[:, :3] * colours[:, 3:] / 255, colours[:, 3:]])
+    return np.moveaxis(multiplied[number.astype(np.int64)], -1, 0)
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -8,7 +8,7 @@ import tifffile
 from anyio.from_thread import start_blocking_portal
 from starlette.testclient import TestClient
 
-from anychunk.server import descriptions, hierarchy
+from anychunk.server import descriptions, hierarchy, records
 from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
 from anychunk.server.jobs import Jobs
@@ -18,7 +18,7 @@ from anychunk.server.run import Settings, guarded_app
 @pytest.fixture
 def client_of(monkeypatch):
     """Return a function that starts a server of some files, which lists all however long it takes."""
-    for module, name in ((descriptions, "LIST_S"), (descriptions, "WALK_S"), (hierarchy, "LIST_S")):
+    for module, name in ((records, "WAIT_S"), (descriptions, "WALK_S"), (hierarchy, "LIST_S")):
         monkeypatch.setattr(module, name, 1e6)
     made = []
     loops = ExitStack()

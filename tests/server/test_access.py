@@ -2,6 +2,9 @@
 
 import pytest
 
+from anychunk.errors import OptionError
+from anychunk.server.access import checked_origin
+
 
 @pytest.mark.parametrize(
     "path",
@@ -35,21 +38,105 @@ def test_nothing_else_is_reachable(client_of, scene, path):
     assert "root:" not in answer.text
 
 
-def test_cors(client_of, scene):
+HOME = "https://viewer.example"
+PREFLIGHT = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "range"}
+URLS = ("/zarr/scene.tif/zarr.json", "/zarr/scene.tif/0/0/image/c/0/0", "/zarr/none", "/api/files")
+
+
+def test_no_page_of_another_origin_may_read(client_of, scene):
     client = client_of(scene[0])
-    for url in ("/zarr/scene.tif/zarr.json", "/zarr/none", "/api/files"):
-        answer = client.get(url, headers={"Origin": "https://example.org"})
-        assert answer.headers["access-control-allow-origin"] == "*"
-        assert "ETag" in answer.headers["access-control-expose-headers"]
-        assert answer.headers["x-content-type-options"] == "nosniff"
-    asked = {
-        "Origin": "https://example.org",
-        "Access-Control-Request-Method": "GET",
-        "Access-Control-Request-Headers": "range",
-    }
-    answer = client.options("/zarr/scene.tif/zarr.json", headers=asked)
-    assert answer.status_code == 204
-    assert "Range" in answer.headers["access-control-allow-headers"]
+    for url in URLS:
+        for origin in (HOME, "null", "http://localhost:3000", "http://127.0.0.1:8000.evil.example"):
+            answer = client.get(url, headers={"Origin": origin})
+            assert answer.status_code == 403
+            assert "--origin" in answer.json()["error"]
+            assert not [name for name in answer.headers if name.startswith("access-control")]
+            answer = client.options(url, headers={"Origin": origin, **PREFLIGHT})
+            assert "access-control-allow-origin" not in answer.headers
+        assert client.get(url).headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_pages_may_not_embed_but_link(client_of, scene):
+    client = client_of(scene[0])
+    for site in ("cross-site", "same-site"):
+        for mode in ("no-cors", "cors", "websocket"):
+            asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+            assert client.get("/thumb/scene.tif/0.png", headers=asked).status_code == 403
+        link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        assert client.get("/", headers=link).status_code == 200
+    own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "no-cors"}
+    assert client.get("/thumb/scene.tif/0.png", headers=own).status_code == 200
+
+
+def test_the_page_itself_and_other_clients_are_unaffected(client_of, scene):
+    client = client_of(scene[0])
+    assert client.get("/api/files").status_code == 200
+    for origin in ("http://127.0.0.1:8000", "https://127.0.0.1:8000"):  # the second: behind a proxy
+        assert client.get("/api/files", headers={"Origin": origin}).status_code == 200
+
+
+def test_allowed_origins(client_of, scene):
+    client = client_of(scene[0], origins=(HOME, "http://localhost:3000"))
+    assert client.get("/api/server").json()["origins"] == [HOME, "http://localhost:3000"]
+    for origin in (HOME, "http://localhost:3000"):
+        for url in URLS:
+            answer = client.get(url, headers={"Origin": origin})
+            assert answer.status_code in (200, 404)
+            assert answer.headers["access-control-allow-origin"] == origin
+            assert "Origin" in answer.headers["vary"]
+            assert "ETag" in answer.headers["access-control-expose-headers"]
+            assert "access-control-allow-credentials" not in answer.headers
+        local = {"Access-Control-Request-Private-Network": "true"}
+        answer = client.options(URLS[0], headers={"Origin": origin, **PREFLIGHT, **local})
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == origin
+        assert "Range" in answer.headers["access-control-allow-headers"]
+        assert answer.headers["access-control-allow-private-network"] == "true"
+    for origin in ("https://other.example", f"{HOME}.evil.example", "http://viewer.example"):
+        assert client.get(URLS[0], headers={"Origin": origin}).status_code == 403
+
+
+def test_every_origin(client_of, scene):
+    client = client_of(scene[0], origins=("*",))
+    answer = client.get(URLS[0], headers={"Origin": "https://any.example"})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
+
+
+def test_an_allowed_origin_still_needs_the_token(client_of, scene):
+    client = client_of(scene[0], origins=(HOME,), token="s3cret")
+    answer = client.get(URLS[0], headers={"Origin": HOME})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (401, HOME)
+    preflight = client.options(URLS[0], headers={"Origin": HOME, **PREFLIGHT})
+    assert preflight.status_code == 200, "a preflight carries no token"
+    token = {"Authorization": "Bearer s3cret"}
+    assert client.get(URLS[0], headers={"Origin": HOME, **token}).status_code == 200
+    assert client.get(URLS[0], headers={"Origin": "https://x.example", **token}).status_code == 403
+    assert client.get("/api/server", headers=token).json()["token"] is True
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("https://Viewer.example/", HOME),
+        ("https://viewer.example:443", HOME),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("*", "*"),
+        ("null", "null"),
+    ],
+)
+def test_origins(given, expected):
+    assert checked_origin(given) == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["viewer.example", "https://", "https://a/b", "ftp://a", "https://a?b", "https://u@a", "",
+     "https://a:99999", "https://*.a"],
+)  # fmt: skip
+def test_what_is_not_an_origin(given):
+    with pytest.raises(OptionError):
+        checked_origin(given)
 
 
 def test_methods(client_of, scene):
@@ -100,8 +187,6 @@ def test_token(client_of, scene):
     assert client.get(url, headers={"Authorization": "Bearer s3cret"}).status_code == 200
     assert client.get(f"{url}?token=nope").status_code == 401
     assert client.get(f"{url}?token=%ff%00").status_code == 401
-    # a preflight carries no token
-    assert client.options(url, headers={"Origin": "x"}).status_code == 204
     first = client.get("/?token=s3cret")
     assert first.status_code == 200
     assert "httponly" in first.headers["set-cookie"].lower()

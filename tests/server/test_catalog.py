@@ -2,25 +2,45 @@
 
 import json
 import os
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 import tifffile
 
 import anychunk
-from anychunk.server import catalog, descriptions
+from anychunk.server import catalog, records
 
 
 def test_list(client_of, scene):
-    (record,) = client_of(scene[0]).get("/api/files").json()["files"]
+    answer = client_of(scene[0]).get("/api/files").json()
+    (record,) = answer.pop("files")
+    revision = answer.pop("revision")
+    assert answer == {
+        "total": 1,
+        "matching": 1,
+        "offset": 0,
+        "pending": 0,
+        "scanning": False,
+        "complete": True,
+    }
     (image,) = record.pop("images")
+    version = record.pop("version")
+    assert record.pop("revision") <= revision
     assert record == {
         "name": "scene.tif",
         "title": "scene.tif",
+        "folder": "",
         "format": "tiff",
         "bytes": scene[0].stat().st_size,
+        "modified": datetime.fromtimestamp(int(scene[0].stat().st_mtime), UTC).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        ),
+        "crs": None,
         "error": None,
+        "image_count": 1,
         "arrays": [],
+        "array_count": 0,
     }
     assert image == {
         "path": "0",
@@ -29,7 +49,8 @@ def test_list(client_of, scene):
         "axes": ["y", "x"],
         "dtype": "uint16",
         "levels": 3,
-        "thumbnail": "/thumb/scene.tif/0.png",
+        "crs": None,
+        "thumbnail": f"/thumb/scene.tif/0.png?version={version}",
     }
 
 
@@ -46,14 +67,17 @@ def test_broken_files_are_listed_with_their_error(client_of, scene, tmp_path):
     assert str(tmp_path) not in answer.text
 
 
-def test_files_that_there_was_no_time_for_are_pending(client_of, scene, tmp_path, monkeypatch):
+def test_files_that_there_was_no_time_for_are_pending(client_of, scene, monkeypatch):
+    monkeypatch.setattr(records.Records, "_start_workers", lambda self: None)
     client = client_of(scene[0])
-    monkeypatch.setattr(descriptions, "LIST_S", -1.0)
+    monkeypatch.setattr(records, "WAIT_S", -1.0)
     (record,) = client.get("/api/files").json()["files"]
     assert (record["pending"], record["images"]) == (True, [])
+    assert record["bytes"] == scene[0].stat().st_size
     full = client.get("/api/files/scene.tif").json()
     assert (full.get("pending"), len(full["images"])) == (None, 1)
-    assert client.get("/api/files").json()["files"] == [full]
+    (listed,) = client.get("/api/files").json()["files"]
+    assert {k: v for k, v in listed.items() if k != "revision"} == full
 
 
 @pytest.mark.defect
@@ -72,29 +96,6 @@ def test_a_defect_of_ours_is_not_blamed_on_the_file(client_of, scene, monkeypatc
         assert "KeyError" not in line
     assert all("internal detail" in r.exc_text for r in caplog.records)
     assert caplog.records
-
-
-def test_changed_and_deleted_files(client_of, scene, tmp_path):
-    other = tmp_path / "other.npy"
-    np.save(other, np.arange(512 * 512, dtype="uint16").reshape(512, 512))
-    client = client_of(scene[0], other)
-    chunk = "/zarr/scene.tif/0/0/image/c/0/0"
-    assert client.get(chunk).status_code == 200
-    passed = "/zarr/other.npy/0/0/image/c/0/0"
-    assert client.get(passed).status_code == 200
-    scene[0].write_bytes(scene[0].read_bytes() + b"more")
-    with other.open("r+b") as file:
-        file.truncate(1000)
-    for url in (chunk, "/zarr/scene.tif/0/0/image/c/1/1", "/raw/scene.tif/0/0/image/c/0/0", passed):
-        answer = client.get(url)
-        assert answer.status_code == 409, (url, answer.text)
-        assert str(tmp_path) not in answer.text
-    scene[0].unlink()
-    other.unlink()
-    for url in (chunk, "/zarr/scene.tif/0/1/image/c/0/0", "/raw/scene.tif/0/0/image/c/0/0", passed):
-        answer = client.get(url)
-        assert answer.status_code == 502, (url, answer.text)
-        assert url.split("/")[2] in answer.json()["error"]
 
 
 def test_a_changed_block_of_n5_is_read_again(client_of, tmp_path):
@@ -137,7 +138,7 @@ def test_names(client_of, tmp_path):
     records = client.get("/api/files").json()["files"]
     assert [r["name"] for r in records] == ["a/x.npy", "b/x.npy", "b/deep er/é %2F#?.npy", "x.npy"]
     urls = [r["images"][0]["thumbnail"].replace("/thumb/", "/zarr-raw/") for r in records]
-    assert urls[1] == "/zarr-raw/b%2Fx.npy/0.png"
+    assert urls[1].partition("?")[0] == "/zarr-raw/b%2Fx.npy/0.png"
     values = [client.get(u.replace("/0.png", "/0/0/image/c/0/0")).content[0] for u in urls]
     assert values == [0, 1, 2, 0]
     # also with unescaped slashes: some clients unescape urls
@@ -161,13 +162,6 @@ def test_links_do_not_lead_out(client_of, tmp_path):
     assert client_of(tmp_path / "in").get("/api/files").json()["files"] == []
 
 
-def test_files_that_come_later_are_found(client_of, tmp_path):
-    client = client_of(tmp_path)
-    assert client.get("/api/files").json() == {"files": []}
-    np.save(tmp_path / "new.npy", np.zeros((8, 8), "uint8"))
-    assert [r["name"] for r in client.get("/api/files").json()["files"]] == ["new.npy"]
-
-
 def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
     chunk = tmp_path / "store.zarr" / "c" / "0"
     chunk.parent.mkdir(parents=True)
@@ -176,9 +170,3 @@ def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
     assert [r["name"] for r in client_of(tmp_path).get("/api/files").json()["files"]] == [
         "scene.tif"
     ]
-
-
-def test_clients_see_no_signature():
-    url = "https://host/scenes/a.tif?versionId=3&sig=SECRET&sp=r"
-    assert list(catalog.listed(url)) == [("a.tif", "https://host/scenes/a.tif?versionId=3")]
-    assert list(catalog.listed("https://me:SECRET@host/")) == [("https://host/",) * 2]

@@ -20,6 +20,8 @@ from tests.server.serving import running
 
 VIEWER = Path(__file__).parents[2] / "viewer"
 PREFIXES = ["zarr", "zarr-raw"]
+PAGE = "https://neuroglancer-demo.appspot.com"
+"""A web page that may read what is served."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with running(folder) as found:
+    with running(folder, "--origin", PAGE) as found:
         yield found
 
 
@@ -152,8 +154,8 @@ def test_neuroglancer_takes_the_source(server, listed):
     kept = neuroglancer.ViewerState(json.loads(json.dumps(state.to_json())))
     assert kept.layers["image"].source[0].url == url
     # the first request of its zarr3 source
-    status, body, headers = server.get(f"/zarr/{name}/0/zarr.json", Origin="http://localhost:1")
-    assert (status, headers["access-control-allow-origin"]) == (200, "*")
+    status, body, headers = server.get(f"/zarr/{name}/0/zarr.json", Origin=PAGE)
+    assert (status, headers["access-control-allow-origin"]) == (200, PAGE)
     described = json.loads(body)["attributes"]["ome"]
     assert described["version"] == "0.5"
     axes = [axis["name"] for axis in described["multiscales"][0]["axes"]]

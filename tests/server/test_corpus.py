@@ -13,7 +13,7 @@ from anychunk.model.index import ArrayIndex, Computed, walk
 from anychunk.read.zarr_array import open_path
 from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
-from anychunk.server.descriptions import file_record
+from anychunk.server.descriptions import described
 from anychunk.server.responses import as_json
 from tests.corpus import ROOT, needs_corpus, samples
 
@@ -45,7 +45,7 @@ def served_array(chunks, path, array):
 def test_every_small_array(sample, caches):
     catalog = Catalog([str(sample.file)], caches=caches)
     (entry,) = catalog.entries()
-    record = file_record(catalog, entry)
+    record = described(catalog, entry)
     assert str(ROOT) not in str(record)
     if record["error"] is not None:
         assert "\n" not in record["error"]

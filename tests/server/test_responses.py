@@ -190,14 +190,15 @@ def test_a_body_is_sent_in_pieces():
 async def test_the_budget_bounds_large_responses(monkeypatch):
     monkeypatch.setattr(module, "WAIT_S", 0.05)
     budget = SendBudget(1 << 20)
-    await budget.acquire(2 << 20)  # larger than the bound, but alone
-    await budget.acquire(100)  # small ones never wait
+    large, small, other = (BytesBody.of(bytes([n])) for n in range(3))
+    await budget.acquire(large, 2 << 20)  # larger than the bound, but alone
+    await budget.acquire(small, 100)  # small ones never wait
     with pytest.raises(BusyError, match=str((2 << 20) + 100)):
-        await budget.acquire(1 << 17)
+        await budget.acquire(other, 1 << 17)
     monkeypatch.setattr(module, "WAIT_S", PATIENCE_S)
-    waiting = asyncio.ensure_future(budget.acquire(1 << 17))
+    waiting = asyncio.ensure_future(budget.acquire(other, 1 << 17))
     await loop_until(lambda: budget._freed._waiters)
-    await budget.release(2 << 20)
+    await budget.release(large, 2 << 20)
     await waiting
     assert budget.taken == 100 + (1 << 17)
 
@@ -205,3 +206,15 @@ async def test_the_budget_bounds_large_responses(monkeypatch):
 def test_an_error_of_too_much_work_names_when_to_retry():
     answer = exception_response(BusyError("x"), {})
     assert (b"retry-after", b"1") in answer.raw_headers
+
+
+async def test_a_body_sent_to_many_clients_is_counted_once(monkeypatch):
+    monkeypatch.setattr(module, "WAIT_S", 0.05)
+    budget, body = SendBudget(1 << 20), BytesBody.of(b"kept chunk")
+    for _ in range(128):
+        await budget.acquire(body, 1 << 19)
+    assert budget.taken == 1 << 19
+    for _ in range(128):
+        await budget.release(body, 1 << 19)
+    assert budget.taken == 0
+    assert not budget._shared

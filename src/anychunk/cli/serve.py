@@ -13,7 +13,13 @@ AUTO = "auto"
 
 
 def serve(  # noqa: PLR0917 - typer calls it by name
-    files: Annotated[list[str], typer.Argument(help="Files, URLs, saved indexes or folders.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, URLs, saved indexes, folders, prefixes of object stores ending in `/`, "
+            "or `@LIST`, a text file with one of these per line."
+        ),
+    ],
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")
     ] = "127.0.0.1",
@@ -36,6 +42,13 @@ def serve(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Option(help="Additional host name that clients may use. Repeatable."),
     ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Web page of another origin that may read the files, such as "
+            "https://viewer.example. Repeatable; default: none."
+        ),
+    ] = None,
     allow_redirects: Annotated[
         bool,
         typer.Option("--allow-redirects", help="Follow HTTP redirects to other hosts and ports."),
@@ -51,7 +64,7 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     """
     try:
         # an optional extra: reading files needs no web server
-        from anychunk.server import run
+        from anychunk.server import access, run
     except ImportError as e:
         raise MissingDependencyError(
             "anychunk serve needs starlette and uvicorn; "
@@ -60,14 +73,15 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     from anychunk.io import is_remote, local_path
 
     for file in files:
-        if not is_remote(file) and not Path(local_path(file)).exists():
-            raise MissingFileError(f"{file}: no such file or directory")
+        if not is_remote(file) and not Path(local_path(file.removeprefix("@"))).exists():
+            raise MissingFileError(f"{file.removeprefix('@')}: no such file or directory")
     settings = run.Settings(
         host=host,
         port=port,
         token=run.new_token() if token == AUTO else token or None,
         memory=memory << 20,
         allow_hosts=tuple(allow_host or ()),
+        origins=tuple(access.checked_origin(one) for one in origin or ()),
         allow_redirects=allow_redirects,
     )
 

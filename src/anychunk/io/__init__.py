@@ -25,7 +25,7 @@ from anychunk.io.memory import MemorySource
 from anychunk.io.object_stores import memory_store, object_store, store_of_bytes
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources
-from anychunk.io.opening import object_size, open_source, pin_of, read_object
+from anychunk.io.opening import object_size, open_source, pin_of, read_object, without_maps
 from anychunk.io.secrets import remember, secrets_of, without_secrets
 from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
 from anychunk.io.storage import in_store, options_of
@@ -101,6 +101,7 @@ __all__ = [
     "stat_pin",
     "store_of_bytes",
     "with_source",
+    "without_maps",
     "without_secrets",
     "write_at",
 ]

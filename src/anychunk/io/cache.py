@@ -68,9 +68,23 @@ class Cache[V]:
             if nbytes <= (most if largest is None else largest):
                 self._entries[key] = (value, nbytes)
                 self.nbytes += nbytes
-            while self.nbytes > most:
-                gone.append(self._entries.popitem(last=False)[1])
-                self.nbytes -= gone[-1][1]
+            gone += self._evict(most)
+        self._report(gone)
+
+    def shrink(self, most: int) -> None:
+        """Evict entries until the others have at most `most` bytes."""
+        with self._lock:
+            gone = self._evict(most)
+        self._report(gone)
+
+    def _evict(self, most: int) -> list[tuple[V, int]]:
+        gone = []
+        while self.nbytes > most:
+            gone.append(self._entries.popitem(last=False)[1])
+            self.nbytes -= gone[-1][1]
+        return gone
+
+    def _report(self, gone: list[tuple[V, int]]) -> None:
         # outside the lock: the callback may take locks of its own
         if self._evicted is not None:
             for old, _ in gone:

@@ -1,7 +1,7 @@
 """Local files: mapped into memory, read by position, or read whole.
 
-`FileSource` maps a file and is the fastest; `PreadSource` never maps, for long-lived processes
-whose files may change; `ObjectBuffer` reads whole files, one after the other.
+`FileSource` maps a file and is the fastest; `PreadSource` and `ReadSource` never map, for
+long-lived processes whose files may change; `ObjectBuffer` reads whole files, one after the other.
 """
 
 import mmap
@@ -128,6 +128,11 @@ class PreadSource:
         """Raise `SourceChangedError` if the file is no longer the version that was indexed."""
         self._check(self._status())
 
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Tells the file from another of the same size and time; empty before the first check."""
+        return self._identity or ()
+
     def _check(self, now: os.stat_result) -> None:
         change = self._pin.differs(file_pin(now))
         if change:
@@ -182,6 +187,27 @@ class PreadSource:
         finally:
             os.close(handle)
         return out, short
+
+
+class ReadSource(PreadSource):
+    """A local file that a parser reads without mapping it; one that does not exist is missing."""
+
+    is_local = True
+
+    def __init__(self, path: str, *, roots: Sequence[str] = ()) -> None:
+        """`roots` are the folders in which the file must lie, with all links resolved."""
+        with file_errors(path):
+            handle = open_inside(path, roots)
+            try:
+                status = stat_file(handle, path)
+            finally:
+                os.close(handle)
+        super().__init__(path, file_pin(status), roots=roots)
+        self._identity = identity(status)
+
+    def read(self, offset: int, length: int) -> Bytes1D:
+        check_range(self, offset, length)
+        return super().read(offset, length)
 
 
 @contextmanager

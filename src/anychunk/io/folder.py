@@ -68,14 +68,19 @@ class Folder:
         return sorted(n for d, n in found if d), sorted(n for d, n in found if not d)
 
     def _remote_names(self) -> tuple[list[str], list[str]]:
+        folders, objects = self.remote_objects()
+        return folders, sorted(objects)
+
+    def remote_objects(self) -> tuple[list[str], dict[str, Pin]]:
+        """List the folders directly below a remote one, and its objects with their versions."""
         import obstore
 
         store, path = _listed_store(self.url, self.storage)
         with remote_errors(self.url):
             found = obstore.list_with_delimiter(store, path)
         folders = [posixpath.basename(str(p).rstrip("/")) for p in found["common_prefixes"]]
-        objects = [posixpath.basename(str(o["path"])) for o in found["objects"]]
-        return sorted(folders), sorted(objects)
+        objects = {posixpath.basename(str(o["path"])): listed_pin(o) for o in found["objects"]}
+        return sorted(folders), objects
 
 
 def list_objects(

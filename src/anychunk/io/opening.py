@@ -4,11 +4,12 @@
 caller named the object and it may lie anywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from anychunk import limits
 from anychunk.io.errors import file_errors
-from anychunk.io.file import FileSource, ObjectBuffer, stat_pin
+from anychunk.io.file import FileSource, ObjectBuffer, ReadSource, stat_pin
 from anychunk.io.inside import Walk, stat_inside
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.source import Bytes1D, Source, Storage
@@ -20,7 +21,28 @@ def open_source(url: str, *, storage: Storage | None = None, roots: Sequence[str
     """Open one object for reading."""
     if is_remote(url):
         return ObjectSource(url, storage=storage)
+    if _unmapped:
+        return ReadSource(local_path(url), roots=roots)
     return FileSource(local_path(url), roots=roots)
+
+
+_unmapped: list[object] = []
+"""One element per block of `without_maps` that is running."""
+
+
+@contextmanager
+def without_maps() -> Iterator[None]:
+    """Open local files without mapping them, on all threads, until the block ends.
+
+    For a server: it parses files that others may be writing, and if one that is mapped is
+    truncated, the operating system kills the process.
+    """
+    mark = object()
+    _unmapped.append(mark)
+    try:
+        yield
+    finally:
+        _unmapped.remove(mark)
 
 
 def read_object(

@@ -49,7 +49,6 @@ from anychunk.model.index import (
     WHOLE,
     ArrayIndex,
     ByteRanges,
-    GroupIndex,
     Node,
     Objects,
     Uint64,
@@ -113,8 +112,7 @@ def spilled(array: Array) -> Array:
 def served_store(index: Node, storage: Storage | None = None) -> IndexStore:
     """Open an index for serving: local files are read, never mapped."""
     store = IndexStore(index, storage=storage)
-    pins = index.pins if isinstance(index, GroupIndex) else {}
-    store.sources = Sources(pins, storage=storage, mapped=False, roots=index.roots)
+    store.sources = Sources(index.pins, storage=storage, mapped=False, roots=index.roots)
     return store
 
 

@@ -1,46 +1,43 @@
 """The catalog: which files are served under which names. A file is opened on its first request."""
 
-import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from urllib.parse import urlsplit
 
-from anychunk import api, formats, references
-from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError, defect
+from anychunk import api
+from anychunk.errors import AnychunkError, SourceChangedError, SourceError, defect
 from anychunk.io import (
     SAME_ORIGIN,
-    Folder,
     Storage,
     absolute,
-    as_url,
-    is_link,
     is_remote,
     local_path,
     real_path,
-    remember,
-    report_change,
     slashes,
 )
 from anychunk.io.cache import Cache
-from anychunk.model.index import GroupIndex, Node
-from anychunk.model.pin import Pin
+from anychunk.model.index import Node
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server.box_reader import Caches, served_store
 from anychunk.server.chunks import Chunks
 from anychunk.server.hierarchy import served_tree
+from anychunk.server.listing import Found, Listing, Stamp, stamp_now
+from anychunk.server.memory import index_bytes
+from anychunk.server.watch import Watch
 
-MOST_FILES = 10_000
-"""Files of one folder that are served."""
-MOST_EXAMINED = 100_000
-"""Files of one folder that are examined."""
-MOST_OPEN = 64
-"""Files whose index is in memory at once."""
+OPEN_SHARE = 4
+"""Open files take at most this fraction of the memory for caches, 1/4."""
+OPEN_BYTES = 2 << 20
+"""What an open file is counted as, besides its chunk tables."""
+MOST_GONE = 10_000
+"""Deleted files whose names are remembered."""
 RETRY_S = 5.0
-"""Time after which opening a file that failed is tried again."""
+"""Time after which opening a file that failed is tried again; at once if it has changed."""
+ATTEMPTS = 3
+"""How often a file is opened that changes while it is opened."""
 
 
 @dataclass(eq=False)
@@ -53,28 +50,54 @@ class Opened:
     """The hierarchy with chunks compressed by zstd."""
     uncompressed: Chunks
     """The hierarchy with uncompressed chunks."""
+    watch: Watch
+    generation: int = 0
+    """Of its entry when it was opened."""
+
+    @property
+    def version(self) -> str:
+        """Identifies the version of the file that is open."""
+        return self.watch.version
 
     def chunks(self, compression: str) -> Chunks:
         return self.uncompressed if compression == "none" else self.zstd
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Entry:
     """A file of the catalog, open or not."""
 
     name: str
     url: str
+    listed_as: str = ""
+    """Its name before a number was appended, because another file has the same."""
     root: str | None = None
     """The folder below which the file was found, and which it must not leave by a link."""
-    pins: dict[str, Pin] | None = None
-    """Pins of its sources when it was first opened; clients may have cached metadata from then."""
+    size: int | None = None
+    mtime_ns: int | None = None
+    stamp: Stamp = ()
+    """Of the last scan."""
+    version: str | None = None
+    """Of the file when it was last opened."""
+    generation: int = 0
+    """How many times another version of the file was opened."""
+    is_gone: bool = False
+    """Whether the last scan did not find it any more."""
     error: Exception | None = None
     failed_at: float = 0.0
+    failed_stamp: Stamp = ()
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def title(self) -> str:
         return self.name
+
+    def note(self, found: Found) -> bool:
+        """Take over what a scan found; return whether the file is new or another than before."""
+        is_other = self.is_gone or self.stamp != found.stamp
+        self.root, self.size, self.mtime_ns = found.root, found.size, found.mtime_ns
+        self.stamp, self.is_gone = found.stamp, False
+        return is_other
 
     def without_folder(self, text: str) -> str:
         """Remove paths of folders from a message, so that clients do not learn them."""
@@ -96,66 +119,130 @@ class Catalog:
         """Find the files.
 
         Parameters:
-            arguments: Files, urls, saved indexes, or folders.
+            arguments: Files, urls, saved indexes, folders, prefixes of object stores, or lists of
+                these (`@FILE`).
             caches: Shared by all files.
             allow_redirects: Whether web servers may redirect to other hosts and ports.
         """
-        self._arguments = tuple(arguments)
         self._storage: Storage | None = None if allow_redirects else {"redirects": SAME_ORIGIN}
+        self.listing = Listing(arguments, self._storage)
         self.caches = caches
-        self._lock = threading.Lock()
+        self._scanning = threading.Lock()
         self._entries: dict[str, Entry] = {}
-        # counted in files: each has size 1
-        self._open: Cache[Opened] = Cache(MOST_OPEN)
+        self._gone: OrderedDict[str, Entry] = OrderedDict()
+        self._open: Cache[Opened] = Cache(caches.most // OPEN_SHARE)
         self.scan()
 
-    def scan(self) -> None:
-        """Search the folders again; files that are already known keep their names."""
-        found: dict[str, Entry] = {}
-        for argument in self._arguments:
-            root = local_path(argument)
-            for name, url in listed(argument):
-                known = next((n for n, e in self._entries.items() if e.url == url), None)
-                free = known or free_name(name, found)
-                found[free] = self._entries.get(free) or Entry(
-                    free, url, None if is_remote(url) or url in (argument, root) else root
-                )
-        with self._lock:
-            # deleted files stay in the catalog: requests for them are errors, not 404
-            self._entries = found | {n: e for n, e in self._entries.items() if n not in found}
+    def scan(self) -> tuple[list[str], list[str]]:
+        """Search for files again; return the names that are new or changed, and those gone.
+
+        Files that are already known keep their names.
+        """
+        with self._scanning:
+            known = {
+                (e.listed_as, e.url): e for e in (*self._gone.values(), *self._entries.values())
+            }
+            found: dict[str, Entry] = {}
+            names = _Names(known.values())
+            changed = []
+            for one in self.listing.scan():
+                entry = known.get((one.name, one.url))
+                if entry is None:
+                    entry = Entry(names.free(one.name), one.url, one.name, is_gone=True)
+                    known[one.name, one.url] = entry
+                if entry.name in found:
+                    continue  # the same argument twice
+                if entry.note(one):
+                    changed.append(entry.name)
+                found[entry.name] = entry
+            gone = [name for name in self._entries if name not in found]
+            for name in gone:
+                self._gone[name] = self._entries[name]
+                self._entries[name].is_gone = True
+            for name in found:
+                self._gone.pop(name, None)
+            while len(self._gone) > MOST_GONE:
+                self._gone.popitem(last=False)
+            self._entries = found
+            return changed, gone
 
     def entries(self) -> list[Entry]:
         return list(self._entries.values())
 
     def get(self, name: str) -> Entry | None:
-        return self._entries.get(name)
+        """Return a file, also a deleted one: requests for its chunks are errors, not 404."""
+        return self._entries.get(name) or self._gone.get(name)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def peek(self, entry: Entry) -> Opened | None:
         """Return the file if it is open."""
-        return self._open.get(entry.name)
+        return self._open.get(entry)
 
     def opened(self, entry: Entry) -> Opened:
-        """Open the file, unless it is open; raise the error of the last attempt if it is recent."""
+        """Return the file as it was when it was opened; open it if it is not."""
+        return self.peek(entry) or self._reopened(entry, None)
+
+    def current(self, entry: Entry) -> Opened:
+        """Return the file as it is now: one that has changed is opened again.
+
+        Raises the error of the last attempt if that was recent, and the file is the same.
+        """
         found = self.peek(entry)
         if found is not None:
-            return found
+            try:
+                found.watch.verify()
+            except SourceChangedError:
+                pass
+            else:
+                return found
+        return self._reopened(entry, found)
+
+    def described(self, entry: Entry) -> Opened:
+        """Return the file as it is now, without keeping it open if it was not."""
+        if self.peek(entry) is not None:
+            return self.current(entry)
+        with entry.lock:
+            return self._attempt(entry)
+
+    def _reopened(self, entry: Entry, outdated: Opened | None) -> Opened:
         with entry.lock:
             found = self.peek(entry)
-            if found is not None:
-                return found
-            if entry.error is not None and time.monotonic() - entry.failed_at < RETRY_S:
-                raise entry.error
-            try:
-                found = self._open_entry(entry)
-            except (AnychunkError, OSError) as e:
-                entry.error = e if isinstance(e, AnychunkError) else SourceError(str(e))
-                entry.failed_at = time.monotonic()
-                raise entry.error from e
-            entry.error = None
-        self._open.put(entry.name, found, 1)
+            if found is not None and found is not outdated:
+                return found  # by another thread
+            found = self._attempt(entry)
+            self._open.put(entry, found, OPEN_BYTES + index_bytes(found.index))
+        return found
+
+    def _attempt(self, entry: Entry) -> Opened:
+        is_recent = time.monotonic() - entry.failed_at < RETRY_S
+        now = () if is_remote(entry.url) else stamp_now(local_path(entry.url))
+        if entry.error is not None and is_recent and now == entry.failed_stamp:
+            raise entry.error
+        try:
+            found = self._open_entry(entry)
+        except (AnychunkError, OSError) as e:
+            entry.failed_at, entry.failed_stamp = time.monotonic(), now
+            entry.error = e if isinstance(e, AnychunkError) else SourceError(str(e))
+            raise entry.error from e
+        entry.error = None
+        if entry.version is not None and entry.version != found.version:
+            entry.generation += 1
+        entry.version, found.generation = found.version, entry.generation
         return found
 
     def _open_entry(self, entry: Entry) -> Opened:
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._open_once(entry)
+            except SourceChangedError:
+                # it is being written; clients try again later, too
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _open_once(self, entry: Entry) -> Opened:
         if entry.root is not None and not is_remote(entry.url):
             # checked again: the file that `scan` found may have been replaced by a link since
             real_path(local_path(entry.url), (entry.root,))
@@ -165,26 +252,36 @@ class Catalog:
             raise
         except Exception as e:
             raise defect(e, entry.url) from e
-        check_unchanged(entry, dict(index.pins) if isinstance(index, GroupIndex) else {})
-        index = with_source_name(index, entry.url.rstrip("/").rpartition("/")[2])
         store = served_store(index, self._storage)
+        watch = Watch(entry.url, store, self._storage)
+        index = with_source_name(index, entry.url.rstrip("/").rpartition("/")[2])
+        store.index = index
         trees = {kind: served_tree(index, compression=kind) for kind in ("zstd", "none")}
         return Opened(
             index=index,
             store=store,
             zstd=Chunks(trees["zstd"], store, caches=self.caches),
             uncompressed=Chunks(trees["none"], store, caches=self.caches),
+            watch=watch,
         )
 
 
-def check_unchanged(entry: Entry, pins: dict[str, Pin]) -> None:
-    """Raise `SourceChangedError` if a source differs from when the file was first opened."""
-    if entry.pins is None:
-        entry.pins = pins
-    for url, pin in entry.pins.items():
-        change = pin.differs(pins[url]) if url in pins else "no longer part of the file"
-        if change:
-            report_change(url, change, "error")
+class _Names:
+    """The names that are taken; a number is appended to those of further files."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._taken = {entry.name for entry in entries}
+        self._next: dict[str, int] = {}
+
+    def free(self, name: str) -> str:
+        """Return a name that is not taken, and take it."""
+        chosen, number = name, self._next.get(name, 2)
+        while chosen in self._taken:
+            chosen = f"{name} ({number})"
+            number += 1
+        self._next[name] = number
+        self._taken.add(chosen)
+        return chosen
 
 
 def with_source_name(index: Node, name: str) -> Node:
@@ -194,96 +291,3 @@ def with_source_name(index: Node, name: str) -> Node:
         return index
     attributes = {**index.attributes, "anychunk": {**about, "source": name}}
     return replace(index, attributes=attributes)
-
-
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return the name, with a number appended if it is taken."""
-    known = set(taken)
-    if name not in known:
-        return name
-    number = 2
-    while f"{name} ({number})" in known:
-        number += 1
-    return f"{name} ({number})"
-
-
-def listed(argument: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, url) of every file that one argument of the command names."""
-    if is_remote(argument):
-        # clients see the url of a file: not its signature, nor a password
-        url = remember(as_url(argument))
-        yield urlsplit(url).path.rstrip("/").rpartition("/")[2] or url, url
-        return
-    path = Path(local_path(argument))
-    name = path.resolve().name or "root"
-    if not path.is_dir() or is_folder_format(path.as_posix()):
-        yield name, path.as_posix()
-        return
-    yield from files_below(path)
-
-
-def is_folder_format(path: str) -> bool:
-    """Whether a folder is in a folder format (N5 for example), or is a saved index."""
-    folder = Folder(path)
-    try:
-        try:
-            formats.sniff_folder(folder)
-        except UnsupportedError:
-            return references.sniff_folder(folder) is not None
-    except FormatError:
-        return True  # listed with its error
-    except AnychunkError:
-        return False
-    return True
-
-
-def files_below(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, url) of the supported files below a folder, except links that point outside."""
-    real = root.resolve()
-    found = examined = 0
-    for place, folders, files in os.walk(root):
-        here = Path(place)
-        kept = []
-        for name in sorted(folders):
-            if name.startswith(".") or is_link(str(here / name)) or is_zarr(here / name):
-                continue
-            if is_folder_format((here / name).as_posix()):
-                yield (here / name).relative_to(root).as_posix(), (here / name).as_posix()
-                found += 1
-            else:
-                kept.append(name)
-        # os.walk descends into what is left in its list
-        folders[:] = kept
-        for name in sorted(files):
-            examined += 1
-            path = here / name
-            if found >= MOST_FILES or examined > MOST_EXAMINED:
-                return
-            if not name.startswith(".") and is_inside(path, real) and is_file_format(path):
-                yield path.relative_to(root).as_posix(), path.as_posix()
-                found += 1
-
-
-def is_zarr(folder: Path) -> bool:
-    """Whether a folder is a Zarr store, whose chunks must not be mistaken for files."""
-    return any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray"))
-
-
-def is_inside(path: Path, real: Path) -> bool:
-    return not path.is_symlink() or path.resolve().is_relative_to(real)
-
-
-def is_file_format(path: Path) -> bool:
-    """Whether the first bytes of a file are those of a supported format or a saved index."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            head = file.read(formats.HEAD)
-    except OSError:
-        return False
-    try:
-        formats.sniff(head, str(path))
-    except AnychunkError:
-        return bool(head) and references.sniff(head)
-    return True

@@ -1,12 +1,15 @@
 """JSON descriptions: files and images, metadata, and where a chunk is stored in its file."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, InternalError, SourceChangedError
 from anychunk.io import is_remote
+from anychunk.metadata.meaning import Crs
+from anychunk.metadata.reading import meaning_of
 from anychunk.model.grid import Shape
 from anychunk.model.images import Image, join
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, Objects, find, walk
@@ -14,15 +17,18 @@ from anychunk.server import cancellation
 from anychunk.server.catalog import Catalog, Entry, Opened
 from anychunk.server.chunks import Chunks
 from anychunk.server.hierarchy import Plane, native_dtype, readable_images
+from anychunk.server.records import empty_record
 from anychunk.server.responses import as_json, error_line
 from anychunk.server.windows import drawn_attributes
 
-LIST_S = 5.0
-"""Time for a list of files; files that are not open by then are listed without their images."""
 WALK_S = 3.0
 """Time for collecting all metadata of a file; every group of a remote one costs a request."""
 MOST_IMAGES = 500
 """Images of one file that are listed."""
+MOST_SHOWN = 8
+"""Images of one file in the list of all files."""
+MOST_LINE = 300
+"""Characters of titles and errors in records."""
 MOST_NODES = 2000
 """Groups and arrays whose metadata is collected."""
 MOST_BYTES = 8 << 20
@@ -36,63 +42,67 @@ def escape(name: str) -> str:
     return quote(name, safe="")
 
 
-def files(catalog: Catalog) -> list[dict[str, Json]]:
-    """Describe every file; those that could not be opened within `LIST_S` are `pending`."""
-    catalog.scan()
-    until = time.monotonic() + LIST_S
-    records = []
-    for entry in catalog.entries():
-        cancellation.check()
-        if time.monotonic() < until or catalog.peek(entry) is not None:
-            records.append(file_record(catalog, entry))
-        else:
-            records.append({**empty_record(entry), "pending": True})
-    return records
-
-
-def empty_record(entry: Entry) -> dict[str, Json]:
-    return {
-        "name": entry.name,
-        "title": entry.title,
-        "format": None,
-        "bytes": None,
-        "error": None,
-        "images": [],
-        "arrays": [],
+def file_record(opened: Opened, entry: Entry, most: int = MOST_IMAGES) -> dict[str, Json]:
+    """Describe an open file and up to `most` of its images."""
+    tree = opened.zstd.tree
+    about = opened.index.attributes.get("anychunk", {})
+    found, problem = readable_images(tree, MOST_IMAGES)
+    record = empty_record(entry)
+    for image in found:
+        kind = "image" if Plane.of(image) is not None else "array"
+        record[f"{kind}_count"] += 1
+        if len(record[f"{kind}s"]) < most:
+            record[f"{kind}s"].append(image_record(tree, image, entry, opened.version))
+    places = [image["crs"] for image in record["images"] if image["crs"] is not None]
+    return record | {
+        "format": about.get("format", "index"),
+        "bytes": about.get("size") if entry.size is None else entry.size,
+        "crs": places[0] if places else None,
+        "error": None if problem is None else entry.without_folder(problem)[:MOST_LINE],
+        "version": opened.version,
     }
 
 
-def file_record(catalog: Catalog, entry: Entry) -> dict[str, Json]:
-    """Describe one file; if it cannot be opened, `error` says why."""
-    record = empty_record(entry)
+def shortened(record: dict[str, Json]) -> dict[str, Json]:
+    """Return a record with the first images only, as in the list of all files."""
+    few = {kind: record[kind][:MOST_SHOWN] for kind in ("images", "arrays")}
+    return record | few
+
+
+def failed_record(entry: Entry, error: BaseException) -> dict[str, Json]:
+    """Describe a file that cannot be opened."""
+    return empty_record(entry) | {"error": entry.without_folder(error_line(error))[:MOST_LINE]}
+
+
+def described(catalog: Catalog, entry: Entry) -> dict[str, Json]:
+    """Describe a file and its first images, without keeping it open; never raise."""
     try:
-        opened = catalog.opened(entry)
-        about = opened.index.attributes.get("anychunk", {})
-        record |= {"format": about.get("format", "index"), "bytes": about.get("size")}
-        found, problem = readable_images(opened.zstd.tree, MOST_IMAGES)
-        record["error"] = None if problem is None else entry.without_folder(problem)
-        for image in found:
-            is_shown = Plane.of(image) is not None
-            record["images" if is_shown else "arrays"].append(
-                image_record(opened.zstd.tree, image, entry)
-            )
-    except (AnychunkError, OSError, MemoryError) as e:
-        record["error"] = entry.without_folder(error_line(e))
-    return record
+        return file_record(catalog.described(entry), entry, MOST_SHOWN)
+    except Exception as e:  # noqa: BLE001 - the border of a thread; defects are logged
+        return failed_record(entry, e)
 
 
-def image_record(tree: Node, image: Image, entry: Entry) -> dict[str, Json]:
+def image_record(tree: Node, image: Image, entry: Entry, version: str) -> dict[str, Json]:
     first = cast("ArrayIndex", find(tree, image.levels[0]))
     place = f"{escape(entry.name)}/{quote(image.path)}" if image.path else escape(entry.name)
     return {
         "path": image.path,
-        "title": str(title_of(image) or image.path or entry.title),
+        "title": str(title_of(image) or image.path or entry.title)[:MOST_LINE],
         "shape": list(first.shape),
         "axes": list(image.names),
         "dtype": dtype_name(first),
         "levels": len(image.levels),
-        "thumbnail": f"/thumb/{place}.png",
+        "crs": crs_name(meaning_of(tree, image).place.crs),
+        "thumbnail": f"/thumb/{place}.png?version={version}",
     }
+
+
+def crs_name(crs: Crs | None) -> str | None:
+    """Return the code of a CRS, or else its name."""
+    if crs is None:
+        return None
+    named = re.match(r'\s*\w+\s*\[\s*"([^"]{1,200})"', crs.wkt or "")
+    return crs.code or (named[1] if named is not None else None)
 
 
 def title_of(image: Image) -> Json:
@@ -172,7 +182,13 @@ class Attributes:
         if known is None:
             if self._left <= 0:
                 return group.attributes
-            known = drawn_attributes(self._chunks, path, group)
+            try:
+                known = drawn_attributes(self._chunks, path, group)
+            except (InternalError, SourceChangedError):
+                raise
+            except AnychunkError:
+                # a damaged chunk must not make the metadata of the others unreadable
+                known = group.attributes
             self._chunks.drawn[path] = known
             # groups that are no images, and images that state their limits, cost nothing
             self._left -= known is not group.attributes

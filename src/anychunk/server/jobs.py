@@ -43,6 +43,8 @@ class Jobs:
         self._slow = ThreadPoolExecutor(count, thread_name_prefix="anychunk-slow")
         self._jobs: dict[Hashable, Job] = {}
         self._running: set[Job] = set()
+        self.after: Callable[[], object] = lambda: None
+        """Called on a thread after every job."""
 
     async def run[T](
         self, key: Hashable, work: Callable[[], T], request: Request, *, is_slow: bool = False
@@ -98,6 +100,7 @@ class Jobs:
                 return job.work()
         finally:
             self._running.discard(job)
+            self.after()
 
     async def _result(self, job: Job, request: Request) -> Any:
         assert job.future is not None

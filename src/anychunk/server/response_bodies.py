@@ -37,9 +37,10 @@ class BytesBody:
     is_in_memory: bool = True
 
     @classmethod
-    def of(cls, data: bytes | memoryview) -> "BytesBody":
-        """Return a body whose ETag is a hash of its bytes."""
-        return cls(data, f'"{xxhash.xxh3_64_hexdigest(data)}"')
+    def of(cls, data: bytes | memoryview, version: str = "") -> "BytesBody":
+        """Return a body whose ETag is a hash of its bytes, and the version of its file if given."""
+        digest = xxhash.xxh3_64_hexdigest(data)
+        return cls(data, f'"{digest}-{version}"' if version else f'"{digest}"')
 
     def __len__(self) -> int:
         return len(self.data)

@@ -84,27 +84,39 @@ class SendBudget:
     def __init__(self, most: int) -> None:
         self._most, self.taken = most, 0
         self._freed = asyncio.Condition()
+        self._shared: dict[int, int] = {}
+        """How many responses send the same body, by its `id`."""
 
-    async def acquire(self, nbytes: int) -> None:
-        """Wait until `nbytes` fit; raise `BusyError` after `WAIT_S`."""
-        if not self._fits(nbytes):
+    async def acquire(self, body: Body, nbytes: int) -> None:
+        """Wait until `nbytes` of a body fit; raise `BusyError` after `WAIT_S`.
+
+        A body that is sent to several clients at once is in memory once, and is counted once.
+        """
+        if not self._fits(body, nbytes):
             try:
                 async with self._freed, asyncio.timeout(WAIT_S):
-                    await self._freed.wait_for(lambda: self._fits(nbytes))
+                    await self._freed.wait_for(lambda: self._fits(body, nbytes))
             except TimeoutError as e:
                 raise BusyError(
                     f"{self.taken} bytes of other responses are in memory; try again later"
                 ) from e
-        self.taken += nbytes
+        senders = self._shared.get(id(body), 0)
+        self._shared[id(body)] = senders + 1
+        if not senders:
+            self.taken += nbytes
 
-    def _fits(self, nbytes: int) -> bool:
+    def _fits(self, body: Body, nbytes: int) -> bool:
         # one response always fits, however large, or it would never be sent
-        return nbytes <= SMALL or not self.taken or self.taken + nbytes <= self._most
+        is_free = nbytes <= SMALL or not self.taken or id(body) in self._shared
+        return is_free or self.taken + nbytes <= self._most
 
-    async def release(self, nbytes: int) -> None:
-        self.taken -= nbytes
-        async with self._freed:
-            self._freed.notify_all()
+    async def release(self, body: Body, nbytes: int) -> None:
+        self._shared[id(body)] -= 1
+        if not self._shared[id(body)]:
+            del self._shared[id(body)]
+            self.taken -= nbytes
+            async with self._freed:
+                self._freed.notify_all()
 
 
 class PiecewiseResponse(Response):
@@ -160,12 +172,13 @@ class PiecewiseResponse(Response):
             await exception_response(e, scope)(scope, receive, send)
 
     async def _send_within_budget(self, budget: SendBudget, send: Send) -> None:
-        nbytes = self._stop - self._start if self._body.is_in_memory else PIECE
-        await budget.acquire(nbytes)
+        # all of a body in memory, whatever part of it is sent
+        nbytes = len(self._body) if self._body.is_in_memory else PIECE
+        await budget.acquire(self._body, nbytes)
         try:
             await self._send(send)
         finally:
-            await budget.release(nbytes)
+            await budget.release(self._body, nbytes)
 
     async def _send(self, send: Send) -> None:
         start, stop = self._start, self._stop

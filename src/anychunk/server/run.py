@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from anychunk._version import __version__
 from anychunk.errors import AnychunkError, UnsupportedError
+from anychunk.io import without_maps
 from anychunk.server.access import LOOPBACK, AccessControl
 from anychunk.server.app import application
 from anychunk.server.box_reader import Caches
@@ -40,6 +42,8 @@ class Settings:
     """Bytes for caches, and size of the largest chunk that is decoded."""
     allow_hosts: Sequence[str] = ()
     """Host headers accepted besides loopback names."""
+    origins: Sequence[str] = ()
+    """Web pages of other origins that may read what is served, as `checked_origin` returns them."""
     allow_redirects: bool = False
     """Whether web servers may redirect to other hosts and ports."""
 
@@ -82,7 +86,17 @@ def guarded_app(catalog: Catalog, jobs: Jobs, settings: Settings) -> AccessContr
     hosts = None
     if is_loopback(settings.host):
         hosts = [*LOOPBACK, settings.host, *settings.allow_hosts]
-    return AccessControl(application(catalog, jobs), token=settings.token, hosts=hosts)
+    about = {
+        "anychunk": __version__,
+        "origins": list(settings.origins),
+        "token": settings.token is not None,
+    }
+    return AccessControl(
+        application(catalog, jobs, about),
+        token=settings.token,
+        hosts=hosts,
+        origins=settings.origins,
+    )
 
 
 def url_of(opened: socket.socket, settings: Settings) -> str:
@@ -124,6 +138,18 @@ def serve(
     Returns:
         Whether all jobs have ended; if not, threads still run.
     """
+    with without_maps():
+        return _serve(arguments, settings, ready=ready, verbose=verbose, started=started)
+
+
+def _serve(
+    arguments: Sequence[str],
+    settings: Settings,
+    *,
+    ready: Callable[[str], None],
+    verbose: bool,
+    started: Callable[[uvicorn.Server], object] | None,
+) -> bool:
     jobs = Jobs()
     catalog = Catalog(
         arguments,

@@ -1,13 +1,15 @@
 """Thumbnails of images, drawn from the levels that are served."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from anychunk.decode.boxes import array_spec
-from anychunk.model.images import images
-from anychunk.model.index import ArrayIndex, find
+from anychunk.model.images import images, join
+from anychunk.model.index import ArrayIndex, GroupIndex, find
 from anychunk.server.chunks import Chunks
+from anychunk.server.descriptions import Attributes
 from anychunk.server.hierarchy import native_dtype
 from anychunk.thumbnail import png, thumbnail
 
@@ -42,10 +44,16 @@ def thumbnail_png(chunks: Chunks, path: str) -> bytes | None:
     """Return a PNG of the image at `path`, or None if there is no image at that path."""
     if not any(image.path == path for image in images(chunks.tree)):
         return None
+    node = find(chunks.tree, path)
+    assert node is not None
+    if isinstance(node, GroupIndex):
+        # with the limits of channels that clients are told
+        node = replace(node, attributes=Attributes(chunks).of(path, node))
 
     def open_level(level: str) -> Any:
-        array = find(chunks.tree, level)
+        place = join(path, level) if level else path
+        array = find(chunks.tree, place)
         assert isinstance(array, ArrayIndex)
-        return ServedArray(chunks, level, array)
+        return ServedArray(chunks, place, array)
 
-    return png(thumbnail(chunks.tree, image=path, size=SIZE, open_path=open_level))
+    return png(thumbnail(node, image="", size=SIZE, open_path=open_level))
