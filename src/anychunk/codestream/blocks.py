@@ -372,9 +372,7 @@ def walk_tile(header: MainHeader, layout: TileLayout, read: Read, *, step: int =
     return walk.finish()
 
 
-def count_exact(
-    header: MainHeader, layout: TileLayout, data: memoryview, tiles: Int64
-) -> int:
+def count_exact(header: MainHeader, layout: TileLayout, data: memoryview, tiles: Int64) -> int:
     """Return how many of several tiles are exactly their packets, up to the first that is not.
 
     A tile may also be one that the compiled module cannot walk. `walk_tile` says what it is.
@@ -387,7 +385,7 @@ def count_exact(
     """
     if loops is None:
         return 0
-    return loops.walk_all(_parameters(header, layout), data, np.ascontiguousarray(tiles))
+    return loops.walk_all(_parameters(header, layout), data, tiles.astype(np.int64).tobytes())
 
 
 class Answer(NamedTuple):
