@@ -1,4 +1,4 @@
-"""`anychunk convert`: write Zarr v3, N5, JNRRD or NRRD."""
+"""`anychunk convert`: write Zarr, TIFF, N5, JNRRD or NRRD."""
 
 import json
 from dataclasses import asdict
@@ -28,7 +28,11 @@ def convert(  # noqa: PLR0917 - typer calls it by name
         str, typer.Option(help="Shard shape of the last axes, e.g. 4096x4096; or none.")
     ] = "",
     compression: Annotated[
-        str, typer.Option(help="zstd:LEVEL, blosc, gzip or none, joined by +; or codecs as JSON.")
+        str,
+        typer.Option(
+            help="For Zarr zstd:LEVEL, blosc, gzip or none, joined by +, or codecs as JSON; "
+            "for TIFF deflate, zstd, lzw, jpeg, webp, lerc … with :LEVEL.",
+        ),
     ] = "",
     levels: Annotated[
         int | None, typer.Option(help="Number of levels, including full resolution.", min=1)
@@ -39,10 +43,11 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     axes: Annotated[str, typer.Option(help="Axis names, e.g. zyx.")] = "",
     image: Annotated[str, typer.Option(help="Number or path of the only image to convert.")] = "",
     format: Annotated[
-        str, typer.Option(help="zarr, n5 or jnrrd; default: from the target's extension.")
+        str, typer.Option(help="zarr, tiff, n5 or jnrrd; default: from the target's extension.")
     ] = "",
     option: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for the N5 or JNRRD writer. Repeatable.")
+        list[str] | None,
+        typer.Option(help="NAME=VALUE for the TIFF, N5 or JNRRD writer. Repeatable."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read everything back and compare it with the source.")
@@ -63,12 +68,14 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     allow: Allow = None,
 ) -> None:
-    """Convert files to Zarr (.zarr), N5 (.n5), JNRRD (.jnrrd) or NRRD (.nrrd, .nhdr).
+    """Convert files to Zarr (.zarr), TIFF (.tif, .ome.tif), N5 (.n5), JNRRD or NRRD.
 
     The target appears when it is complete. To resume an interrupted conversion, run the same
     command again.
 
     Example: anychunk convert scene.tif scene.zarr --like cloud --verify
+
+    Example: anychunk convert scene.ntf scene.tif --compression zstd:9
 
     Example: anychunk convert volume.npy volume.zarr --axes zyx --levels 4
 

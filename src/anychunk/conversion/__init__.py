@@ -1,4 +1,4 @@
-"""Convert files to Zarr v3, N5, JNRRD or NRRD: larger than memory, in parallel, resumable."""
+"""Convert files to Zarr, TIFF, N5, JNRRD or NRRD: larger than memory, in parallel, resumable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from anychunk.conversion.single_files import refuse_zarr_options, write_images
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.target import Target
 from anychunk.conversion.tasks import Conversion
+from anychunk.conversion.tiff_files import to_tiff
+from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.conversion.windows import with_limits
 from anychunk.errors import UnsupportedError
 from anychunk.io import Storage, as_url, is_remote, sink
@@ -77,31 +79,35 @@ def convert(
     Parameters:
         source: A path or url, several of them (their images become the groups 0, 1, ...), or an
             index.
-        target: A path or url that ends in `.zarr` (Zarr v3 with OME-Zarr 0.5 metadata), `.n5`,
+        target: A path or url that ends in `.zarr` (Zarr v3 with OME-Zarr 0.5 metadata), `.tif` (a
+            Cloud Optimized GeoTIFF of one image), `.ome.tif` (an OME-TIFF pyramid), `.n5`,
             `.jnrrd`, `.nrrd` or `.nhdr` (the first level of each image).
-        format: `zarr`, `n5` or `jnrrd`; by default inferred from the extension.
+        format: `zarr`, `tiff`, `n5` or `jnrrd`; by default inferred from the extension.
         like: For Zarr, the preset: `ome-zarr`, `cloud` or `archive`. `chunk`, `shard`,
             `compression` and `levels` override its settings one by one.
-        chunk: Chunk shape of the last axes; blocks of N5, tiles of JNRRD.
+        chunk: Chunk shape of the last axes; blocks of N5, tiles of TIFF and JNRRD.
         shard: For Zarr, shard shape of the last axes; False for no shards.
         compression: For Zarr `zstd:LEVEL`, `blosc`, `gzip` or `none`, joined by `+`, or codecs as
-            JSON; for N5 and JNRRD the name of one of their compressions.
+            JSON; for TIFF `deflate`, `zstd`, `lzw`, `lzma`, `packbits`, `jpeg`, `webp`, `lerc` or
+            `none`, most with `:LEVEL` (quality of `jpeg` and `webp`, largest error of `lerc`); for
+            N5 and JNRRD the name of one of their compressions.
         levels: The number of levels, including the full resolution. By default the preset decides,
             and a source with several levels keeps its own.
-        method: For Zarr, how levels are computed: `average`, `mode`, `max` or `min`.
-        axes: For Zarr, the names of the axes, such as `zyx`, if the source does not name them.
+        method: For Zarr and TIFF, how levels are computed: `average`, `mode`, `max` or `min`.
+        axes: For Zarr and TIFF, the names of the axes, such as `zyx`, if the source names none.
         image: Number or path of the only image to convert.
         verify: Read everything back and compare it with the source.
         check: `"readers"`: ask every installed reader of Zarr (zarr, xarray, rioxarray, GDAL
             through rasterio, ome-zarr-models, ome-zarr, tensorstore, zarrs) for each image.
         overwrite: Replace an existing target.
-        workers: For Zarr, the number of threads; by default one per core.
+        workers: For Zarr and TIFF, the number of threads; by default one per core.
         scheduler: For Zarr, the address of a Dask scheduler to run on instead of threads.
-        progress: For Zarr, called with (bytes done, bytes in total) as the work proceeds.
+        progress: For Zarr and TIFF, called with (bytes done, bytes in total) as the work proceeds.
         storage: Options of the source's object store, passed to obstore.
         target_storage: Options of the target's object store.
         allow: Prefixes of the urls that a saved index may refer to.
-        options: Further options of the writer of N5 or JNRRD.
+        options: Further options of the writer of TIFF (`predictor`, `bigtiff`, `interleave`,
+            `layout`), N5 or JNRRD.
 
     Returns a `Report`. Raises `FormatError` if the target already exists or, with `verify`, differs
     from the source; `UnsupportedError` if the options do not fit the source or the target.
@@ -133,6 +139,30 @@ def convert(
             storage=storage,
             target_storage=target_storage,
         )
+    if name == "tiff" or (name is None and is_tiff(url)):
+        refuse_zarr_options(
+            url, like=like != DEFAULT_LIKE, shard=shard, scheduler=scheduler, check=check
+        )
+        written = to_tiff(
+            node,
+            url,
+            tiff_options(
+                options or {},
+                compression=compression,
+                chunk=chunk,
+                levels=levels,
+                method=method,
+                axes=axes,
+                image=image,
+            ),
+            verify=verify,
+            overwrite=overwrite,
+            count=workers or cores(),
+            progress=progress,
+            storage=storage,
+            target_storage=target_storage,
+        )
+        return Report(target=url, is_verified=verify, **vars(written))
     given = {"chunk": chunk, "compression": compression, "levels": levels}
     refuse_zarr_options(
         url,
@@ -163,6 +193,19 @@ def convert(
         is_verified=verify,
         losses=tuple(getattr(done, "losses", ())),
     )
+
+
+def tiff_options(further: Mapping[str, Any], *, compression: Any, **given: Any) -> TiffOptions:
+    """Return the options of a TIFF target; raise `UnsupportedError` for unknown ones."""
+    known = ("predictor", "bigtiff", "interleave", "layout")
+    unknown = [name for name in further if name not in known]
+    if unknown:
+        raise UnsupportedError(
+            f"tiff: unknown option {unknown[0]!r}; expected one of: {' '.join(known)}"
+        )
+    if compression is not None and not isinstance(compression, str):
+        raise UnsupportedError("tiff: compression is a list of codecs, expected a name")
+    return TiffOptions(compression=compression, **given, **further)
 
 
 def to_zarr(

@@ -95,11 +95,16 @@ def write_task(conversion: Conversion, call: tuple[Task, int | None]) -> tuple[i
     return conversion.write(task), False
 
 
+def compare_task(conversion: Conversion, task: Task) -> list[str]:
+    """Return how what a task has written differs from the source."""
+    return conversion.compare(task)
+
+
 def compare_all(conversion: Conversion, workers: Workers, progress: Progress | None) -> None:
     """Compare everything written with the source; raise `FormatError` at the first difference."""
     done = 0
     for run in range(len(conversion.plan.runs)):
-        for task, findings in workers.run(Conversion.compare, conversion.tasks(run)):
+        for task, findings in workers.run(compare_task, conversion.tasks(run)):
             if findings:
                 raise FormatError(f"{conversion.target}: {findings[0]}")
             done += conversion.nbytes(task)

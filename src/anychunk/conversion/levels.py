@@ -43,6 +43,10 @@ class ZarrOptions:
     method: str | None = None
     axes: Sequence[str] | None = None
     image: int | str | None = None
+    only_planes: bool = False
+    """Whether computed levels are shorter only along y and x, for formats of planes."""
+    region_bytes: int | None = None
+    """About how much is computed at a time; None: `REGION_BYTES`."""
     notes: list[str] = field(default_factory=list)
     """Filled while planning: what the caller should know about the result."""
 
@@ -151,7 +155,8 @@ def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) ->
     else:
         levels = [recipe.level(first, f"0/{VARIABLE}", source=image.levels[0])]
         scale = tuple(step(meaning, number) for number in range(len(meaning.axes)))
-        ratios = level_ratios(levels[0].shape, meaning.names, scale, count)
+        names = tuple("" if n == "z" and options.only_planes else n for n in meaning.names)
+        ratios = level_ratios(levels[0].shape, names, scale, count)
         for number, ratio in enumerate(ratios, 1):
             shape = output_shape(levels[-1].shape, ratio)
             levels.append(recipe.level(first, f"{number}/{VARIABLE}", ratio=ratio, shape=shape))
@@ -419,7 +424,9 @@ class Recipe:
             ratio=ratio or (1,) * len(here),
             shape=here,
             outer=outer,
-            region=region_shape(shard, full, self.names, itemsize, stored),
+            region=region_shape(
+                shard, full, self.names, itemsize, stored, most=self.options.region_bytes
+            ),
             nodata=self.nodata,
             method=self.method(array),
             itemsize=itemsize,
@@ -489,10 +496,16 @@ def kept_attributes(attributes: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def region_shape(
-    shard: Shape, shape: Shape, names: Sequence[str], itemsize: int, stored: Shape
+    shard: Shape,
+    shape: Shape,
+    names: Sequence[str],
+    itemsize: int,
+    stored: Shape,
+    *,
+    most: int | None = None,
 ) -> Shape:
     """Return the shape of one region: whole shards, with even lengths along halved axes."""
-    most = REGION_BYTES // itemsize
+    most = (REGION_BYTES if most is None else most) // itemsize
     covered = tuple(min(n, s) for n, s in zip(shape, stored, strict=True))
     axes = presets.growing_axes(names)
     # up to twice the bound if that prevents stored chunks from being read for two regions

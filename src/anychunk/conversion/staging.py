@@ -71,6 +71,8 @@ class Stage:
     url: str
     """Where it is written."""
     progress: Progress
+    journal: Journal
+    """What `progress` is recorded in."""
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def staged(
     if is_remote(url):
         journal = start_journal(url, fingerprint, overwrite=overwrite, storage=storage)
         try:
-            yield Stage(url, Progress(journal))
+            yield Stage(url, Progress(journal), journal)
         finally:
             journal.flush()
         journal.remove()
@@ -118,7 +120,7 @@ def staged(
         root = folder / container.name
         target = root / inside if inside else root
         target.parent.mkdir(parents=True, exist_ok=True)
-        yield Stage(url if is_in_place else str(target), Progress(journal))
+        yield Stage(url if is_in_place else str(target), Progress(journal), journal)
         try:
             if not is_in_place:
                 publish(root, container, target, path)

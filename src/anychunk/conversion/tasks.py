@@ -190,10 +190,9 @@ class Conversion:
         box = level.box(coords)
         data: Array | None = None
         for child in children(level, finer, coords):
-            piece = self._region(run, number - 1, child, use)
-            small = reduced(piece, level.ratio, level.method, level.nodata)
+            small = self._reduced_child(run, number, child, use)
             if data is None:
-                data = np.empty([s.stop - s.start for s in box], piece.dtype)
+                data = np.empty([s.stop - s.start for s in box], small.dtype)
             begin = [
                 s.start // r - b.start
                 for s, r, b in zip(finer.box(child), level.ratio, box, strict=True)
@@ -208,6 +207,12 @@ class Conversion:
         if data is None:
             raise ChunkEncodeError(f"convert: {level.path} {coords} has no finer regions below it")
         return data
+
+    def _reduced_child(self, run: Run, number: int, child: Shape, use: Use) -> Array:
+        """Return a region of the level below `number`, reduced to its place in that level."""
+        level = run.levels[number]
+        piece = self._region(run, number - 1, child, use)
+        return reduced(piece, level.ratio, level.method, level.nodata)
 
     def read_source(self, level: Level, box: Slices) -> Array:
         """Read a box of the source, with the axes in the target's order."""

@@ -1,6 +1,7 @@
-"""Write an array of a program as Zarr: numpy, dask, zarr, or an xarray DataArray."""
+"""Write an array of a program as Zarr or TIFF: numpy, dask, zarr, or an xarray DataArray."""
 
 import uuid
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from anychunk import api
 from anychunk.codecs.zarr_core import parse_dtype
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.source_boxes import GivenBoxes
+from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import UnsupportedError
 from anychunk.io import Storage, as_url
 from anychunk.metadata import cf
@@ -28,11 +30,13 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
 
     Parameters:
         array: What to write; dask and zarr arrays may be larger than memory.
-        url: The target. Its extension decides the format: `.zarr`, `.n5`, `.jnrrd`, `.nrrd`.
+        url: The target. Its extension decides the format: `.zarr`, `.tif`, `.ome.tif`, `.n5`,
+            `.jnrrd`, `.nrrd`.
         format: The name of a format, to override the extension.
-        **options: Options of the format; see its page in the documentation. For Zarr those of
-            `convert`: `axes`, `like`, `chunk`, `shard`, `compression`, `levels`, `method`,
-            `overwrite`, `workers`, `storage`.
+        **options: Options of the format; see its page in the documentation. For Zarr and
+            TIFF those of `convert`: `axes`, `like`, `chunk`, `shard`, `compression`, `levels`,
+            `method`, `overwrite`, `workers`, `storage`; for TIFF also `predictor`, `bigtiff`,
+            `interleave` and `layout`.
 
     Raises:
         UnsupportedError: No format writes this extension, or the named format is read-only.
@@ -40,8 +44,44 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
     target = as_url(url).rstrip("/")
     if format == "zarr" or (format is None and target.lower().endswith(".zarr")):
         write_zarr(array, target, **options)
+    elif format == "tiff" or (format is None and is_tiff(target)):
+        write_tiff(array, target, **options)
     else:
         api.write(array, url, format=format, **options)
+
+
+def write_tiff(
+    array: Any,
+    url: str,
+    *,
+    overwrite: bool = False,
+    workers: int | None = None,
+    storage: Storage | None = None,
+    **options: Any,
+) -> None:
+    """Write an array as a Cloud Optimized GeoTIFF or an OME-TIFF file."""
+    from anychunk.conversion.tiff_files import to_tiff
+    from anychunk.io.threads import cores
+
+    samples = getattr(array, "data", array) if hasattr(array, "dims") else array
+    known = {field.name for field in fields(TiffOptions)}
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise UnsupportedError(
+            f"tiff: unknown option {unknown[0]!r}; expected one of: {' '.join(sorted(known))}"
+        )
+    to_tiff(
+        array_index(array, samples),
+        url,
+        TiffOptions(**options),
+        verify=False,
+        overwrite=overwrite,
+        count=workers or cores(),
+        progress=None,
+        storage=None,
+        target_storage=storage,
+        given={PATH: GivenBoxes(samples)},
+    )
 
 
 def write_zarr(

@@ -141,6 +141,31 @@ def _put_remote(url: str, data: bytes, storage: Storage | None) -> None:
         raise SourceError(f"{url}: {first_line(e)}") from e
 
 
+def upload(url: str, path: str, *, storage: Storage | None = None) -> None:
+    """Write a local file to a remote url, in parts if it is large."""
+    import obstore
+
+    store, key = object_store(url, storage)
+    try:
+        obstore.put(store, key, Path(path))
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def exists(url: str, *, storage: Storage | None = None) -> bool:
+    """Return whether a remote object exists."""
+    import obstore
+
+    store, key = object_store(url, storage)
+    try:
+        obstore.head(store, key)
+    except FileNotFoundError:
+        return False
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+    return True
+
+
 def _put_inside(path: str, pieces: Sequence[Buffer], root: str) -> None:
     folder, name = os.path.split(path)
     if not system.HAS_HANDLES:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
+from xml.sax.saxutils import unescape
 
 import numpy as np
 import tifffile
@@ -80,7 +81,9 @@ def gdal_metadata(page: tifffile.TiffPage) -> GdalMetadata:
         return GdalMetadata()
     found = GdalMetadata()
     for item in root.iter("Item"):
-        name, domain, value = item.get("name", ""), item.get("domain", ""), item.text or ""
+        name, domain = item.get("name", ""), item.get("domain", "")
+        # GDAL escapes values twice
+        value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})
         sample = item.get("sample", "")
         if not value:
             continue

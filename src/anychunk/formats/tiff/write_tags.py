@@ -1,0 +1,263 @@
+"""The tags that say what the samples of a TIFF page mean: colours, place, nodata, bands, texts.
+
+Spec: TIFF 6.0 sections 8, 16 and 23; GDAL's GTiff driver for GDAL_METADATA and GDAL_NODATA. The
+      mirror image of `meaning`, `photometry`, `gdal_metadata` and `place`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+
+from anychunk.codecs.tiff.tile import YCBCR
+from anychunk.formats.tiff import gdal_metadata as gdal
+from anychunk.formats.tiff import photometry as ph
+from anychunk.formats.tiff import place as pl
+from anychunk.formats.tiff.write_directory import Tag, doubles, rational, shorts, text
+from anychunk.metadata.geo_key_writing import GeoTags, geo_tags
+from anychunk.metadata.meaning import Band, Display, Meaning
+
+DATE_TIME, X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT = 306, 282, 283, 296
+NO_UNIT, INCH, CENTIMETRE = 1, 2, 3
+CENTIMETRES = {
+    "meter": 1e2, "centimeter": 1.0, "millimeter": 1e-1, "micrometer": 1e-4, "nanometer": 1e-7,
+}  # fmt: skip
+"""Units of the axes x and y that TIFF's resolution can express."""
+TEXT_CODES = {name: code for code, name in gdal.TEXTS.items()}
+RESOLUTION_CODES = {name: code for code, name in gdal.RESOLUTIONS.items()}
+NOT_ITEMS = {*TEXT_CODES, *RESOLUTION_CODES, *gdal.NUMBERS.values(), "TIFFTAG_RESOLUTIONUNIT"}
+"""Texts that have tags of their own."""
+
+
+@dataclass(frozen=True)
+class Colors:
+    """How samples are drawn, as tags."""
+
+    photometric: int
+    tags: tuple[Tag, ...] = ()
+    """ExtraSamples and ColorMap, which overviews need too."""
+    names: tuple[str | None, ...] = ()
+    """The colours that a reader derives from these tags."""
+    losses: tuple[str, ...] = ()
+
+
+def colors(display: Display | None, bands: int, dtype: np.dtype[Any], *, is_jpeg: bool) -> Colors:
+    """Return the tags of how samples are drawn.
+
+    Parameters:
+        display: how they are drawn.
+        bands: the number of bands.
+        dtype: of the samples.
+        is_jpeg: whether three bands become YCbCr in the JPEG streams.
+    """
+    drawn = display or Display(model="channels")
+    kind, tags, losses = _model(drawn, bands, dtype)
+    losses += _display_losses(drawn)
+    alpha = drawn.get("alpha")
+    count = ph.color_count(kind, bands)
+    extra = [0] * (bands - count)
+    if alpha is not None and count <= alpha["band"] < bands:
+        extra[alpha["band"] - count] = ph.ASSOCIATED if alpha["associated"] else ph.UNASSOCIATED
+    elif alpha is not None:
+        losses.append(f"that band {alpha['band']} is opacity")
+    if extra:
+        tags.append(shorts(ph.EXTRA_SAMPLES, *extra))
+    names: list[str | None] = [*ph.COLORS.get(kind, ("Gray",))[:count], *[None] * len(extra)]
+    if alpha is not None and any(extra):
+        names[alpha["band"]] = "Alpha"
+    if is_jpeg and bands == 3 and kind == ph.RGB:
+        kind = YCBCR
+    return Colors(kind, tuple(tags), tuple(names), tuple(losses))
+
+
+def _model(drawn: Display, bands: int, dtype: np.dtype[Any]) -> tuple[int, list[Tag], list[str]]:
+    """Return PhotometricInterpretation, the palette, and what cannot be expressed."""
+    model, first = drawn["model"], drawn.get("bands", [])
+    if model == "rgb" and bands >= 3 and first == [0, 1, 2]:
+        return ph.RGB, [], []
+    if model == "cmyk" and bands >= 4 and first == [0, 1, 2, 3]:
+        return ph.SEPARATED, [], []
+    if model == "grey" and drawn.get("inverted"):
+        return ph.MINISWHITE, [], []
+    if model == "palette":
+        table, losses = color_map(drawn, dtype)
+        return (ph.PALETTE, [table], losses) if table is not None else (ph.MINISBLACK, [], losses)
+    losses = []
+    if model in ("rgb", "cmyk", "ycbcr"):
+        losses.append(f"that bands {first} are drawn as {model}; TIFF needs them to be the first")
+    return ph.MINISBLACK, [], losses
+
+
+def _display_losses(drawn: Display) -> Iterator[str]:
+    for channel in drawn.get("channels", []):
+        if "color" in channel or "window" in channel:
+            yield "colours and limits of channels; OME-TIFF (.ome.tif) holds colours"
+            return
+
+
+def color_map(drawn: Display, dtype: np.dtype[Any]) -> tuple[Tag | None, list[str]]:
+    """Return ColorMap, and what it cannot hold."""
+    palette = drawn.get("palette", {})
+    first, listed = int(palette.get("first", 0)), palette.get("colors", [])
+    if dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)) or drawn.get("bands") != [0]:
+        return None, [
+            f"the palette; TIFF has palettes of the first band, uint8 or uint16, not {dtype}"
+        ]
+    entries = 1 << (8 * dtype.itemsize)
+    if first < 0 or first + len(listed) > entries:
+        return None, [f"the palette, whose values {first} to {first + len(listed) - 1} do not fit"]
+    table = np.zeros((3, entries), np.uint16)
+    values = np.asarray(listed, np.uint16).reshape(-1, 4)
+    table[:, first : first + len(values)] = values[:, :3].T * 257  # 8 to 16 bits
+    lost = ["the opacity of palette colours"] if len(values) and values[:, 3].min() < 255 else []
+    return shorts(ph.COLOR_MAP, *table.reshape(-1).tolist()), lost
+
+
+def nodata_tag(value: float | None) -> list[Tag]:
+    """Return GDAL_NODATA."""
+    if value is None:
+        return []
+    is_whole = isinstance(value, int) or (math.isfinite(value) and float(value).is_integer())
+    return [text(gdal.NODATA, str(int(value)) if is_whole else repr(float(value)))]
+
+
+def metadata_tag(meaning: Meaning, names: tuple[str | None, ...]) -> list[Tag]:
+    """Return GDAL_METADATA: texts, and what is known about each band.
+
+    Parameters:
+        meaning: of the image.
+        names: the colours that a reader derives from other tags.
+    """
+    items = [_item(name, value) for name, value in meaning.tags.items() if is_item(name)]
+    for number, band in enumerate(meaning.bands[: len(names)]):
+        items += _band_items(number, band, names[number])
+    if not items:
+        return []
+    return [text(gdal.METADATA, f"<GDALMetadata>\n{''.join(items)}</GDALMetadata>\n")]
+
+
+def is_item(name: str) -> bool:
+    """Return whether a text is an item of GDAL_METADATA: it has no tag of its own."""
+    return name not in NOT_ITEMS and name != "AREA_OR_POINT"
+
+
+def _band_items(number: int, band: Band, derived: str | None) -> Iterator[str]:
+    is_scaled = (band.scale, band.offset) != (1.0, 0.0)
+    roles = {
+        "SCALE": repr(band.scale) if is_scaled else None,
+        "OFFSET": repr(band.offset) if is_scaled else None,
+        "DESCRIPTION": band.name,
+        "UNITTYPE": band.unit,
+        "COLORINTERP": None
+        if band.interpretation == derived
+        else band.interpretation or "Undefined",
+    }
+    for name, value in roles.items():
+        if value is not None:
+            yield _item(name, value, sample=str(number), role=name.lower())
+    for name, value in band.tags.items():
+        yield _item(name, value, sample=str(number))
+
+
+def _item(name: str, value: str, **attributes: str) -> str:
+    listed = "".join(f" {key}={quoteattr(a)}" for key, a in attributes.items())
+    # escaped twice, as GDAL does, and expects
+    content = escape(escape(printable(value)))
+    return f"  <Item name={quoteattr(printable(name))}{listed}>{content}</Item>\n"
+
+
+def printable(value: str) -> str:
+    """Return a text without characters that XML does not allow."""
+    return "".join(c for c in value if c >= " " or c in "\t\n\r")
+
+
+def text_tags(meaning: Meaning) -> list[Tag]:
+    """Return the tags of texts, such as Artist, of the date, and of the resolution."""
+    found = {
+        TEXT_CODES[name]: text(TEXT_CODES[name], value)
+        for name, value in meaning.tags.items()
+        if name in TEXT_CODES
+    }
+    if DATE_TIME not in found and meaning.time is not None:
+        found |= {tag.code: tag for tag in _date_tag(meaning.time)}
+    return [*found.values(), *resolution_tags(meaning)]
+
+
+def _date_tag(iso: str) -> list[Tag]:
+    try:
+        when = datetime.fromisoformat(iso)
+    except ValueError:
+        return []
+    if when.tzinfo is not None:
+        when = when.astimezone(UTC)
+    return [text(DATE_TIME, when.strftime("%Y:%m:%d %H:%M:%S"))]
+
+
+def resolution_tags(meaning: Meaning) -> list[Tag]:
+    """Return the resolution: of the axes, or that of a TIFF that this was read from."""
+    sizes = {a.name: (a.scale, a.unit) for a in meaning.axes if a.name in ("x", "y")}
+    per_cm = []
+    for name in ("x", "y"):
+        scale, unit = sizes.get(name, (None, None))
+        if scale is not None and scale > 0 and unit in CENTIMETRES:
+            per_cm.append(1 / (scale * CENTIMETRES[unit]))
+    if len(per_cm) == 2 and max(per_cm) < 1 << 32:
+        x, y = per_cm
+        unit_code = CENTIMETRE
+    else:
+        try:
+            x, y = (float(meaning.tags[name]) for name in gdal.RESOLUTIONS.values())
+            unit_code = int(meaning.tags.get("TIFFTAG_RESOLUTIONUNIT", "1")[:1])
+        except (KeyError, ValueError):
+            return []
+        if not 0 < min(x, y) <= max(x, y) < 1 << 32 or unit_code not in (NO_UNIT, INCH, CENTIMETRE):
+            return []
+    return [
+        rational(X_RESOLUTION, x),
+        rational(Y_RESOLUTION, y),
+        shorts(RESOLUTION_UNIT, unit_code),
+    ]
+
+
+def place_tags(meaning: Meaning) -> tuple[list[Tag], str | None]:
+    """Return the tags of where an image lies, and what they cannot hold."""
+    is_point = meaning.tags.get("AREA_OR_POINT") == "Point"
+    found: GeoTags = geo_tags(meaning.place, is_point=is_point)
+    tags = [
+        doubles(code, *values)
+        for code, values in (
+            (pl.PIXEL_SCALE, found.pixel_scale),
+            (pl.TIEPOINTS, found.tiepoints),
+            (pl.MATRIX, found.matrix),
+            (pl.DOUBLE_PARAMS, found.doubles),
+        )
+        if values
+    ]
+    if found.directory:
+        tags.append(shorts(pl.KEY_DIRECTORY, *found.directory))
+    if found.text:
+        tags.append(text(pl.ASCII_PARAMS, found.text))
+    if meaning.place.rpc is not None:
+        tags += _rpc_tag(meaning.place.rpc)
+    return tags, found.loss
+
+
+def _rpc_tag(rpc: Mapping[str, Any]) -> list[Tag]:
+    try:
+        values = [float(rpc.get(name, 0.0)) for name in pl.RPC_NUMBERS]
+        for name in pl.RPC_LISTS:
+            values += [float(value) for value in rpc[name]]
+    except (KeyError, TypeError, ValueError):
+        return []
+    expected = len(pl.RPC_NUMBERS) + 20 * len(pl.RPC_LISTS)
+    return [doubles(pl.RPC, *values)] if len(values) == expected else []
+
+
+def orientation_tag(display: Display | None) -> list[Tag]:
+    """Return Orientation, unless it is the usual one."""
+    turned = 1 if display is None else display.get("orientation", 1)
+    return [shorts(ph.ORIENTATION, turned)] if turned != 1 else []
