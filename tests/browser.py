@@ -59,8 +59,8 @@ def served(*paths: Path) -> Iterator[str]:
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
-    """Start chromium; skip the test if it or Playwright is not installed."""
+def browser(*switches: str) -> Iterator[Any]:
+    """Start chromium, with more switches; skip the test if it or Playwright is not installed."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("chromium is not here: apt-get install chromium")
@@ -68,7 +68,7 @@ def browser() -> Iterator[Any]:
         "playwright.sync_api", reason="playwright is not here: pip install playwright"
     )
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=path, args=SWITCHES)
+        started = driver.chromium.launch(executable_path=path, args=[*SWITCHES, *switches])
         try:
             yield started
         finally:

@@ -124,6 +124,8 @@ def test_format(look, files, name):
     state = {"limits": f"{low},{high}", "view": f"{width / 2},{height / 2},1"}
     if kind != COLOUR:
         state["at"] = f"{slider}:{at}"
+    if kind == CHANNELS:
+        state["bands"] = "0"
     planes = planes_of(data, kind, at)
 
     # the list shows it, with a picture

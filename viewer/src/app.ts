@@ -8,6 +8,8 @@ import { MAPS } from "./colormap";
 import { element, found, iconButton } from "./element";
 import { chunkBox } from "./grid";
 import { placeAt, Unshowable, type Image } from "./image";
+import { Gpu } from "./gpu";
+import { Legend } from "./legend";
 import { HelpPanel, listenKeys } from "./keys";
 import { lineOf, Notices } from "./notices";
 import { Readout } from "./readout";
@@ -30,6 +32,7 @@ export class App implements Actions {
   readonly #stage = new Stage(found("stage"));
   readonly #sliders = new Sliders();
   readonly #readout = new Readout();
+  readonly #legend = new Legend();
   readonly #panel = new SidePanel();
   readonly #level = element("span", { className: "readout-part", id: "level" });
   readonly #keys = shortcuts(this);
@@ -40,6 +43,8 @@ export class App implements Actions {
   #showing: Showing | null = null;
   /** Aborted when another image is opened. */
   #opening = new AbortController();
+  /** undefined: not tried yet. */
+  #painter: Gpu | null | undefined;
   /** The chunk that was clicked, in pixels of level 0. */
   #picked: Box | null = null;
 
@@ -58,6 +63,7 @@ export class App implements Actions {
     close.classList.add("only-narrow", "panel-close");
     found("panel").append(this.#panel.root, close);
     found("dock").append(this.#sliders.root);
+    found("main").append(this.#legend.root);
     found("foot").append(this.#readout.root, element("div", { className: "readout is-right" }, this.#level));
     document.body.append(this.#help.root);
   }
@@ -69,6 +75,9 @@ export class App implements Actions {
     };
     this.#sliders.isDrawn = () => this.#stage.canvas.dataset["settled"] === "true";
     this.#panel.display.onchange = (change) => this.#change(change);
+    this.#panel.display.onchannels = (changes) => {
+      if (this.#showing) this.#change(this.#showing.channelsChanged(this.#state, changes));
+    };
     this.#panel.onpick = (name) => {
       if (name === "chunk" && !this.#state.grid && this.#showing) this.#change({ grid: true });
     };
@@ -97,20 +106,32 @@ export class App implements Actions {
 
   #render(): void {
     const showing = this.#showing;
-    if (!showing) return this.#stage.show(null);
+    if (!showing) {
+      this.#legend.show([]);
+      return this.#stage.show(null);
+    }
     const state = this.#state;
+    showing.opened.tiles.gpu = this.#gpu(state);
+    this.#legend.show(showing.mode(state) === "channels" ? showing.channels(state) : []);
     this.#sliders.show(showing.sliders(state));
     this.#panel.display.show(showing.display(state));
     this.#bars.showGrid(state.grid);
     this.#stage.show({
       ...showing.opened,
       selection: showing.selection(state),
-      next: showing.nextSelection(state, this.#sliders.playing),
+      next: showing.nextSelections(state, this.#sliders.playing),
       painting: showing.painting(state),
       view: state.view,
       hasGrid: state.grid,
       picked: this.#picked,
     });
+  }
+
+  /** Return what paints channels; a browser has few WebGL contexts, so one is kept for all images. */
+  #gpu({ painter }: State): Gpu | null {
+    if (painter === "canvas") return null;
+    if (this.#painter === undefined) this.#painter = Gpu.open(painter === "gpu");
+    return this.#painter;
   }
 
   /** Open the image that the state names; the old one stays until it is there. */
@@ -204,7 +225,7 @@ export class App implements Actions {
   #pick(file: string, image: string): void {
     hideFiles();
     if (file === this.#state.file && image === this.#state.image) return;
-    this.#state = { ...START, at: {}, file, image, grid: this.#state.grid };
+    this.#state = { ...START, at: {}, channels: {}, file, image, grid: this.#state.grid };
     this.#address.push(this.#state);
     void this.#open();
   }
@@ -233,7 +254,8 @@ export class App implements Actions {
     const showing = this.#showing;
     if (!at || !showing) return this.#readout.clear();
     const selection = showing.selection(this.#state);
-    this.#readout.show(showing.image, showing.opened.tiles.chunks, selection, level, at.x, at.y);
+    const inks = showing.inks(this.#state);
+    this.#readout.show(showing.image, showing.opened.tiles.chunks, { selection, inks }, level, at.x, at.y);
   }
 
   #frameDrawn(level: number, zoom: number, isSettled: boolean): void {
@@ -273,15 +295,29 @@ export class App implements Actions {
   }
 
   resetContrast(): void {
-    this.#showing?.resample();
-    this.#change({ limits: null });
+    const showing = this.#showing;
+    showing?.resample();
+    const limits = showing?.automatic(this.#state);
+    if (!showing || !limits) return;
+    if (showing.mode(this.#state) !== "channels") {
+      this.#change({ limits: this.#state.apart ? limits : [limits[0]!] });
+      return;
+    }
+    const bands = showing.bands(this.#state);
+    const changes = Object.fromEntries(bands.map((band, i) => [band, { limits: limits[i]! }]));
+    this.#change(showing.channelsChanged(this.#state, changes));
   }
 
   swapBands(): void {
     const showing = this.#showing;
-    if (!showing || showing.bandCount() < 3) return;
-    const bands = showing.bands(this.#state);
-    this.#change({ bands: bands.length === 3 ? [bands[0]!] : [0, 1, 2], limits: null });
+    if (!showing || showing.bandCount() < 2) return;
+    const { described } = showing;
+    const isOne = showing.mode(this.#state) === "one";
+    const first = showing.bands(this.#state)[0] ?? 0;
+    const isOwnColour = described.model !== "grey";
+    const all = isOwnColour ? null : showing.bandCount() >= 3 ? [0, 1, 2] : null;
+    const drawing = isOne && !isOwnColour && all === null ? "channels" : null;
+    this.#change({ bands: isOne ? all : [first], drawing, limits: null });
   }
 
   stepMap(by: number): void {

@@ -47,6 +47,8 @@ export interface Image {
   translation: number[];
   /** The value of missing samples; null if the image states none. */
   fill: number | null;
+  /** The mask beside it, of the same levels, as an image of axes y and x. */
+  mask: Image | null;
 }
 
 /** An image that cannot be shown; the message says why. */
@@ -102,7 +104,7 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
   const levels = known.map(({ path: own, metadata }, i) => levelOf(own, metadata, shape, origin, steps[i]!));
   const { y, x } = planeAxes(names, shape.length, file);
   const band = names.findIndex((name, i) => BANDS.includes(name) && i !== y && i !== x);
-  return {
+  const image: Image = {
     file,
     path,
     title: typeof multiscale["name"] === "string" ? multiscale["name"] : path,
@@ -116,6 +118,46 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
     scale: origin.scale,
     translation: origin.translation,
     fill: nodataOf(first),
+    mask: null,
+  };
+  const maskPath = object(object(node.attributes?.["anychunk.display"])["mask"])["path"];
+  if (typeof maskPath === "string") image.mask = maskOf(image, members, maskPath);
+  return image;
+}
+
+/** Return the mask of an image, or null unless there is one of the same size at each level. */
+function maskOf(image: Image, members: Record<string, NodeJson>, name: string): Image | null {
+  const levels: Level[] = [];
+  for (const level of image.levels) {
+    const folder = level.path.includes("/") ? level.path.slice(0, level.path.lastIndexOf("/") + 1) : "";
+    const metadata = members[folder + name];
+    const shape = metadata?.shape ?? [];
+    const own = [level.shape[image.y], level.shape[image.x]];
+    if (metadata?.node_type !== "array" || shape.length !== 2 || shape.some((n, i) => n !== own[i]))
+      return null;
+    levels.push({
+      path: folder + name,
+      metadata,
+      shape,
+      chunks: metadata.chunk_grid?.configuration.chunk_shape ?? shape,
+      factor: [level.factor[image.y]!, level.factor[image.x]!],
+      corner: [level.corner[image.y]!, level.corner[image.x]!],
+    });
+  }
+  const along = [image.y, image.x];
+  const pick = <T>(values: T[]): T[] => along.map((axis) => values[axis]!);
+  return {
+    ...image,
+    axes: pick(image.axes),
+    scale: pick(image.scale),
+    translation: pick(image.translation),
+    y: 0,
+    x: 1,
+    band: null,
+    dtype: dtypeOf(levels[0]!.metadata),
+    levels,
+    fill: null,
+    mask: null,
   };
 }
 
@@ -219,21 +261,3 @@ export function placeAt(level: Level, axis: number, position: number): number {
 /** Return the axes that have a slider. */
 export const otherAxes = (image: Image): number[] =>
   image.axes.map((_, i) => i).filter((i) => i !== image.y && i !== image.x && i !== image.band);
-
-/** Return the bands shown at first: three as red, green and blue, or one. */
-export function firstBands(image: Image): number[] {
-  const count = image.band === null ? 1 : image.levels[0]!.shape[image.band]!;
-  return count === 3 || count === 4 ? [0, 1, 2] : [0];
-}
-
-/** Return the palette of an indexed image as consecutive (red, green, blue), or null. */
-export function palette(image: Image): Uint8Array | null {
-  const display = object(image.attributes["anychunk.display"]);
-  if (display["model"] !== "palette") return null;
-  const described = object(display["palette"]);
-  const rows = list(described["colors"]).map((row) => list(row).slice(0, 3).map(Number));
-  if (!rows.length || !rows.every((row) => row.length === 3)) return null;
-  // the colours of samples below the first entry are never drawn
-  const first = Math.max(0, Number(described["first"] ?? 0) || 0);
-  return Uint8Array.from([...new Array<number>(3 * Math.min(first, 256)).fill(0), ...rows.flat()]);
-}

@@ -27,7 +27,7 @@ export interface Scene {
   grids: Grids;
   selection: Selection;
   /** Read ahead, once everything else is there. */
-  next: Selection | null;
+  next: Selection[];
   /** null until limits are known. */
   painting: Painting | null;
   /** null: the whole image. */
@@ -217,7 +217,7 @@ export class Stage {
     if (scene.hasGrid && scene.picked) drawPicked(over, scene.picked, view, size);
     this.#drawBar(image, view);
     const isSettled = isDrawn && tiles.isSettled(view, size, selection);
-    this.canvas.dataset["settled"] = String(isSettled);
+    Object.assign(this.canvas.dataset, { settled: String(isSettled), painter: tiles.painter });
     this.onframe(number, view.zoom, isSettled);
   }
 

@@ -1,16 +1,7 @@
 import { expect, test } from "vitest";
 import { copyPiece, emptyPlane } from "../src/chunks";
 import { borders, chunkBox } from "../src/grid";
-import {
-  assertDrawn,
-  firstBands,
-  imageOf,
-  otherAxes,
-  palette,
-  placeAt,
-  Unshowable,
-  type NodeJson,
-} from "../src/image";
+import { assertDrawn, imageOf, otherAxes, placeAt, Unshowable, type NodeJson } from "../src/image";
 import { filtered } from "../src/metadata";
 import { linesFor } from "../src/openin";
 import { along, onMap, positionText, scaleBar, transformOf } from "../src/coordinates";
@@ -72,6 +63,7 @@ function volume(attributes: Record<string, unknown> = {}, dtype = "uint16"): Nod
   };
 }
 
+const object = (value: unknown): { multiscales: { datasets: { path: string }[] }[] } => value as never;
 const image = imageOf("f.n5", "a", volume());
 
 test("an image is what its metadata says", () => {
@@ -93,7 +85,6 @@ test("levels without transformations cover the same extent", () => {
   const plain: NodeJson = { ...array([3, 30, 40], [3, 30, 40]), dimension_names: ["band", "y", "x"] };
   const alone = imageOf("f.npy", "", plain);
   expect([alone.band, alone.y, alone.x]).toEqual([0, 1, 2]);
-  expect(firstBands(alone)).toEqual([0, 1, 2]);
 });
 
 test("what cannot be drawn says why", () => {
@@ -103,20 +94,19 @@ test("what cannot be drawn says why", () => {
   expect(() => imageOf("f", "nope", volume())).toThrow(/nope/);
 });
 
-test("a palette is that of the display, and nothing else", () => {
-  const drawn = (display: unknown): number[] | null => {
-    const found = palette(imageOf("f", "a", volume({ "anychunk.display": display })));
-    return found && [...found];
-  };
-  const colors = [
-    [0, 0, 0, 255],
-    [255, 1, 0, 0],
-  ];
-  expect(drawn({ model: "palette", palette: { first: 0, colors } })).toEqual([0, 0, 0, 255, 1, 0]);
-  expect(drawn({ model: "palette", palette: { first: 1, colors } })).toEqual([0, 0, 0, 0, 0, 0, 255, 1, 0]);
-  expect(drawn({ model: "grey", palette: { colors } })).toBeNull();
-  expect(drawn({ model: "palette", palette: { colors: "x" } })).toBeNull();
-  expect(palette(imageOf("f", "a", volume({ tiff: { color_map: colors } })))).toBeNull();
+test("a mask is read beside each level, if it fits", () => {
+  const root = volume({ "anychunk.display": { model: "grey", mask: { path: "mask", valid: 255 } } });
+  const members = root.consolidated_metadata!.metadata;
+  const levels = object(members["a"]!.attributes!["ome"]).multiscales[0]!.datasets;
+  levels.forEach((level) => (level.path = `${level.path}/image`));
+  members["a/0/image"] = array([10, 600, 1001], [1, 512, 512]);
+  members["a/1/image"] = array([5, 300, 501], [1, 512, 512]);
+  members["a/0/mask"] = array([600, 1001], [512, 512], "uint8");
+  expect(imageOf("f", "a", root).mask).toBeNull();
+  members["a/1/mask"] = array([300, 501], [512, 512], "uint8");
+  const mask = imageOf("f", "a", root).mask!;
+  expect([mask.dtype, mask.y, mask.x, mask.band]).toEqual(["uint8", 0, 1, null]);
+  expect(mask.levels[1]).toMatchObject({ path: "a/1/mask", factor: [2, 2], corner: [0, 0] });
 });
 
 test("nodata is what CF attributes state, zero included", () => {
