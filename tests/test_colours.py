@@ -5,6 +5,8 @@ transparent ones are composited over the stated background first, within 1: brow
 multiplied by alpha.
 """
 
+import colorsys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,7 +86,8 @@ def masked(path: Path) -> np.ndarray:
     valid = np.zeros((HEIGHT, WIDTH), np.uint8)
     valid[10:50, 8:70] = 255
     profile = {"driver": "GTiff", "width": WIDTH, "height": HEIGHT, "count": 3, "dtype": "uint8"}
-    with pytest.warns(NotGeoreferencedWarning), rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+    with warnings.catch_warnings(), rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
         with rasterio.open(path, "w", photometric="rgb", **profile) as out:
             out.write(data.transpose(2, 0, 1))
             out.write_mask(valid)
@@ -94,7 +97,8 @@ def masked(path: Path) -> np.ndarray:
 def nodata(path: Path) -> np.ndarray:
     data = ramp(1)[..., 0]
     profile = {"driver": "GTiff", "width": WIDTH, "height": HEIGHT, "count": 1, "dtype": "uint8"}
-    with pytest.warns(NotGeoreferencedWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
         with rasterio.open(path, "w", nodata=0, **profile) as out:
             out.write(data[None])
     return np.dstack([data.astype(float)] * 3 + [np.where(data == 0, 0, 255)])
@@ -115,7 +119,7 @@ def fluorescence(path: Path) -> np.ndarray:
 
 
 def labels(path: Path) -> np.ndarray:
-    data = (ramp(1, dtype="uint16")[..., 0] % 900).repeat(1, axis=0)
+    data = ramp(1, dtype="uint16")[..., 0] % 900
     tifffile.imwrite(path, data)
     out = np.zeros((HEIGHT, WIDTH, 4))
     for value in np.unique(data[data > 0]):
@@ -125,14 +129,12 @@ def labels(path: Path) -> np.ndarray:
 
 def label_colour(label: int) -> tuple[float, ...]:
     """Return the colour of a label: murmur3's last step as hue, saturation and value."""
-    import colorsys
-
-    hash = label & 0xFFFFFFFF
-    hash = (hash ^ hash >> 16) * 0x85EBCA6B & 0xFFFFFFFF
-    hash = (hash ^ hash >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
-    hash ^= hash >> 16
-    hue, saturation = (hash & 0xFFFF) / 65536, 0.5 + (hash >> 16 & 0xFF) / 512
-    rgb = colorsys.hsv_to_rgb(hue, saturation, 0.7 + (hash >> 24 & 0xFF) / 850)
+    mixed = label & 0xFFFFFFFF
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    mixed ^= mixed >> 16
+    hue, saturation = (mixed & 0xFFFF) / 65536, 0.5 + (mixed >> 16 & 0xFF) / 512
+    rgb = colorsys.hsv_to_rgb(hue, saturation, 0.7 + (mixed >> 24 & 0xFF) / 850)
     return tuple(np.floor(255 * np.array(rgb) + 0.5))
 
 
@@ -183,7 +185,10 @@ def drawn(look: Look, kind: str, state: str) -> np.ndarray:
     look.goto(f"#file={kind}.tif&image=0&view={WIDTH / 2},{HEIGHT / 2},1{state}")
     pixels = look.pixels()
     height, width = pixels.shape[:2]
-    top, left = int(np.floor(height / 2 - HEIGHT / 2 + 0.5)), int(np.floor(width / 2 - WIDTH / 2 + 0.5))
+    top, left = (
+        int(np.floor(height / 2 - HEIGHT / 2 + 0.5)),
+        int(np.floor(width / 2 - WIDTH / 2 + 0.5)),
+    )
     inside = pixels[top : top + HEIGHT, left : left + WIDTH]
     assert not pixels[:top].any()
     assert not pixels[:, :left].any()
@@ -205,7 +210,9 @@ def test_channels_on_the_gpu(page, files):
     expected = files[1]["fluorescence"]
     state = KINDS["fluorescence"][1].replace("canvas", "gpu")
     found = drawn(page, "fluorescence", state)
-    has_gpu = page.page.evaluate("() => document.createElement('canvas').getContext('webgl2') !== null")
+    has_gpu = page.page.evaluate(
+        "() => document.createElement('canvas').getContext('webgl2') !== null"
+    )
     assert has_gpu, "chromium has WebGL 2 by SwiftShader"
     assert page.page.locator("#picture").get_attribute("data-painter") == "gpu"
     assert np.abs(found.astype(float) - expected).max() <= 1

@@ -289,6 +289,7 @@ def test_tiles_no_longer_seen_are_given_up(look, files):
 
 def test_what_cannot_be_shown_says_why(odd):
     odd.goto(link("waves.npy", "0"), is_settled=False)
+    odd.page.locator("#message h2").wait_for()
     text = odd.page.locator("#message").inner_text()
     assert "complex64 is not drawn" in text
     odd.page.click("#tab-openin")

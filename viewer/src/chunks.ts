@@ -90,7 +90,7 @@ export class Chunks {
 }
 
 function open(image: Image, level: Level, prefix: string): AnyArray {
-  const store = new ArrayStore(zarrUrl(image.file, level.path, prefix));
+  const store = new ArrayStore(zarrUrl(image.file, level.path, prefix), image.version);
   return new zarr.Array(store, "/", level.metadata as unknown as zarr.ArrayMetadata<zarr.DataType>);
 }
 

@@ -35,6 +35,10 @@ export interface Display {
   fill: number | null;
   hasMask: boolean;
   isFillShown: boolean;
+  /** The axis that a volume is deep along; null: it is flat. */
+  depth: { name: string; length: number } | null;
+  hasPlanes: boolean;
+  slab: number;
   hasAlpha: boolean;
   isOpaque: boolean;
 }
@@ -48,6 +52,8 @@ export interface DisplayChange {
   fill?: boolean;
   drawing?: Drawing | null;
   opaque?: boolean;
+  planes?: boolean;
+  slab?: number;
 }
 
 const NAMES = ["Red", "Green", "Blue"];
@@ -71,6 +77,7 @@ export class DisplayPanel {
   readonly #contrast = element("div", { className: "row wrap" });
   readonly #contrastGroup = element("div", { className: "group" });
   readonly #which = element("div", { className: "row" });
+  readonly #volume = element("div", { className: "group" });
   readonly #rest = element("div", { className: "group" });
   #edited = 0;
   /** The band of the channel whose limits are edited. */
@@ -86,7 +93,7 @@ export class DisplayPanel {
       this.#histogram.root,
       this.#contrast,
     );
-    this.root.append(this.#colour, this.#contrastGroup, this.#rest);
+    this.root.append(this.#colour, this.#contrastGroup, this.#volume, this.#rest);
   }
 
   clear(): void {
@@ -177,6 +184,8 @@ export class DisplayPanel {
           ]
         : []),
     );
+    this.#volume.hidden = display.depth === null;
+    if (display.depth) this.#volume.replaceChildren(...this.#volumeRows(display, display.depth));
     const hasNodata = display.fill !== null && !Number.isNaN(display.fill);
     const what = [
       ...(hasNodata ? [`nodata ${display.fill}`] : []),
@@ -192,6 +201,36 @@ export class DisplayPanel {
         ? [check("ignore the alpha band", display.isOpaque, (opaque) => this.onchange({ opaque }))]
         : []),
     );
+  }
+
+  #volumeRows(
+    { hasPlanes, slab }: Display,
+    { name, length }: { name: string; length: number },
+  ): HTMLElement[] {
+    const field = element("input", {
+      type: "number",
+      min: "1",
+      max: String(length),
+      value: String(slab),
+      className: "number is-short",
+      aria: { label: `planes along ${name} whose maximum is drawn` },
+    });
+    field.addEventListener("change", () => {
+      const count = Math.round(Number(field.value));
+      this.onchange({ slab: Math.min(length, Math.max(1, count || 1)) });
+    });
+    field.addEventListener("keydown", (event) => event.stopPropagation());
+    return [
+      element("h2", {}, "Volume"),
+      check("planes along the other axes (v)", hasPlanes, (planes) => this.onchange({ planes })),
+      element(
+        "label",
+        { className: "check" },
+        element("span", {}, "maximum of"),
+        field,
+        element("span", {}, slab > 1 ? "planes" : "plane"),
+      ),
+    ];
   }
 
   /** Go back to the limits that the file states, or else to automatic ones. */

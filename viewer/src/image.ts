@@ -1,5 +1,7 @@
 /** An image as its Zarr metadata describes it: axes, levels, transformations. Pure. */
 
+import type { Box } from "./view";
+
 export interface NodeJson {
   node_type: "array" | "group";
   attributes?: Record<string, unknown>;
@@ -31,6 +33,8 @@ export interface Level {
 
 export interface Image {
   file: string;
+  /** Of the file; null: the server tells none. */
+  version: string | null;
   path: string;
   title: string;
   axes: Axis[];
@@ -49,6 +53,10 @@ export interface Image {
   fill: number | null;
   /** The mask beside it, of the same levels, as an image of axes y and x. */
   mask: Image | null;
+  /** Where it lies among the pixels that views count in; null: those are its own, from 0. */
+  extent: Box | null;
+  /** WKT of its coordinate reference system. */
+  crs: string | null;
 }
 
 /** An image that cannot be shown; the message says why. */
@@ -81,7 +89,7 @@ type Json = Record<string, unknown>;
 const object = (value: unknown): Json => (typeof value === "object" && value !== null ? (value as Json) : {});
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-export function imageOf(file: string, path: string, root: NodeJson): Image {
+export function imageOf(file: string, path: string, root: NodeJson, version: string | null = null): Image {
   const members = root.consolidated_metadata?.metadata ?? {};
   const node = path === "" ? root : members[path];
   if (!node) throw new Unshowable(`${file}: no image at ${path || "/"}`);
@@ -106,6 +114,7 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
   const band = names.findIndex((name, i) => BANDS.includes(name) && i !== y && i !== x);
   const image: Image = {
     file,
+    version,
     path,
     title: typeof multiscale["name"] === "string" ? multiscale["name"] : path,
     axes,
@@ -119,17 +128,27 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
     translation: origin.translation,
     fill: nodataOf(first),
     mask: null,
+    extent: null,
+    crs: crsOf(members, known[0]!.path),
   };
   const maskPath = object(object(node.attributes?.["anychunk.display"])["mask"])["path"];
   if (typeof maskPath === "string") image.mask = maskOf(image, members, maskPath);
   return image;
 }
 
+/** Return the path of the folder of a level, with a slash at its end. */
+const folderOf = (path: string): string => path.slice(0, path.lastIndexOf("/") + 1);
+
+function crsOf(members: Record<string, NodeJson>, level: string): string | null {
+  const wkt = members[`${folderOf(level)}spatial_ref`]?.attributes?.["crs_wkt"];
+  return typeof wkt === "string" ? wkt : null;
+}
+
 /** Return the mask of an image, or null unless there is one of the same size at each level. */
 function maskOf(image: Image, members: Record<string, NodeJson>, name: string): Image | null {
   const levels: Level[] = [];
   for (const level of image.levels) {
-    const folder = level.path.includes("/") ? level.path.slice(0, level.path.lastIndexOf("/") + 1) : "";
+    const folder = folderOf(level.path);
     const metadata = members[folder + name];
     const shape = metadata?.shape ?? [];
     const own = [level.shape[image.y], level.shape[image.x]];

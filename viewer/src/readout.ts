@@ -3,7 +3,8 @@
 import type { Chunks } from "./chunks";
 import { element } from "./element";
 import { placeAt, type Image } from "./image";
-import { positionText } from "./coordinates";
+import { onMap, positionText, transformOf } from "./coordinates";
+import { lonLatText, type Geo } from "./geo";
 import { labelColour } from "./paint";
 import type { Selection } from "./tiles";
 
@@ -20,7 +21,7 @@ export function valueText(value: number | bigint, dtype: string): string {
 }
 
 /** Read the bands of one element of a level. */
-async function valuesAt(
+export async function valuesAt(
   image: Image,
   chunks: Chunks,
   level: number,
@@ -46,6 +47,16 @@ async function valuesAt(
   );
 }
 
+/** Return longitude and latitude of the centre of a pixel, with the digits that pixels can distinguish. */
+function lonLat(image: Image, geo: Geo | null, column: number, row: number): string | null {
+  const transform = transformOf(image);
+  if (!geo || !transform) return null;
+  const place = geo.inverse(...onMap(transform, column, row));
+  const step =
+    (Math.abs(transform[0]!) + Math.abs(transform[1]!)) * (geo.isDegrees ? 1 : geo.metres / 111_195);
+  return place && lonLatText(place, Math.min(8, Math.max(2, Math.ceil(-Math.log10(step)))));
+}
+
 /** Return a value with a mark of its colour. */
 function coloured(value: number | bigint, ink: Ink, dtype: string): HTMLElement {
   const text = valueText(value, dtype);
@@ -62,6 +73,7 @@ export interface Read {
   selection: Selection;
   /** By band. */
   inks: Ink[];
+  geo: Geo | null;
 }
 
 export class Readout {
@@ -87,8 +99,13 @@ export class Readout {
     this.#controller.abort();
     clearTimeout(this.#timer);
     const controller = (this.#controller = new AbortController());
-    this.#position.textContent = `x ${x}  y ${y}`;
-    this.#map.textContent = positionText(image, x, y) ?? "";
+    const [column, row] = [placeAt(image.levels[0]!, image.x, x), placeAt(image.levels[0]!, image.y, y)];
+    const name = (axis: number, or: string): string =>
+      image.axes[axis]!.name.length === 1 ? image.axes[axis]!.name : or;
+    this.#position.textContent = `${name(image.x, "x")} ${column}  ${name(image.y, "y")} ${row}`;
+    this.#map.textContent = [positionText(image, column, row), lonLat(image, read.geo, column, row)]
+      .filter((text) => text !== null)
+      .join("  ");
     const put = async (from: number): Promise<void> => {
       try {
         const values = await valuesAt(image, chunks, from, read.selection, x, y, controller.signal);

@@ -9,8 +9,9 @@ import { assertDrawn, imageOf, otherAxes, type Image, type NodeJson } from "./im
 import { PLAIN, type ChannelPaint, type Kind, type Painting } from "./paint";
 import { along } from "./coordinates";
 import type { Ink } from "./readout";
+import { crossOf, depthAxis, slabAround } from "./volume";
 import type { Slider } from "./sliders";
-import { json, zarrUrl } from "./api";
+import { json, oneFile, versionQuery, zarrUrl } from "./api";
 import type { ChannelChange, Limits, State } from "./state";
 import { Tiles, type Selection } from "./tiles";
 import type { Point } from "./view";
@@ -44,9 +45,17 @@ export interface ShownChannel {
   limits: Limits | null;
 }
 
-export async function openImage(file: string, path: string, signal: AbortSignal): Promise<Opened> {
-  const root = await json<NodeJson>(`${zarrUrl(file, "", PREFIX)}/zarr.json`, signal);
-  const image = imageOf(file, path, root);
+/** Open an image; a version that the caller knows saves a request. */
+export async function openImage(
+  file: string,
+  path: string,
+  known: string | null,
+  signal: AbortSignal,
+): Promise<Opened> {
+  // metadata and chunks of the same version: those of another one would not fit
+  const version = known ?? (await oneFile(file, signal)).version ?? null;
+  const root = await json<NodeJson>(`${zarrUrl(file, "", PREFIX)}/zarr.json${versionQuery(version)}`, signal);
+  const image = imageOf(file, path, root, version);
   assertDrawn(image);
   return { image, tiles: new Tiles(image, PREFIX), grids: new Grids(image) };
 }
@@ -125,7 +134,9 @@ export class Showing {
     });
     const alpha = this.#alpha(state);
     const bands = [...this.bands(state), ...(alpha ? [alpha.band] : [])];
-    return { at, bands, hasMask: this.#hasMask(state), slab: null };
+    const depth = state.slab > 1 ? depthAxis(this.image) : null;
+    const slab = depth === null ? null : slabAround(depth, at[depth]!, state.slab, shape[depth]!);
+    return { at, bands, hasMask: this.#hasMask(state), slab };
   }
 
   /** Return what to read ahead while the slider of an axis plays: its next planes. */
@@ -267,7 +278,9 @@ export class Showing {
     const { image } = this;
     const { at } = this.selection(state);
     const shape = image.levels[0]!.shape;
-    const moved = otherAxes(image).map((axis) => ({ axis, value: at[axis]! }));
+    const cross = crossOf(image, state, at);
+    const beside = state.planes && depthAxis(image) !== null ? [image.x, image.y] : [];
+    const moved = [...beside, ...otherAxes(image)].map((axis) => ({ axis, value: cross[axis]! }));
     const mode = this.mode(state);
     if (image.band !== null && (mode === "one" || mode === "labels"))
       moved.unshift({ axis: image.band, value: this.bands(state)[0]! });
@@ -289,6 +302,14 @@ export class Showing {
 
   bandNames(): string[] {
     return this.described.channels.map(({ label }) => label);
+  }
+
+  /** Return the name and length of the axis that a volume is deep along. */
+  #depth(): Display["depth"] {
+    const axis = depthAxis(this.image);
+    return axis === null
+      ? null
+      : { name: this.image.axes[axis]!.name, length: this.image.levels[0]!.shape[axis]! };
   }
 
   /** Return how the values of the bands read out are coloured. */
@@ -320,6 +341,9 @@ export class Showing {
       fill: this.image.fill,
       hasMask: this.image.mask !== null,
       isFillShown: state.fill,
+      depth: this.#depth(),
+      hasPlanes: state.planes,
+      slab: state.slab,
       hasAlpha: this.described.alpha !== null,
       isOpaque: state.opaque,
     };

@@ -22,6 +22,10 @@ export interface ChannelChange {
 /** How samples become colours: all channels added up, or labels; null: as `bands` and the file say. */
 export type Drawing = "channels" | "labels";
 
+/** How two images are shown: one over the other, divided by a line, or beside each other. */
+export type Comparison = "over" | "swipe" | "side";
+const COMPARISONS: readonly Comparison[] = ["over", "swipe", "side"];
+
 export interface State {
   file: string | null;
   image: string | null;
@@ -46,6 +50,16 @@ export interface State {
   channels: Record<number, ChannelChange>;
   /** Whether the file's alpha band is ignored. */
   opaque: boolean;
+  /** Whether xz and yz are shown beside xy. */
+  planes: boolean;
+  /** Planes whose maximum is drawn; 1: only the one at the slider. */
+  slab: number;
+  graticule: boolean;
+  /** Another image, drawn with this one. */
+  other: { file: string; image: string } | null;
+  compare: Comparison;
+  /** Opacity of the other image, or where it begins, from 0 to 1. */
+  part: number;
   /** What paints channels; null: the GPU if there is one. */
   painter: "gpu" | "canvas" | null;
 }
@@ -65,6 +79,12 @@ export const START: State = {
   drawing: null,
   channels: {},
   opaque: false,
+  planes: false,
+  slab: 1,
+  graticule: false,
+  other: null,
+  compare: "swipe",
+  part: 0.5,
   painter: null,
 };
 
@@ -148,6 +168,15 @@ export function parseHash(hash: string): State {
   state.drawing = oneOf(given.get("draw"), ["channels", "labels"]);
   state.channels = parseChannels(given.get("channels") ?? "");
   state.opaque = given.get("opaque") === "1";
+  state.planes = given.get("planes") === "1";
+  const slab = optional(given.get("slab") ?? "");
+  if (slab !== null && Number.isInteger(slab) && slab > 1) state.slab = slab;
+  state.graticule = given.get("graticule") === "1";
+  const other = given.get("with");
+  if (other !== null) state.other = { file: other, image: given.get("withImage") ?? "" };
+  state.compare = oneOf(given.get("compare"), COMPARISONS) ?? "swipe";
+  const part = optional(given.get("part") ?? "");
+  if (part !== null && part >= 0 && part <= 1) state.part = part;
   state.painter = oneOf(given.get("painter"), ["gpu", "canvas"]);
   return state;
 }
@@ -178,6 +207,13 @@ export function formatHash(state: State): string {
   if (state.drawing) out.push(["draw", state.drawing]);
   if (Object.keys(state.channels).length) out.push(["channels", formatChannels(state.channels)]);
   if (state.opaque) out.push(["opaque", "1"]);
+  if (state.planes) out.push(["planes", "1"]);
+  if (state.slab > 1) out.push(["slab", String(state.slab)]);
+  if (state.graticule) out.push(["graticule", "1"]);
+  if (state.other) {
+    out.push(["with", state.other.file], ["withImage", state.other.image], ["compare", state.compare]);
+    if (state.part !== START.part) out.push(["part", short(state.part, 3)]);
+  }
   if (state.painter) out.push(["painter", state.painter]);
   const readable = (text: string) => encodeURIComponent(text).replace(/%(2C|3A|2F|3B)/g, decodeURIComponent);
   return out.length ? `#${out.map(([name, value]) => `${name}=${readable(value)}`).join("&")}` : "";

@@ -1,5 +1,6 @@
 /** Tiles of an image: requested, read, painted, drawn. Old ones stay until new ones have arrived. */
 
+import { CHANGED, ServerError } from "./api";
 import { Chunks, copyPiece, emptyPlane, maximumPiece } from "./chunks";
 import type { Plane } from "./contrast";
 import { placeAt, type Image } from "./image";
@@ -8,11 +9,11 @@ import { paint, type Painting } from "./paint";
 import type { View } from "./state";
 import {
   cellsIn,
+  extentOf,
   levelFor,
   lowLevel,
   origin,
   seen,
-  sizeOf,
   tileBox,
   toFull,
   type Box,
@@ -70,6 +71,8 @@ export class Tiles {
   readonly chunks: Chunks;
   /** Called when a tile has arrived, with the error if it failed. */
   onchange: (error: string | null) => void = () => {};
+  /** Called when the file has changed since it was opened. */
+  onstale: () => void = () => {};
   readonly #ready = new Map<string, Tile>();
   readonly #running = new Map<string, AbortController>();
   #wanted: Wanted[] = [];
@@ -108,7 +111,7 @@ export class Tiles {
     const key = keyOf(selection);
     if (this.#past[0] !== key)
       this.#past = [key, ...this.#past.filter((past) => past !== key)].slice(0, REMEMBERED);
-    const box = seen(view, sizeOf(this.image), canvas);
+    const box = seen(view, extentOf(this.image), canvas);
     const cells = cellsIn(this.image, levelFor(this.image, view.zoom), box);
     const low = this.#lowCells();
     const ordered = isLowFirst || this.#past.length === 1 ? [...low, ...cells] : [...cells, ...low];
@@ -135,7 +138,7 @@ export class Tiles {
 
   isSettled(view: View, canvas: Size, selection: Selection): boolean {
     const key = keyOf(selection);
-    const box = seen(view, sizeOf(this.image), canvas);
+    const box = seen(view, extentOf(this.image), canvas);
     return cellsIn(this.image, levelFor(this.image, view.zoom), box).every((cell) =>
       this.#ready.has(tileKey(key, cell)),
     );
@@ -150,9 +153,7 @@ export class Tiles {
   }
 
   #lowCells(): Cell[] {
-    const { width, height } = sizeOf(this.image);
-    const box = { left: 0, top: 0, right: width, bottom: height };
-    return cellsIn(this.image, lowLevel(this.image), box).slice(0, LOW_TILES);
+    return cellsIn(this.image, lowLevel(this.image), extentOf(this.image)).slice(0, LOW_TILES);
   }
 
   #fetch(): void {
@@ -170,6 +171,7 @@ export class Tiles {
       tile = await this.#read(selection, cell, controller.signal);
     } catch (cause) {
       if (controller.signal.aborted) return;
+      if (cause instanceof ServerError && cause.status === CHANGED) this.onstale();
       tile = { ...this.#blank(cell), error: cause instanceof Error ? cause.message : String(cause) };
     }
     if (controller.signal.aborted) return;
@@ -243,7 +245,7 @@ export class Tiles {
     painting: Painting,
   ): boolean {
     const { image } = this;
-    const full = sizeOf(image);
+    const extent = extentOf(image);
     const key = keyOf(selection);
     this.#paintings.delete(key);
     this.#paintings.set(key, { bands: bandsKey(selection), painting });
@@ -252,14 +254,13 @@ export class Tiles {
       this.#paintings.delete(old);
     }
     const target = levelFor(image, view.zoom);
-    context.clearRect(0, 0, canvas.width, canvas.height);
     context.save();
-    clip(context, onCanvas({ left: 0, top: 0, right: full.width, bottom: full.height }, view, canvas));
+    clip(context, onCanvas(extent, view, canvas));
     context.imageSmoothingEnabled = view.zoom < 1;
     context.imageSmoothingQuality = "high";
     const until = performance.now() + PAINT_MS;
     let isDone = true;
-    for (const cell of cellsIn(image, target, seen(view, full, canvas))) {
+    for (const cell of cellsIn(image, target, seen(view, extent, canvas))) {
       const tile = this.#get(tileKey(key, cell));
       const isLate = tile !== undefined && !tile.error && tile.canvas === null && performance.now() > until;
       if (tile && !isLate) this.#drawTile(context, tile, view, canvas, painting);

@@ -3,12 +3,13 @@ import { copyPiece, emptyPlane } from "../src/chunks";
 import { borders, chunkBox } from "../src/grid";
 import { assertDrawn, imageOf, otherAxes, placeAt, Unshowable, type NodeJson } from "../src/image";
 import { filtered } from "../src/metadata";
-import { linesFor } from "../src/openin";
+import { codeFor, linesFor } from "../src/openin";
 import { along, onMap, positionText, scaleBar, transformOf } from "../src/coordinates";
 import { valueText } from "../src/readout";
 import {
   bounded,
   cellsIn,
+  extentOf,
   fit,
   levelFor,
   lowLevel,
@@ -152,7 +153,7 @@ test("the view turns positions around and back", () => {
   const beside = fit({ width: 7000, height: 70 }, canvas, inset);
   expect([origin(beside, canvas).x, beside.zoom]).toEqual([0, 0.1]);
   expect(bounded({ x: -50, y: 9999, zoom: 1e9 }, sizeOf(image), canvas)).toEqual({ x: 0, y: 600, zoom: 64 });
-  expect(seen({ x: 0, y: 0, zoom: 1 }, sizeOf(image), canvas)).toEqual({
+  expect(seen({ x: 0, y: 0, zoom: 1 }, extentOf(image), canvas)).toEqual({
     left: 0,
     top: 0,
     right: 400,
@@ -212,7 +213,8 @@ test("positions in units and on the map", () => {
   );
   expect(onMap(transformOf(map)!, 0, 0)).toEqual([440725, 3751315]);
   expect(positionText(map, 0, 0)).toMatch(/^440725(\.0)?, 3751315(\.0)? EPSG:32611$/);
-  expect(scaleBar(map, 1, 140)).toEqual({ length: 100, text: "1 km" });
+  expect(scaleBar(map, 1, 140, 1)).toEqual({ length: 100, text: "1 km" });
+  expect(scaleBar(map, 1, 140)).toEqual({ length: 100, text: "100 px" });
   expect(scaleBar(image, 2, 140)).toEqual({ length: 80, text: "20 µm" });
 });
 
@@ -233,11 +235,35 @@ test("a search keeps what holds it, by name or by value", () => {
   expect(filtered(tree, "absent")).toBeUndefined();
 });
 
+const FROM = { origin: "http://127.0.0.1:8000", source: 'a "b".tif', token: null, origins: [] };
+
 test("lines to copy hold urls that are escaped", () => {
   const odd = imageOf("a b#.tif", "a", volume());
-  const lines = linesFor(odd, "http://127.0.0.1:8000", 'a "b".tif')
+  const lines = linesFor(odd, FROM)
     .map(({ code }) => code)
     .join("\n");
   expect(lines).toContain("http://127.0.0.1:8000/zarr/a%20b%23.tif/a");
   expect(lines).toContain('"a \\"b\\".tif"');
+  expect(lines).not.toContain("Authorization");
+});
+
+test("lines to copy carry the token where the program can send it, and say where not", () => {
+  const lines = linesFor(image, { ...FROM, token: "s3cret" });
+  const withToken = lines.filter(({ code }) => code.includes("Bearer s3cret")).map(({ title }) => title);
+  expect(withToken).toEqual(["Python, from this server", "tensorstore", "GDAL"]);
+  expect(lines.find(({ title }) => title === "napari")!.note).toContain("cannot send a token");
+});
+
+test("web pages name the origin that they need", () => {
+  const note = (origins: string[]): string =>
+    linesFor(image, { ...FROM, origins }).find(({ title }) => title === "neuroglancer")!.note!;
+  expect(note([])).toContain("restart it with --origin https://");
+  expect(note(["*"])).not.toContain("--origin");
+});
+
+test("code reads what is selected", () => {
+  expect(codeFor(image, "a.n5", [3, { from: 10, to: 20 }, { from: 0, to: 1001 }])).toContain(
+    'anychunk.open("a.n5")["a/0"]\npart = array[3, 10:20, 0:1001]  # z, y, x',
+  );
+  expect(codeFor(image, "a.n5", [[0, 2], 1, 2])).toContain("array.oindex[[0, 2], 1, 2]");
 });

@@ -20,6 +20,12 @@ const FULL: State = {
   drawing: "channels",
   channels: { 0: { color: "FF8000", limits: [68, 2218.5], gamma: 0.8, isOn: true }, 3: { isOn: false } },
   opaque: true,
+  planes: true,
+  slab: 12,
+  graticule: true,
+  other: { file: "b.tif", image: "" },
+  compare: "over",
+  part: 0.25,
   painter: "gpu",
 };
 
@@ -43,6 +49,7 @@ test.each([
   "#%%%=&&",
   "#channels=x:FF0000",
   "#draw=oil&painter=brush",
+  "#slab=0.5&compare=x&part=7",
 ])("%s is left out", (hash) => expect(parseHash(hash)).toEqual(START));
 
 test("axes may have colons in their names", () => {
