@@ -32,8 +32,8 @@ SETTLED = "#picture[data-settled=true]"
 
 
 @contextmanager
-def served(*paths: Path) -> Iterator[str]:
-    """Run `anychunk serve` on a free port; yield its address."""
+def served(*paths: Path | str) -> Iterator[str]:
+    """Run `anychunk serve` on files, with options, on a free port; yield its address."""
     command = [Path(sys.executable).with_name("anychunk"), "serve", *paths, "--port", "0"]
     process = subprocess.Popen(
         [str(part) for part in command],
@@ -59,8 +59,8 @@ def served(*paths: Path) -> Iterator[str]:
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
-    """Start chromium; skip the test if it or Playwright is not installed."""
+def browser(*switches: str) -> Iterator[Any]:
+    """Start chromium, with more switches; skip the test if it or Playwright is not installed."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("chromium is not here: apt-get install chromium")
@@ -68,7 +68,7 @@ def browser() -> Iterator[Any]:
         "playwright.sync_api", reason="playwright is not here: pip install playwright"
     )
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=path, args=SWITCHES)
+        started = driver.chromium.launch(executable_path=path, args=[*SWITCHES, *switches])
         try:
             yield started
         finally:
@@ -118,11 +118,11 @@ class Look:
         self.frames(2)
         self.page.wait_for_selector(SETTLED)
 
-    def pixels(self) -> np.ndarray:
-        """Return the pixels of the canvas: (y, x, 4)."""
+    def pixels(self, canvas: str = "#picture") -> np.ndarray:
+        """Return the pixels of a canvas: (y, x, 4)."""
         text = self.page.evaluate(
-            """() => {
-              const canvas = document.querySelector("#picture");
+            """(name) => {
+              const canvas = document.querySelector(name);
               // a copy: reading the canvas itself would change how the browser keeps it
               const copy = new OffscreenCanvas(canvas.width, canvas.height);
               const context = copy.getContext("2d", { willReadFrequently: true });
@@ -131,7 +131,8 @@ class Look:
               let text = "";
               for (let i = 0; i < data.length; i += 8192) text += String.fromCharCode(...data.subarray(i, i + 8192));
               return [btoa(text), canvas.width, canvas.height];
-            }"""
+            }""",
+            canvas,
         )
         data, width, height = text
         return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)

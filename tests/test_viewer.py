@@ -124,6 +124,8 @@ def test_format(look, files, name):
     state = {"limits": f"{low},{high}", "view": f"{width / 2},{height / 2},1"}
     if kind != COLOUR:
         state["at"] = f"{slider}:{at}"
+    if kind == CHANNELS:
+        state["bands"] = "0"
     planes = planes_of(data, kind, at)
 
     # the list shows it, with a picture
@@ -287,6 +289,7 @@ def test_tiles_no_longer_seen_are_given_up(look, files):
 
 def test_what_cannot_be_shown_says_why(odd):
     odd.goto(link("waves.npy", "0"), is_settled=False)
+    odd.page.locator("#message h2").wait_for()
     text = odd.page.locator("#message").inner_text()
     assert "complex64 is not drawn" in text
     odd.page.click("#tab-openin")

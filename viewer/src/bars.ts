@@ -16,9 +16,12 @@ export const hideFiles = (): void => document.body.classList.remove("has-files")
 
 export class Bars {
   readonly #grid: HTMLButtonElement;
+  readonly #planes: HTMLButtonElement;
 
   constructor(actions: Actions) {
     this.#grid = iconButton("grid", "chunk grid (g)", () => actions.toggleGrid());
+    this.#planes = iconButton("planes", "planes along the other axes (v)", () => actions.togglePlanes());
+    this.#planes.hidden = true;
     const files = iconButton("files", "files", toggleSide("has-files", "has-panel"));
     const panel = iconButton("tune", "display, chunk, metadata", toggleSide("has-panel", "has-files"));
     files.classList.add("only-narrow");
@@ -47,16 +50,27 @@ export class Bars {
           type: "button",
           className: "icon-button",
           title: "one to one (1)",
+          ariaLabel: "1:1, one image pixel per screen pixel (1)",
           onclick: () => actions.zoomTo(1),
         },
         "1:1",
       ),
       this.#grid,
+      this.#planes,
+      iconButton("ruler", "tools: measure, go to, compare, save (r)", () => actions.showTools()),
     );
   }
 
   showGrid(isOn: boolean): void {
     this.#grid.classList.toggle("is-on", isOn);
+    this.#grid.setAttribute("aria-pressed", String(isOn));
+  }
+
+  /** Show whether there are planes along other axes, and whether they are shown. */
+  showPlanes(isThere: boolean, isOn: boolean): void {
+    this.#planes.hidden = !isThere;
+    this.#planes.classList.toggle("is-on", isOn);
+    this.#planes.setAttribute("aria-pressed", String(isOn));
   }
 
   /** Show the file, and the image where the file has several. */

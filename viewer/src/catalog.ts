@@ -1,59 +1,157 @@
-/** The files of the server, and the list that shows them. */
+/** The files of the server, read window by window, and what changes about them. */
 
-import { listFiles, oneFile, type FileEntry } from "./api";
-import { FileList } from "./files";
-import { lineOf } from "./notices";
+import { changesSince, listFiles, oneFile, ServerError, type FileEntry, type Question } from "./api";
+
+/** Files that are asked for at once. */
+export const WINDOW = 100;
+/** Time between questions for changes, while the page is visible. */
+const POLL_MS = 2500;
+/** Time after which files that the server has not opened yet are asked for again. */
+const PENDING_MS = 700;
+const NOT_FOUND = 404;
+
+export const ALL: Question = { search: "", within: null, sort: "name" };
 
 export class Catalog {
-  readonly list = new FileList();
-  #entries: FileEntry[] = [];
+  /** Called when entries have arrived or are no longer valid. */
+  onchange: () => void = () => {};
+  /** Called with the server's line when a question fails, and with null when one succeeds. */
+  onerror: (line: string | null) => void = () => {};
+  /** Called with the names of files that changed or were deleted. */
+  onfiles: (changed: string[], removed: string[]) => void = () => {};
+  question: Question = ALL;
+  /** Files that are served. */
+  total = 0;
+  /** Files that match the question. */
+  matching = 0;
+  #entries: (FileEntry | undefined)[] = [];
+  #byName = new Map<string, FileEntry>();
+  #asking = new AbortController();
+  readonly #asked = new Set<number>();
+  #revision = 0;
+  #timer = 0;
+  #visible: [first: number, last: number] = [0, 0];
 
-  /** Read the list of files; throws if the server fails. */
-  async load(): Promise<void> {
-    try {
-      this.#entries = await listFiles();
-    } catch (cause) {
-      this.list.message(lineOf(cause));
-      throw cause;
-    }
-    this.list.show(this.#entries);
+  /** Ask another question; throws if the server refuses it. */
+  async ask(question: Question): Promise<void> {
+    this.question = question;
+    this.#asking.abort();
+    this.#asking = new AbortController();
+    this.#asked.clear();
+    await this.#read(0, true);
   }
 
-  /** Read the files that the server had no time to open for the list. */
-  async loadPending(): Promise<void> {
-    for (const entry of this.#entries.filter(({ pending }) => pending)) {
-      const full = await oneFile(entry.name).catch((cause: unknown) => ({
-        ...entry,
-        pending: false,
-        error: lineOf(cause),
-      }));
-      this.#entries = this.#entries.map((old) => (old.name === full.name ? full : old));
-      this.list.show(this.#entries);
+  entry(number: number): FileEntry | undefined {
+    return this.#entries[number];
+  }
+
+  /** Read entries that are visible but not there, or that the server has not opened yet. */
+  want(first: number, last: number): void {
+    this.#visible = [first, last];
+    for (let number = first; number <= last && number < this.matching; number++)
+      if (!this.#entries[number]) void this.#read(Math.floor(number / WINDOW) * WINDOW).catch(() => {});
+    clearTimeout(this.#timer);
+    if (this.#entries.slice(first, last + 1).some((entry) => entry?.pending))
+      this.#timer = setTimeout(() => this.refresh(), PENDING_MS);
+  }
+
+  /** Read the visible entries again, and all others when they are seen. */
+  refresh(): void {
+    const [first, last] = this.#visible;
+    this.#asked.clear();
+    const windows = new Set<number>();
+    for (let number = first; number <= last; number++) windows.add(Math.floor(number / WINDOW) * WINDOW);
+    for (const offset of windows) void this.#read(offset).catch(() => {});
+  }
+
+  /** Watch for changes, as long as the page is open. */
+  watch(): void {
+    const poll = async (): Promise<void> => {
+      if (document.visibilityState === "visible") {
+        try {
+          const { revision, reset, changed, removed } = await changesSince(this.#revision);
+          this.#revision = revision;
+          if (reset || changed.length || removed.length) {
+            for (const name of [...changed, ...removed]) this.#byName.delete(name);
+            this.refresh();
+            this.onfiles(changed, removed);
+          }
+        } catch (cause) {
+          if (cause instanceof ServerError && cause.status === NOT_FOUND) return; // an older server
+        }
+      }
+      setTimeout(() => void poll(), POLL_MS);
+    };
+    setTimeout(() => void poll(), POLL_MS);
+  }
+
+  async #read(offset: number, isFirst = false): Promise<void> {
+    if (this.#asked.has(offset)) return;
+    this.#asked.add(offset);
+    const { signal } = this.#asking;
+    try {
+      const found = await listFiles(this.question, offset, WINDOW, signal);
+      const isAll = found.total === undefined; // an older server answers with all files
+      if (signal.aborted) return;
+      this.total = isAll ? found.files.length : found.total;
+      this.matching = isAll ? found.files.length : found.matching;
+      if (isFirst) this.#entries = [];
+      this.#entries.length = this.matching;
+      found.files.forEach((entry, i) => {
+        this.#entries[offset + i] = entry;
+        this.#byName.set(entry.name, entry);
+      });
+      this.#revision ||= found.revision ?? 0;
+      this.onerror(null);
+      this.onchange();
+    } catch (cause) {
+      if (signal.aborted) return;
+      this.#asked.delete(offset);
+      this.onerror(cause instanceof Error ? cause.message : String(cause));
+      throw cause;
     }
+  }
+
+  /** Return what is known about a file. */
+  known(file: string): FileEntry | undefined {
+    return this.#byName.get(file);
+  }
+
+  /** Read all about a file. */
+  async about(file: string): Promise<FileEntry> {
+    const entry = await oneFile(file);
+    this.#byName.set(file, entry);
+    return entry;
   }
 
   /** Return the title of a file; its name until the list is read. */
   title(file: string): string {
-    return this.#find(file)?.title ?? file;
+    return this.known(file)?.title ?? file;
   }
 
   /** Return the title of an image, or null if it is the only one of its file. */
   imageTitle(file: string, image: string): string | null {
-    const images = this.#find(file)?.images ?? [];
+    const images = this.known(file)?.images ?? [];
     if (images.length <= 1) return null;
     return images.find(({ path }) => path === image)?.title || image || "/";
   }
 
   /** Return the first image of a file, or of any; throws an Error with the reason if it has no images. */
-  first(file: string | null): { file: string; image: string } {
-    const among = file === null ? this.#entries : this.#entries.filter(({ name }) => name === file);
-    const entry = among.find(({ images }) => images.length);
+  async first(file: string | null): Promise<{ file: string; image: string }> {
+    const loaded = this.#entries.filter((entry) => entry !== undefined);
+    let among = file === null ? loaded : loaded.filter(({ name }) => name === file);
+    let entry = among.find(({ images }) => images.length);
+    // the server may not have opened any yet
+    for (const pending of entry ? [] : among.filter((one) => one.pending).slice(0, WINDOW)) {
+      const full = await this.about(pending.name).catch(() => pending);
+      among = among.map((one) => (one.name === full.name ? full : one));
+      entry = full.images.length ? full : undefined;
+      if (entry) break;
+    }
+    if (!entry && file !== null && !among.length) among = [await this.about(file)];
+    entry ??= among.find(({ images }) => images.length);
     if (entry) return { file: entry.name, image: entry.images[0]!.path };
     const broken = among.find(({ error }) => error);
     throw new Error(broken?.error ?? `${file ?? "none of the files"}: no images`);
-  }
-
-  #find(file: string): FileEntry | undefined {
-    return this.#entries.find(({ name }) => name === file);
   }
 }

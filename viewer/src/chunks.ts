@@ -90,7 +90,7 @@ export class Chunks {
 }
 
 function open(image: Image, level: Level, prefix: string): AnyArray {
-  const store = new ArrayStore(zarrUrl(image.file, level.path, prefix));
+  const store = new ArrayStore(zarrUrl(image.file, level.path, prefix), image.version);
   return new zarr.Array(store, "/", level.metadata as unknown as zarr.ArrayMetadata<zarr.DataType>);
 }
 
@@ -153,5 +153,26 @@ export function copyPiece(
     }
     for (let column = 0; column < piece.columns; column++)
       plane[to + column] = Number(data[from + column * across]);
+  }
+}
+
+/** As `copyPiece`, where values are larger than those of the plane, or those are NaN. Pure. */
+export function maximumPiece(
+  values: Values,
+  axes: { y: number; x: number; base: number },
+  piece: Piece,
+  plane: Plane,
+  width: number,
+): void {
+  const { data, stride } = values;
+  const [down, across] = [stride[axes.y]!, stride[axes.x]!];
+  for (let row = 0; row < piece.rows; row++) {
+    const from = axes.base + (piece.from[0] + row) * down + piece.from[1] * across;
+    const to = (piece.to[0] + row) * width + piece.to[1];
+    for (let column = 0; column < piece.columns; column++) {
+      const value = Number(data[from + column * across]);
+      const old = plane[to + column]!;
+      if (value > old || Number.isNaN(old)) plane[to + column] = value;
+    }
   }
 }

@@ -15,6 +15,7 @@ const UNITS: Record<string, string> = {
   minute: "min",
   hour: "h",
   degree: "°",
+  inch: "in",
 };
 
 export const unitSign = (unit: string): string => UNITS[unit] ?? unit;
@@ -66,12 +67,24 @@ export function positionText(image: Image, column: number, row: number): string 
   return x !== null && y !== null ? `${x}, ${y}` : null;
 }
 
-/** A round length for a bar of at most `most` screen pixels. */
-export function scaleBar(image: Image, zoom: number, most: number): { length: number; text: string } | null {
+/** A round length for a bar of at most `most` screen pixels; `metres` is the length of a unit of the map, if known. */
+export function scaleBar(
+  image: Image,
+  zoom: number,
+  most: number,
+  metres: number | null = null,
+): { length: number; text: string } | null {
   const transform = transformOf(image);
-  const isMap = transform !== null && codeOf(image) !== "EPSG:4326" && codeOf(image) !== "OGC:CRS84";
-  const unit = isMap ? "m" : image.axes[image.x]?.unit ? unitSign(image.axes[image.x]!.unit!) : "px";
-  const size = isMap ? Math.hypot(transform[0]!, transform[3]!) : unit === "px" ? 1 : image.scale[image.x]!;
+  const isMap = transform !== null && metres !== null;
+  const own = image.axes[image.x]?.unit ?? null;
+  // no one measures a scan in inches
+  const isInch = !transform && own === "inch";
+  const unit = isMap ? "m" : transform || own === null ? "px" : isInch ? "mm" : unitSign(own);
+  const size = isMap
+    ? Math.hypot(transform[0]!, transform[3]!) * metres
+    : unit === "px"
+      ? 1
+      : image.scale[image.x]! * (isInch ? 25.4 : 1);
   const room = (most / zoom) * size;
   if (!(room > 0) || !Number.isFinite(room)) return null;
   const power = 10 ** Math.floor(Math.log10(room));

@@ -42,6 +42,9 @@ const ICONS: Record<string, string> = {
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
   check: "M5 12l5 5 9-10",
   close: "M6 6l12 12M18 6L6 18",
+  compare: "M4 5h7v14H4zM13 5h7v14h-7M16 9h1M16 13h1",
+  ruler: "M3 16L16 3l5 5L8 21zM7 12l2 2M10 9l3 3M13 6l2 2",
+  planes: "M4 4h9v9H4zM15 4h5v9h-5M4 15h9v5H4z",
 };
 
 export function icon(name: string): SVGSVGElement {

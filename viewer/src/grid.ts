@@ -1,10 +1,10 @@
 /** The grid of the file's own chunks, drawn over the image. */
 
 import type { Image, Level } from "./image";
-import { escaped, escapedPath, json, type ChunkAnswer, type GridAnswer } from "./api";
+import { escaped, escapedPath, json, versionQuery, type ChunkAnswer, type GridAnswer } from "./api";
 import type { View } from "./state";
 import { onCanvas } from "./tiles";
-import { seen, sizeOf, toFull, type Box, type Size } from "./view";
+import { extentOf, seen, sizeOf, toFull, type Box, type Size } from "./view";
 
 export const arrayUrl = (kind: "grid" | "chunk", file: string, path: string): string =>
   `/api/${kind}/${escaped(file)}${path ? `/${escapedPath(path)}` : ""}`;
@@ -34,7 +34,7 @@ export class Grids {
     const known = this.#known.get(level.path);
     if (known !== undefined) return known;
     this.#known.set(level.path, null);
-    json<GridAnswer>(arrayUrl("grid", this.#image.file, level.path)).then(
+    json<GridAnswer>(arrayUrl("grid", this.#image.file, level.path) + versionQuery(this.#image.version)).then(
       (grid) => {
         this.#known.set(level.path, grid);
         this.onchange();
@@ -46,7 +46,9 @@ export class Grids {
 
   /** Ask about the chunk that holds an element. */
   chunk(level: Level, at: number[]): Promise<ChunkAnswer> {
-    return json<ChunkAnswer>(`${arrayUrl("chunk", this.#image.file, level.path)}?at=${at.join(",")}`);
+    return json<ChunkAnswer>(
+      `${arrayUrl("chunk", this.#image.file, level.path)}?at=${at.join(",")}${versionQuery(this.#image.version).replace("?", "&")}`,
+    );
   }
 }
 
@@ -59,7 +61,7 @@ export function drawGrid(
   view: View,
   canvas: Size,
 ): void {
-  const box = seen(view, sizeOf(image), canvas);
+  const box = seen(view, extentOf(image), canvas);
   const edges = onCanvas(box, view, canvas);
   const ratio = window.devicePixelRatio;
   context.lineWidth = Math.max(1, Math.round(ratio));

@@ -4,12 +4,13 @@ import { automatic, histogram, rounded, type Histogram } from "./contrast";
 import { element } from "./element";
 import type { Limits } from "./state";
 
-const INKS = { one: ["--ink-one"], three: ["--ink-red", "--ink-green", "--ink-blue"] };
 const HEIGHT = 92;
 
 export interface Shown {
   /** Sorted values of each band. */
   bands: Float64Array[];
+  /** Colour of each band: the name of a CSS variable, or #rrggbb. */
+  inks: string[];
   /** The pair that the handles move. */
   limits: Limits;
   /** CSS of the strip below; null for colours. */
@@ -56,7 +57,7 @@ export class HistogramPanel {
 
   show(shown: Shown): void {
     this.#shown = shown;
-    if (this.#for !== shown.bands) {
+    if (this.#for?.length !== shown.bands.length || !shown.bands.every((band, i) => band === this.#for![i])) {
       this.#for = shown.bands;
       const [least, most] = rangeOf(shown.bands);
       this.#counts = shown.bands.map((values) => histogram(values, least, most));
@@ -95,12 +96,13 @@ export class HistogramPanel {
     Object.assign(this.#canvas, { width, height });
     const context = this.#canvas.getContext("2d")!;
     const style = getComputedStyle(this.root);
-    const inks = this.#counts.length === 3 ? INKS.three : INKS.one;
+    const inks = shown.inks;
     // bands share one scale; square roots make rare values visible
     const most = Math.sqrt(Math.max(1, ...this.#counts.flatMap((h) => h.counts)));
     context.globalCompositeOperation = "source-over";
     this.#counts.forEach((h, band) => {
-      context.fillStyle = style.getPropertyValue(inks[band]!);
+      const ink = inks[band] ?? "--ink-one";
+      context.fillStyle = ink.startsWith("--") ? style.getPropertyValue(ink) : ink;
       context.beginPath();
       context.moveTo(0, height);
       h.counts.forEach((count, i) => {

@@ -1,5 +1,7 @@
 /** An image as its Zarr metadata describes it: axes, levels, transformations. Pure. */
 
+import type { Box } from "./view";
+
 export interface NodeJson {
   node_type: "array" | "group";
   attributes?: Record<string, unknown>;
@@ -31,6 +33,8 @@ export interface Level {
 
 export interface Image {
   file: string;
+  /** Of the file; null: the server tells none. */
+  version: string | null;
   path: string;
   title: string;
   axes: Axis[];
@@ -47,6 +51,12 @@ export interface Image {
   translation: number[];
   /** The value of missing samples; null if the image states none. */
   fill: number | null;
+  /** The mask beside it, of the same levels, as an image of axes y and x. */
+  mask: Image | null;
+  /** Where it lies among the pixels that views count in; null: those are its own, from 0. */
+  extent: Box | null;
+  /** WKT of its coordinate reference system. */
+  crs: string | null;
 }
 
 /** An image that cannot be shown; the message says why. */
@@ -79,7 +89,7 @@ type Json = Record<string, unknown>;
 const object = (value: unknown): Json => (typeof value === "object" && value !== null ? (value as Json) : {});
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-export function imageOf(file: string, path: string, root: NodeJson): Image {
+export function imageOf(file: string, path: string, root: NodeJson, version: string | null = null): Image {
   const members = root.consolidated_metadata?.metadata ?? {};
   const node = path === "" ? root : members[path];
   if (!node) throw new Unshowable(`${file}: no image at ${path || "/"}`);
@@ -102,8 +112,9 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
   const levels = known.map(({ path: own, metadata }, i) => levelOf(own, metadata, shape, origin, steps[i]!));
   const { y, x } = planeAxes(names, shape.length, file);
   const band = names.findIndex((name, i) => BANDS.includes(name) && i !== y && i !== x);
-  return {
+  const image: Image = {
     file,
+    version,
     path,
     title: typeof multiscale["name"] === "string" ? multiscale["name"] : path,
     axes,
@@ -116,6 +127,56 @@ export function imageOf(file: string, path: string, root: NodeJson): Image {
     scale: origin.scale,
     translation: origin.translation,
     fill: nodataOf(first),
+    mask: null,
+    extent: null,
+    crs: crsOf(members, known[0]!.path),
+  };
+  const maskPath = object(object(node.attributes?.["anychunk.display"])["mask"])["path"];
+  if (typeof maskPath === "string") image.mask = maskOf(image, members, maskPath);
+  return image;
+}
+
+/** Return the path of the folder of a level, with a slash at its end. */
+const folderOf = (path: string): string => path.slice(0, path.lastIndexOf("/") + 1);
+
+function crsOf(members: Record<string, NodeJson>, level: string): string | null {
+  const wkt = members[`${folderOf(level)}spatial_ref`]?.attributes?.["crs_wkt"];
+  return typeof wkt === "string" ? wkt : null;
+}
+
+/** Return the mask of an image, or null unless there is one of the same size at each level. */
+function maskOf(image: Image, members: Record<string, NodeJson>, name: string): Image | null {
+  const levels: Level[] = [];
+  for (const level of image.levels) {
+    const folder = folderOf(level.path);
+    const metadata = members[folder + name];
+    const shape = metadata?.shape ?? [];
+    const own = [level.shape[image.y], level.shape[image.x]];
+    if (metadata?.node_type !== "array" || shape.length !== 2 || shape.some((n, i) => n !== own[i]))
+      return null;
+    levels.push({
+      path: folder + name,
+      metadata,
+      shape,
+      chunks: metadata.chunk_grid?.configuration.chunk_shape ?? shape,
+      factor: [level.factor[image.y]!, level.factor[image.x]!],
+      corner: [level.corner[image.y]!, level.corner[image.x]!],
+    });
+  }
+  const along = [image.y, image.x];
+  const pick = <T>(values: T[]): T[] => along.map((axis) => values[axis]!);
+  return {
+    ...image,
+    axes: pick(image.axes),
+    scale: pick(image.scale),
+    translation: pick(image.translation),
+    y: 0,
+    x: 1,
+    band: null,
+    dtype: dtypeOf(levels[0]!.metadata),
+    levels,
+    fill: null,
+    mask: null,
   };
 }
 
@@ -219,21 +280,3 @@ export function placeAt(level: Level, axis: number, position: number): number {
 /** Return the axes that have a slider. */
 export const otherAxes = (image: Image): number[] =>
   image.axes.map((_, i) => i).filter((i) => i !== image.y && i !== image.x && i !== image.band);
-
-/** Return the bands shown at first: three as red, green and blue, or one. */
-export function firstBands(image: Image): number[] {
-  const count = image.band === null ? 1 : image.levels[0]!.shape[image.band]!;
-  return count === 3 || count === 4 ? [0, 1, 2] : [0];
-}
-
-/** Return the palette of an indexed image as consecutive (red, green, blue), or null. */
-export function palette(image: Image): Uint8Array | null {
-  const display = object(image.attributes["anychunk.display"]);
-  if (display["model"] !== "palette") return null;
-  const described = object(display["palette"]);
-  const rows = list(described["colors"]).map((row) => list(row).slice(0, 3).map(Number));
-  if (!rows.length || !rows.every((row) => row.length === 3)) return null;
-  // the colours of samples below the first entry are never drawn
-  const first = Math.max(0, Number(described["first"] ?? 0) || 0);
-  return Uint8Array.from([...new Array<number>(3 * Math.min(first, 256)).fill(0), ...rows.flat()]);
-}

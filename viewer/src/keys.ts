@@ -18,8 +18,14 @@ const typing = (target: EventTarget | null): boolean =>
 export function listenKeys(keys: Key[]): void {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
-    // a focused slider uses the arrow keys itself
-    if (event.target instanceof HTMLInputElement && event.key.startsWith("Arrow")) return;
+    // controls use some keys themselves: a slider the arrows, a button Enter and space, a tab the arrows
+    const { target } = event;
+    if (target instanceof HTMLInputElement && event.key.startsWith("Arrow")) return;
+    const isButton =
+      target instanceof HTMLButtonElement || (target instanceof HTMLElement && target.tagName === "SUMMARY");
+    if ((isButton || target instanceof HTMLInputElement) && (event.key === "Enter" || event.key === " "))
+      return;
+    if (event.defaultPrevented) return;
     const key = keys.find((k) => k.keys.includes(event.key));
     if (!key) return;
     event.preventDefault();
@@ -55,7 +61,7 @@ export class HelpPanel {
             ...label
               .split(" ")
               .map((part) =>
-                part.length === 1 || /^(space|home|shift|←|→|↑|↓)/.test(part)
+                part.length === 1 || /^(space|home|shift|enter|esc|←|→|↑|↓)/.test(part)
                   ? element("kbd", {}, part)
                   : `${part} `,
               ),

@@ -56,7 +56,12 @@ function leaf(name: string, value: Json, words: string): HTMLElement {
     element("span", { className: "leaf-name" }, marked(name, words)),
     element(
       "span",
-      { className: `leaf-value is-${kind}`, title: text.length > 60 ? text.slice(0, 2000) : "" },
+      {
+        className: `leaf-value is-${kind}`,
+        title: text.length > 60 ? text.slice(0, 2000) : "",
+        // long ones scroll, by the keyboard too
+        ...(text.length > 200 ? { tabIndex: 0 } : {}),
+      },
       marked(text.slice(0, 4000), words),
     ),
   );

@@ -3,7 +3,9 @@
 import type { Chunks } from "./chunks";
 import { element } from "./element";
 import { placeAt, type Image } from "./image";
-import { positionText } from "./coordinates";
+import { onMap, positionText, transformOf } from "./coordinates";
+import { lonLatText, type Geo } from "./geo";
+import { labelColour } from "./paint";
 import type { Selection } from "./tiles";
 
 /** Time that the pointer must rest before the value at full resolution is read. */
@@ -19,7 +21,7 @@ export function valueText(value: number | bigint, dtype: string): string {
 }
 
 /** Read the bands of one element of a level. */
-async function read(
+export async function valuesAt(
   image: Image,
   chunks: Chunks,
   level: number,
@@ -45,6 +47,35 @@ async function read(
   );
 }
 
+/** Return longitude and latitude of the centre of a pixel, with the digits that pixels can distinguish. */
+function lonLat(image: Image, geo: Geo | null, column: number, row: number): string | null {
+  const transform = transformOf(image);
+  if (!geo || !transform) return null;
+  const place = geo.inverse(...onMap(transform, column, row));
+  const step =
+    (Math.abs(transform[0]!) + Math.abs(transform[1]!)) * (geo.isDegrees ? 1 : geo.metres / 111_195);
+  return place && lonLatText(place, Math.min(8, Math.max(2, Math.ceil(-Math.log10(step)))));
+}
+
+/** Return a value with a mark of its colour. */
+function coloured(value: number | bigint, ink: Ink, dtype: string): HTMLElement {
+  const text = valueText(value, dtype);
+  const [red, green, blue] = labelColour(Number(value));
+  const color = ink === "label" ? `rgb(${red}, ${green}, ${blue})` : ink.startsWith("#") ? ink : null;
+  if (color === null) return element("span", { className: ink }, text);
+  return element("span", {}, element("span", { className: "ink", style: { background: color } }), text);
+}
+
+/** The colour of a value: a class, a colour, or that of a label; none if empty. */
+export type Ink = "" | "is-red" | "is-green" | "is-blue" | "label" | `#${string}`;
+
+export interface Read {
+  selection: Selection;
+  /** By band. */
+  inks: Ink[];
+  geo: Geo | null;
+}
+
 export class Readout {
   readonly root = element("div", { className: "readout", id: "readout" });
   readonly #position = element("span", { className: "readout-part" });
@@ -64,16 +95,21 @@ export class Readout {
     delete this.#value.dataset["level"];
   }
 
-  show(image: Image, chunks: Chunks, selection: Selection, level: number, x: number, y: number): void {
+  show(image: Image, chunks: Chunks, read: Read, level: number, x: number, y: number): void {
     this.#controller.abort();
     clearTimeout(this.#timer);
     const controller = (this.#controller = new AbortController());
-    this.#position.textContent = `x ${x}  y ${y}`;
-    this.#map.textContent = positionText(image, x, y) ?? "";
+    const [column, row] = [placeAt(image.levels[0]!, image.x, x), placeAt(image.levels[0]!, image.y, y)];
+    const name = (axis: number, or: string): string =>
+      image.axes[axis]!.name.length === 1 ? image.axes[axis]!.name : or;
+    this.#position.textContent = `${name(image.x, "x")} ${column}  ${name(image.y, "y")} ${row}`;
+    this.#map.textContent = [positionText(image, column, row), lonLat(image, read.geo, column, row)]
+      .filter((text) => text !== null)
+      .join("  ");
     const put = async (from: number): Promise<void> => {
       try {
-        const values = await read(image, chunks, from, selection, x, y, controller.signal);
-        if (!controller.signal.aborted) this.#put(values, image.dtype, from, x, y);
+        const values = await valuesAt(image, chunks, from, read.selection, x, y, controller.signal);
+        if (!controller.signal.aborted) this.#put(values, read.inks, image.dtype, from, x, y);
       } catch {
         if (!controller.signal.aborted) this.#value.textContent = "not readable";
       }
@@ -85,15 +121,13 @@ export class Readout {
     void put(level);
   }
 
-  #put(values: (number | bigint)[], dtype: string, level: number, x: number, y: number): void {
+  #put(values: (number | bigint)[], inks: Ink[], dtype: string, level: number, x: number, y: number): void {
     if (level > 0 && this.#value.dataset["level"] === "0") return; // the exact value arrived first
-    const inks = values.length === 3 ? ["is-red", "is-green", "is-blue"] : [""];
+    const isLabel = inks[0] === "label";
     this.#value.replaceChildren(
-      ...values.flatMap((value, i) => [
-        i ? " " : "",
-        element("span", { className: inks[i]! }, valueText(value, dtype)),
-      ]),
-      level > 0 ? element("span", { className: "quiet" }, ` mean at level ${level}`) : "",
+      isLabel ? element("span", { className: "quiet" }, "label ") : "",
+      ...values.flatMap((value, i) => [i ? " " : "", coloured(value, inks[i] ?? "", dtype)]),
+      level > 0 && !isLabel ? element("span", { className: "quiet" }, ` mean at level ${level}`) : "",
     );
     Object.assign(this.#value.dataset, { level: String(level), x: String(x), y: String(y) });
   }

@@ -17,6 +17,13 @@ export interface Actions {
   swapBands(): void;
   stepMap(by: number): void;
   toggleGrid(): void;
+  togglePlanes(): void;
+  showTools(): void;
+  /** Set a point of a measurement in the middle of the view. */
+  addPoint(): void;
+  removePoint(): void;
+  stopMeasuring(): void;
+  searchFiles(): void;
   showMetadata(): void;
   searchMetadata(): void;
   toggleTheme(): void;
@@ -50,6 +57,17 @@ export const shortcuts = (actions: Actions): Key[] => [
     run: (event) => actions.stepMap(event.shiftKey ? -1 : 1),
   },
   { keys: ["g"], label: "g", text: "chunk grid", run: () => actions.toggleGrid() },
+  { keys: ["v"], label: "v", text: "planes along the other axes", run: () => actions.togglePlanes() },
+  { keys: ["r"], label: "r", text: "tools: measure, go to, compare, save", run: () => actions.showTools() },
+  {
+    keys: ["Enter"],
+    label: "enter",
+    text: "measuring: add the middle of the view",
+    run: () => actions.addPoint(),
+  },
+  { keys: ["Backspace"], label: "", text: "", run: () => actions.removePoint() },
+  { keys: ["Escape"], label: "esc", text: "stop measuring", run: () => actions.stopMeasuring() },
+  { keys: ["f"], label: "f", text: "search files", run: () => actions.searchFiles() },
   { keys: ["i"], label: "i", text: "metadata", run: () => actions.showMetadata() },
   { keys: ["/"], label: "/", text: "search metadata", run: () => actions.searchMetadata() },
   { keys: ["t"], label: "t", text: "dark or light", run: () => actions.toggleTheme() },

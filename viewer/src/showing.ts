@@ -4,12 +4,15 @@ import { colours } from "./colormap";
 import { automatic, sorted } from "./contrast";
 import type { Display } from "./display";
 import { Grids } from "./grid";
-import { assertDrawn, firstBands, imageOf, otherAxes, palette, type Image, type NodeJson } from "./image";
-import type { Painting } from "./paint";
+import { bandCount, described, statedLimits, type Described } from "./described";
+import { assertDrawn, imageOf, otherAxes, type Image, type NodeJson } from "./image";
+import { PLAIN, type ChannelPaint, type Kind, type Painting } from "./paint";
 import { along } from "./coordinates";
+import type { Ink } from "./readout";
+import { crossOf, depthAxis, slabAround } from "./volume";
 import type { Slider } from "./sliders";
-import { json, zarrUrl } from "./api";
-import type { Limits, State } from "./state";
+import { json, oneFile, versionQuery, zarrUrl } from "./api";
+import type { ChannelChange, Limits, State } from "./state";
 import { Tiles, type Selection } from "./tiles";
 import type { Point } from "./view";
 
@@ -23,15 +26,36 @@ export interface Opened {
   grids: Grids;
 }
 
-interface Sample {
-  values: Float64Array[];
-  together: Limits;
-  apart: Limits[];
+/** How an image is drawn now: as its file says, or as the user chose. */
+export type Mode = "file" | "colour" | "one" | "channels" | "labels";
+
+/** Planes that are read ahead while a slider plays. */
+const AHEAD = 3;
+
+/** A channel as it is drawn now. */
+export interface ShownChannel {
+  band: number;
+  label: string;
+  /** RRGGBB. */
+  color: string;
+  isOn: boolean;
+  gamma: number;
+  inverted: boolean;
+  /** null until they are known. */
+  limits: Limits | null;
 }
 
-export async function openImage(file: string, path: string, signal: AbortSignal): Promise<Opened> {
-  const root = await json<NodeJson>(`${zarrUrl(file, "", PREFIX)}/zarr.json`, signal);
-  const image = imageOf(file, path, root);
+/** Open an image; a version that the caller knows saves a request. */
+export async function openImage(
+  file: string,
+  path: string,
+  known: string | null,
+  signal: AbortSignal,
+): Promise<Opened> {
+  // metadata and chunks of the same version: those of another one would not fit
+  const version = known ?? (await oneFile(file, signal)).version ?? null;
+  const root = await json<NodeJson>(`${zarrUrl(file, "", PREFIX)}/zarr.json${versionQuery(version)}`, signal);
+  const image = imageOf(file, path, root, version);
   assertDrawn(image);
   return { image, tiles: new Tiles(image, PREFIX), grids: new Grids(image) };
 }
@@ -39,15 +63,15 @@ export async function openImage(file: string, path: string, signal: AbortSignal)
 /** What the state means for an open image. */
 export class Showing {
   readonly opened: Opened;
-  readonly palette: Uint8Array | null;
-  /** Values by bands, of the plane that was shown when they were first needed. */
-  readonly #samples = new Map<string, Sample>();
+  readonly described: Described;
+  /** Sorted values by band, of the plane that was shown when they were first needed. */
+  readonly #samples = new Map<string, Float64Array>();
   #painting: Painting | null = null;
   #paintingKey = "";
 
   constructor(opened: Opened) {
     this.opened = opened;
-    this.palette = palette(opened.image);
+    this.described = described(opened.image);
   }
 
   get image(): Image {
@@ -55,13 +79,49 @@ export class Showing {
   }
 
   bandCount(): number {
-    return this.image.band === null ? 1 : this.image.levels[0]!.shape[this.image.band]!;
+    return bandCount(this.image);
   }
 
-  bands(state: State): number[] {
-    const given = state.bands;
+  mode(state: State): Mode {
+    if (state.drawing === "channels" && this.image.band !== null) return "channels";
+    if (state.drawing === "labels") return "labels";
     const count = this.bandCount();
-    return given && given.every((band) => band < count) ? given : firstBands(this.image);
+    if (state.bands && state.bands.every((band) => band < count))
+      return state.bands.length === 3 ? "colour" : "one";
+    const { model } = this.described;
+    if (model === "channels") return "channels";
+    return model === "grey" || (model === "palette" && state.map !== null && state.map !== "palette")
+      ? "one"
+      : "file";
+  }
+
+  /** Return what samples are painted by. */
+  kind(state: State): Kind {
+    const mode = this.mode(state);
+    if (mode === "channels" || mode === "labels") return mode;
+    if (mode === "colour") return "rgb";
+    const { model } = this.described;
+    return mode === "one" || model === "grey" || model === "channels" ? "map" : model;
+  }
+
+  /** Return the bands that the colours are made from. */
+  bands(state: State): number[] {
+    const mode = this.mode(state);
+    if (mode === "channels") return this.channels(state).flatMap(({ band, isOn }) => (isOn ? [band] : []));
+    const given = state.bands?.every((band) => band < this.bandCount()) ? state.bands : null;
+    if (mode === "labels") return [(given ?? this.described.bands)[0]!];
+    return given ?? (mode === "one" ? [this.described.bands[0]!] : this.described.bands);
+  }
+
+  /** Whether the alpha band is drawn: not where the user looks at one band. */
+  #alpha(state: State): Described["alpha"] {
+    const mode = this.mode(state);
+    const isOwn = mode === "file" || mode === "colour" || (mode === "one" && state.bands === null);
+    return isOwn && !state.opaque ? this.described.alpha : null;
+  }
+
+  #hasMask(state: State): boolean {
+    return !state.fill && this.described.valid !== null;
   }
 
   selection(state: State): Selection {
@@ -72,15 +132,21 @@ export class Showing {
       const given = state.at[this.image.axes[axis]!.name] ?? Math.floor(length / 2);
       return Math.min(length - 1, given);
     });
-    return { at, bands: this.bands(state) };
+    const alpha = this.#alpha(state);
+    const bands = [...this.bands(state), ...(alpha ? [alpha.band] : [])];
+    const depth = state.slab > 1 ? depthAxis(this.image) : null;
+    const slab = depth === null ? null : slabAround(depth, at[depth]!, state.slab, shape[depth]!);
+    return { at, bands, hasMask: this.#hasMask(state), slab };
   }
 
-  /** Return what to read ahead while the slider of an axis plays: its next plane. */
-  nextSelection(state: State, playing: string | null): Selection | null {
+  /** Return what to read ahead while the slider of an axis plays: its next planes. */
+  nextSelections(state: State, playing: string | null): Selection[] {
     const slider = this.sliders(state).find(({ name }) => name === playing);
-    if (!slider) return null;
-    const value = (slider.value + 1) % slider.length;
-    return this.selection({ ...state, ...this.moved(state, slider.name, value) });
+    if (!slider) return [];
+    return Array.from({ length: Math.min(AHEAD, slider.length - 1) }, (_, i) => {
+      const value = (slider.value + 1 + i) % slider.length;
+      return this.selection({ ...state, ...this.moved(state, slider.name, value) });
+    });
   }
 
   /** Return the element of level 0 under a pixel, along each axis. */
@@ -90,7 +156,7 @@ export class Showing {
     return others.map((value, axis) => {
       if (axis === image.y) return at.y;
       if (axis === image.x) return at.x;
-      return axis === image.band ? bands[0]! : value;
+      return axis === image.band ? (bands[0] ?? 0) : value;
     });
   }
 
@@ -98,19 +164,20 @@ export class Showing {
     return state.fill ? null : this.image.fill;
   }
 
-  /** Return values of these bands from the low level, or null until it has arrived. */
-  sample(state: State): Sample | null {
-    const selection = this.selection(state);
-    const key = `${selection.bands.join()};${this.fill(state)}`;
-    const known = this.#samples.get(key);
-    if (known) return known;
-    const planes = this.opened.tiles.low(selection);
-    if (!planes) return null;
-    const values = planes.map((band) => sorted(band, this.fill(state)));
-    const all = values.length === 1 ? values[0]! : sorted(values, null);
-    const sample = { values, together: automatic(all), apart: values.map(automatic) };
-    if (planes.some((band) => band.length)) this.#samples.set(key, sample);
-    return sample;
+  /** Return sorted values of the bands shown, from the low level, or null until it has arrived. */
+  sample(state: State): Float64Array[] | null {
+    const bands = this.bands(state);
+    const key = (band: number): string => `${band};${this.fill(state)}`;
+    if (!bands.every((band) => this.#samples.has(key(band)))) {
+      const planes = this.opened.tiles.low(this.selection(state));
+      if (!planes) return null;
+      bands.forEach((band, i) => {
+        if (this.#samples.has(key(band))) return;
+        const found = sorted(planes[i]!, this.fill(state));
+        if (planes[i]!.length) this.#samples.set(key(band), found);
+      });
+    }
+    return bands.map((band) => this.#samples.get(key(band)) ?? new Float64Array());
   }
 
   /** Make the automatic contrast follow from the plane that is shown now. */
@@ -118,28 +185,90 @@ export class Showing {
     this.#samples.clear();
   }
 
-  isPalette(state: State): boolean {
-    return this.palette !== null && this.bands(state).length === 1 && (state.map ?? "palette") === "palette";
+  /** Return the limits that samples suggest, of each band or of all together. */
+  automatic(state: State): Limits[] | null {
+    const values = this.sample(state);
+    if (!values) return null;
+    if (this.mode(state) === "channels" || state.apart) return values.map(automatic);
+    const together = automatic(values.length === 1 ? values[0]! : sorted(values, null));
+    return values.map(() => together);
+  }
+
+  /** Return the limits that hold unless the user sets others; null until they are known. */
+  ownLimits(state: State): Limits[] | null {
+    const bands = this.bands(state);
+    const stated = bands.map((band) => statedLimits(this.described, band, this.image.dtype));
+    if (!state.apart && stated.every((limits) => limits !== null)) return stated;
+    const found = this.automatic(state);
+    return found && (state.apart ? found : stated.map((limits, i) => limits ?? found[i]!));
   }
 
   limits(state: State): Limits[] | null {
-    if (this.isPalette(state)) return [[0, 255]];
+    const kind = this.kind(state);
+    if (kind === "palette" || kind === "labels") return [[0, 255]];
+    const own = (): Limits[] | null => this.ownLimits(state);
     const bands = this.bands(state);
+    if (this.mode(state) === "channels") {
+      const given = bands.map((band) => state.channels[band]?.limits);
+      if (given.every((limits) => limits !== undefined)) return given;
+      const found = own();
+      return found && given.map((limits, i) => limits ?? found[i]!);
+    }
     if (state.limits) return bands.map((_, i) => state.limits![i] ?? state.limits![0]!);
-    const sample = this.sample(state);
-    return sample && (state.apart ? sample.apart : bands.map(() => sample.together));
+    return own();
+  }
+
+  /** Return all channels, as the file states and the user changed them. */
+  channels(state: State): ShownChannel[] {
+    return this.described.channels.map((channel) => {
+      const change = state.channels[channel.band] ?? {};
+      return {
+        band: channel.band,
+        label: channel.label,
+        color: change.color ?? channel.color,
+        isOn: change.isOn ?? channel.active,
+        gamma: change.gamma ?? 1,
+        inverted: channel.inverted,
+        limits: change.limits ?? statedLimits(this.described, channel.band, this.image.dtype),
+      };
+    });
+  }
+
+  /** Return the change of state that changes channels; null: back to what the file states. */
+  channelsChanged(state: State, changes: Record<number, ChannelChange | null>): Partial<State> {
+    const channels = { ...state.channels };
+    for (const [band, change] of Object.entries(changes)) {
+      const old = channels[Number(band)];
+      if (change) channels[Number(band)] = { ...old, ...change };
+      else delete channels[Number(band)];
+    }
+    return { channels };
   }
 
   /** Return the same object until something in it changes: tiles compare it to know if they are current. */
   painting(state: State): Painting | null {
     const limits = this.limits(state);
     if (!limits) return this.#painting;
-    const key = JSON.stringify([limits, state.map, state.reversed, this.fill(state)]);
+    const kind = this.kind(state);
+    const shown = this.channels(state).filter(({ isOn }) => isOn);
+    const channels: ChannelPaint[] =
+      kind === "channels"
+        ? shown.map(({ color, gamma, inverted }) => ({ color: parts(color), gamma, inverted }))
+        : [];
+    const painting = {
+      ...PLAIN,
+      kind,
+      limits,
+      inverted: kind !== "channels" && this.mode(state) !== "colour" && this.described.inverted,
+      palette: kind === "palette" ? this.described.palette : null,
+      channels,
+      alpha: this.#alpha(state),
+      valid: this.#hasMask(state) ? this.described.valid : null,
+      fill: this.fill(state),
+    };
+    const key = JSON.stringify([painting, state.map, state.reversed, state.painter]);
     if (key !== this.#paintingKey || !this.#painting) {
-      const map = this.isPalette(state)
-        ? padded(this.palette!)
-        : colours(state.map ?? "gray", state.reversed);
-      this.#painting = { limits, map, fill: this.fill(state) };
+      this.#painting = { ...painting, map: colours(state.map ?? "gray", state.reversed) };
       this.#paintingKey = key;
     }
     return this.#painting;
@@ -147,10 +276,14 @@ export class Showing {
 
   sliders(state: State): Slider[] {
     const { image } = this;
-    const { at, bands } = this.selection(state);
+    const { at } = this.selection(state);
     const shape = image.levels[0]!.shape;
-    const moved = otherAxes(image).map((axis) => ({ axis, value: at[axis]! }));
-    if (image.band !== null && bands.length === 1) moved.unshift({ axis: image.band, value: bands[0]! });
+    const cross = crossOf(image, state, at);
+    const beside = state.planes && depthAxis(image) !== null ? [image.x, image.y] : [];
+    const moved = [...beside, ...otherAxes(image)].map((axis) => ({ axis, value: cross[axis]! }));
+    const mode = this.mode(state);
+    if (image.band !== null && (mode === "one" || mode === "labels"))
+      moved.unshift({ axis: image.band, value: this.bands(state)[0]! });
     return moved
       .filter(({ axis }) => shape[axis]! > 1)
       .map(({ axis, value }) => ({
@@ -168,33 +301,54 @@ export class Showing {
   }
 
   bandNames(): string[] {
-    const omero = (
-      this.image.attributes["ome"] as { omero?: { channels?: { label?: string }[] } } | undefined
-    )?.omero;
-    return Array.from({ length: this.bandCount() }, (_, i) => omero?.channels?.[i]?.label ?? `band ${i}`);
+    return this.described.channels.map(({ label }) => label);
+  }
+
+  /** Return the name and length of the axis that a volume is deep along. */
+  #depth(): Display["depth"] {
+    const axis = depthAxis(this.image);
+    return axis === null
+      ? null
+      : { name: this.image.axes[axis]!.name, length: this.image.levels[0]!.shape[axis]! };
+  }
+
+  /** Return how the values of the bands read out are coloured. */
+  inks(state: State): Ink[] {
+    const kind = this.kind(state);
+    if (kind === "labels") return ["label"];
+    if (kind === "rgb") return ["is-red", "is-green", "is-blue", ""];
+    if (kind !== "channels") return [];
+    return this.channels(state).flatMap(({ isOn, color }) => (isOn ? [`#${color}` as const] : []));
   }
 
   display(state: State): Display {
+    const kind = this.kind(state);
     return {
       image: this.image,
+      mode: this.mode(state),
+      kind,
+      model: this.described.model,
       bands: this.bands(state),
-      bandCount: this.bandCount(),
       bandNames: this.bandNames(),
-      map: this.isPalette(state) ? "palette" : (state.map ?? "gray"),
+      channels: this.channels(state),
+      map: state.map ?? "gray",
       reversed: state.reversed,
       isAutomatic: state.limits === null,
       isApart: state.apart,
       limits: this.limits(state) ?? [],
-      samples: this.sample(state)?.values ?? null,
+      automatic: this.automatic(state),
+      samples: this.sample(state),
       fill: this.image.fill,
+      hasMask: this.image.mask !== null,
       isFillShown: state.fill,
-      hasPalette: this.palette !== null,
+      depth: this.#depth(),
+      hasPlanes: state.planes,
+      slab: state.slab,
+      hasAlpha: this.described.alpha !== null,
+      isOpaque: state.opaque,
     };
   }
 }
 
-function padded(table: Uint8Array): Uint8Array {
-  const out = new Uint8Array(256 * 3);
-  out.set(table.subarray(0, out.length));
-  return out;
-}
+const parts = (color: string): [number, number, number] =>
+  [0, 2, 4].map((i) => Number.parseInt(color.slice(i, i + 2), 16) / 255) as [number, number, number];

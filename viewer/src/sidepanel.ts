@@ -7,18 +7,21 @@ import { element } from "./element";
 import type { Image } from "./image";
 import { MetadataPanel } from "./metadata";
 import { lineOf } from "./notices";
-import { linesFor, openInPanel } from "./openin";
+import { linesFor, openInPanel, type From } from "./openin";
 import { Tabs } from "./tabs";
+import { ToolsPanel } from "./toolspanel";
 
-export type TabName = "display" | "chunk" | "metadata" | "openin";
+export type TabName = "display" | "tools" | "chunk" | "metadata" | "openin";
 
 export class SidePanel {
   readonly display = new DisplayPanel();
+  readonly tools = new ToolsPanel();
   readonly #metadata = new MetadataPanel();
   readonly #chunk = element("div", {});
   readonly #openIn = element("div", {});
   readonly #tabs = new Tabs([
     { name: "display", title: "Display", body: this.display.root },
+    { name: "tools", title: "Tools", body: this.tools.root },
     { name: "chunk", title: "Chunk", body: this.#chunk },
     { name: "metadata", title: "Metadata", body: this.#metadata.root },
     { name: "openin", title: "Open in", body: this.#openIn },
@@ -44,12 +47,16 @@ export class SidePanel {
     this.#tabs.pick(name);
   }
 
+  get picked(): TabName {
+    return this.#tabs.picked as TabName;
+  }
+
   focusSearch(): void {
     this.#metadata.focus();
   }
 
   /** Show a file and its image; null: the image cannot be drawn. `link` returns a link to the view. */
-  show(file: string | null, image: Image | null, title: string, link: () => string): void {
+  show(file: string | null, image: Image | null, from: From, link: () => string): void {
     this.#file = file;
     this.#chunk.replaceChildren(
       element(
@@ -60,7 +67,7 @@ export class SidePanel {
     );
     this.#metadataOf = null;
     if (this.#tabs.picked === "metadata") void this.#readMetadata();
-    this.#openIn.replaceChildren(image ? openInPanel(linesFor(image, location.origin, title), link) : "");
+    this.#openIn.replaceChildren(image ? openInPanel(linesFor(image, from), link) : "");
   }
 
   showChunk(chunk: ChunkAnswer, dtype: string, level: number): void {

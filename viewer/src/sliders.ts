@@ -10,16 +10,25 @@ export interface Slider {
   note: string | null;
 }
 
-const FRAME_MS = 120;
+/** Pictures per second. */
+const RATES = [2, 5, 10, 20];
 
 export class Sliders {
-  readonly root = element("div", { className: "sliders", id: "sliders" });
+  readonly root = element("div", { className: "sliders", id: "sliders", hidden: true });
   onmove: (name: string, value: number) => void = () => {};
   /** Returns whether the current plane is drawn; playing waits for it. */
   isDrawn: () => boolean = () => true;
   #rows = new Map<string, { input: HTMLInputElement; text: HTMLElement; play: HTMLButtonElement }>();
   #shown: Slider[] = [];
   #playing: string | null = null;
+  #timer = 0;
+  /** When the next plane is due. */
+  #due = 0;
+  readonly #rate = element(
+    "select",
+    { className: "select rate", hidden: true, aria: { label: "pictures per second" } },
+    ...RATES.map((rate) => element("option", { value: String(rate), selected: rate === 10 }, `${rate} / s`)),
+  );
 
   get playing(): string | null {
     return this.#playing;
@@ -33,7 +42,10 @@ export class Sliders {
       const row = this.#rows.get(name)!;
       row.input.value = String(value);
       row.input.setAttribute("aria-valuetext", note ?? String(value));
-      row.text.textContent = `${value} / ${length - 1}${note ? ` · ${note}` : ""}`;
+      row.text.replaceChildren(
+        `${value} / ${length - 1}`,
+        element("span", { className: "slider-note" }, note ? ` · ${note}` : ""),
+      );
       row.input.style.setProperty("--part", `${length > 1 ? (100 * value) / (length - 1) : 0}%`);
     }
     this.root.hidden = sliders.length === 0;
@@ -49,25 +61,43 @@ export class Sliders {
 
   play(name = this.#shown.at(-1)?.name): void {
     this.#playing = this.#playing || name === undefined ? null : name;
-    for (const [axis, { play }] of this.#rows)
-      play.replaceChildren(icon(axis === this.#playing ? "pause" : "play"));
-    if (this.#playing) setTimeout(() => this.#tick(), FRAME_MS);
+    for (const [axis, { play }] of this.#rows) {
+      const isPlaying = axis === this.#playing;
+      play.replaceChildren(icon(isPlaying ? "pause" : "play"));
+      play.setAttribute("aria-label", `${isPlaying ? "pause" : "play"} ${axis}`);
+    }
+    clearTimeout(this.#timer);
+    this.#rate.hidden = this.#playing === null;
+    if (!this.#playing) return;
+    this.#due = performance.now() + this.#interval;
+    this.#timer = setTimeout(() => this.#tick(), this.#interval);
   }
 
+  get #interval(): number {
+    return 1000 / Number(this.#rate.value);
+  }
+
+  /** Show the next plane when it is due, or as soon as the last one is drawn. */
   #tick(): void {
     const slider = this.#shown.find((s) => s.name === this.#playing);
     if (!slider) {
       this.#playing = null;
       return;
     }
-    if (this.isDrawn()) this.onmove(slider.name, (slider.value + 1) % slider.length);
-    setTimeout(() => this.#tick(), FRAME_MS);
+    const now = performance.now();
+    if (this.isDrawn()) {
+      this.onmove(slider.name, (slider.value + 1) % slider.length);
+      // from when it was due, not from now: timers are late by a few milliseconds each
+      this.#due = Math.max(this.#due + this.#interval, now);
+    }
+    this.#timer = setTimeout(() => this.#tick(), Math.max(8, this.#due - performance.now()));
   }
 
   #build(sliders: Slider[]): void {
     this.#playing = null;
     this.#rows.clear();
-    this.root.replaceChildren(...sliders.map(({ name, length }) => this.#row(name, length)));
+    this.#rate.hidden = true;
+    this.root.replaceChildren(...sliders.map(({ name, length }) => this.#row(name, length)), this.#rate);
   }
 
   #row(name: string, length: number): HTMLElement {

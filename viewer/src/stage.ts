@@ -7,9 +7,10 @@ import type { Painting } from "./paint";
 import { scaleBar } from "./coordinates";
 import { listen } from "./pointer";
 import type { View } from "./state";
-import type { Selection, Tiles } from "./tiles";
+import { onCanvas, type Selection, type Tiles } from "./tiles";
 import {
   bounded,
+  extentOf,
   fit,
   levelFor,
   sizeOf,
@@ -21,19 +22,36 @@ import {
   type Size,
 } from "./view";
 
-export interface Scene {
-  image: Image;
+/** An image that is drawn, over or under others in the same pixels. */
+export interface Layer {
   tiles: Tiles;
-  grids: Grids;
   selection: Selection;
   /** Read ahead, once everything else is there. */
-  next: Selection | null;
+  next: Selection[];
   /** null until limits are known. */
   painting: Painting | null;
+  /** From 0 to 1. */
+  opacity: number;
+  /** The part of the canvas' width that is left free, from the left. */
+  from: number;
+}
+
+/** Draws over the picture, in device pixels. */
+export type Decoration = (context: CanvasRenderingContext2D, view: View, canvas: Size) => void;
+
+export interface Scene {
+  /** The one that view, scale bar and pointer refer to. */
+  image: Image;
+  /** Its own layer first. */
+  layers: Layer[];
+  grids: Grids;
   /** null: the whole image. */
   view: View | null;
   hasGrid: boolean;
   picked: Box | null;
+  decorations: Decoration[];
+  /** Length of a unit of the map at the middle of the view; null: unknown. */
+  metres?: ((view: View) => number) | null;
 }
 
 const GLIDE_MS = 180;
@@ -41,11 +59,7 @@ const GLIDE_MS = 180;
 const [EDGE, TOOLS, BAR, NARROW] = [14, 66, 44, 600];
 
 export class Stage {
-  readonly canvas = element("canvas", {
-    className: "picture",
-    id: "picture",
-    aria: { role: "img", label: "image" },
-  });
+  readonly canvas: HTMLCanvasElement;
   onview: (view: View | null) => void = () => {};
   onpoint: (at: Point | null, level: number) => void = () => {};
   ontap: (at: Point, level: number) => void = () => {};
@@ -53,15 +67,22 @@ export class Stage {
   covered: () => number = () => 0;
   onframe: (level: number, zoom: number, isSettled: boolean) => void = () => {};
   readonly #root: HTMLElement;
-  readonly #over = element("canvas", { className: "over", id: "over" });
+  readonly #over: HTMLCanvasElement;
   readonly #bar = element("div", { className: "scale-bar" });
   #scene: Scene | null = null;
   #frame = 0;
   #glide = 0;
   #pointer: Point | null = null;
 
-  constructor(root: HTMLElement) {
+  /** Draw in an element; `suffix` tells the ids of several stages apart. */
+  constructor(root: HTMLElement, suffix = "") {
     this.#root = root;
+    this.canvas = element("canvas", {
+      className: "picture",
+      id: `picture${suffix}`,
+      aria: { hidden: "true" },
+    });
+    this.#over = element("canvas", { className: "over", id: `over${suffix}`, aria: { hidden: "true" } });
     root.append(this.canvas, this.#over, this.#bar);
     root.tabIndex = 0;
     listen(root, {
@@ -74,6 +95,18 @@ export class Stage {
       },
     });
     new ResizeObserver(() => this.redraw()).observe(root);
+  }
+
+  /** Return what the canvas shows, with what is drawn over it. */
+  picture(): HTMLCanvasElement {
+    const copy = Object.assign(document.createElement("canvas"), this.#size());
+    const context = copy.getContext("2d")!;
+    for (const canvas of [this.canvas, this.#over]) context.drawImage(canvas, 0, 0);
+    return copy;
+  }
+
+  get size(): Size {
+    return this.#size();
   }
 
   get view(): View {
@@ -177,7 +210,7 @@ export class Stage {
     if (!this.#scene) return;
     const spot = toImage(this.view, this.#size(), this.#device(at));
     const [x, y] = [Math.floor(spot.x), Math.floor(spot.y)];
-    const { width, height } = sizeOf(this.#scene.image);
+    const { right: width, bottom: height } = extentOf(this.#scene.image);
     if (x >= 0 && y >= 0 && x < width && y < height)
       call({ x, y }, levelFor(this.#scene.image, this.view.zoom));
     else this.onpoint(null, 0);
@@ -199,30 +232,55 @@ export class Stage {
     over.clearRect(0, 0, size.width, size.height);
     const scene = this.#scene;
     const context = this.canvas.getContext("2d")!;
+    context.clearRect(0, 0, size.width, size.height);
     if (!scene) {
-      context.clearRect(0, 0, size.width, size.height);
       this.#bar.hidden = true;
       this.canvas.dataset["settled"] = "false";
       return;
     }
-    const { image, tiles, grids, selection, painting } = scene;
+    const { image, grids } = scene;
     const view = this.view;
     const number = levelFor(image, view.zoom);
-    tiles.want(view, size, selection, { next: scene.next, isLowFirst: painting === null });
-    const isDrawn = painting !== null && tiles.draw(context, view, size, selection, painting);
-    if (painting && !isDrawn) this.redraw();
+    const drawn = scene.layers.map((layer) => this.#drawLayer(context, layer, view, size));
+    if (drawn.some(({ isLate }) => isLate)) this.redraw();
     const level = image.levels[number]!;
     const grid = scene.hasGrid ? grids.of(level) : null;
     if (grid) drawGrid(over, image, level, grid, view, size);
     if (scene.hasGrid && scene.picked) drawPicked(over, scene.picked, view, size);
-    this.#drawBar(image, view);
-    const isSettled = isDrawn && tiles.isSettled(view, size, selection);
-    this.canvas.dataset["settled"] = String(isSettled);
+    for (const decorate of scene.decorations) decorate(over, view, size);
+    this.#drawBar(scene, view);
+    const isSettled = drawn.every((layer) => layer.isSettled);
+    const painter = scene.layers[0]!.tiles.painter;
+    Object.assign(this.canvas.dataset, { settled: String(isSettled), painter });
     this.onframe(number, view.zoom, isSettled);
   }
 
-  #drawBar(image: Image, view: View): void {
-    const bar = scaleBar(image, view.zoom / window.devicePixelRatio, 140);
+  #drawLayer(
+    context: CanvasRenderingContext2D,
+    { tiles, selection, next, painting, opacity, from }: Layer,
+    view: View,
+    size: Size,
+  ): { isLate: boolean; isSettled: boolean } {
+    tiles.want(view, size, selection, { next, isLowFirst: painting === null });
+    if (!painting) return { isLate: false, isSettled: false };
+    context.save();
+    context.globalAlpha = opacity;
+    if (from > 0) {
+      const left = Math.round(from * size.width);
+      context.beginPath();
+      context.rect(left, 0, size.width - left, size.height);
+      context.clip();
+      // what lies below would show through where this one is transparent
+      const box = onCanvas(extentOf(tiles.image), view, size);
+      context.clearRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
+    }
+    const isDrawn = tiles.draw(context, view, size, selection, painting);
+    context.restore();
+    return { isLate: !isDrawn, isSettled: isDrawn && tiles.isSettled(view, size, selection) };
+  }
+
+  #drawBar({ image, metres }: Scene, view: View): void {
+    const bar = scaleBar(image, view.zoom / window.devicePixelRatio, 140, metres?.(view) ?? null);
     this.#bar.hidden = bar === null;
     if (!bar) return;
     this.#bar.style.width = `${bar.length.toFixed(1)}px`;

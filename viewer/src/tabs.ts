@@ -31,7 +31,8 @@ export class Tabs {
     }));
     this.#picked = tabs[0]!.name;
     for (const { body, name } of this.#tabs) {
-      Object.assign(body, { id: `body-${name}`, role: "tabpanel" });
+      Object.assign(body, { id: `body-${name}`, role: "tabpanel", tabIndex: 0 });
+      body.setAttribute("aria-labelledby", `tab-${name}`);
       body.classList.add("tab-body");
     }
     const heads = element(
@@ -39,6 +40,15 @@ export class Tabs {
       { className: "tab-heads", aria: { role: "tablist" } },
       ...this.#tabs.map((tab) => tab.button),
     );
+    heads.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (by === undefined) return;
+      event.preventDefault();
+      const at = this.#tabs.findIndex(({ name }) => name === this.#picked);
+      const next = this.#tabs[(at + by + this.#tabs.length) % this.#tabs.length]!;
+      this.pick(next.name);
+      next.button.focus();
+    });
     this.root.append(heads, ...this.#tabs.map((tab) => tab.body));
     this.pick(this.#picked);
   }
@@ -54,6 +64,7 @@ export class Tabs {
       tab.body.hidden = !isPicked;
       tab.button.classList.toggle("is-picked", isPicked);
       tab.button.setAttribute("aria-selected", String(isPicked));
+      tab.button.tabIndex = isPicked ? 0 : -1;
     }
     this.onpick(name);
   }

@@ -1,17 +1,19 @@
 /** Tiles of an image: requested, read, painted, drawn. Old ones stay until new ones have arrived. */
 
-import { Chunks, copyPiece, emptyPlane } from "./chunks";
+import { CHANGED, ServerError } from "./api";
+import { Chunks, copyPiece, emptyPlane, maximumPiece } from "./chunks";
 import type { Plane } from "./contrast";
 import { placeAt, type Image } from "./image";
+import type { Gpu } from "./gpu";
 import { paint, type Painting } from "./paint";
 import type { View } from "./state";
 import {
   cellsIn,
+  extentOf,
   levelFor,
   lowLevel,
   origin,
   seen,
-  sizeOf,
   tileBox,
   toFull,
   type Box,
@@ -34,10 +36,17 @@ const LOW_TILES = 4;
 export interface Selection {
   /** Element of level 0 along each axis; unused along y, x and band. */
   at: number[];
+  /** Those of the colours, then that of alpha. */
   bands: number[];
+  /** Whether the mask is read, too; its plane is the last one. */
+  hasMask: boolean;
+  /** Elements of level 0 along an axis whose maximum is drawn; null: the plane at `at`. */
+  slab: Slab | null;
 }
 
-export const keyOf = ({ at, bands }: Selection): string => `${at.join(",")};${bands.join(",")}`;
+const bandsKey = ({ bands, hasMask }: Selection): string => `${bands.join(",")}${hasMask ? "m" : ""}`;
+export const keyOf = (selection: Selection): string =>
+  `${selection.at.join(",")};${bandsKey(selection)}${selection.slab ? `;${selection.slab.from}-${selection.slab.to}` : ""}`;
 
 interface Tile {
   cell: Cell;
@@ -62,16 +71,34 @@ export class Tiles {
   readonly chunks: Chunks;
   /** Called when a tile has arrived, with the error if it failed. */
   onchange: (error: string | null) => void = () => {};
+  /** Called when the file has changed since it was opened. */
+  onstale: () => void = () => {};
   readonly #ready = new Map<string, Tile>();
   readonly #running = new Map<string, AbortController>();
   #wanted: Wanted[] = [];
   #bytes = 0;
   /** Keys of selections shown before, the newest first. */
   #past: string[] = [];
+  /** How each of them was painted last: the bands of another selection need another painting. */
+  readonly #paintings = new Map<string, { bands: string; painting: Painting }>();
+  readonly #maskChunks: Chunks | null;
+  #gpu: Gpu | null = null;
+  #painter: "gpu" | "canvas" = "canvas";
 
-  constructor(image: Image, prefix: string) {
+  constructor(image: Image, prefix: string, chunks = new Chunks(image, prefix)) {
     this.image = image;
-    this.chunks = new Chunks(image, prefix);
+    this.chunks = chunks;
+    this.#maskChunks = image.mask && new Chunks(image.mask, prefix);
+  }
+
+  /** Paint by this from now on; null: without a GPU. */
+  set gpu(gpu: Gpu | null) {
+    this.#gpu = gpu;
+  }
+
+  /** What painted the last tile. */
+  get painter(): "gpu" | "canvas" {
+    return this.#painter;
   }
 
   /** Request the tiles of a view and abort all others; those of `next` are read last, for later. */
@@ -79,17 +106,18 @@ export class Tiles {
     view: View,
     canvas: Size,
     selection: Selection,
-    { next, isLowFirst }: { next: Selection | null; isLowFirst: boolean },
+    { next, isLowFirst }: { next: Selection[]; isLowFirst: boolean },
   ): void {
     const key = keyOf(selection);
     if (this.#past[0] !== key)
       this.#past = [key, ...this.#past.filter((past) => past !== key)].slice(0, REMEMBERED);
-    const box = seen(view, sizeOf(this.image), canvas);
+    const box = seen(view, extentOf(this.image), canvas);
     const cells = cellsIn(this.image, levelFor(this.image, view.zoom), box);
     const low = this.#lowCells();
     const ordered = isLowFirst || this.#past.length === 1 ? [...low, ...cells] : [...cells, ...low];
     const list = ordered.map((cell) => ({ key: tileKey(key, cell), selection, cell }));
-    if (next) list.push(...cells.map((cell) => ({ key: tileKey(keyOf(next), cell), selection: next, cell })));
+    for (const later of next)
+      list.push(...cells.map((cell) => ({ key: tileKey(keyOf(later), cell), selection: later, cell })));
     this.#wanted = [...new Map(list.map((wanted) => [wanted.key, wanted])).values()];
     const keys = new Set(this.#wanted.map((wanted) => wanted.key));
     for (const [running, controller] of this.#running) {
@@ -110,7 +138,7 @@ export class Tiles {
 
   isSettled(view: View, canvas: Size, selection: Selection): boolean {
     const key = keyOf(selection);
-    const box = seen(view, sizeOf(this.image), canvas);
+    const box = seen(view, extentOf(this.image), canvas);
     return cellsIn(this.image, levelFor(this.image, view.zoom), box).every((cell) =>
       this.#ready.has(tileKey(key, cell)),
     );
@@ -125,9 +153,7 @@ export class Tiles {
   }
 
   #lowCells(): Cell[] {
-    const { width, height } = sizeOf(this.image);
-    const box = { left: 0, top: 0, right: width, bottom: height };
-    return cellsIn(this.image, lowLevel(this.image), box).slice(0, LOW_TILES);
+    return cellsIn(this.image, lowLevel(this.image), extentOf(this.image)).slice(0, LOW_TILES);
   }
 
   #fetch(): void {
@@ -145,6 +171,7 @@ export class Tiles {
       tile = await this.#read(selection, cell, controller.signal);
     } catch (cause) {
       if (controller.signal.aborted) return;
+      if (cause instanceof ServerError && cause.status === CHANGED) this.onstale();
       tile = { ...this.#blank(cell), error: cause instanceof Error ? cause.message : String(cause) };
     }
     if (controller.signal.aborted) return;
@@ -163,49 +190,29 @@ export class Tiles {
   async #read(selection: Selection, cell: Cell, signal: AbortSignal): Promise<Tile> {
     const tile = this.#blank(cell);
     const read = selection.bands.map((band) => this.#plane(selection, band, cell, signal));
+    if (selection.hasMask) read.push(this.#maskPlane(cell, signal));
     tile.planes = await Promise.all(read);
     tile.bytes = tile.planes.reduce((sum, plane) => sum + plane.byteLength, 0) + 4 * tile.width * tile.height;
     return tile;
   }
 
-  /** Assemble one band of a tile from the chunks that it touches. */
-  async #plane(selection: Selection, band: number, cell: Cell, signal: AbortSignal): Promise<Plane> {
+  /** Read one band of a tile. */
+  #plane(selection: Selection, band: number, cell: Cell, signal: AbortSignal): Promise<Plane> {
     const { image } = this;
     const level = image.levels[cell.level]!;
-    const box = tileBox(image, cell);
-    const width = box.right - box.left;
-    const plane = emptyPlane(image.dtype, width * (box.bottom - box.top));
     const place = selection.at.map((at, axis) => (axis === image.band ? band : placeAt(level, axis, at)));
-    const [tall, wide] = [level.chunks[image.y]!, level.chunks[image.x]!];
-    const jobs: Promise<void>[] = [];
-    for (let row = Math.floor(box.top / tall); row * tall < box.bottom; row++) {
-      for (let column = Math.floor(box.left / wide); column * wide < box.right; column++) {
-        const [top, left] = [Math.max(box.top, row * tall), Math.max(box.left, column * wide)];
-        const piece = {
-          from: [top - row * tall, left - column * wide] as [number, number],
-          to: [top - box.top, left - box.left] as [number, number],
-          rows: Math.min(box.bottom, (row + 1) * tall) - top,
-          columns: Math.min(box.right, (column + 1) * wide) - left,
-        };
-        const key = place.map((at, axis) =>
-          axis === image.y ? row : axis === image.x ? column : Math.floor(at / level.chunks[axis]!),
-        );
-        jobs.push(
-          this.chunks.read(cell.level, key, signal).then((values) => {
-            const base = place.reduce(
-              (sum, at, axis) =>
-                axis === image.y || axis === image.x
-                  ? sum
-                  : sum + (at % level.chunks[axis]!) * values.stride[axis]!,
-              0,
-            );
-            copyPiece(values, { y: image.y, x: image.x, base }, piece, plane, width);
-          }),
-        );
-      }
-    }
-    await Promise.all(jobs);
-    return plane;
+    const slab = selection.slab && {
+      axis: selection.slab.axis,
+      from: placeAt(level, selection.slab.axis, selection.slab.from),
+      to: placeAt(level, selection.slab.axis, selection.slab.to),
+    };
+    return assemble(image, this.chunks, cell.level, place, tileBox(image, cell), signal, slab);
+  }
+
+  /** Read the mask of a tile. */
+  #maskPlane(cell: Cell, signal: AbortSignal): Promise<Plane> {
+    const mask = this.image.mask!;
+    return assemble(mask, this.#maskChunks!, cell.level, [0, 0], tileBox(this.image, cell), signal);
   }
 
   #keep(key: string, tile: Tile): void {
@@ -238,21 +245,26 @@ export class Tiles {
     painting: Painting,
   ): boolean {
     const { image } = this;
-    const full = sizeOf(image);
+    const extent = extentOf(image);
     const key = keyOf(selection);
+    this.#paintings.delete(key);
+    this.#paintings.set(key, { bands: bandsKey(selection), painting });
+    for (const old of this.#paintings.keys()) {
+      if (this.#paintings.size <= REMEMBERED) break;
+      this.#paintings.delete(old);
+    }
     const target = levelFor(image, view.zoom);
-    context.clearRect(0, 0, canvas.width, canvas.height);
     context.save();
-    clip(context, onCanvas({ left: 0, top: 0, right: full.width, bottom: full.height }, view, canvas));
+    clip(context, onCanvas(extent, view, canvas));
     context.imageSmoothingEnabled = view.zoom < 1;
     context.imageSmoothingQuality = "high";
     const until = performance.now() + PAINT_MS;
     let isDone = true;
-    for (const cell of cellsIn(image, target, seen(view, full, canvas))) {
+    for (const cell of cellsIn(image, target, seen(view, extent, canvas))) {
       const tile = this.#get(tileKey(key, cell));
       const isLate = tile !== undefined && !tile.error && tile.canvas === null && performance.now() > until;
       if (tile && !isLate) this.#drawTile(context, tile, view, canvas, painting);
-      else this.#drawInstead(context, cell, view, canvas, painting);
+      else this.#drawInstead(context, cell, view, canvas, { bands: bandsKey(selection), painting });
       isDone &&= !isLate;
     }
     context.restore();
@@ -272,7 +284,26 @@ export class Tiles {
       hatch(context, { left, top, right, bottom });
       return;
     }
-    context.drawImage(painted(tile, painting), left, top, right - left, bottom - top);
+    context.drawImage(this.#painted(tile, painting), left, top, right - left, bottom - top);
+  }
+
+  #painted(tile: Tile, painting: Painting): HTMLCanvasElement {
+    if (tile.canvas && tile.painting === painting) return tile.canvas;
+    const { width, height } = tile;
+    tile.canvas ??= Object.assign(document.createElement("canvas"), { width, height });
+    tile.painting = painting;
+    const context = tile.canvas.getContext("2d")!;
+    const made = this.#gpu?.paint(tile.planes, painting, width, height);
+    this.#painter = made ? "gpu" : "canvas";
+    if (made) {
+      context.clearRect(0, 0, width, height);
+      context.drawImage(made, 0, 0);
+      return tile.canvas;
+    }
+    const pixels = context.createImageData(width, height);
+    paint(tile.planes, painting, pixels.data);
+    context.putImageData(pixels, 0, 0);
+    return tile.canvas;
   }
 
   /** Draw a stand-in until a tile arrives: other levels, or else planes shown before. */
@@ -281,7 +312,7 @@ export class Tiles {
     cell: Cell,
     view: View,
     canvas: Size,
-    painting: Painting,
+    now: { bands: string; painting: Painting },
   ): void {
     const { image } = this;
     const box = toFull(image, image.levels[cell.level]!, tileBox(image, cell));
@@ -296,6 +327,9 @@ export class Tiles {
       .filter((i) => i < cell.level)
       .reverse();
     for (const past of this.#past) {
+      const then = this.#paintings.get(past);
+      if (!then) continue;
+      const painting = then.bands === now.bands ? now.painting : then.painting;
       if (this.#drawLevels(context, past, [...coarser, ...finer], cell.level, box, view, canvas, painting))
         break;
     }
@@ -327,6 +361,75 @@ export class Tiles {
   }
 }
 
+/** Positions along an axis, first and last included, of which the largest value is taken. */
+export interface Slab {
+  axis: number;
+  from: number;
+  to: number;
+}
+
+/** Assemble a box of one plane of a level, or of the maximum of several, from the chunks that it touches. */
+export async function assemble(
+  image: Image,
+  chunks: Chunks,
+  number: number,
+  place: number[],
+  box: Box,
+  signal: AbortSignal,
+  slab: Slab | null = null,
+): Promise<Plane> {
+  const level = image.levels[number]!;
+  const width = box.right - box.left;
+  const plane = emptyPlane(image.dtype, width * (box.bottom - box.top));
+  const [tall, wide] = [level.chunks[image.y]!, level.chunks[image.x]!];
+  const jobs: Promise<void>[] = [];
+  const axes = place.map((_, axis) => axis).filter((axis) => axis !== image.y && axis !== image.x);
+  for (let row = Math.floor(box.top / tall); row * tall < box.bottom; row++) {
+    for (let column = Math.floor(box.left / wide); column * wide < box.right; column++) {
+      const [top, left] = [Math.max(box.top, row * tall), Math.max(box.left, column * wide)];
+      const piece = {
+        from: [top - row * tall, left - column * wide] as [number, number],
+        to: [top - box.top, left - box.left] as [number, number],
+        rows: Math.min(box.bottom, (row + 1) * tall) - top,
+        columns: Math.min(box.right, (column + 1) * wide) - left,
+      };
+      let isFirst = true;
+      for (const positions of byChunk(place, slab, level.chunks)) {
+        const key = positions[0]!.map((at, axis) =>
+          axis === image.y ? row : axis === image.x ? column : Math.floor(at / level.chunks[axis]!),
+        );
+        jobs.push(
+          chunks.read(number, key, signal).then((values) => {
+            for (const position of positions) {
+              const base = axes.reduce(
+                (sum, axis) => sum + (position[axis]! % level.chunks[axis]!) * values.stride[axis]!,
+                0,
+              );
+              const copy = isFirst ? copyPiece : maximumPiece;
+              copy(values, { y: image.y, x: image.x, base }, piece, plane, width);
+              isFirst = false;
+            }
+          }),
+        );
+      }
+    }
+  }
+  await Promise.all(jobs);
+  return plane;
+}
+
+/** Return the positions of a slab, or the one position, together with others in the same chunk. */
+function byChunk(place: number[], slab: Slab | null, chunk: number[]): number[][][] {
+  if (!slab) return [[place]];
+  const found = new Map<number, number[][]>();
+  for (let at = slab.from; at <= slab.to; at++) {
+    const number = Math.floor(at / chunk[slab.axis]!);
+    const position = place.map((value, axis) => (axis === slab.axis ? at : value));
+    found.set(number, [...(found.get(number) ?? []), position]);
+  }
+  return [...found.values()];
+}
+
 const tileKey = (selection: string, { level, row, column }: Cell): string =>
   `${selection}|${level}/${row}/${column}`;
 
@@ -345,18 +448,6 @@ function clip(context: CanvasRenderingContext2D, { left, top, right, bottom }: B
   context.beginPath();
   context.rect(left, top, right - left, bottom - top);
   context.clip();
-}
-
-function painted(tile: Tile, painting: Painting): HTMLCanvasElement {
-  if (tile.canvas && tile.painting === painting) return tile.canvas;
-  tile.canvas ??= Object.assign(document.createElement("canvas"), { width: tile.width, height: tile.height });
-  const context = tile.canvas.getContext("2d")!;
-  const pixels = context.createImageData(tile.width, tile.height);
-  // a tile of a plane shown before may have a different number of bands
-  paint(tile.planes, painting, pixels.data);
-  context.putImageData(pixels, 0, 0);
-  tile.painting = painting;
-  return tile.canvas;
 }
 
 /** Hatch a tile that could not be read: it must not look empty. */

@@ -27,6 +27,12 @@ export const sizeOf = (image: Image): Size => ({
   height: image.levels[0]!.shape[image.y]!,
 });
 
+/** Return where an image lies among the pixels that views count in. */
+export function extentOf(image: Image): Box {
+  const { width, height } = sizeOf(image);
+  return image.extent ?? { left: 0, top: 0, right: width, bottom: height };
+}
+
 /** Return the canvas position of the image's corner, rounded so that pixels have sharp edges. */
 export function origin(view: View, canvas: Size): Point {
   return {
@@ -157,16 +163,16 @@ export function cellsIn(image: Image, number: number, box: Box): Cell[] {
   return cells.sort((a, b) => far(a) - far(b));
 }
 
-/** Return the part of level 0 that the canvas shows. */
-export function seen(view: View, image: Size, canvas: Size): Box {
+/** Return the part of an extent that the canvas shows. */
+export function seen(view: View, extent: Box, canvas: Size): Box {
   const [from, to] = [
     toImage(view, canvas, { x: 0, y: 0 }),
     toImage(view, canvas, { x: canvas.width, y: canvas.height }),
   ];
   return {
-    left: Math.max(0, from.x),
-    top: Math.max(0, from.y),
-    right: Math.min(image.width, to.x),
-    bottom: Math.min(image.height, to.y),
+    left: Math.max(extent.left, from.x),
+    top: Math.max(extent.top, from.y),
+    right: Math.min(extent.right, to.x),
+    bottom: Math.min(extent.bottom, to.y),
   };
 }

@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import { colours, cssGradient, MAPS } from "../src/colormap";
 import { automatic, histogram, percentile, rounded, sorted, type Plane } from "../src/contrast";
-import { level, levels, paint } from "../src/paint";
+import { imageOf, type NodeJson } from "../src/image";
+import { described, statedLimits } from "../src/described";
+import { labelColour, level, levels, paint, PLAIN, type Painting } from "../src/paint";
 
 test("gray is the byte itself", () => {
   const gray = colours("gray");
@@ -92,11 +94,154 @@ test.each([
   expect([...levels(plane, [-100, 3000.5])]).toEqual([...plane].map((v) => level(v, [-100, 3000.5])));
 });
 
+const BYTES = (count: number): [number, number][] => Array.from({ length: count }, () => [0, 255]);
+
+/** Paint one pixel of these samples. */
+function pixel(samples: number[], by: Partial<Painting> & Pick<Painting, "kind">): number[] {
+  const planes = samples.map((value) => Float64Array.of(value));
+  const extra = Number(Boolean(by.alpha)) + Number(by.valid != null);
+  const out = new Uint8ClampedArray(4);
+  paint(planes, { ...PLAIN, limits: BYTES(planes.length - extra), map: colours("gray"), ...by }, out);
+  return [...out];
+}
+
+test("inks take light away", () => {
+  // round((255 - C)(255 - K) / 255), as Pillow and libtiff have it
+  expect(pixel([255, 0, 0, 0], { kind: "cmyk" })).toEqual([0, 255, 255, 255]);
+  expect(pixel([10, 100, 200, 50], { kind: "cmyk" })).toEqual([197, 125, 44, 255]);
+});
+
+test("YCbCr is that of JPEG", () => {
+  expect(pixel([128, 128, 128], { kind: "ycbcr" })).toEqual([128, 128, 128, 255]);
+  // Pillow: Image.new("YCbCr", (1, 1), (100, 60, 220)).convert("RGB") is (229, 58, 0)
+  expect(pixel([100, 60, 220], { kind: "ycbcr" })).toEqual([229, 58, 0, 255]);
+});
+
+test("white may be the least value", () => {
+  expect(pixel([0], { kind: "map", inverted: true })).toEqual([255, 255, 255, 255]);
+  expect(pixel([255], { kind: "map", inverted: true })).toEqual([0, 0, 0, 255]);
+});
+
+test("alpha that colours are multiplied by is divided out", () => {
+  const alpha = { band: 3, associated: true, range: [0, 255] as [number, number] };
+  expect(pixel([50, 25, 0, 128], { kind: "rgb", alpha })).toEqual([100, 50, 0, 128]);
+  expect(pixel([50, 25, 0, 0], { kind: "rgb", alpha })).toEqual([0, 0, 0, 0]);
+  const apart = { ...alpha, associated: false };
+  expect(pixel([50, 25, 0, 128], { kind: "rgb", alpha: apart })).toEqual([50, 25, 0, 128]);
+  expect(pixel([50, 51], { kind: "map", alpha: { ...apart, range: [0, 51] } })).toEqual([50, 50, 50, 255]);
+});
+
+test("what a mask excludes is transparent", () => {
+  expect(pixel([9, 255], { kind: "map", valid: 255 })).toEqual([9, 9, 9, 255]);
+  expect(pixel([9, 0], { kind: "map", valid: 255 })).toEqual([0, 0, 0, 0]);
+});
+
+test("a palette is looked up, from its first value, with its alpha", () => {
+  const palette = { first: 2, colours: Uint8Array.from([1, 2, 3, 255, 4, 5, 6, 7]) };
+  const drawn = [0, 2, 3, 99].map((value) => pixel([value], { kind: "palette", palette }));
+  expect(drawn).toEqual([
+    [1, 2, 3, 255],
+    [1, 2, 3, 255],
+    [4, 5, 6, 7],
+    [4, 5, 6, 7],
+  ]);
+});
+
+test("channels add up", () => {
+  const channels = [
+    { color: [0, 0, 1] as const, gamma: 1, inverted: false },
+    { color: [0, 1, 0.5] as const, gamma: 2, inverted: false },
+    { color: [1, 0, 0] as const, gamma: 1, inverted: true },
+  ];
+  const limits: [number, number][] = [
+    [0, 100],
+    [0, 100],
+    [0, 100],
+  ];
+  // blue 0.6 + 0.25 / 2, green 0.25, red 1 - 0.8
+  expect(pixel([60, 50, 80], { kind: "channels", channels, limits })).toEqual([51, 64, 185, 255]);
+  expect(pixel([100, 100, 0], { kind: "channels", channels, limits })).toEqual([255, 255, 255, 255]);
+  expect(pixel([Number.NaN, 50, 80], { kind: "channels", channels, limits })).toEqual([51, 64, 32, 255]);
+  const none = pixel([Number.NaN, Number.NaN, Number.NaN], { kind: "channels", channels, limits });
+  expect(none).toEqual([0, 0, 0, 0]);
+});
+
+test("labels have colours of their own, bright and always the same", () => {
+  const found = Array.from({ length: 500 }, (_, i) => labelColour(i + 1));
+  expect(new Set(found.map(String)).size).toBeGreaterThan(495);
+  expect(found.every((colour) => Math.max(...colour) >= 178)).toBe(true);
+  expect(labelColour(1)).toEqual(labelColour(1));
+  expect(pixel([0], { kind: "labels" })).toEqual([0, 0, 0, 0]);
+  expect(pixel([7], { kind: "labels" })).toEqual([...labelColour(7), 255]);
+});
+
+/** Return how an image of `count` bands is drawn that has these attributes. */
+function stated(
+  display: unknown,
+  { count = 4, dtype = "uint8", ...attributes } = {},
+): ReturnType<typeof described> {
+  const root: NodeJson = {
+    node_type: "array",
+    shape: [count, 2, 2],
+    dimension_names: ["c", "y", "x"],
+    data_type: dtype,
+    attributes: { "anychunk.display": display, ...attributes },
+  };
+  return described(imageOf("f", "", root));
+}
+
+test("what a file states is checked", () => {
+  expect(stated(null)).toMatchObject({ model: "grey", bands: [0], alpha: null, palette: null });
+  expect(stated({ model: "rgb", bands: [2, 1, 0] })).toMatchObject({ model: "rgb", bands: [2, 1, 0] });
+  expect(stated({ model: "rgb", bands: [0, 9] })).toMatchObject({ model: "grey", bands: [0] });
+  expect(stated({ model: "cmyk", bands: [0, 1, 2] }).model).toBe("grey");
+  expect(stated({ model: "palette", palette: { colors: "x" } }).model).toBe("grey");
+  expect(stated({ model: "oil", alpha: { band: 4 }, range: [["a", 1]] })).toMatchObject({
+    model: "grey",
+    alpha: null,
+    ranges: [],
+  });
+  const palette = stated({ model: "palette", palette: { first: 1, colors: [[1, 2, 3]] } }).palette;
+  expect(palette).toEqual({ first: 1, colours: Uint8Array.of(1, 2, 3, 255) });
+});
+
+test("limits are those of the channel, of the image, of the type", () => {
+  const window = { band: 1, window: [5, 50] };
+  const some = stated({ model: "rgb", bands: [0, 1, 2], range: [[0, 1023]], channels: [window] });
+  expect([0, 1, 3].map((band) => statedLimits(some, band, "uint16"))).toEqual([
+    [0, 1023],
+    [5, 50],
+    [0, 1023],
+  ]);
+  const none = stated({ model: "grey" });
+  expect(["uint8", "bool", "int16"].map((dtype) => statedLimits(none, 0, dtype))).toEqual([
+    [0, 255],
+    [0, 1],
+    null,
+  ]);
+});
+
+test("channels of other Zarr stores are those of omero", () => {
+  const channel = (label: string, color: string): object => ({
+    label,
+    color,
+    active: true,
+    window: { start: 1, end: 2 },
+  });
+  const ome = { omero: { channels: [channel("a", "ff0000"), channel("b", "00ff00")] } };
+  const found = stated(undefined, { count: 2, ome } as object);
+  expect(found.model).toBe("channels");
+  expect(found.channels.map(({ label, color, window }) => [label, color, window])).toEqual([
+    ["a", "FF0000", [1, 2]],
+    ["b", "00FF00", [1, 2]],
+  ]);
+});
+
 test("NaN and fill are transparent, zero is not", () => {
   const out = new Uint8ClampedArray(16);
   paint(
     [Float32Array.from([Number.NaN, -1, 0, 10])],
-    { limits: [[0, 10]], map: colours("gray"), fill: -1 },
+    { ...PLAIN, kind: "map", limits: [[0, 10]], map: colours("gray"), fill: -1 },
     out,
   );
   expect([...out]).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255]);
@@ -105,7 +250,7 @@ test("NaN and fill are transparent, zero is not", () => {
 test("three bands are red, green, blue; only fill in all of them is fill", () => {
   const out = new Uint8ClampedArray(8);
   const planes = [Uint8Array.from([9, 9]), Uint8Array.from([20, 9]), Uint8Array.from([30, 9])];
-  paint(planes, { limits: [[0, 255]], map: colours("gray"), fill: 9 }, out);
+  paint(planes, { ...PLAIN, kind: "rgb", limits: BYTES(3), map: colours("gray"), fill: 9 }, out);
   expect([...out]).toEqual([9, 20, 30, 255, 0, 0, 0, 0]);
 });
 

@@ -1,23 +1,15 @@
 import { expect, test } from "vitest";
 import { copyPiece, emptyPlane } from "../src/chunks";
 import { borders, chunkBox } from "../src/grid";
-import {
-  assertDrawn,
-  firstBands,
-  imageOf,
-  otherAxes,
-  palette,
-  placeAt,
-  Unshowable,
-  type NodeJson,
-} from "../src/image";
+import { assertDrawn, imageOf, otherAxes, placeAt, Unshowable, type NodeJson } from "../src/image";
 import { filtered } from "../src/metadata";
-import { linesFor } from "../src/openin";
+import { codeFor, linesFor } from "../src/openin";
 import { along, onMap, positionText, scaleBar, transformOf } from "../src/coordinates";
 import { valueText } from "../src/readout";
 import {
   bounded,
   cellsIn,
+  extentOf,
   fit,
   levelFor,
   lowLevel,
@@ -72,6 +64,7 @@ function volume(attributes: Record<string, unknown> = {}, dtype = "uint16"): Nod
   };
 }
 
+const object = (value: unknown): { multiscales: { datasets: { path: string }[] }[] } => value as never;
 const image = imageOf("f.n5", "a", volume());
 
 test("an image is what its metadata says", () => {
@@ -93,7 +86,6 @@ test("levels without transformations cover the same extent", () => {
   const plain: NodeJson = { ...array([3, 30, 40], [3, 30, 40]), dimension_names: ["band", "y", "x"] };
   const alone = imageOf("f.npy", "", plain);
   expect([alone.band, alone.y, alone.x]).toEqual([0, 1, 2]);
-  expect(firstBands(alone)).toEqual([0, 1, 2]);
 });
 
 test("what cannot be drawn says why", () => {
@@ -103,20 +95,19 @@ test("what cannot be drawn says why", () => {
   expect(() => imageOf("f", "nope", volume())).toThrow(/nope/);
 });
 
-test("a palette is that of the display, and nothing else", () => {
-  const drawn = (display: unknown): number[] | null => {
-    const found = palette(imageOf("f", "a", volume({ "anychunk.display": display })));
-    return found && [...found];
-  };
-  const colors = [
-    [0, 0, 0, 255],
-    [255, 1, 0, 0],
-  ];
-  expect(drawn({ model: "palette", palette: { first: 0, colors } })).toEqual([0, 0, 0, 255, 1, 0]);
-  expect(drawn({ model: "palette", palette: { first: 1, colors } })).toEqual([0, 0, 0, 0, 0, 0, 255, 1, 0]);
-  expect(drawn({ model: "grey", palette: { colors } })).toBeNull();
-  expect(drawn({ model: "palette", palette: { colors: "x" } })).toBeNull();
-  expect(palette(imageOf("f", "a", volume({ tiff: { color_map: colors } })))).toBeNull();
+test("a mask is read beside each level, if it fits", () => {
+  const root = volume({ "anychunk.display": { model: "grey", mask: { path: "mask", valid: 255 } } });
+  const members = root.consolidated_metadata!.metadata;
+  const levels = object(members["a"]!.attributes!["ome"]).multiscales[0]!.datasets;
+  levels.forEach((level) => (level.path = `${level.path}/image`));
+  members["a/0/image"] = array([10, 600, 1001], [1, 512, 512]);
+  members["a/1/image"] = array([5, 300, 501], [1, 512, 512]);
+  members["a/0/mask"] = array([600, 1001], [512, 512], "uint8");
+  expect(imageOf("f", "a", root).mask).toBeNull();
+  members["a/1/mask"] = array([300, 501], [512, 512], "uint8");
+  const mask = imageOf("f", "a", root).mask!;
+  expect([mask.dtype, mask.y, mask.x, mask.band]).toEqual(["uint8", 0, 1, null]);
+  expect(mask.levels[1]).toMatchObject({ path: "a/1/mask", factor: [2, 2], corner: [0, 0] });
 });
 
 test("nodata is what CF attributes state, zero included", () => {
@@ -162,7 +153,7 @@ test("the view turns positions around and back", () => {
   const beside = fit({ width: 7000, height: 70 }, canvas, inset);
   expect([origin(beside, canvas).x, beside.zoom]).toEqual([0, 0.1]);
   expect(bounded({ x: -50, y: 9999, zoom: 1e9 }, sizeOf(image), canvas)).toEqual({ x: 0, y: 600, zoom: 64 });
-  expect(seen({ x: 0, y: 0, zoom: 1 }, sizeOf(image), canvas)).toEqual({
+  expect(seen({ x: 0, y: 0, zoom: 1 }, extentOf(image), canvas)).toEqual({
     left: 0,
     top: 0,
     right: 400,
@@ -222,7 +213,8 @@ test("positions in units and on the map", () => {
   );
   expect(onMap(transformOf(map)!, 0, 0)).toEqual([440725, 3751315]);
   expect(positionText(map, 0, 0)).toMatch(/^440725(\.0)?, 3751315(\.0)? EPSG:32611$/);
-  expect(scaleBar(map, 1, 140)).toEqual({ length: 100, text: "1 km" });
+  expect(scaleBar(map, 1, 140, 1)).toEqual({ length: 100, text: "1 km" });
+  expect(scaleBar(map, 1, 140)).toEqual({ length: 100, text: "100 px" });
   expect(scaleBar(image, 2, 140)).toEqual({ length: 80, text: "20 µm" });
 });
 
@@ -243,11 +235,35 @@ test("a search keeps what holds it, by name or by value", () => {
   expect(filtered(tree, "absent")).toBeUndefined();
 });
 
+const FROM = { origin: "http://127.0.0.1:8000", source: 'a "b".tif', token: null, origins: [] };
+
 test("lines to copy hold urls that are escaped", () => {
   const odd = imageOf("a b#.tif", "a", volume());
-  const lines = linesFor(odd, "http://127.0.0.1:8000", 'a "b".tif')
+  const lines = linesFor(odd, FROM)
     .map(({ code }) => code)
     .join("\n");
   expect(lines).toContain("http://127.0.0.1:8000/zarr/a%20b%23.tif/a");
   expect(lines).toContain('"a \\"b\\".tif"');
+  expect(lines).not.toContain("Authorization");
+});
+
+test("lines to copy carry the token where the program can send it, and say where not", () => {
+  const lines = linesFor(image, { ...FROM, token: "s3cret" });
+  const withToken = lines.filter(({ code }) => code.includes("Bearer s3cret")).map(({ title }) => title);
+  expect(withToken).toEqual(["Python, from this server", "tensorstore", "GDAL"]);
+  expect(lines.find(({ title }) => title === "napari")!.note).toContain("cannot send a token");
+});
+
+test("web pages name the origin that they need", () => {
+  const note = (origins: string[]): string =>
+    linesFor(image, { ...FROM, origins }).find(({ title }) => title === "neuroglancer")!.note!;
+  expect(note([])).toContain("restart it with --origin https://");
+  expect(note(["*"])).not.toContain("--origin");
+});
+
+test("code reads what is selected", () => {
+  expect(codeFor(image, "a.n5", [3, { from: 10, to: 20 }, { from: 0, to: 1001 }])).toContain(
+    'anychunk.open("a.n5")["a/0"]\npart = array[3, 10:20, 0:1001]  # z, y, x',
+  );
+  expect(codeFor(image, "a.n5", [[0, 2], 1, 2])).toContain("array.oindex[[0, 2], 1, 2]");
 });

@@ -17,6 +17,16 @@ const FULL: State = {
   view: { x: 12.25, y: 8, zoom: 4 },
   grid: true,
   fill: true,
+  drawing: "channels",
+  channels: { 0: { color: "FF8000", limits: [68, 2218.5], gamma: 0.8, isOn: true }, 3: { isOn: false } },
+  opaque: true,
+  planes: true,
+  slab: 12,
+  graticule: true,
+  other: { file: "b.tif", image: "" },
+  compare: "over",
+  part: 0.25,
+  painter: "gpu",
 };
 
 test("a link holds the whole state", () => {
@@ -37,6 +47,9 @@ test.each([
   "#bands=-1",
   "#at=z:x,:3,q:-1",
   "#%%%=&&",
+  "#channels=x:FF0000",
+  "#draw=oil&painter=brush",
+  "#slab=0.5&compare=x&part=7",
 ])("%s is left out", (hash) => expect(parseHash(hash)).toEqual(START));
 
 test("axes may have colons in their names", () => {
