@@ -242,7 +242,31 @@ def test_a_busy_pool_delays_nobody(monkeypatch):
 
 def test_one_pool_per_process():
     assert threads.pool() is threads.pool(7)
-    assert threads.cores() == (os.cpu_count() or 1)
+    assert 1 <= threads.cores() <= (os.cpu_count() or 1)
+
+
+def test_callers_at_once_share_the_threads(monkeypatch):
+    """As many threads run in all as each caller asked for: those of Dask get no helpers."""
+    submitted = []
+
+    class Pool:
+        def submit(self, work):
+            submitted.append(work)
+            return Future()
+
+    monkeypatch.setattr(threads, "_pool", Pool())
+    inner = []
+
+    def work(part):
+        if not inner:
+            inner.append(True)
+            before = len(submitted)
+            run_ranges(lambda part: None, 100, threads=3, most=10)
+            assert len(submitted) - before == 1
+
+    run_ranges(work, 100, threads=3, most=10)
+    assert len(submitted) == 3
+    assert not threads._callers
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")

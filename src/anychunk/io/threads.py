@@ -5,14 +5,18 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
+
+from anychunk.io.processors import processors
 
 _pool: ThreadPoolExecutor | None = None
+_callers: set[object] = set()
+"""One object per call of `run_ranges` in progress; adding and removing are atomic."""
 
 
 def cores() -> int:
-    """Return the number of threads that keep this machine busy."""
-    return os.cpu_count() or 1
+    """Return the number of threads that keep busy what this process may use of the machine."""
+    return processors()
 
 
 def pool(count: int | None = None) -> ThreadPoolExecutor:
@@ -26,6 +30,7 @@ def pool(count: int | None = None) -> ThreadPoolExecutor:
 def _forget_pool() -> None:
     global _pool  # noqa: PLW0603 - threads do not survive a fork
     _pool = None
+    _callers.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -35,8 +40,10 @@ if hasattr(os, "register_at_fork"):
 def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most: int) -> None:
     """Call `work` on ranges that together cover `count` items, here and on the process-wide pool.
 
-    The caller's thread takes part, so that a busy pool delays nobody. After the first failure no
-    new range is started; the failure is raised when all running ranges have finished.
+    The caller's thread takes part, so that a busy pool delays nobody. If several threads call this
+    at once, as those of Dask do, each gets fewer helpers, so that no more threads run than asked
+    for. After the first failure no new range is started; the failure is raised when all running
+    ranges have finished.
 
     Parameters:
         work: Called with a range of item numbers, from several threads at once.
@@ -57,17 +64,29 @@ def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most:
                 raise
 
     others: list[Future[None]] = []
-    # while the interpreter exits, pools accept no work: the caller's thread then does all of it
-    with suppress(RuntimeError):
-        others.extend(pool(threads).submit(take) for _ in range(threads - 1))
-    try:
-        take()
-    finally:
-        # a helper that has not begun, because other reads keep the pool busy, has nothing to do
-        begun = [future for future in others if not future.cancel()]
-        wait(begun)
+    with _caller() as callers:
+        # while the interpreter exits, pools accept no work: the caller's thread then does all of it
+        with suppress(RuntimeError):
+            others.extend(pool(threads).submit(take) for _ in range(threads - callers))
+        try:
+            take()
+        finally:
+            # a helper that has not begun, because other reads keep the pool busy, has nothing to do
+            begun = [future for future in others if not future.cancel()]
+            wait(begun)
     for future in begun:
         future.result()
+
+
+@contextmanager
+def _caller() -> Iterator[int]:
+    """Count a call in progress; yield how many there are, including this one."""
+    mark = object()
+    _callers.add(mark)
+    try:
+        yield len(_callers)
+    finally:
+        _callers.discard(mark)
 
 
 def as_completed[T, R](
