@@ -5,11 +5,14 @@ that bucket of a local S3 server.
 """
 
 import json
+import multiprocessing
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -48,6 +51,36 @@ def run(command, folder, environment=None):
     return done.stdout
 
 
+def run_python(text, folder, environment):
+    """Run a block in a process of its own, forked from one that has imported what most need."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        run([sys.executable, "-W", "ignore::UserWarning", "-c", text], folder, environment)
+        return
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(
+        ["anychunk.api", "dask.array", "rasterio", "tifffile", "xarray"]
+    )
+    file, output = folder.parent / "block.py", folder.parent / "output"
+    file.write_text(text, "utf-8")
+    process = processes.Process(target=as_script, args=(file, folder, environment, output))
+    process.start()
+    process.join(PATIENCE_S)
+    assert process.exitcode == 0, output.read_text("utf-8")
+
+
+def as_script(file, folder, environment, output):
+    """Do in this process what `python FILE` does in another."""
+    with output.open("w", encoding="utf-8") as sink:
+        os.dup2(sink.fileno(), 1)
+        os.dup2(sink.fileno(), 2)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path.insert(0, "")
+    warnings.simplefilter("ignore", UserWarning)
+    runpy.run_path(str(file), run_name="__main__")
+
+
 def in_environment(storage):
     """Return the options of a store as the variables that AWS' own tools read."""
     return {
@@ -78,7 +111,7 @@ def test_blocks(page, tmp_path):
         environment = {"PATH": path, **(in_environment(storage) if storage else {})}
         for language, text in blocks(page):
             if language == "python":
-                run([sys.executable, "-W", "ignore::UserWarning", "-c", text], folder, environment)
+                run_python(text, folder, environment)
             elif language == "sh":
                 run(["bash", "-e", "-o", "pipefail", "-c", text], folder, environment)
             elif language == "toml":
