@@ -55,7 +55,8 @@ def paint(planes: dict[int, Array], display: Display, limits: dict[int, Limits])
         if alpha["associated"]:
             colour = np.where(opacity > 0, np.clip(colour / np.maximum(opacity, 1e-9), 0, 1), 0)
         colour = np.stack([*(colour if len(colour) == 3 else [colour[0]] * 3), opacity])
-    pixels = np.rint(np.nan_to_num(colour) * 255).astype(np.uint8)
+    # halves up, as in the page; not rint, which rounds them to even
+    pixels = np.floor(np.nan_to_num(colour) * 255 + 0.5).astype(np.uint8)
     return pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0))
 
 
