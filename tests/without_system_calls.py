@@ -11,7 +11,7 @@ import threading
 import warnings
 from pathlib import Path
 
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 # These adapt to the real system when they are imported; anychunk is what is tested.
 PRELOADED = "asyncio concurrent.futures logging multiprocessing numpy random selectors shutil socket ssl subprocess tempfile"
@@ -125,7 +125,8 @@ def served(files: list[Path]) -> dict:
     options = {"ready": ready, "verbose": False, "started": servers.append}
     thread = threading.Thread(target=run.serve, args=arguments, kwargs=options, daemon=True)
     thread.start()
-    assert is_ready.wait(PATIENCE_S)
+    wait_until(lambda: is_ready.is_set() or not thread.is_alive())
+    assert is_ready.is_set(), "the server ended"
     found = {}
     for file in files:
         place = f"{urls[0]}zarr/{file.name}"

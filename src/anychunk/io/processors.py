@@ -81,10 +81,10 @@ def _folders(proc: Path) -> list[Path]:
 def _quota(folder: Path) -> float | None:
     try:
         if (folder / "cpu.max").exists():  # version 2: "max 100000" or "150000 100000"
-            quota, period = (folder / "cpu.max").read_text().split()
+            quota, period = (folder / "cpu.max").read_text("utf-8").split()
         else:
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
+            quota = (folder / "cpu.cfs_quota_us").read_text("utf-8").strip()
+            period = (folder / "cpu.cfs_period_us").read_text("utf-8").strip()
         microseconds, per = int(quota), int(period)
     except (OSError, ValueError):  # absent, or "max"
         return None
