@@ -118,14 +118,6 @@ def fuzz(minutes: float, seed: int) -> int:
         if answer[0] == blocks.MORE:
             answer = loops.walk_resume(walk, bytes(body), 0, b"")
         loops.walk_finish(walk)
-        rect = header.siz.tile(layout.number)
-        tile = [rect.x0, rect.y0, rect.x1, rect.y1, 0, len(data)]
-        if is_hostile:
-            tile[int(rng.integers(6))] = int(rng.choice([-1, 0, 3, 1 << 31, 1 << 62]))
-        exact = loops.walk_all(numbers.tobytes(), data, np.array([tile, tile], np.int64))
-        if not is_hostile and len(data) == len(body):
-            is_exact = answer[0] == blocks.DONE and not any(data[answer[1] :])
-            assert exact == 2 * is_exact, (exact, answer, seed, count)
         if not is_hostile and len(data) == len(body):
             same = blocks._Walk(header, layout).resume(memoryview(data), 0)
             assert tuple(same)[:3] == answer[:3], (same, answer, seed, count)

@@ -372,22 +372,6 @@ def walk_tile(header: MainHeader, layout: TileLayout, read: Read, *, step: int =
     return walk.finish()
 
 
-def count_exact(header: MainHeader, layout: TileLayout, data: memoryview, tiles: Int64) -> int:
-    """Return how many of several tiles are exactly their packets, up to the first that is not.
-
-    A tile may also be one that the compiled module cannot walk. `walk_tile` says what it is.
-
-    Parameters:
-        header: The main header.
-        layout: The layout of one of the tiles, which no tile overrides.
-        data: Bytes that contain the packets.
-        tiles: For each x0, y0, x1, y1, and the offset and length of its packets in `data`.
-    """
-    if loops is None:
-        return 0
-    return loops.walk_all(_parameters(header, layout), data, tiles.astype(np.int64).tobytes())
-
-
 class Answer(NamedTuple):
     """How far a walk has come."""
 

@@ -123,21 +123,6 @@ class Siz:
             min(y + self.tile_height, self.image.y1),
         )
 
-    def tile_edges(self, tiles: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return x0, y0, x1 and y1 of each tile."""
-        rows, columns = np.divmod(tiles, self.columns)
-        x, y = self.tile_x0 + columns * self.tile_width, self.tile_y0 + rows * self.tile_height
-        image = self.image
-        return np.stack(
-            [
-                np.maximum(x, image.x0),
-                np.maximum(y, image.y0),
-                np.minimum(x + self.tile_width, image.x1),
-                np.minimum(y + self.tile_height, image.y1),
-            ],
-            axis=1,
-        )
-
     def holds_samples(self, tiles: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which tiles contain a sample of some component.
 
@@ -575,13 +560,9 @@ def single_tile_header(header: MainHeader, tile: int) -> bytes:
     the image area shrinks to it, and the tile grid begins with it. Only eight numbers of SIZ
     change; Xsiz and Ysiz are the lower right corner, XOsiz and YOsiz the upper left one.
     """
-    return tiles_header(header, tile, header.siz.tile(tile))
-
-
-def tiles_header(header: MainHeader, first: int, rect: Rect) -> bytes:
-    """Do the same for several tiles: the first of them, and the area of all."""
     siz = header.siz
-    x, y = siz.grid_origin(first)
+    rect = siz.tile(tile)
+    x, y = siz.grid_origin(tile)
     # bytes 0 to 7 are SOC, the marker SIZ, Lsiz and Rsiz; components follow at byte 40
     body = struct.pack(
         ">8I", rect.x1, rect.y1, rect.x0, rect.y0, siz.tile_width, siz.tile_height, x, y

@@ -37,10 +37,6 @@ SPANNING_BYTES = 16 * limits.MIB
 SPANNING_DOUBLINGS = 2
 """How many times such chunks are doubled in size, so that fewer tiles are decoded twice: a chunk of
 4 x 4 tiles decodes 25 tiles for 16, a chunk of one tile decodes 4 for 1."""
-TINY_PIXELS = 2048
-"""Tiles of fewer pixels are put together to chunks: reading one costs more than decoding it."""
-JOINED_SIDE = 256
-"""Rows and columns of such chunks, at most, at full resolution."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +112,6 @@ def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
     for _ in range(0 if x_aligned and y_aligned else SPANNING_DOUBLINGS):
         if 4 * x_chunk * y_chunk * pixel <= SPANNING_BYTES:
             x_chunk, y_chunk = 2 * x_chunk, 2 * y_chunk
-    if x_aligned and y_aligned and siz.tile_width * siz.tile_height < TINY_PIXELS:
-        x_chunk *= max(1, JOINED_SIDE // siz.tile_width)
-        y_chunk *= max(1, JOINED_SIDE // siz.tile_height)
     return axis(y_edges, min(y_chunk, image.height)), axis(x_edges, min(x_chunk, image.width))
 
 

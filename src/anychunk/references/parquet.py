@@ -122,8 +122,6 @@ def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
     return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
-UNCOMPRESSED_ROWS = 64
-"""Up to this number of rows a table is not compressed: that gains nothing, and takes time."""
 MOST_KNOWN = 1000
 """How many tables of copied chunks are kept while an index is saved."""
 
@@ -189,7 +187,7 @@ def _parquet(arrow: Any, table: Any) -> bytes:
     arrow.parquet.write_table(
         table,
         buffer,
-        compression="zstd" if len(table) > UNCOMPRESSED_ROWS else "none",
+        compression="zstd",
         write_statistics=["offset", "size"],  # without them fastparquet reads floats, too
         store_schema=False,
         use_dictionary=["path"],

@@ -32,19 +32,11 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
 from anychunk.codecs.jpeg2000 import openjpeg, openjph
-from anychunk.codestream.blocks import (
-    NoTableError,
-    count_exact,
-    head_length,
-    tile_layout,
-    walk_tile,
-)
+from anychunk.codestream.blocks import NoTableError, head_length, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
     END,
     EXTENSIONS,
     PPM,
-    SOD,
-    SOT_BYTES,
     MainHeader,
     Rect,
     Siz,
@@ -55,7 +47,6 @@ from anychunk.codestream.jpeg2000 import (
     single_tile_stream,
     stream_parts,
     tile_parts,
-    tiles_header,
 )
 from anychunk.codestream.packets import HT_REGION, check_tile
 from anychunk.errors import (
@@ -437,82 +428,12 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
                     band[...] = plane
             return
     canvas = Canvas(siz, level, window, out[:, : window.height, : window.width])
-    joint = decode_together(header, level, view, tiles, placement) if len(tiles) > 1 else None
-    if joint is not None:
-        canvas.put(*joint)
-        canvas.finish()
-        return
     for tile, parts in tiles.items():
         rect = siz.tile(tile)
         here = rect.scaled(*scale(siz, level))
         if here.width and here.height:
             canvas.put(rect, decode_tile(header, tile, view, parts, level=level))
     canvas.finish()
-
-
-def decode_together(
-    header: MainHeader,
-    level: int,
-    data: memoryview,
-    tiles: dict[int, list[TilePart]],
-    placement: Placement,
-) -> tuple[Rect, Sequence[Array]] | None:
-    """Decode many small tiles at once: calling a decoder takes longer than it takes to decode one.
-
-    Parameters:
-        header: The main header.
-        level: Resolution level.
-        data: Bytes that contain the tile-parts.
-        tiles: The tile-parts of each tile.
-        placement: Where the tiles are.
-
-    Returns:
-        the area of the tiles on the reference grid, and their components; None if they have to be
-        decoded one by one, because they are coded differently, some are missing, or one is damaged
-    """
-    siz = header.siz
-    numbers = np.array(list(tiles), np.int64)
-    parts = [listed[0] for listed in tiles.values()]
-    starts = np.array([part.offset for part in parts], np.int64)
-    lengths = np.array([part.length for part in parts], np.int64)
-    source = np.frombuffer(data, np.uint8)
-    rows, columns = placement.rows, placement.columns
-    first, last = rows[0] * siz.columns + columns[0], rows[-1] * siz.columns + columns[-1]
-    edges_of = siz.tile_edges(numbers)
-    if (
-        loops is None
-        or not siz.is_uniform
-        or len(tiles) != len(rows) * len(columns)
-        or any(len(listed) > 1 for listed in tiles.values())
-        or int(lengths.sum()) != len(data)
-        # a tile-part header of SOT and SOD alone overrides nothing
-        or not (source[starts + SOT_BYTES] == SOD >> 8).all()
-        or not (source[starts + SOT_BYTES + 1] == SOD & 0xFF).all()
-    ):
-        return None
-    try:
-        layout = tile_layout(header, int(numbers[0]), [data[starts[0] :][: lengths[0]]], parts[:1])
-    except NoTableError:
-        return None
-    bodies = np.stack([starts + SOT_BYTES + 2, lengths - SOT_BYTES - 2], axis=1)
-    table = np.concatenate([edges_of, bodies], axis=1)
-    if count_exact(header, layout, data, table) < len(tiles):
-        return None
-    corner, end = siz.tile(first), siz.tile(last)
-    area = Rect(corner.x0, corner.y0, end.x1, end.y1)
-    here = area.scaled(*scale(siz, level))
-    nbytes = here.width * here.height * len(siz.components) * siz.dtype.itemsize
-    limits.check_chunk(nbytes, where="jpeg2000: tiles", stored=len(data))
-    body = source.copy()
-    row, column = np.divmod(numbers, siz.columns)
-    moved = (row - rows[0]) * len(columns) + column - columns[0]
-    for place, values in ((4, moved), (6, lengths >> 16), (8, lengths)):
-        body[starts + place], body[starts + place + 1] = values >> 8 & 0xFF, values & 0xFF
-    stream = tiles_header(header, first, area) + body.tobytes() + END
-    try:
-        return area, openjpeg.decode(stream, siz, area, level)
-    except (ChunkDecodeError, UnsupportedError):
-        return None
 
 
 def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
