@@ -1,5 +1,6 @@
 """What `import anychunk` gives, and what it does not yet load."""
 
+import os
 import re
 import subprocess
 import sys
@@ -62,8 +63,11 @@ SLOW = {
 
 def loaded(code, *arguments):
     """Run code in a new process; return the modules that it has loaded."""
+    # not those of coverage, which otherwise starts in every child process
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)", *map(str, arguments)],
+        env=environment,
         capture_output=True,
         text=True,
         check=True,

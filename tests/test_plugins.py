@@ -261,8 +261,8 @@ def test_broken_format_leaves_the_commands_and_the_listing(tmp_path, file):
     assert done.returncode == 0, done.stderr
     code = """
         import json, sys
-        from anychunk.server.catalog import listed
-        print(json.dumps([name for name, _ in listed(sys.argv[1])]))
+        from anychunk.server.listing import Listing
+        print(json.dumps([found.name for found in Listing([sys.argv[1]]).scan()]))
     """
     found, _ = run(site, code, tmp_path)
     assert "a.npy" in found

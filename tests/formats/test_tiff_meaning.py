@@ -169,3 +169,16 @@ def test_date_and_time(tmp_path, text, expected):
     )
     index = anychunk.index(tmp_path / "a.tif")
     assert meaning_of(index, next(images(index))).time == expected
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_special_characters_in_texts_of_gdal(tmp_path):
+    texts = {"A": "salt & pepper", "B": "1 < 2 > 0", "C": "\"quoted\" 'so'", "D": "&lt; &amp;"}
+    with rasterio.open(
+        tmp_path / "a.tif", "w", driver="GTiff", width=8, height=8, count=1, dtype="uint8"
+    ) as out:
+        out.write(np.zeros((1, 8, 8), "uint8"))
+        out.update_tags(**texts)
+    with rasterio.open(tmp_path / "a.tif") as found:
+        assert texts.items() <= found.tags().items()
+    assert texts.items() <= anychunk.open(tmp_path / "a.tif")["0"].attrs["anychunk.tags"].items()

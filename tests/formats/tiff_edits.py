@@ -410,15 +410,6 @@ class Peers:
 # What we see, and who agrees -------------------------------------------------------------------
 
 EXPLAINED = {
-    ("deflate tiles, predictor", r"258 .* 15"): (
-        "TIFF 6.0 section 14: differences are taken of samples, which wrap at their own width of 15 "
-        "bits; tifffile wraps at 16, libtiff refuses the predictor"
-    ),
-    ("(deflate tiles|float), predictor", r"(258 .* 8|322 .* 47|323 .* 31)"): (
-        "TIFF 6.0 section 15 says how large a tile is, not that its stream ends there: these "
-        "decompress to more, and reading stops after the last row. libtiff does so too, but leaves "
-        "a part of its buffer unwritten, so that two reads of rasterio differ; tifffile refuses"
-    ),
     ("subifd's parent", r"330 (removed|called tag .*)"): (
         "without the tag there is no SubIFD to be found (TIFF Technical Note 1)"
     ),

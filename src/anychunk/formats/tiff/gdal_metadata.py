@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree as ET
-from xml.sax.saxutils import unescape
 
 import numpy as np
 import tifffile
@@ -32,6 +31,10 @@ RESOLUTIONS = {282: "TIFFTAG_XRESOLUTION", 283: "TIFFTAG_YRESOLUTION"}
 UNIT_TEXTS = {1: "1 (unitless)", 2: "2 (pixels/inch)", 3: "3 (pixels/cm)"}
 LONGEST_TEXT = 1 << 16
 """Longer texts are documents of their own, which `tiff.tags` has."""
+
+# not xml.sax.saxutils, which imports urllib
+ESCAPED = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
+"""GDAL escapes values twice; the XML parser undoes it once. The ampersand is the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +85,9 @@ def gdal_metadata(page: tifffile.TiffPage) -> GdalMetadata:
     found = GdalMetadata()
     for item in root.iter("Item"):
         name, domain = item.get("name", ""), item.get("domain", "")
-        # GDAL escapes values twice
-        value = unescape(item.text or "", {"&quot;": '"', "&apos;": "'"})
+        value = item.text or ""
+        for escaped, character in ESCAPED.items():
+            value = value.replace(escaped, character)
         sample = item.get("sample", "")
         if not value:
             continue
