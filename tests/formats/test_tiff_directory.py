@@ -308,23 +308,3 @@ def test_more_colours_than_bits_can_number(tmp_path, bits, compression):
         anychunk.open(tmp_path / "a.tif")
     with pytest.raises(rasterio.errors.RasterioIOError):
         rasterio.open(tmp_path / "a.tif")
-
-
-def test_a_mask_has_one_sample(tmp_path):
-    mask = RANDOM.integers(0, 2, (50, 64)).astype(bool)
-    options = {"photometric": "mask", "subfiletype": 4}
-    seed = Seed(written((GREY, TWO), (mask, options)), directory=1)
-    path = edited(tmp_path / "a.tif", seed, 277, lambda e: as_type(seed, e, SHORT, [2]))
-    root = anychunk.open(path)
-    assert [name for name, _ in anychunk.index(path).arrays() if "mask" in name] == []
-    assert "SamplesPerPixel of a transparency mask is 2" in str(dict(root.attrs))
-    np.testing.assert_array_equal(root["0/0/image"][...], GREY)
-
-
-@pytest.mark.parametrize("code", [256, 257])
-def test_pages_without_a_size_are_refused(tmp_path, code):
-    for seed in (TILED, STRIPS):
-        entries = [e for e in seed.entries() if e.code != code]
-        (tmp_path / "a.tif").write_bytes(seed.written(entries))
-        with pytest.raises(FormatError, match="is missing"):
-            anychunk.open(tmp_path / "a.tif")

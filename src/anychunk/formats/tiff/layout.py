@@ -207,9 +207,6 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         return integer(getattr(page, attribute), f"{where}: {attribute}", least)
 
     check_directory(page, where)
-    for code, name in ((256, "ImageWidth"), (257, "ImageLength")):
-        if code not in page.tags:
-            raise FormatError(f"{where}: {name} is missing, expected it on every page")
     compression, bands = number("compression"), number("samplesperpixel", 1)
     is_planar = number("planarconfig") == 2 and bands > 1
     # NDPI pages have a tile size, but not the tag
@@ -289,11 +286,6 @@ def _bits(page: tifffile.TiffPage, bands: int, where: str) -> samples.Bits:
     """Return BitsPerSample: one number if it is the same for all bands."""
     tag = page.tags.get(258)
     least = SAMPLES.get(page.photometric, 1)
-    if page.photometric == 4 and bands != 1:
-        raise FormatError(
-            f"{where}: SamplesPerPixel of a transparency mask is {bands}, expected 1 (TIFF 6.0 "
-            "section 8)"
-        )
     if tag is not None and tag.count > bands < least:
         raise FormatError(
             f"{where}: SamplesPerPixel is {bands}, but BitsPerSample has {tag.count} values and "
