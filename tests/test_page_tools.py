@@ -10,7 +10,7 @@ import rasterio
 import tifffile
 
 from tests.browser import ROOT, Look, browser, expected, served
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 SIZE = {"width": 1100, "height": 740}
 AXE = ROOT / "viewer/node_modules/axe-core/axe.min.js"
@@ -184,20 +184,28 @@ def test_many_files_are_listed_as_far_as_they_are_seen(look):
     assert look.complaints == []
 
 
-def test_a_changed_file_is_shown_anew(look, folder):
-    path = folder / "changing.tif"
+def test_a_changed_file_is_shown_anew(chromium, tmp_path):
+    path, following = tmp_path / "served/changing.tif", tmp_path / "next.tif"
+    path.parent.mkdir()
     tifffile.imwrite(path, np.full((30, 40), 10, np.uint8))
-    look.goto("#file=changing.tif&image=0&view=20,15,4", is_settled=False)
-    look.page.wait_for_selector("#picture[data-settled=true]")
-    assert look.pixels().max(axis=(0, 1)).tolist() == [10, 10, 10, 255]
-    tifffile.imwrite(folder / "next", np.full((30, 50), 200, np.uint8))
-    (folder / "next").replace(path)
-    look.page.wait_for_function(
-        "() => document.querySelector('#toast').textContent.includes('changed')"
-    )
-    look.settle()
-    assert look.pixels().max(axis=(0, 1)).tolist() == [200, 200, 200, 255]
-    path.unlink()
+    tifffile.imwrite(following, np.full((30, 50), 200, np.uint8))
+    with served(path.parent) as url:
+        context = chromium.new_context(viewport=SIZE, reduced_motion="reduce")
+        look = Look(context.new_page(), url.rstrip("/"))
+        look.page.set_default_timeout(1000 * PATIENCE_S)
+
+        def brightest():
+            return look.pixels().max(axis=(0, 1)).tolist()
+
+        look.goto("#file=changing.tif&image=0&view=20,15,4")
+        assert brightest() == [10, 10, 10, 255]
+        following.replace(path)
+        look.page.wait_for_function(
+            "() => document.querySelector('#toast').textContent.includes('changed')"
+        )
+        # the old picture stays until the new one is drawn
+        wait_until(lambda: brightest() == [200, 200, 200, 255])
+        context.close()
 
 
 def test_the_token_stays_out_of_the_address(chromium, folder):
