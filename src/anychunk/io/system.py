@@ -146,7 +146,7 @@ def write_all(handle: int, pieces: Sequence[Buffer]) -> None:
 
 
 def share(handle: int) -> None:
-    """Give a temporary file, which only its owner may read, the permissions of any new file."""
+    """Set the permissions of a temporary file, so far its owner's alone, to those of a new file."""
     # before Python 3.13 there is no fchmod on Windows, where access is inherited from the folder
     if hasattr(os, "fchmod"):
         os.fchmod(handle, 0o666 & ~_umask())
