@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # an absolute path, because child processes run elsewhere
 export COVERAGE_FILE := $(CURDIR)/.coverage
 
-.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check bench format clean
+.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages client-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-integrations test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -23,7 +23,7 @@ $(VENV)/ready: pyproject.toml constraints.txt .ci/find-python .ci/install-packag
 demo: setup
 	@$(BIN)/python examples/demo.py
 
-# TESTS: files, folders or names of tests, or @FILE with one per line; all by default
+# TESTS: files, folders or names of tests, options of pytest; all by default
 # COVER=1: record which lines run, child processes included, for `make coverage`
 test: setup
 	@$(BIN)/python -m $(if $(COVER),coverage run -m )pytest $(PYTEST_FLAGS) $(TESTS)
@@ -74,7 +74,7 @@ fuzz-guided: setup .venv-atheris/ready
 # The tests on every other supported interpreter found here: OTHERS_TESTS, or all. Left out (ONCE) is what does not
 # depend on the interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of
 # compiled code (OpenJPEG, z5py, tensorstore, numpy).
-ONCE := readers test_viewer.py test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
+ONCE := readers page test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
   server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py codecs/test_zarr_suite.py \
   fuzz formats/test_tiff_edits.py formats/test_jpeg2000_edits.py codecs/test_hostile_chunks.py
 OTHERS = for version in 3.12 3.13 3.14; do \
@@ -113,6 +113,20 @@ test-minimal test-oldest test-next:
 test-peers: setup .venv-osml/ready
 	@$(BIN)/python -m pytest tests/references/test_osml_layout.py
 
+# The plug-ins of napari and bioio in the real ones, which are large: an environment of their own. Where Qt and Xvfb are
+# installed, a window of napari is opened once.
+test-integrations: .venv-integrations/ready
+	@.venv-integrations/$(SCRIPTS)/python -m pytest $(NAPARI_PYTEST) tests/integrations \
+	  "tests/test_examples.py::test_blocks[docs/howto/napari.md]" "tests/test_examples.py::test_blocks[docs/howto/bioio.md]" $(TESTS)
+# plug-ins of pytest that napari installs: they import it, and its warnings are errors here
+NAPARI_PYTEST := -p no:napari -p no:napari-plugin-engine -p no:npe2
+
+.venv-integrations/ready: pyproject.toml constraints.txt .ci/find-python .ci/install-packages
+	@echo "setting up .venv-integrations"
+	@"$$(.ci/find-python)" -m venv .venv-integrations
+	@.ci/install-packages .venv-integrations/$(SCRIPTS)/python --editable ".[all,napari,bioio]" "napari[pyqt6]" ipython --group test
+	@touch $@
+
 # The tests of zarr and VirtualiZarr without anychunk, with it installed and with it enabled. SUITE: one of them.
 test-neighbours:
 	@"$$(.ci/find-python)" .ci/test-neighbours $(SUITE) $(TESTS)
@@ -132,6 +146,7 @@ schemas: setup
 
 types: setup
 	@$(BIN)/mypy
+	@$(BIN)/python .ci/check-readme
 
 layers: setup
 	@$(BIN)/lint-imports
@@ -178,6 +193,10 @@ viewer-test: viewer-packages
 # not `npm ci`: it requires the packages of all other platforms in the lock file, which npm leaves out
 viewer-packages:
 	@cd viewer && npm install --silent --no-save
+
+# Viv's loaders, which tests/server/test_web_clients.py reads served files with.
+client-packages:
+	@cd tests/clients && npm install --silent --no-save
 
 # Readers that need a separate environment: osml-imagery-io needs an older zarr, the others register codecs
 # under the same names as ours. Used by `make bench` and tests/references/test_osml_layout.py.

@@ -91,6 +91,7 @@ def separate(loops, rng) -> None:
 
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
+    from anychunk.codestream.packet_walk import MORE, Walk
     from tests.codestream.test_blocks import opened
 
     loops = load(os.environ[BUILT])
@@ -105,7 +106,7 @@ def fuzz(minutes: float, seed: int) -> int:
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():
             body[place] = int(rng.integers(256))
         data = bytes(body[: int(rng.integers(1, len(body) + 1))])
-        numbers = np.frombuffer(blocks._parameters(header, layout), np.int64).copy()
+        numbers = np.frombuffer(blocks.walk_parameters(header, layout), np.int64).copy()
         is_hostile = bool(rng.integers(2))
         if is_hostile:
             for place in rng.integers(0, len(numbers), 3).tolist():
@@ -115,11 +116,19 @@ def fuzz(minutes: float, seed: int) -> int:
         except (ValueError, MemoryError):
             continue
         answer = loops.walk_resume(walk, data, 0, layout.tile.headers or b"")
-        if answer[0] == blocks.MORE:
+        if answer[0] == MORE:
             answer = loops.walk_resume(walk, bytes(body), 0, b"")
         loops.walk_finish(walk)
+        rect = header.siz.tile(layout.number)
+        tile = [rect.x0, rect.y0, rect.x1, rect.y1, 0, len(data)]
+        if is_hostile:
+            tile[int(rng.integers(6))] = int(rng.choice([-1, 0, 3, 1 << 31, 1 << 62]))
+        exact = loops.walk_all(numbers.tobytes(), data, np.array([tile, tile], np.int64))
         if not is_hostile and len(data) == len(body):
-            same = blocks._Walk(header, layout).resume(memoryview(data), 0)
+            is_exact = answer[0] == blocks.DONE and not any(data[answer[1] :])
+            assert exact == 2 * is_exact, (exact, answer, seed, count)
+        if not is_hostile and len(data) == len(body):
+            same = Walk(header, layout).resume(memoryview(data), 0)
             assert tuple(same)[:3] == answer[:3], (same, answer, seed, count)
         count += 1
     print(f"native: {count} inputs, no finding")

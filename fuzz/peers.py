@@ -66,6 +66,9 @@ def by_tifffile(path: Path) -> list[np.ndarray]:
             if "S" in axes and data.ndim == len(axes):
                 data = np.moveaxis(data, axes.index("S"), 0)
             found += planes(data)
+            if part.keyframe.is_mask and data.dtype.kind == "b":
+                # ours are 0 and 255, as those of GDAL
+                found += [plane * np.uint8(255) for plane in planes(data)]
     if not found:
         raise failed[0] if failed else ValueError("no pages")
     return found

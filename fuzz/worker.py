@@ -129,7 +129,8 @@ def use(case: Case, folder: Path) -> dict[str, Any]:
         return {"outcome": "error", "class": type(e).__name__, "message": str(e)[:300]}
     warned = [str(w.message)[:200] for w in caught if "anychunk" in str(w.category)]
     told = bool(warned or errors or says_refused(node))
-    if errors and not arrays:
+    # positions beside samples that cannot be read are no pixels
+    if errors and not any(is_samples(path) for path in arrays):
         return {"outcome": "error", "class": "read", "message": errors[0][:300]}
     return {
         "outcome": "pixels", "whole": whole and not errors, "told": told, "arrays": arrays,
@@ -299,20 +300,39 @@ def is_read_by_others(case: Case, base: Path, say: Any) -> bool:
 
     What it does not read as we do before it is damaged says nothing about damage.
     """
-    return is_confirmed(replace(case, edits=()), base, say)
+    return confirmed(replace(case, edits=()), base, say) is not None
 
 
-def is_confirmed(case: Case, base: Path, say: Any) -> bool:
-    """Return whether another reader finds the same in a file.
-
-    Of a file with two edits, a reader that fails at one of them cannot confirm the other.
-    """
+def confirmed(case: Case, base: Path, say: Any) -> list[np.ndarray] | None:
+    """Return our arrays if another reader finds the same in a file, else None."""
     with tempfile.TemporaryDirectory(dir=base) as name:
         write(Path(name), case.edited())
         found = use(replace(case, choice=NOTHING), Path(name))
         if found["outcome"] != "pixels":
+            return None
+        is_equal = compare(case, Path(name), found, say)["outcome"] == "equal"
+        return list(found["arrays"].values()) if is_equal else None
+
+
+def is_equal_by_parts(case: Case, ours: dict[str, Any], base: Path, say: Any) -> bool:
+    """Return whether each edit alone is read as another reader reads it, and explains our planes.
+
+    Of a file with two edits, a reader that fails at one of them cannot confirm the other. A plane
+    that appears only if both are there is confirmed by nobody: it remains a finding.
+    """
+    if len(case.edits) < 2:
+        return False
+    known: list[np.ndarray] = []
+    for edit in case.edits:
+        part = confirmed(replace(case, edits=(edit,)), base, say)
+        if part is None:
             return False
-        return bool(compare(case, Path(name), found, say)["outcome"] == "equal")
+        known += part
+    mine = list(ours["arrays"].values())
+    if not {array.dtype for array in mine} <= {array.dtype for array in known}:
+        return False
+    planes = [plane for array in known for plane in peers.planes(array)]
+    return all(peers.is_among(plane, planes, 0) for array in mine for plane in peers.planes(array))
 
 
 def distinct(planes: list[np.ndarray]) -> int:
@@ -356,9 +376,7 @@ def run(case: Case, say: Any, base: Path) -> dict[str, Any]:
                 plain["outcome"] = "undamaged"
             elif case.seed.startswith("real/") and not is_read_by_others(case, base, say):
                 plain["outcome"] = "seed not compared"
-            elif len(case.edits) > 1 and all(
-                is_confirmed(replace(case, edits=(edit,)), base, say) for edit in case.edits
-            ):
+            elif is_equal_by_parts(case, ours, base, say):
                 plain["outcome"] = "equal by parts"
         return plain | spent
     finally:

@@ -20,7 +20,7 @@ for _timeout in ("CONNECT", "TCP"):
 # Files are handed to workers in this order, then the others: a long file that comes last keeps one worker busy alone.
 LONGEST = [
     "test_examples.py",
-    "test_viewer.py",
+    "page/test_viewer.py",
     "conversion/test_staging.py",
     "references/test_matrix.py",
     "readers/test_matrix.py",
@@ -33,6 +33,17 @@ LONGEST = [
     "formats/test_jnrrd_hostile.py",
     "fuzz/test_fuzz.py",
 ]
+
+# Coverage takes as long to start as most commands. Here, children run nothing that is not measured elsewhere.
+UNMEASURED = {
+    "codecs/test_registry.py",
+    "fuzz/test_fuzz.py",
+    "references/test_matrix.py",
+    "test_examples.py",
+    "test_import.py",
+    "test_patience.py",
+    "test_plugins.py",
+}
 
 
 def pytest_collection_modifyitems(items):
@@ -53,6 +64,12 @@ def defects(request, monkeypatch):
     yield
     if "defect" not in request.keywords:
         assert not found, found
+
+
+@pytest.fixture(autouse=True)
+def unmeasured_children(request, monkeypatch):
+    if request.path.relative_to(Path(__file__).parent).as_posix() in UNMEASURED:
+        monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
 
 
 @pytest.fixture(autouse=True)

@@ -375,7 +375,7 @@ def test_the_command_parses_on_a_cluster(tmp_path):
     (tmp_path / "c.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
     files, target = [str(tmp_path / f"{name}.tif") for name in "abc"], str(tmp_path / "i.json")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
         options = ["-o", target, "--scheduler", cluster.scheduler_address]
         with pytest.raises(SystemExit) as e:
@@ -403,7 +403,7 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
     with (
         serve_s3(tmp_path) as storage,
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
         ) as cluster,
     ):
         command = [sys.executable, "-c", APPEND, json.dumps(storage), cluster.scheduler_address]

@@ -9,7 +9,7 @@ import tifffile
 
 import anychunk
 from anychunk.errors import AnychunkError, SourceError
-from anychunk.xarray_engine import is_opened
+from anychunk.indexing import is_recognised
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 DATA = np.arange(64, dtype="uint8").reshape(8, 8)
@@ -20,7 +20,7 @@ def test_a_pipe_by_its_name(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(SourceError, match="regular"):
         anychunk.index(tmp_path / name)
-    assert not is_opened(str(tmp_path / name))
+    assert not is_recognised(str(tmp_path / name))
 
 
 def test_data_of_a_detached_header(tmp_path):

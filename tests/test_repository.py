@@ -67,7 +67,7 @@ def load_lines(name: str, pattern: str) -> list[str]:
 
 def conda(requirement: str) -> str:
     """Return a requirement of pyproject.toml as conda writes it."""
-    name, bound = re.fullmatch(r"(\w+)(?:\[.+\])?(.*)", requirement.partition(";")[0]).groups()
+    name, bound = re.fullmatch(r"([\w-]+)(?:\[.+\])?(.*)", requirement.partition(";")[0]).groups()
     return f"{CONDA_NAMES.get(name, name)} {bound}".strip()
 
 

@@ -194,6 +194,7 @@ STRICTER = {
                   "sample_format", "jpeg_tables", "last_height", "last_width", "ycbcr_coefficients"},
     "anychunk.jpeg2000_window": {"main_header", "resolution_level"},
     "anychunk.piece": {"points"},  # must be records
+    "anychunk.choice": {"choices"},  # must exist
     "n5_default": {"codecs"}, "anychunk.window": {"codecs"}, "anychunk.n5_bytes": {"codecs"},  # must exist
     "anychunk.n5_cropped": {"codecs"}, "anychunk.n5_reversed": {"codecs"}, "anychunk.n5_string": {"codecs"},
 }  # fmt: skip

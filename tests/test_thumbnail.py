@@ -6,6 +6,8 @@ import zlib
 
 import imagecodecs
 import numpy as np
+import PIL.Image
+import PIL.ImageOps
 import pytest
 import tifffile
 
@@ -55,6 +57,44 @@ def test_colours_and_one_band(tmp_path):
     assert thumbnail(index, band=2)[0, 0] == 0
     with pytest.raises(UnsupportedError, match=r"band 3 .*\b2$"):
         thumbnail(index, band=3)
+
+
+def write_turned(path, orientation, **options):
+    """Write a small picture without any symmetry, with the tag Orientation."""
+    data = np.random.default_rng(8).integers(0, 256, (20, 30, 3)).astype("uint8")
+    tag = (274, "H", 1, orientation, True)
+    tifffile.imwrite(path, data, photometric="rgb", extratags=[tag], **options)
+    return data
+
+
+def by_pillow(path):
+    """Return the pixels of a picture, upright."""
+    with PIL.Image.open(path) as picture:
+        picture.load()
+        # newer releases turn TIFFs when they are loaded, and then forget the tag
+        return np.asarray(PIL.ImageOps.exif_transpose(picture))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation(tmp_path, orientation):
+    data = write_turned(tmp_path / "a.tif", orientation)
+    expected = by_pillow(tmp_path / "a.tif")
+    assert expected.shape[:2] == ((20, 30) if orientation < 5 else (30, 20))
+    found = thumbnail(anychunk.index(tmp_path / "a.tif"), size=30)
+    np.testing.assert_array_equal(found, expected)
+    # the array stays as it is stored
+    stored = np.asarray(anychunk.open_array(tmp_path / "a.tif"))
+    np.testing.assert_array_equal(stored.transpose(1, 2, 0), data)
+
+
+def test_orientation_is_ignored_on_a_map(tmp_path):
+    """Like GDAL, whose transforms refer to stored rows and columns."""
+    place = [(33550, "d", 3, (10.0, 10.0, 0.0)), (33922, "d", 6, (0.0, 0, 0, 500, 900, 0))]
+    data = np.arange(600, dtype="uint8").reshape(20, 30)
+    tags = [(274, "H", 1, 6, True), *((*tag, True) for tag in place)]
+    tifffile.imwrite(tmp_path / "a.tif", data, extratags=tags)
+    found = thumbnail(anychunk.index(tmp_path / "a.tif"), size=30)
+    np.testing.assert_array_equal(found, data)
 
 
 def test_a_palette_colours_its_image(tmp_path):

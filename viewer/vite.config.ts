@@ -50,6 +50,6 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
-  server: { proxy: { "^/(api|zarr|zarr-raw|raw|thumb)/": "http://127.0.0.1:8000" } },
+  server: { proxy: { "^/(api|zarr|zarr-raw|zarr-labels|raw|thumb)/": "http://127.0.0.1:8000" } },
   plugins: [stamp()],
 });

@@ -51,6 +51,7 @@ def chains() -> Iterator[tuple[str, np.ndarray, list[dict[str, Any]]]]:
     yield "cast_value", flat.astype("f8"), [cast, LITTLE]
     big = [_named("bytes", endian="big")]
     yield "window", flat, [_named("anychunk.window", codecs=[LITTLE])]
+    yield "choice", flat, [_named("anychunk.choice", choices=[inner, [LITTLE]])]
     yield "n5_default", flat, [_named("n5_default", codecs=big)]
     yield "n5_cropped", flat, [_named("anychunk.n5_cropped", codecs=big, block_shape=[20, 20])]
     yield "n5_reversed", flat, [_named("anychunk.n5_reversed", codecs=big)]

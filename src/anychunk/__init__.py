@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from anychunk.conversion import convert
     from anychunk.conversion.writing import write
+    from anychunk.io.measuring import ReadStats, read_stats
     from anychunk.model.index import ArrayIndex, GroupIndex
     from anychunk.read.zarr_array import Array, Group
     from anychunk.verification import verify
@@ -33,6 +34,7 @@ __all__ = [
     "ArrayIndex",
     "Group",
     "GroupIndex",
+    "ReadStats",
     "VirtualParser",
     "__version__",
     "append",
@@ -45,6 +47,7 @@ __all__ = [
     "open",
     "open_array",
     "open_group",
+    "read_stats",
     "save",
     "verify",
     "write",
@@ -57,7 +60,9 @@ _MODULES = {
     "ArrayIndex": "model.index",
     "Group": "read.zarr_array",
     "GroupIndex": "model.index",
+    "ReadStats": "io.measuring",
     "convert": "conversion",
+    "read_stats": "io.measuring",
     "verify": "verification",
     "write": "conversion.writing",
 }

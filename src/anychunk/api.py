@@ -11,14 +11,17 @@ import zarr
 
 from anychunk import archive, codecs, formats, references
 from anychunk.codecs import zarr_registry
-from anychunk.combine import How
-from anychunk.combine.batches import Recipe
+from anychunk.combine import How, stac, stac_assets
+from anychunk.combine.batches import DateSource, Recipe
 from anychunk.combine.mosaic import Overlap
+from anychunk.combine.ordering import Dates, dates_of_urls, sorted_urls
 from anychunk.combine.parallel import Failures
 from anychunk.combine.patterns import expand
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.combine.stac import Items, Sign
+from anychunk.errors import FilesError, FormatError, UnsupportedError
 from anychunk.indexing import Held, Url, described, index_held, index_one, several_files
 from anychunk.io import OnChange, Storage, as_url, is_held, is_pattern, is_remote
+from anychunk.metadata.dates import Duplicates, Order, Rules
 from anychunk.metadata.meaning import Meaning
 from anychunk.metadata.reading import meaning_of_level
 from anychunk.model.images import array_path, image_around
@@ -32,13 +35,19 @@ from anychunk.references import virtualizarr
 
 @overload
 def index(
-    url: Url | Held | Sequence[Url],
+    url: Url | Held | Iterable[Url] | Items,
     *,
     format: str | None = None,
     storage: Storage | None = None,
     combine: How | None = None,
     along: str | int | None = None,
     overlap: Overlap = "error",
+    dates: Dates = None,
+    order: Order = "date",
+    duplicates: Duplicates = "error",
+    assets: str | Sequence[str] | None = None,
+    sign: Sign | None = None,
+    check_proj: bool = True,
     executor: Any = None,
     failures: Failures | None = None,
     to: None = None,
@@ -49,13 +58,19 @@ def index(
 
 @overload
 def index(
-    url: Url | Held | Sequence[Url],
+    url: Url | Held | Iterable[Url] | Items,
     *,
     format: str | None = None,
     storage: Storage | None = None,
     combine: How | None = None,
     along: str | int | None = None,
     overlap: Overlap = "error",
+    dates: Dates = None,
+    order: Order = "date",
+    duplicates: Duplicates = "error",
+    assets: str | Sequence[str] | None = None,
+    sign: Sign | None = None,
+    check_proj: bool = True,
     executor: Any = None,
     failures: Failures | None = None,
     to: Url,
@@ -65,13 +80,19 @@ def index(
 
 
 def index(
-    url: Url | Held | Sequence[Url],
+    url: Url | Held | Iterable[Url] | Items,
     *,
     format: str | None = None,
     storage: Storage | None = None,
     combine: How | None = None,
     along: str | int | None = None,
     overlap: Overlap = "error",
+    dates: Dates = None,
+    order: Order = "date",
+    duplicates: Duplicates = "error",
+    assets: str | Sequence[str] | None = None,
+    sign: Sign | None = None,
+    check_proj: bool = True,
     executor: Any = None,
     failures: Failures | None = None,
     to: Url | None = None,
@@ -84,7 +105,8 @@ def index(
         url: A path or url, or several, or a pattern such as `"s3://bucket/*.tif"`. Accepts
             local paths and `file:`, `s3:`, `gs:`, `az:`, `abfs:`, `http:`, `https:` and `memory:`
             urls, signed ones too; bytes; and open binary files. A path in a store that is passed as
-            `storage`.
+            `storage`. STAC items: objects of pystac, dictionaries, or the paths of JSON or
+            GeoParquet files with items.
         format: The name of a format, instead of recognising it by content; `anychunk formats`
             lists them.
         storage: How remote files are read: a dictionary of obstore's options (credentials,
@@ -96,6 +118,17 @@ def index(
         along: The axis to concatenate along, by name or number; or the new axis of a stack: `"t"`
             (the default), `"z"` or `"c"`.
         overlap: What `"mosaic"` does where images overlap: `"error"`, `"first"` or `"last"`.
+        dates: For a stack along t, the dates that become its coordinate: a pattern of file names
+            such as `"%Y%m%d"`; a list with one date per file, a dictionary by url, or a function of
+            the url; `"tags"`, which refuses files that state no date; False for none. By default
+            what the files state (TIFF, NITF, STAC), if all of them do.
+        order: Of a stack along t: `"date"` sorts files by date, `"given"` does not.
+        duplicates: What happens to files of the same date: `"error"`, or `"keep"` in the order
+            given.
+        assets: Of STAC items, the keys of the assets, or the names of their bands; several become
+            the bands of one image. By default the only asset with data.
+        sign: A function that returns the signed form of a remote url of a STAC item.
+        check_proj: Whether files must have the CRS, transform and shape that STAC items state.
         executor: Where many files are parsed: a `concurrent.futures.Executor` of threads or
             processes, a Dask client, or the address of a Dask scheduler; by default threads.
         failures: A dictionary. Files that cannot be indexed are left out and noted in it, with the
@@ -107,8 +140,8 @@ def index(
         **options: Options of the format itself:
 
             - DTED: `checksums=False` reads records whose checksums are wrong.
-            - JNRRD, NRRD and saved indexes: `allow=[…]`, folders or url prefixes outside the
-              file's own folder that it may refer to (`["*"]`: anywhere).
+            - JNRRD, NRRD, saved indexes and STAC items: `allow=[…]`, folders or url prefixes
+              outside the file's own folder that it may refer to (`["*"]`: anywhere).
             - N5: `axes="zyx"` or `"xyz"`, the order of dimensions; `blocks="samples"` or
               `"bytes"`, the second for blocks that are not arrays of samples.
             - NITF: `rsets=True` or `False`, whether reduced resolutions in sibling files
@@ -129,21 +162,26 @@ def index(
         MissingFileError: There is no such file or object; also a `FileNotFoundError`.
     """
     is_one = is_held(url) or (isinstance(url, str | Path) and not is_pattern(str(url)))
-    if not is_one or combine is not None:
+    asked: Any = {"assets": assets, "sign": sign, "check_proj": check_proj}
+    is_asked = assets is not None or sign is not None or stac.is_item(url)
+    if not is_one or combine is not None or is_asked:
         if is_held(url):
             raise ValueError("combine= takes paths and urls, not bytes or an open file")
-        if combine is None:
-            raise several_files()
         files = files_to_index(
-            cast("Url | Sequence[Url]", url),
+            cast("Any", url),
             combine=combine,
             along=along,
+            dates=dates,
+            rules=Rules(order=order, duplicates=duplicates),
             executor=executor,
             failures=failures,
             format=format,
             storage=storage,
+            **asked,
             **options,
         )
+        if combine is None and (len(files.urls) > 1 or not files.sources):
+            raise several_files()
         if to is None:
             return archive.index_files(files, overlap=overlap)
         archive.save_files(files, as_url(to), overlap=overlap, batch=batch, storage=storage)
@@ -159,10 +197,15 @@ def index(
 
 
 def files_to_index(
-    urls: Url | Iterable[Url],
+    urls: Url | Iterable[Url] | Items,
     *,
     combine: How | None,
     along: str | int | None = None,
+    dates: Dates = None,
+    rules: Rules | None = None,
+    assets: str | Sequence[str] | None = None,
+    sign: Sign | None = None,
+    check_proj: bool = True,
     executor: Any = None,
     failures: Failures | None = None,
     progress: Callable[[], object] | None = None,
@@ -170,20 +213,124 @@ def files_to_index(
 ) -> archive.Files:
     """Return files, and how they are indexed; parameters are those of `index`.
 
-    `progress` is called after every file.
+    `rules` are `order` and `duplicates`; `progress` is called after every file.
     """
-    recipe = Recipe(parse=partial(index_one, **options), how=combine, along=along)
+    rules = rules or Rules()
+    chosen = (assets,) if isinstance(assets, str) else tuple(assets or ())
+    storage = options.get("storage")
+    found, documents = _listed(urls, storage)
+    parse: Callable[[Any], Node] = partial(index_one, **options)
+    items: dict[str, stac.Item] = {}
+    if documents:
+        allow = options.pop("allow", None)
+        folders = None if allow is None else tuple(map(str, allow))
+        choice = stac.Choice(assets=chosen, sign=sign, allow=folders)
+        items = _items(documents, choice, storage, failures)
+        found = list(items)
+        one = partial(index_one, **options)
+        parse = partial(stac_assets.index_item, parse=one, check_proj=check_proj)
+    elif chosen or sign is not None:
+        raise FormatError(f"{next(iter(found), '')}: assets= and sign= need STAC items")
+    known = _known_dates(found, dates, combine, along, failures)
+    if known is None and dates is None and items and _is_dated(combine, along):
+        known = {item.url: _date(item) for item in items.values()}
+    if known:
+        found = sorted_urls([url for url in found if url in known], known, rules)
+    recipe = Recipe(
+        parse=parse,
+        how=combine,
+        along=along,
+        dates=_date_source(dates, known),
+        rules=rules,
+    )
     return archive.Files(
-        urls=expand(urls, options.get("storage")),
+        urls=found,
         recipe=recipe,
         executor=executor,
         failures=failures,
         progress=progress,
+        dates=known or {},
+        names=_item_names(items),
+        sources=items,
     )
 
 
+def _listed(
+    urls: Url | Iterable[Url] | Items, storage: Storage | None
+) -> tuple[list[str], list[Any]]:
+    """Return the urls of files; or nothing, and documents and objects that have STAC items."""
+    if stac.is_item(urls):
+        return [], [urls]
+    given = [urls] if isinstance(urls, str | Path) else list(cast("Iterable[Any]", urls))
+    if any(stac.is_item(one) for one in given):
+        return [], [as_url(one) if isinstance(one, str | Path) else one for one in given]
+    found = expand(given, storage)
+    is_stac = bool(found) and stac.is_document(found[0], storage)
+    return ([], list(found)) if is_stac else (found, [])
+
+
+def _items(
+    documents: Sequence[Any],
+    choice: stac.Choice,
+    storage: Storage | None,
+    failures: Failures | None,
+) -> dict[str, stac.Item]:
+    """Return STAC items by the urls that stand for them; there is at least one."""
+    found = stac.read_items(documents, choice, storage=storage, failures=failures)
+    if not found and failures:
+        raise FilesError(failures, len(failures))
+    if not found:
+        raise FormatError("STAC: found no items")
+    return {item.url: item for item in found}
+
+
+def _item_names(items: Mapping[str, stac.Item]) -> dict[str, str]:
+    """Return the names of the groups of items, which are their ids, by url."""
+    names = {url: stac.group_name(item.id) for url, item in items.items()}
+    if len(set(names.values())) < len(names):
+        return {url: f"{name}_{number}" for number, (url, name) in enumerate(names.items())}
+    return names
+
+
+def _date(item: stac.Item) -> int:
+    if item.date is None:
+        raise FormatError(
+            f"STAC item {item.id}: has neither datetime nor start_datetime; pass dates="
+        )
+    return item.date
+
+
+def _is_dated(combine: How | None, along: str | int | None) -> bool:
+    """Return whether files are stacked along t, as far as that is known before they are parsed."""
+    return combine == "stack" and along in (None, "t", "time")
+
+
+def _known_dates(
+    urls: Sequence[str],
+    dates: Dates,
+    combine: How | None,
+    along: str | int | None,
+    failures: Failures | None,
+) -> dict[str, int] | None:
+    """Return the dates that the caller gives, by url; None if the files are to state them."""
+    if dates is None or dates is False:
+        return None if dates is None else {}
+    if not _is_dated(combine, along):
+        raise ValueError("dates= needs combine='stack' along t")
+    found = dates_of_urls(urls, dates, failures)
+    if failures and not found:
+        raise FilesError(failures, len(urls))
+    return found
+
+
+def _date_source(dates: Dates, known: Mapping[str, int] | None) -> DateSource:
+    if known is None:
+        return "stated" if dates is None else "required"
+    return "given" if known else "none"
+
+
 def _as_index(
-    url: Url | Held | Node | Sequence[Url], storage: Storage | None, options: Any
+    url: Url | Held | Node | Iterable[Url] | Items, storage: Storage | None, options: Any
 ) -> Node:
     if isinstance(url, GroupIndex | ArrayIndex):
         return url
@@ -191,7 +338,7 @@ def _as_index(
 
 
 def open(  # noqa: A001 - the public name is anychunk.open
-    url: Url | Held | Node | Sequence[Url],
+    url: Url | Held | Node | Iterable[Url] | Items,
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
@@ -203,14 +350,15 @@ def open(  # noqa: A001 - the public name is anychunk.open
     already names another one; `disable` undoes that.
 
     Parameters:
-        url: A path or url, several, a pattern, a saved index, or what `index` returned.
+        url: A path or url, several, a pattern, STAC items, a saved index, or what `index` returned.
         storage: Options for obstore's store, as in `index`.
         on_change: What happens when a source is no longer the one that was indexed: `"error"`
             raises `SourceChangedError`, `"warn"` warns and reads what is there.
-        **options: All other options of `index`: `format`, `combine`, `along`, `overlap`,
-            `executor`, `failures`, and those of the formats: `allow` (JNRRD, NRRD, saved indexes),
-            `axes` and `blocks` (N5), `checksums` (DTED), `rsets`, `justify`, `complex_pairs`
-            (NITF), `sidecars` (TIFF, NITF, JPEG 2000).
+        **options: All other options of `index`: `format`, `combine`, `along`, `overlap`, `dates`,
+            `order`, `duplicates`, `assets`, `sign`, `check_proj`, `executor`, `failures`, and those
+            of the formats: `allow` (JNRRD, NRRD, saved indexes, STAC), `axes` and `blocks` (N5),
+            `checksums` (DTED), `rsets`, `justify`, `complex_pairs` (NITF), `sidecars` (TIFF, NITF,
+            JPEG 2000).
 
     Returns:
         A `zarr.Group`; a `zarr.Array` where the url is itself one array, such as an N5 dataset.
@@ -227,7 +375,7 @@ def open(  # noqa: A001 - the public name is anychunk.open
 
 
 def open_group(
-    url: Url | Held | Node | Sequence[Url],
+    url: Url | Held | Node | Iterable[Url] | Items,
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
@@ -250,7 +398,7 @@ def open_group(
 
 
 def open_array(
-    url: Url | Held | Node,
+    url: Url | Held | Node | Iterable[Url] | Items,
     *,
     image: int | str = 0,
     level: int | str = 0,
@@ -261,7 +409,8 @@ def open_array(
     """Open one array of a file, by default the first image at full resolution.
 
     Parameters:
-        url: A path or url, a saved index, or what `index` returned.
+        url: A path or url, a saved index, or what `index` returned; several files or STAC items,
+            with the options of `index`.
         image: The number of the image, or its path.
         level: The number of the level, 0 for full resolution, -1 for the coarsest; or its name.
         storage: As in `open`.
@@ -339,11 +488,14 @@ def save(node: Node, target: str | Path, *, format: str | None = None, **options
 
 
 def append(
-    urls: Url | Iterable[Url],
+    urls: Url | Iterable[Url] | Items,
     target: str | Path,
     *,
     combine: How = "group",
     along: str | int | None = None,
+    dates: Dates = None,
+    order: Order = "date",
+    duplicates: Duplicates = "error",
     batch: int | None = None,
     executor: Any = None,
     failures: Failures | None = None,
@@ -359,10 +511,15 @@ def append(
     the files are added to what it wrote.
 
     Parameters:
-        urls: Paths, urls or patterns.
+        urls: Paths, urls or patterns; or STAC items, with the options `assets`, `sign` and
+            `check_proj` of `index`.
         target: The repository, created if it does not exist.
         combine: `"group"`, `"stack"` or `"concat"`; see `index`.
         along: The axis to stack or concatenate along.
+        dates: As in `index`.
+        order: As in `index`. With `"date"`, appended files must not be earlier than those that the
+            repository has.
+        duplicates: As in `index`; also for dates that the repository has.
         batch: The number of files per commit; by default as many as make commits cheap, at least
             500.
         executor: As in `index`.
@@ -376,6 +533,8 @@ def append(
         urls,
         combine=check_appendable(combine),
         along=along,
+        dates=dates,
+        rules=Rules(order=order, duplicates=duplicates),
         executor=executor,
         failures=failures,
         progress=progress,

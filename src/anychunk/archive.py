@@ -7,15 +7,24 @@ files is small, because it has one table per array and not one index per file.
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from anychunk import references
 from anychunk.combine import How, axis_of, group_names
 from anychunk.combine import combine as combine_files
-from anychunk.combine.batches import Item, Part, Recipe, check_failures, index_parts, joined
+from anychunk.combine.batches import (
+    Item,
+    Part,
+    Recipe,
+    check_failures,
+    dates_of_part,
+    index_parts,
+    joined,
+)
 from anychunk.combine.mosaic import Overlap
+from anychunk.combine.ordering import date_of, in_order, sorted_urls
 from anychunk.combine.parallel import Failures, attempt
 from anychunk.errors import AnychunkError, FilesError
 from anychunk.formats._jpeg2000_windows import whole
@@ -74,6 +83,12 @@ class Files:
     """Where files that cannot be indexed are noted; None: they raise."""
     progress: Callable[[], object] | None = None
     """Called after every file."""
+    dates: Mapping[str, int] = field(default_factory=dict)
+    """By url, where they are known before files are parsed; the files are in their order."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of the groups, by url, where the urls do not give them."""
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    """What is parsed instead of a url."""
 
     def parts(self, batches: Sequence[Sequence[Item]]) -> Iterator[list[Part]]:
         """Index batches; yield the parts of each."""
@@ -87,10 +102,12 @@ class Files:
 
     def items(self, urls: Sequence[str]) -> list[Item]:
         """Return files with the names of their groups, which depend on all files."""
-        is_group = self.recipe.how == "group"
-        names = group_names(self.urls) if is_group and self.urls else self.urls
-        named = dict(zip(self.urls, names, strict=True))
-        return [(url, named[url]) for url in urls]
+        named = self.names
+        if not named:
+            is_group = self.recipe.how == "group"
+            names = group_names(self.urls) if is_group and self.urls else self.urls
+            named = dict(zip(self.urls, names, strict=True))
+        return [Item(url, named[url], self.dates.get(url), self.sources.get(url)) for url in urls]
 
 
 def index_files(files: Files, *, overlap: Overlap = "error") -> Node:
@@ -103,21 +120,24 @@ def index_files(files: Files, *, overlap: Overlap = "error") -> Node:
     check_failures(parts, files.failures, total=len(files.urls))
     how = files.recipe.how
     if files.recipe.is_joined and how is not None:
-        return _joined(parts, how)
+        return _joined(parts, files.recipe)
     found = {url: node for part in parts for url, node in part.files.items()}
     if how is None:
         return next(iter(found.values()))
     return combine_files(found, how, along=files.recipe.along, overlap=overlap)
 
 
-def _joined(parts: Sequence[Part], how: How) -> GroupIndex:
+def _joined(parts: Sequence[Part], recipe: Recipe) -> GroupIndex:
     """Join parts, some of which may have no files; warn once about what is dropped."""
+    how = recipe.how or "group"
     filled = [(part.node, part.urls[-1]) for part in parts if part.node is not None]
     nodes, labels = [node for node, _ in filled], [label for _, label in filled]
     with collected_warnings() as messages:
         node = joined(nodes, labels, how)
     for message in dict.fromkeys([m for part in parts for m in part.warnings] + messages):
         warnings.warn(message, stacklevel=4)
+    if how == "stack" and axis_of(node) == "t":
+        return in_order(node, [url for part in parts for url in part.urls], recipe.rules)
     return node
 
 
@@ -165,7 +185,8 @@ def _is_in_batches(files: Files) -> bool:
     at once.
     """
     if files.recipe.how in ("stack", "concat") and files.urls:
-        first = attempt(files.recipe.parse, files.urls[0])
+        url = files.urls[0]
+        first = attempt(files.recipe.parse, files.sources.get(url, url))
         return isinstance(first, AnychunkError) or not has_streams(first)
     return files.recipe.is_joined
 
@@ -201,16 +222,42 @@ def _append(
     """Index files and append them to an archive, batch by batch; count them in `done`."""
     how = files.recipe.how or "group"
     batches = cut(files.items(urls), how, there, batch)
+    if len(batches) > 1:
+        batches = cut(files.items(_in_stated_order(files, urls)), how, there, batch)
     for parts in files.parts(batches):
         check_failures(parts, files.failures, total=len(urls), may_be_none=True)
         count = sum(len(part.urls) for part in parts)
         if not count:
             continue
-        node = _joined(parts, how)
+        node = _joined(parts, files.recipe)
         if how == "group":
             node = with_points(node, storage=archive.storage)
-        archive.append(node, along=None if how == "group" else axis_of(node))
+        axis = None if how == "group" else axis_of(node)
+        archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
         done.add(node, count, is_extended=how != "group")
+
+
+def _in_stated_order(files: Files, urls: Sequence[str]) -> Sequence[str]:
+    """Return files in the order of the dates that they state, for a stack in several batches.
+
+    The files are parsed twice: to sort them, all their dates must be known before the first batch.
+    """
+    recipe = files.recipe
+    is_stated = recipe.dates in ("stated", "required") and recipe.rules.order == "date"
+    if recipe.how != "stack" or recipe.along not in (None, "t", "time") or not is_stated:
+        return urls
+    first = attempt(recipe.parse, files.sources.get(urls[0], urls[0]))
+    if isinstance(first, AnychunkError) or date_of(first) is None:
+        return urls
+    found: dict[str, int] = {}
+    items = files.items(urls)
+    for parts in index_parts(recipe, [items], files.executor, work=dates_of_part):
+        for part in parts:
+            found |= part.dates
+    dated = [url for url in urls if url in found]
+    # files without a date, or that cannot be parsed, are reported when their batch is indexed
+    rest = [url for url in urls if url not in found]
+    return [*sorted_urls(dated, found, recipe.rules), *rest]
 
 
 def cut(items: Sequence[Item], how: How, there: int, batch: int | None) -> list[Sequence[Item]]:

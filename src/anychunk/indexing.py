@@ -9,13 +9,13 @@ from collections.abc import Buffer, Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from anychunk import formats
 from anychunk._version import __version__
-from anychunk.errors import FormatError, UnsupportedError, untrusted
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError, untrusted
 from anychunk.io import (
     Folder,
     Source,
@@ -31,7 +31,18 @@ from anychunk.io import (
     remember,
     with_source,
 )
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
+from anychunk.model.index import (
+    ArrayIndex,
+    ByteRanges,
+    GroupIndex,
+    Json,
+    Node,
+    deferred,
+    known_arrays,
+    pins_at_once,
+    walk,
+    with_arrays,
+)
 
 type Url = str | Path
 type Held = Buffer | BinaryIO
@@ -81,6 +92,19 @@ def index_one(
             raise
         return _index_folder(folder, format, options)
     return _index_object(source, head, format, options)
+
+
+def is_recognised(path: str) -> bool:
+    """Return whether a format recognises the first bytes of a file, or the content of a folder."""
+    try:
+        if os.path.isdir(path):  # noqa: PTH112 - a third of the cost of Path.is_dir
+            formats.sniff_folder(Folder(path))
+        else:
+            source = open_source(path)
+            formats.sniff(source.read(0, min(formats.HEAD, source.size())).tobytes(), path)
+    except (AnychunkError, OSError):
+        return False
+    return True
 
 
 def index_held(
@@ -185,6 +209,8 @@ def _check_options(
     parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
 ) -> None:
     """Refuse options that a parser does not have: the caller's mistake, not the file's."""
+    if not options:
+        return
     signature = _signature(parse)
     try:
         signature.bind(source, **options)
@@ -195,6 +221,16 @@ def _check_options(
 
 
 def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:
+    arrays = known_arrays(node)
+    if arrays is None or not isinstance(node, GroupIndex):
+        return _merged(node, about, pins)
+    # the attributes of this file are made when they are asked for
+    known = {"pins": {**pins, **pins_at_once(node)}, "roots": node.roots}
+    root = deferred(GroupIndex, lambda: cast("GroupIndex", _merged(node, about, pins)), **known)
+    return with_arrays(root, arrays)
+
+
+def _merged(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:
     # what a Zarr store says about its own origin stays; it cannot say where it is
     own = node.attributes.get("anychunk")
     merged = {"anychunk": {**(own if isinstance(own, Mapping) else {}), **about}}

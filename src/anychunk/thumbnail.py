@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from anychunk.model.grid import Shape, touched_grid
 from anychunk.model.images import Image
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Node, Objects, find
 from anychunk.read import zarr_array
+from anychunk.selection import Part, Selection, part_of
 
 type Array = npt.NDArray[Any]
 type Borders = npt.NDArray[np.int64]
@@ -48,11 +50,13 @@ def thumbnail(
     at: Mapping[str, int] | None = None,
     band: int | None = None,
     percentiles: tuple[float, float] | None = None,
+    wanted: Selection | None = None,
     open_path: Callable[[str], Any] | None = None,
 ) -> npt.NDArray[np.uint8]:
     """Return a picture of an image, of shape (y, x), (y, x, 3) for colour, (y, x, 4) with alpha.
 
-    Pixels without a valid sample (nodata, NaN, or hidden by the image's mask) are transparent.
+    Pixels without a valid sample (nodata, NaN, or hidden by the image's mask) are transparent. The
+    picture is turned upright as its file states, unless the image lies on a map; arrays never are.
 
     Parameters:
         node: The index.
@@ -63,16 +67,24 @@ def thumbnail(
             states, or else by its first band.
         percentiles: The percentiles of the shown values that become black and white. By default,
             the limits that the file states, 0 to 255 for samples of 8 bits, and else 2 and 98.
-        open_path: Opens the array at a path, for callers that cache chunks.
+        wanted: The part to draw. Three bands of it are drawn as red, green and blue, unless the
+            image has channels with colours of their own. Of a part without a level the closest
+            level is read.
+        open_path: Opens the array at a path, for callers that cache chunks; not for parts.
 
     Raises `UnsupportedError` if the image has no plane, or no such band, axis or position, and
     `LimitError` if a small file would decode to more than `limits.thumbnail_bytes`.
     """
+    if wanted is not None and not wanted.is_everything:
+        part = part_of(node, wanted, image=image, near_levels=wanted.level is None)
+        node, image, open_path = part.node, 0, partial(open_cut, part)
     shown = im.chosen(list(im.images(node)), image)
-    meaning = meaning_of(node, shown)
+    meaning = drawn_meaning(meaning_of(node, shown), wanted)
     y, x = plane_axes(shown)
-    path = fitting_level(node, shown, (y, x), size)
-    array = zarr_array.open_path(node, path) if open_path is None else open_path(path)
+    is_fixed = wanted is not None and wanted.level is not None
+    path = shown.levels[0] if is_fixed else fitting_level(node, shown, (y, x), size)
+    opener = open_path or partial(zarr_array.open_path, node)
+    array = opener(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     display = drawn_by(meaning, band)
     picked = pick_bands(display, 1 if bands is None else array.shape[bands], band)
@@ -80,7 +92,6 @@ def thumbnail(
     place = positions({i: shown.names[i] for i in others}, array.shape, at or {})
     nodata = meaning.nodata
     table = without_nodata(painting.palette(display), nodata)
-    opener = open_path or partial(zarr_array.open_path, node)
     mask = Mask.beside(node, path, display, opener, (array.shape[y], array.shape[x]))
 
     def read(box: Mapping[int, slice]) -> Array:
@@ -103,8 +114,7 @@ def thumbnail(
         return data if table is None else coloured(data[0], *table)
 
     height, width = array.shape[y], array.shape[x]
-    if not math.prod(array.shape):
-        raise UnsupportedError(f"thumbnail: image of shape {tuple(array.shape)} has no pixels")
+    check_pixels(array.shape)
     own = find(node, path)
     fixed = {i: slice(value, value + 1) for i, value in place.items()}
     if bands is not None:
@@ -130,12 +140,50 @@ def thumbnail(
             picked=picked,
         ),
     )
+    turned = orientation_of(meaning)
     if table is not None:
-        return palette_picture(small)
+        return painting.upright(palette_picture(small), turned)
     own_type = own.data_type if isinstance(own, ArrayIndex) else None
     limits_of = band_limits(small, picked, display, own_type, percentiles)
     planes = dict(zip(picked, small, strict=True))
-    return with_holes(painting.paint(planes, display, limits_of), planes, display)
+    picture = with_holes(painting.paint(planes, display, limits_of), planes, display)
+    return painting.upright(picture, turned)
+
+
+def orientation_of(meaning: Meaning) -> int:
+    """Return how a picture is turned; not on a map, where GIS software ignores Orientation, too."""
+    if meaning.display is None or meaning.place.transform is not None:
+        return 1
+    return meaning.display.get("orientation", 1)
+
+
+def check_pixels(shape: Shape) -> None:
+    """Raise `UnsupportedError` if an image is empty."""
+    if not math.prod(shape):
+        raise UnsupportedError(f"thumbnail: image of shape {tuple(shape)} has no pixels")
+
+
+def drawn_meaning(meaning: Meaning, wanted: Selection | None) -> Meaning:
+    """Return the meaning of what is drawn: three chosen bands are red, green and blue."""
+    if wanted is None or wanted.bands is None or len(wanted.bands) != COLOUR:
+        return meaning
+    display = meaning.display or Display(model="rgb")
+    is_coloured = display["model"] == "channels" and display.get("channels")
+    if display["model"] in ("rgb", "grey", "channels") and not is_coloured:
+        display = display | Display(model="rgb", bands=[0, 1, 2])
+    return replace(meaning, display=display)
+
+
+def open_cut(part: Part, path: str) -> Any:
+    """Open an array of a part, after a look at how much there is to decode."""
+    cut = part.cuts[path]
+    own = find(part.source, cut.path)
+    array = part.open_array(path)
+    if isinstance(own, ArrayIndex):
+        box = {axis: slice(min(pick), max(pick) + 1) for axis, pick in enumerate(cut.picks)}
+        chunk_bytes = math.prod(own.chunk_shape) * array.dtype.itemsize
+        Stored(own, box).check_work(chunk_bytes, cut.path)
+    return array
 
 
 class Mask:

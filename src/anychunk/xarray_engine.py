@@ -22,14 +22,14 @@ from xarray.backends.store import StoreBackendEntrypoint
 from xarray.core import indexing
 
 from anychunk import api, formats
-from anychunk.errors import AnychunkError, NoSuchImageError, UnsupportedError
+from anychunk.combine import stac
+from anychunk.errors import NoSuchImageError, UnsupportedError
+from anychunk.indexing import is_recognised
 from anychunk.io import (
-    Folder,
     Storage,
     as_url,
     is_remote,
     local_path,
-    open_source,
     store_of_bytes,
 )
 from anychunk.metadata import cf
@@ -77,7 +77,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
             # guessing an engine must not cost a request
             is_ours = url.lower().rstrip("/").endswith(formats.extensions())
         else:
-            is_ours = is_opened(local_path(url))
+            is_ours = is_recognised(local_path(url))
         return is_ours and not is_opened_by_others(filename_or_obj)
 
     def open_dataset(
@@ -167,19 +167,6 @@ class AnychunkEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
-def is_opened(path: str) -> bool:
-    """Return whether a format recognises the first bytes of a file, or the content of a folder."""
-    try:
-        if Path(path).is_dir():
-            formats.sniff_folder(Folder(path))
-        else:
-            source = open_source(path)
-            formats.sniff(source.read(0, min(formats.HEAD, source.size())).tobytes(), path)
-    except (AnychunkError, OSError):
-        return False
-    return True
-
-
 def is_opened_by_others(filename_or_obj: Any) -> bool:
     """Return whether another installed engine claims a file."""
     if getattr(_guessing, "is_active", False):
@@ -218,7 +205,9 @@ def as_index(
         else:
             given, storage = stored_in_memory(given)
     several = not isinstance(given, str | os.PathLike)
-    urls: Any = [str(url) for url in given] if several else str(given)
+    urls: Any = given if several else str(given)
+    if several and not stac.is_item(given):
+        urls = [str(one) if isinstance(one, str | os.PathLike) else one for one in given]
     return api.index(urls, storage=storage, **options), storage, ""
 
 

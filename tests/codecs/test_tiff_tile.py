@@ -232,10 +232,13 @@ def eer(frame):
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def test_eer():
+@pytest.mark.parametrize(("seed", "is_odd"), [(0, 0), (1, 0), (2, 1), (5, 1)])
+def test_eer(seed, is_odd):
     frame = np.zeros((64, 64), bool)
-    frame[RNG.integers(0, 64, 50), RNG.integers(0, 64, 50)] = True
+    rng = np.random.default_rng(seed)
+    frame[rng.integers(0, 64, 50), rng.integers(0, 64, 50)] = True
     stored = eer(frame)
+    assert len(stored) % 2 == is_odd
     tile = TiffTile(compression=65001, bits_per_sample=1, tile_width=64, tile_height=64)
     np.testing.assert_array_equal(decode(tile, stored), as_bytes(frame))
 

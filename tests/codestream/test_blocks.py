@@ -7,16 +7,11 @@ import numpy as np
 import pytest
 
 from anychunk.codestream import blocks
-from anychunk.codestream.blocks import (
-    ABSENT,
-    COLUMNS,
-    NoTableError,
-    pack,
-    tile_layout,
-    unpack,
-    walk_tile,
-)
+from anychunk.codestream.block_table import ABSENT, COLUMNS, NoTableError
+from anychunk.codestream.blocks import tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
+from anychunk.codestream.packet_walk import Walk
+from anychunk.codestream.saved_blocks import pack, unpack
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.native import loops
 from tests.j2k_streams import compress, field, needs_openjpeg, with_packed_headers
@@ -154,7 +149,7 @@ def test_random_bodies():
         for place in rng.integers(0, len(body), 3).tolist():
             body[place] = int(rng.integers(256))
         found = []
-        for walk in (blocks._Compiled(header, layout), blocks._Walk(header, layout)):
+        for walk in (blocks._Compiled(header, layout), Walk(header, layout)):
             answer = walk.resume(memoryview(bytes(body)), 0)
             found.append(answer[:3])
         assert found[0] == found[1]

@@ -105,6 +105,15 @@ def test_tlm_is_removed():
         (header(siz(x1=2**32 - 1, tw=20), COD, QUANTIZATION), FormatError, "65535"),
         (header(siz(components=bytes((7, 0, 1))), COD, QUANTIZATION), FormatError, r"\(0, 1\)"),
         (header(siz(components=bytes((38, 1, 1))), COD, QUANTIZATION), FormatError, "39 bits"),
+        (
+            header(
+                siz(n=3, components=bytes((0, 1, 1, 7, 1, 1, 7, 1, 1))),
+                COD[:8] + b"\1" + COD[9:],
+                QUANTIZATION,
+            ),
+            FormatError,
+            r"\[1, 8, 8\] bits.* colour transform",
+        ),
         (header(siz(), COD[:9] + b"\x21" + COD[10:], QUANTIZATION), FormatError, "33 levels"),
         (header(siz(), COD[:9] + b"\x81" + COD[10:], QUANTIZATION), UnsupportedError, "DFS"),
         (header(siz(), COD[:10] + b"\x09" + COD[11:], QUANTIZATION), FormatError, "2048 x 64"),

@@ -1,6 +1,6 @@
 import pytest
 
-from anychunk.codestream.blocks import NoTableError
+from anychunk.codestream.block_table import NoTableError
 from anychunk.codestream.packet_bits import Bits
 from anychunk.codestream.packets import read_passes
 from anychunk.codestream.window_streams import passes_code, stuffed, support

@@ -9,7 +9,7 @@ import tifffile
 
 import anychunk
 from anychunk.combine import combine
-from anychunk.combine.batches import Recipe, index_part, joined
+from anychunk.combine.batches import Item, Recipe, index_part, joined
 from anychunk.errors import FormatError
 from tests.combine.files import write_geotiff
 
@@ -25,7 +25,7 @@ def in_parts(urls, how, size, **options):
     """Index files in parts of `size`, which travel as they do from another process."""
     recipe = Recipe(parse=anychunk.index, how=how, **options)
     parts = [
-        pickle.loads(pickle.dumps(index_part(recipe, [(u, f"g{urls.index(u)}") for u in some])))
+        pickle.loads(pickle.dumps(index_part(recipe, [Item(u, f"g{urls.index(u)}") for u in some])))
         for some in (urls[i : i + size] for i in range(0, len(urls), size))
     ]
     return joined([p.node for p in parts], [p.urls[-1] for p in parts], how)
@@ -45,6 +45,7 @@ def made(tmp_path):
     return {"dated": dated, "half": half, "bands": bands}
 
 
+@pytest.mark.filterwarnings("ignore:.*some files have no date")
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     ("which", "how", "along"),
@@ -77,7 +78,7 @@ def test_warnings_of_workers_reach_the_caller(tmp_path):
         urls.append(str(tmp_path / f"{i:02}.tif"))
         write_geotiff(urls[-1], VALUES, 100.0 * (i % 2), 1000.0)
     recipe = Recipe(parse=anychunk.index, how="stack")
-    part = index_part(recipe, [(url, url) for url in urls[:2]])
+    part = index_part(recipe, [Item(url, url) for url in urls[:2]])
     assert len(part.warnings) == 1
     with pytest.warns(UserWarning, match="georeference") as caught:
         node = anychunk.index(urls, combine="stack")
@@ -96,7 +97,7 @@ def test_files_of_different_parts_must_fit(tmp_path):
 def test_a_part_without_files_is_left_out(tmp_path):
     bad = tmp_path / "bad.tif"
     bad.write_bytes(b"II*\0")
-    part = index_part(Recipe(parse=partial(anychunk.index), how="stack"), [(str(bad), "bad")])
+    part = index_part(Recipe(parse=partial(anychunk.index), how="stack"), [Item(str(bad), "bad")])
     assert part.node is None
     assert list(part.failures) == [str(bad)]
     assert part.count == 1

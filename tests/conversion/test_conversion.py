@@ -408,7 +408,7 @@ def test_on_a_dask_cluster(npy, tmp_path):
     import distributed
 
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
         anychunk.convert(
             npy[0],

@@ -123,7 +123,7 @@ def test_codec_chain(data_type, serializer):
 
 
 def test_presets_are_described():
-    assert set(presets.PRESETS) == {"ome-zarr", "cloud", "archive"}
+    assert set(presets.PRESETS) == {"ome-zarr", "cloud", "archive", "ome-zarr-0.4"}
     for name, preset in presets.PRESETS.items():
         assert presets.preset(name) is preset
         assert preset.about

@@ -45,6 +45,16 @@ def test_the_default_is_read_by_every_reader(cog, masked, tmp_path):
         assert not report.notes
 
 
+def test_the_preset_for_older_viewers_is_read_by_every_reader(cog, masked, tmp_path):
+    for number, file in enumerate((cog[0], masked)):
+        target = tmp_path / f"{number}.zarr"
+        report = anychunk.convert(file, target, like="ome-zarr-0.4", check="readers")
+        found = answers(report)
+        assert {name for name in EVERYWHERE if not found[name].is_good} == set(), found
+        assert "EPSG:32611" in found["rasterio"].what
+        assert "0.4" in found["ome-zarr-models"].what
+
+
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_the_root_lists_levels_in_gdal(cog, tmp_path):
     anychunk.convert(cog[0], tmp_path / "b.zarr")

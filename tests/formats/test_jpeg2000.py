@@ -8,7 +8,7 @@ import pytest
 
 import anychunk
 from anychunk import limits
-from anychunk.codecs.jpeg2000 import codec
+from anychunk.codecs.jpeg2000 import codec, tiny_tiles
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError, FormatError, LimitError, TruncatedError, UnsupportedError
 from anychunk.testing.formats import FormatContract
@@ -394,7 +394,8 @@ def test_fragment_tables_are_refused(tmp_path):
         (8, ">I", 0, FormatError),
         (32, ">I", 2**31, FormatError),  # tiles begin behind the image
         (44, ">B", 0, FormatError),  # XRsiz
-        (42, ">B", 37, UnsupportedError),  # 38 bits
+        (42, ">B", 37, FormatError),  # 38 bits beside 8, with a colour transform
+        (42, "9s", bytes((37, 1, 1)) * 3, UnsupportedError),  # 38 bits
     ],
 )
 def test_bad_size(tmp_path, offset, kind, value, error):
@@ -481,6 +482,9 @@ def test_a_codestream_that_contradicts_its_image_header(tmp_path):
 @needs_openjpeg
 def test_packets_of_small_tiles_are_walked_once(tmp_path, monkeypatch):
     """A tile is decoded at every resolution; another tile of the same number is walked, too."""
+    # those are walked together, and others without a table
+    monkeypatch.setattr(tiny_tiles, "TINY_PIXELS", 0)
+    monkeypatch.setattr(codec, "is_exact_tile", lambda *_: False)
     samples = np.arange(64 * 64).reshape(64, 64).astype("u1")
     data = compress([samples], "-t", "16,16", "-n", "3")
     (tmp_path / "a.j2k").write_bytes(data)

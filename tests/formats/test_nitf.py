@@ -447,6 +447,25 @@ def test_abpp_contradicts_nbpp_and_the_length_fits_both(tmp_path):
         anychunk.open(tmp_path / "a.ntf")
 
 
+@pytest.mark.parametrize("nbpp", ["05", "09", "13"])
+def test_unlisted_nbpp_that_the_length_does_not_confirm(tmp_path, nbpp):
+    """LI may be too small behind the last segment, but then nothing says that NBPP is right."""
+    image = Image(array("u1", (3, 4, 4)), block=(2, 2), fields={"ABPP": "05", "NBPP": nbpp})
+    (tmp_path / "a.ntf").write_bytes(nitf([image]) + bytes(99))
+    with pytest.raises(FormatError, match=f"NBPP is {int(nbpp)}, which the standard does not list"):
+        anychunk.open(tmp_path / "a.ntf")
+
+
+@pytest.mark.parametrize("length", [b"-1111", b"00002"])
+def test_a_length_of_tres_that_cannot_be(tmp_path, length):
+    """Fields behind it are where a negative length says, as GDAL refuses it."""
+    raw = bytearray(nitf([Image(array("u1", (1, 4, 4)))]))
+    raw[394:399] = length  # UDHDL of a file with one image
+    (tmp_path / "a.ntf").write_bytes(raw)
+    with pytest.raises(FormatError, match="UDH"):
+        anychunk.open(tmp_path / "a.ntf")
+
+
 def test_one_bit_has_no_sign(tmp_path):
     raw = nitf([Image(np.ones((1, 8, 8), "u1"), nbpp=1, pvtype="B", fields={"PVTYPE": "SI "})])
     (tmp_path / "a.ntf").write_bytes(raw)

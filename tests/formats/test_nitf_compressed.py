@@ -8,6 +8,7 @@ import tifffile
 from PIL import Image as PillowImage
 
 import anychunk
+from anychunk.codecs.jpeg2000 import tiny_tiles
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from tests.formats.gdal import gdal_shown, gdal_write, without_band
 from tests.formats.nitf_writer import Image, image_data, nitf, tre
@@ -183,7 +184,10 @@ def test_jpeg2000_equals_gdal(tmp_path, tiles, bands, dtype):
     assert [group[level]["image"].shape for level in levels[1:2]] == [shape] * (len(levels) > 1)
 
 
-def test_masked_jpeg2000(tmp_path):
+@pytest.mark.parametrize("has_tiny_tiles", [False, True])
+def test_masked_jpeg2000(tmp_path, has_tiny_tiles, monkeypatch):
+    if not has_tiny_tiles:  # those are decoded together
+        monkeypatch.setattr(tiny_tiles, "TINY_PIXELS", 0)
     values = smooth((1, 64, 96))
     gdal_write(
         tmp_path / "a.j2k", values, driver="JP2OpenJPEG", CODEC="J2K", QUALITY=100, REVERSIBLE="YES",

@@ -308,3 +308,19 @@ def test_more_colours_than_bits_can_number(tmp_path, bits, compression):
         anychunk.open(tmp_path / "a.tif")
     with pytest.raises(rasterio.errors.RasterioIOError):
         rasterio.open(tmp_path / "a.tif")
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_samples_that_neither_byte_count_nor_bits_confirm(tmp_path):
+    """The byte count of a single uncompressed strip may be wrong, but not all of these."""
+    grey = np.arange(400, dtype="uint8").reshape(20, 20)
+    seed = Seed(written((grey, {"rowsperstrip": 20})))
+    two = {277: [2], 279: [800]}
+    changed = edited(tmp_path / "a.tif", seed, 277, lambda e: as_type(seed, e, SHORT, two[277]))
+    with pytest.raises(FormatError, match="SamplesPerPixel is 2, but BitsPerSample has one value"):
+        anychunk.open(changed)
+    made = [as_type(seed, e, e.type, two[e.code]) if e.code in two else e for e in seed.entries()]
+    (tmp_path / "b.tif").write_bytes(seed.written(made) + bytes(1000))
+    with rasterio.open(tmp_path / "b.tif") as file:
+        expected = file.read()
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "b.tif")["0/0/image"][...], expected)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import anychunk
-from anychunk.errors import UnsupportedError
+from anychunk.errors import FormatError, UnsupportedError
 
 
 def grey(height, width):
@@ -188,6 +188,41 @@ def test_colours_of_a_strip_that_begins_inside_the_scan_header(tmp_path, subsamp
 def test_a_stream_of_another_size_than_the_page(tmp_path):
     with pytest.raises(UnsupportedError, match="61 x 77.*60 x 77"):
         read(tmp_path, whole_stream_file(grey(61, 77), height=60)[1])
+
+
+def tables_file(pixels, width):
+    """One strip, its tables in tags 519 to 521, and a stream of tables with a frame at 513."""
+    stream = jpeg(pixels)
+    header = stream[: markers(stream)[-1][2]]
+    heap, (head, body) = put(b"", [header, scan(stream)])
+    uses = {}
+    for code, found in tables(stream).items():
+        heap, places = put(heap, found)
+        uses[code] = (4, places)
+    return tiff(
+        {
+            **common(pixels),
+            **uses,
+            256: (4, [width]),
+            273: (4, [body]),
+            278: (4, [len(pixels)]),
+            279: (4, [len(scan(stream))]),
+            513: (4, [head]),
+            514: (4, [len(header)]),
+        },
+        heap,
+    )
+
+
+def test_the_width_of_a_frame_beside_the_tables(tmp_path):
+    """With other units per row than the stream has, every row would begin at a wrong place."""
+    pixels = grey(61, 77)
+    found = read(tmp_path, tables_file(pixels, 77))
+    np.testing.assert_array_equal(found, by_libtiff(tables_file(pixels, 77), 1))
+    np.testing.assert_array_equal(read(tmp_path, tables_file(pixels, 75)), found[:, :75])
+    for width in (40, 78, 90):
+        with pytest.raises(FormatError, match=f"ImageWidth is {width}.* 77 columns"):
+            read(tmp_path, tables_file(pixels, width))
 
 
 @pytest.mark.parametrize("as_streams", [False, True])

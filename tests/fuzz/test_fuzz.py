@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import fuzz.pool
-from fuzz import explained, mutations, seeds, state
+from fuzz import explained, mutations, seeds, state, worker
 from fuzz.__main__ import generated
 from fuzz.cases import Case, apply, make
 from fuzz.minimise import minimise, signature
@@ -113,6 +114,38 @@ def test_a_finding_is_minimised():
     small, outcome = minimise(Sensitive(), seed, case, {"outcome": "differs"})
     assert small.edits == edits[1:2]
     assert signature(small, outcome) == ("differs", seed.name, "90")
+
+
+def damaged(seed, *offsets):
+    """A case with a sample changed at each offset from the end of an NPY file."""
+    size = len(seed.files[seed.entry])
+    edits = tuple(
+        {"kind": "put", "file": seed.entry, "offset": size - at, "length": 1, "hex": "7b"}
+        for at in offsets
+    )
+    return make(seed, edits, 0)
+
+
+def test_planes_that_only_two_edits_together_make_are_not_equal_by_parts(tmp_path):
+    """Each edit alone is confirmed; of both together, only what one of them shows."""
+    seed = seeds.of_format("npy")[0]
+    case = damaged(seed, 1, 9)
+    apart = [worker.use(replace(case, edits=(e,)), written(tmp_path, case, e)) for e in case.edits]
+    both = worker.use(case, written(tmp_path, case, *case.edits))
+    assert not worker.is_equal_by_parts(case, both, tmp_path, lambda _: None)
+    for part in apart:
+        assert worker.is_equal_by_parts(case, part, tmp_path, lambda _: None)
+    single = damaged(seed, 1)
+    assert not worker.is_equal_by_parts(single, apart[0], tmp_path, lambda _: None)
+
+
+def written(folder, case, *edits):
+    """Write the files of a case with some of its edits; return their folder."""
+    place = folder / str(len(list(folder.iterdir())))
+    for name, data in replace(case, edits=edits).edited().items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    return place
 
 
 def test_the_command(tmp_path):

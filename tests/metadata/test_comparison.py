@@ -41,18 +41,18 @@ def painted(*colours):
         (meant(bands=(Band(unit="m"),)), meant(bands=(Band(unit="ft"),)), ["unit of band 0"]),
         (meant(bands=(Band(name="a"),)), meant(bands=(Band(name="b"),)), []),
         (painted([0, 0, 0, 255]), painted([0, 0, 0, 255]), []),
-        (painted([0, 0, 0, 255]), painted([1, 0, 0, 255]), ["palette"]),
+        (painted([0, 0, 0, 255]), painted([1, 0, 0, 255]), ["palette entry 0"]),
         (painted([0, 0, 0, 255]), meant(display={"model": "grey"}), ["palette"]),
     ],
 )
 def test_sample_differences(a, b, names):
-    assert sample_differences(a, b) == names
-    assert sample_differences(b, a) == names
+    assert [found.name for found in sample_differences(a, b)] == names
+    assert [found.name for found in sample_differences(b, a)] == names
 
 
 def test_bands_that_stay_apart_may_differ():
     assert sample_differences(scaled((1, 0)), scaled((2, 0)), has_own_bands=True) == []
-    assert sample_differences(meant(nodata=1), meant(), has_own_bands=True) == ["nodata"]
+    assert sample_differences(meant(nodata=1), meant(), has_own_bands=True) == [("nodata", 1, None)]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_bands_that_stay_apart_may_differ():
     ],
 )
 def test_attribute_differences(a, b, names):
-    assert attribute_differences(a, b) == names
-    assert attribute_differences(b, a) == names
+    assert [found.name for found in attribute_differences(a, b)] == names
+    assert [found.name for found in attribute_differences(b, a)] == names
 
 
 def test_common_json():

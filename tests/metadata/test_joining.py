@@ -61,12 +61,16 @@ def test_the_new_axis_is_in_the_order_of_images(names, axis, position):
 def test_dates_of_all_files_or_none():
     days = [replace(PLAIN, time=f"2026-03-0{day}") for day in (1, 2)]
     (axis, *_) = stacked(days, "t", where="").axes
-    assert axis.values == (1772323200.0, 1772409600.0)
-    assert axis.attributes["units"] == "seconds since 1970-01-01"
+    assert axis.values == (1772323200000000, 1772409600000000)
+    assert axis.attributes["units"] == "microseconds since 1970-01-01"
     for other in (PLAIN, replace(PLAIN, time="yesterday")):
-        assert stacked([days[0], other], "t", where="").axes[0] == Axis(name="t")
+        with pytest.warns(UserWarning, match="here: some files have no date"):
+            assert stacked([days[0], other], "t", where="here").axes[0] == Axis(name="t")
+    given = stacked([PLAIN, PLAIN], "t", where="", dates=(5, 3)).axes[0]
+    assert given == replace(axis, values=(5, 3))
+    assert stacked(days, "t", where="", dates=(None, None)).axes[0] == Axis(name="t")
     offset = replace(PLAIN, time="2026-03-01T02:00:00+02:00")
-    assert stacked([offset], "t", where="").axes[0].values == (1772323200.0,)
+    assert stacked([offset], "t", where="").axes[0].values == (1772323200000000,)
 
 
 def test_bands_from_files():

@@ -46,6 +46,7 @@ def test_one_look_per_request(tmp_path, looks, selection, layout):
             tif.write(VALUES[:: 2**level, :: 2**level], tile=(64, 64), subfiletype=1)
     array = anychunk.open_array(tmp_path / "a.tif")
     array[0]  # opens the file
+    array.attrs.asdict()  # looks for side files
     for _ in range(2):
         looks.clear()
         expected = (

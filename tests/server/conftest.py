@@ -23,9 +23,11 @@ def client_of(monkeypatch):
     made = []
     loops = ExitStack()
 
-    def start(*paths, **settings):
+    def start(*paths, is_scanned=True, **settings):
         jobs = Jobs(2)
-        catalog = Catalog([str(p) for p in paths], caches=Caches(memory=256 << 20))
+        catalog = Catalog(
+            [str(p) for p in paths], caches=Caches(memory=256 << 20), is_scanned=is_scanned
+        )
         app = guarded_app(catalog, jobs, Settings(**settings))
         client = TestClient(app, base_url="http://127.0.0.1:8000")
         # one event loop for all requests, as in a real server

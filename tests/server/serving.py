@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Running:
 
     def files(self) -> dict[str, dict]:
         """Return the record of every file; one that was `pending` in the list is asked for alone."""
+        wait_until(lambda: self.json("/api/files")["listed"])
         records = self.json("/api/files")["files"]
         return {
             record["name"]: self.json(f"/api/files/{urllib.parse.quote(record['name'], safe='')}")

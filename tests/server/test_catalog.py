@@ -22,6 +22,7 @@ def test_list(client_of, scene):
         "offset": 0,
         "pending": 0,
         "scanning": False,
+        "listed": True,
         "complete": True,
     }
     (image,) = record.pop("images")
@@ -170,3 +171,44 @@ def test_chunks_of_a_zarr_store_are_no_files(client_of, scene, tmp_path):
     assert [r["name"] for r in client_of(tmp_path).get("/api/files").json()["files"]] == [
         "scene.tif"
     ]
+
+
+def test_levels_of_labels_mix_no_values(client_of, tmp_path):
+    """Neither by computing means, nor by taking those that the file has."""
+    rng = np.random.default_rng(6)
+    labels = rng.integers(0, 4000, (260, 300)).astype("uint16").repeat(4, 0).repeat(4, 1)
+    labels = labels[1:, 1:]  # so that pieces of 2 x 2 have up to four labels
+    path = tmp_path / "labels.tif"
+    with tifffile.TiffWriter(path) as out:
+        out.write(labels, tile=(256, 256), subifds=1)
+        half = labels[:-1, :-1].reshape(519, 2, 599, 2).mean(axis=(1, 3)).astype("uint16")
+        out.write(half, tile=(256, 256), subfiletype=1)
+    client = client_of(path)
+    group = client.get("/zarr-labels/labels.tif/0/zarr.json").json()
+    datasets = group["attributes"]["ome"]["multiscales"][0]["datasets"]
+    assert [dataset["path"] for dataset in datasets] == ["0/image", "1/image", "2/image"]
+
+    def plane(level):
+        base = f"/zarr-labels/labels.tif/0/{level}/image"
+        about = client.get(f"{base}/zarr.json").json()
+        chunk = about["chunk_grid"]["configuration"]["chunk_shape"]
+        found = np.zeros(about["shape"], "uint16")
+        for y in range(-(-found.shape[0] // chunk[0])):
+            for x in range(-(-found.shape[1] // chunk[1])):
+                body = client.get(f"{base}/c/{y}/{x}").content
+                piece = np.frombuffer(body, "<u2").reshape(chunk)
+                place = found[y * chunk[0] :, x * chunk[1] :][: chunk[0], : chunk[1]]
+                place[:] = piece[: place.shape[0], : place.shape[1]]
+        return found
+
+    full, coarse = plane(0), plane(1)
+    np.testing.assert_array_equal(full, labels)
+    assert coarse.shape == (519, 599)
+    pieces = labels[:1038, :1198].reshape(519, 2, 599, 2).transpose(0, 2, 1, 3).reshape(519, 599, 4)
+    counts = (pieces[..., None] == pieces[..., None, :]).sum(axis=-1)
+    chosen = np.where(pieces == coarse[..., None], counts, 0).max(axis=-1)
+    np.testing.assert_array_equal(chosen, counts.max(axis=-1))
+    assert np.isin(plane(2), labels).all()
+    # the other addresses have the levels of the file
+    served = client.get("/zarr-raw/labels.tif/0/1/image/c/0/0").content
+    assert np.frombuffer(served, "<u2")[0] == half[0, 0]

@@ -82,6 +82,26 @@ def test_500_connections_that_send_nothing(server):
             made.close()
 
 
+def test_128_connections_ask_for_one_chunk(scene):
+    """None of them waits so long that the server, with its usual time limits, ends it."""
+    with running(scene[0]) as server:
+        _, expected, _ = server.get(CHUNK.format(0, 0))
+        place = urllib.parse.urlsplit(server.url)
+        made = [
+            http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE_S)
+            for _ in range(128)
+        ]
+        for _ in range(3):
+            # all requests are there before the first answer is read
+            for one in made:
+                one.request("GET", CHUNK.format(0, 0))
+            for one in made:
+                found = one.getresponse()
+                assert (found.status, found.read()) == (200, expected)
+        for one in made:
+            one.close()
+
+
 def test_half_a_request(server):
     made = [connect(server) for _ in range(50)]
     for one in made:

@@ -1,6 +1,7 @@
 """Real files have the same pixels with and without a server."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from anychunk.model.index import ArrayIndex, Computed, walk
 from anychunk.read.zarr_array import open_path
 from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
-from anychunk.server.descriptions import described
+from anychunk.server.descriptions import described, metadata
+from anychunk.server.hierarchy import Plane, readable_images
 from anychunk.server.responses import as_json
 from tests.corpus import ROOT, needs_corpus, samples
 
+MOST_IMAGES = 500
+"""Most images of one file that are validated; as many as are listed."""
 MOST = 60_000
 """Most elements of an array that is compared."""
 SOME = [s for s in samples()[::3] if "irv97_64x64" not in s.path]
@@ -69,3 +73,39 @@ def test_every_small_array(sample, caches):
             np.testing.assert_array_equal(found, expected)
         else:
             assert found.tobytes() == expected.tobytes(), path
+
+
+def served_group(chunks, path):
+    """Copy the metadata of an image as it is served into a `MemoryStore`, and open it with zarr."""
+    document = json.loads(metadata(chunks, path))
+    below = document["consolidated_metadata"]["metadata"]
+    held = {f"{name}/zarr.json": as_json(node) for name, node in below.items()}
+    held["zarr.json"] = as_json(document)
+    store = MemoryStore({key: Buffer.from_bytes(value) for key, value in held.items()})
+    return zarr.open_group(store, mode="r")
+
+
+@needs_corpus
+@pytest.mark.filterwarnings("ignore")
+def test_ome_zarr_models_validates_every_image(caches):
+    from ome_zarr_models.v05 import Image
+
+    count, refused = 0, []
+    for sample in samples():
+        catalog = Catalog([str(sample.file)], caches=caches)
+        (entry,) = catalog.entries()
+        try:
+            chunks = catalog.described(entry).zstd
+        except AnychunkError:
+            continue  # test_every_small_array and the tests of formats say what is refused
+        found, _ = readable_images(chunks.tree, MOST_IMAGES)
+        for image in found:
+            if Plane.of(image) is None:
+                continue  # listed as data, without `ome`
+            try:
+                Image.from_zarr(served_group(chunks, image.path))
+            except ValueError as e:
+                refused.append(f"{sample.path} image {image.path!r}: {e}")
+            count += 1
+    assert refused == []
+    assert count > len(samples()) / 2

@@ -94,7 +94,7 @@ def test_a_prefix_of_an_object_store(tmp_path, monkeypatch):
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         with running("s3://scenes/sub/") as server:
-            records = {r["name"]: r for r in server.json("/api/files")["files"]}
+            records = server.files()
             assert set(records) == {"a.tif", "deeper/b.TIF"}
             assert records["a.tif"]["bytes"] == (bucket / "sub" / "a.tif").stat().st_size
             assert records["a.tif"]["modified"] is not None

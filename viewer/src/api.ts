@@ -45,6 +45,8 @@ export interface FileWindow {
   matching: number;
   /** Files that the server has not opened yet. */
   pending: number;
+  /** Whether the server has found all files; false while it searches for the first time. */
+  listed?: boolean;
   revision: number;
 }
 

@@ -18,7 +18,7 @@ import { closest, Measuring, rangesOf, type Ground } from "./measuring";
 import { codeFor, type From } from "./openin";
 import { crossHair, PlaneViews } from "./planes";
 import { Readout } from "./readout";
-import { openImage, Showing } from "./showing";
+import { openImage, prefixOf, Showing } from "./showing";
 import { shortcuts, type Actions } from "./shortcuts";
 import { SidePanel } from "./sidepanel";
 import { Sliders } from "./sliders";
@@ -58,6 +58,8 @@ export class App implements Actions {
   #showing: Showing | null = null;
   /** Aborted when another image is opened. */
   #opening = new AbortController();
+  /** Where the image that is open, or being opened, is read from. */
+  #levelsFor = "";
   /** Whether the file has changed and is about to be opened again. */
   #isStale = false;
   /** undefined: not tried yet. */
@@ -215,15 +217,24 @@ export class App implements Actions {
   /** Change what is shown, and everything that depends on it. */
   #change(by: Partial<State>): void {
     this.#state = { ...this.#state, ...by };
-    this.#render();
     this.#address.writeSoon(this.#state);
+    if (!this.#hasOtherLevels()) this.#render();
   }
 
   #navigate(state: State): void {
     const before = this.#state;
     this.#state = state;
-    if (state.file !== before.file || state.image !== before.image) void this.#open();
-    else this.#render();
+    if (state.file !== before.file || state.image !== before.image) return void this.#open();
+    if (!this.#hasOtherLevels()) this.#render();
+  }
+
+  /** Whether the image is drawn from other levels now, those of labels; then it is opened again. */
+  #hasOtherLevels(): boolean {
+    const prefix = prefixOf(this.#state);
+    if (!this.#showing || this.#showing.opened.prefix === prefix) return false;
+    this.#stage.canvas.dataset["settled"] = "false";
+    if (this.#levelsFor !== prefix) void this.#open();
+    return true;
   }
 
   #render(): void {
@@ -258,6 +269,7 @@ export class App implements Actions {
       hasGrid: state.grid,
       picked: this.#picked,
       decorations: this.#decorations(showing),
+      orientation: this.#orientation(showing),
       metres: this.#metres(showing.image),
     });
     if (state.planes && depthAxis(showing.image) !== null)
@@ -265,6 +277,12 @@ export class App implements Actions {
     else this.#planes.hide();
     this.#bars.showPlanes(depthAxis(showing.image) !== null, state.planes);
     this.#showTools(showing);
+  }
+
+  /** Return how the picture is turned: not on a map, nor beside other planes and images, which are not. */
+  #orientation({ image, described }: Showing): number {
+    const { planes, other } = this.#state;
+    return planes || other || transformOf(image) ? 1 : described.orientation;
   }
 
   #decorations(showing: Showing): Decoration[] {
@@ -340,7 +358,8 @@ export class App implements Actions {
     let next: Showing;
     try {
       const known = this.#files.catalog.known(file)?.version ?? null;
-      next = new Showing(await openImage(file, image, known, signal));
+      this.#levelsFor = prefixOf(this.#state);
+      next = new Showing(await openImage(file, image, known, signal, this.#levelsFor));
     } catch (cause) {
       if (signal.aborted) return;
       if (cause instanceof ServerError && cause.status === CHANGED && !isAgain) {

@@ -24,6 +24,8 @@ export class Catalog {
   total = 0;
   /** Files that match the question. */
   matching = 0;
+  /** Whether the server has found all files. */
+  isListed = true;
   #entries: (FileEntry | undefined)[] = [];
   #byName = new Map<string, FileEntry>();
   #asking = new AbortController();
@@ -51,8 +53,8 @@ export class Catalog {
     for (let number = first; number <= last && number < this.matching; number++)
       if (!this.#entries[number]) void this.#read(Math.floor(number / WINDOW) * WINDOW).catch(() => {});
     clearTimeout(this.#timer);
-    if (this.#entries.slice(first, last + 1).some((entry) => entry?.pending))
-      this.#timer = setTimeout(() => this.refresh(), PENDING_MS);
+    const isAwaited = this.#entries.slice(first, last + 1).some((entry) => entry?.pending);
+    if (isAwaited || !this.isListed) this.#timer = setTimeout(() => this.refresh(), PENDING_MS);
   }
 
   /** Read the visible entries again, and all others when they are seen. */
@@ -95,6 +97,7 @@ export class Catalog {
       if (signal.aborted) return;
       this.total = isAll ? found.files.length : found.total;
       this.matching = isAll ? found.files.length : found.matching;
+      this.isListed = found.listed ?? true;
       if (isFirst) this.#entries = [];
       this.#entries.length = this.matching;
       found.files.forEach((entry, i) => {

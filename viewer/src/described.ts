@@ -42,6 +42,8 @@ export interface Described {
   alpha: Alpha | null;
   /** The value of valid pixels in the mask; null: there is no mask. */
   valid: number | null;
+  /** As the TIFF tag Orientation has it; 1: as it is stored. */
+  orientation: number;
   /** One for each band. */
   channels: Channel[];
 }
@@ -98,6 +100,7 @@ export function described(image: Image): Described {
         }
       : null,
     valid: image.mask ? Number(object(given["mask"])["valid"] ?? 255) : null,
+    orientation: Number(given["orientation"] ?? 1),
     channels,
   };
 }

@@ -242,9 +242,10 @@ export class FileList {
     this.#space.style.height = `${this.#begins[catalog.matching]}px`;
     const isAll = catalog.matching === catalog.total;
     const number = (n: number): string => n.toLocaleString("en");
-    this.#count.textContent = isAll
+    const count = isAll
       ? `${number(catalog.total)} ${catalog.total === 1 ? "file" : "files"}`
       : `${number(catalog.matching)} of ${number(catalog.total)}`;
+    this.#count.textContent = catalog.isListed ? count : `${count}, searching…`;
     this.#soon();
   }
 
@@ -262,7 +263,12 @@ export class FileList {
     const { catalog } = this;
     if (!catalog.matching) {
       this.#rows.clear();
-      const text = catalog.total ? "no file matches" : "no files are served";
+      const text = !catalog.isListed
+        ? "searching…"
+        : catalog.total
+          ? "no file matches"
+          : "no files are served";
+      catalog.want(0, 0);
       this.#space.replaceChildren(element("li", { className: "quiet padded" }, text));
       return;
     }

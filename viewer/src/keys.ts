@@ -26,6 +26,8 @@ export function listenKeys(keys: Key[]): void {
     if ((isButton || target instanceof HTMLInputElement) && (event.key === "Enter" || event.key === " "))
       return;
     if (event.defaultPrevented) return;
+    // a dialog closes itself by Escape, and nothing behind it moves
+    if (target instanceof Element && target.closest("dialog") && event.key !== "?") return;
     const key = keys.find((k) => k.keys.includes(event.key));
     if (!key) return;
     event.preventDefault();

@@ -18,9 +18,15 @@ import type { Point } from "./view";
 
 /** Uncompressed chunks: on one machine compression only costs time. */
 export const PREFIX = "zarr-raw";
+/** The same, with levels that have only values of the image itself: labels must not be averaged. */
+const LABELS = "zarr-labels";
+
+export const prefixOf = ({ drawing }: State): string => (drawing === "labels" ? LABELS : PREFIX);
 
 /** An image that is open. */
 export interface Opened {
+  /** Where it is read from. */
+  prefix: string;
   image: Image;
   tiles: Tiles;
   grids: Grids;
@@ -51,13 +57,14 @@ export async function openImage(
   path: string,
   known: string | null,
   signal: AbortSignal,
+  prefix = PREFIX,
 ): Promise<Opened> {
   // metadata and chunks of the same version: those of another one would not fit
   const version = known ?? (await oneFile(file, signal)).version ?? null;
-  const root = await json<NodeJson>(`${zarrUrl(file, "", PREFIX)}/zarr.json${versionQuery(version)}`, signal);
+  const root = await json<NodeJson>(`${zarrUrl(file, "", prefix)}/zarr.json${versionQuery(version)}`, signal);
   const image = imageOf(file, path, root, version);
   assertDrawn(image);
-  return { image, tiles: new Tiles(image, PREFIX), grids: new Grids(image) };
+  return { prefix, image, tiles: new Tiles(image, prefix), grids: new Grids(image) };
 }
 
 /** What the state means for an open image. */

@@ -3,6 +3,7 @@
 import { element } from "./element";
 import { drawGrid, drawPicked, type Grids } from "./grid";
 import type { Image } from "./image";
+import { insetBack, placeBack, turn, turnedBack, turnedSize } from "./orientation";
 import type { Painting } from "./paint";
 import { scaleBar } from "./coordinates";
 import { listen } from "./pointer";
@@ -50,6 +51,8 @@ export interface Scene {
   hasGrid: boolean;
   picked: Box | null;
   decorations: Decoration[];
+  /** How the picture is turned or mirrored, as TIFF's Orientation has it; absent: as it is stored. */
+  orientation?: number;
   /** Length of a unit of the map at the middle of the view; null: unknown. */
   metres?: ((view: View) => number) | null;
 }
@@ -99,12 +102,13 @@ export class Stage {
 
   /** Return what the canvas shows, with what is drawn over it. */
   picture(): HTMLCanvasElement {
-    const copy = Object.assign(document.createElement("canvas"), this.#size());
+    const copy = Object.assign(document.createElement("canvas"), this.#screen());
     const context = copy.getContext("2d")!;
     for (const canvas of [this.canvas, this.#over]) context.drawImage(canvas, 0, 0);
     return copy;
   }
 
+  /** The canvas as the stored image sees it: views, positions and sizes are those of stored pixels. */
   get size(): Size {
     return this.#size();
   }
@@ -126,7 +130,8 @@ export class Stage {
   pan(by: Point): void {
     const ratio = window.devicePixelRatio;
     const { x, y, zoom } = this.view;
-    this.#move({ x: x - (by.x * ratio) / zoom, y: y - (by.y * ratio) / zoom, zoom });
+    const stored = turnedBack(by, this.#orientation);
+    this.#move({ x: x - (stored.x * ratio) / zoom, y: y - (stored.y * ratio) / zoom, zoom });
   }
 
   /** Zoom at the middle, smoothly. */
@@ -144,7 +149,15 @@ export class Stage {
     this.onview(null);
   }
 
+  get #orientation(): number {
+    return this.#scene?.orientation ?? 1;
+  }
+
   #size(): Size {
+    return turnedSize(this.#screen(), this.#orientation);
+  }
+
+  #screen(): Size {
     const ratio = window.devicePixelRatio;
     return {
       width: Math.max(1, Math.round(this.#root.clientWidth * ratio)),
@@ -160,16 +173,18 @@ export class Stage {
       isNarrow ? EDGE : TOOLS,
       Math.max(this.covered() + 2 * EDGE, isNarrow ? EDGE : BAR),
     ];
-    return {
+    const inset = {
       left: EDGE * ratio,
       top: (isNarrow ? TOOLS : EDGE) * ratio,
       right: side * ratio,
       bottom: below * ratio,
     };
+    return insetBack(inset, this.#orientation);
   }
 
   #device(at: Point): Point {
-    return { x: at.x * window.devicePixelRatio, y: at.y * window.devicePixelRatio };
+    const ratio = window.devicePixelRatio;
+    return placeBack({ x: at.x * ratio, y: at.y * ratio }, this.#screen(), this.#orientation);
   }
 
   #move(view: View): void {
@@ -223,16 +238,19 @@ export class Stage {
 
   #draw(): void {
     this.#frame = 0;
-    const size = this.#size();
+    const screen = this.#screen();
     for (const canvas of [this.canvas, this.#over]) {
       // only if it differs: setting the size clears a canvas
-      if (canvas.width !== size.width || canvas.height !== size.height) Object.assign(canvas, size);
+      if (canvas.width !== screen.width || canvas.height !== screen.height) Object.assign(canvas, screen);
     }
     const over = this.#over.getContext("2d")!;
-    over.clearRect(0, 0, size.width, size.height);
     const scene = this.#scene;
     const context = this.canvas.getContext("2d")!;
-    context.clearRect(0, 0, size.width, size.height);
+    const size = this.#size();
+    for (const one of [context, over]) {
+      turn(one, screen, this.#orientation);
+      one.clearRect(0, 0, size.width, size.height);
+    }
     if (!scene) {
       this.#bar.hidden = true;
       this.canvas.dataset["settled"] = "false";

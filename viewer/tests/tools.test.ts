@@ -6,6 +6,7 @@ import { DEGREES, geoOf, graticule, lonLatText, parsePlace, pixelOf, roundStep }
 import { imageOf, type Image } from "../src/image";
 import { boxOf, greatCircle, measureText, pixelsAlong, rulerOf, Statistics } from "../src/measure";
 import { rangesOf } from "../src/measuring";
+import { insetBack, placeBack, turnedBack, turnedSize } from "../src/orientation";
 import { Showing, type Opened } from "../src/showing";
 import { START } from "../src/state";
 import { cellsIn, extentOf, toFull } from "../src/view";
@@ -146,4 +147,30 @@ test("the list knows which entries are visible", () => {
   expect(between(begins, 150, 299)).toEqual([2, 3]);
   expect(between(begins, 74000, 99999)[1]).toBe(999);
   expect(heightOf(undefined)).toBeGreaterThan(0);
+});
+
+test("positions on the screen are found in a turned image", () => {
+  const screen = { width: 100, height: 60 };
+  // a quarter turn clockwise: the first row is on the right, the first column above
+  expect(turnedSize(screen, 6)).toEqual({ width: 60, height: 100 });
+  expect(placeBack({ x: 100, y: 0 }, screen, 6)).toEqual({ x: 0, y: 0 });
+  expect(placeBack({ x: 99, y: 2 }, screen, 6)).toEqual({ x: 2, y: 1 });
+  expect(placeBack({ x: 3, y: 2 }, screen, 2)).toEqual({ x: 97, y: 2 });
+  expect(placeBack({ x: 3, y: 2 }, screen, 3)).toEqual({ x: 97, y: 58 });
+  expect(placeBack({ x: 3, y: 2 }, screen, 5)).toEqual({ x: 2, y: 3 });
+  expect(placeBack({ x: 3, y: 2 }, screen, 4)).toEqual({ x: 3, y: 58 });
+  expect(placeBack({ x: 3, y: 2 }, screen, 7)).toEqual({ x: 58, y: 97 });
+  expect(placeBack({ x: 3, y: 2 }, screen, 8)).toEqual({ x: 58, y: 3 });
+  expect(turnedBack({ x: 5, y: 0 }, 8)).toEqual({ x: 0, y: 5 });
+  // a number that the tag does not have
+  expect(placeBack({ x: 3, y: 2 }, screen, 9)).toEqual({ x: 3, y: 2 });
+});
+
+test("covered edges are those of the turned image", () => {
+  const inset = { left: 1, top: 2, right: 3, bottom: 4 };
+  expect(insetBack(inset, 1)).toEqual(inset);
+  expect(insetBack(inset, 3)).toEqual({ left: 3, top: 4, right: 1, bottom: 2 });
+  // clockwise: columns go down, rows to the left
+  expect(insetBack(inset, 6)).toEqual({ left: 2, top: 3, right: 4, bottom: 1 });
+  expect(insetBack(inset, 8)).toEqual({ left: 4, top: 1, right: 2, bottom: 3 });
 });

@@ -2,11 +2,13 @@
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import Any
 
 from anychunk import limits
+from anychunk.cli import talk
 from anychunk.errors import AnychunkError, OptionError
 
 INTERRUPTED = 130
@@ -24,15 +26,17 @@ def __getattr__(name: str) -> Any:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors go to stderr on one line, with exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    is_debug = "--debug" in given
-    # accepted anywhere on the line, not only before the subcommand
-    rest = [a for a in given if a != "--debug"]
-    code = 0
+    rest, flags = take_flags(given)
+    is_debug = "--debug" in flags
+    talk.set_level(max((talk.FLAGS[flag] for flag in flags & {*talk.FLAGS}), key=abs, default=0))
+    started = time.perf_counter()
+    code: int | None = 0
     try:
         allow_every_character()
         rest, changes = take_limits(rest)
         limits.configure(changes)
-        if not run_listing(rest):
+        code = run_listing(rest)
+        if code is None:
             from anychunk.cli.commands import run
 
             code = run(rest)
@@ -46,33 +50,48 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not isinstance(e, AnychunkError | OSError | KeyError):
             text = f"{type(e).__name__}: {text}; use --debug for the traceback"
         print(f"anychunk: {' '.join(str(text).split())}", file=sys.stderr)  # noqa: T201
+        for line in talk.causes(e):
+            talk.detail(line)
         sys.exit(2)
+    if rest[:1] != ["serve"]:  # whose details are requests
+        spent = time.perf_counter() - started
+        talk.detail(f"took {spent:.2f} s, {time.process_time():.2f} s of processor time")
     sys.exit(code)
 
 
-def run_listing(arguments: Sequence[str]) -> bool:
+def take_flags(arguments: Sequence[str]) -> tuple[list[str], set[str]]:
+    """Return the arguments without the flags that every command has, and those flags.
+
+    They are accepted anywhere on the line, not only before the subcommand.
+    """
+    count = arguments.index("--") if "--" in arguments else len(arguments)
+    before, after = arguments[:count], arguments[count:]
+    known = {"--debug", *talk.FLAGS}
+    return [*(a for a in before if a not in known), *after], {a for a in before if a in known}
+
+
+def run_listing(arguments: Sequence[str]) -> int | None:
     """Run a command that only prints, if its arguments need no interpretation.
 
     typer needs half of the time of such a command: it imports pydantic to interpret arguments. All
-    other command lines are left to it, mistaken ones too; False is returned for them.
+    other command lines are left to it, mistaken ones too; None is returned for them.
     """
     if not arguments or "_ANYCHUNK_COMPLETE" in os.environ:  # the shell asks for completions
-        return False
+        return None
     command, *rest = arguments
     flags = {a for a in rest if a.startswith("-")}
     values = [a for a in rest if not a.startswith("-")]
     is_json = "--json" in flags
-    if command == "info" and len(values) == 1 and flags <= {"--deep", "--json"}:
-        from anychunk.cli.printing import print_info
+    if command == "info" and values and flags <= {"--deep", "--json"}:
+        from anychunk.cli.printing import print_infos
 
-        print_info(values[0], deep="--deep" in flags, as_json=is_json)
-    elif command in {"formats", "codecs"} and not values and flags <= {"--json"}:
+        return print_infos(values, deep="--deep" in flags, as_json=is_json)
+    if command in {"formats", "codecs"} and not values and flags <= {"--json"}:
         from anychunk.cli import printing
 
         (printing.print_formats if command == "formats" else printing.print_codecs)(is_json)
-    else:
-        return False
-    return True
+        return 0
+    return None
 
 
 def take_limits(arguments: Sequence[str]) -> tuple[list[str], dict[str, float]]:

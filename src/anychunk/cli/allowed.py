@@ -7,7 +7,9 @@ import typer
 Allow = Annotated[
     list[str] | None,
     typer.Option(
-        help="URL prefix that a saved index may refer to, e.g. s3://bucket/; * for any. Repeatable."
+        metavar="PREFIX",
+        help="URL prefix that a saved index may refer to, e.g. s3://bucket/; * for any. "
+        "Repeatable.",
     ),
 ]
 

@@ -9,9 +9,19 @@ import typer
 from anychunk.cli import codecs, convert, formats, index, info, serve, thumb, verify
 from anychunk.cli.printing import summary
 
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a check found problems, or some of several files failed; "
+    "2 error; 130 interrupted."
+)
+EPILOG = f"""Options of every command: -q prints less, -v more, --debug the traceback of an error;
+--limit NAME=VALUE changes a limit.
+
+{EXIT_CODES}"""
+
 app = typer.Typer(
     name="anychunk",
     help="Open tiled array files as Zarr v3, in place.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     rich_markup_mode=None,  # rich needs longer to start than everything else that help needs
     pretty_exceptions_enable=False,
@@ -27,7 +37,7 @@ for _command in (
     codecs.codecs,
 ):
     # given as such, because the first sentence of a docstring is cut off
-    app.command(short_help=summary(_command.__doc__))(_command)
+    app.command(short_help=summary(_command.__doc__), epilog=EPILOG)(_command)
 
 # found by name: depending on its version, typer uses click or a vendored copy of it
 UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -47,6 +57,12 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
     debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error."),
+    quiet: bool = typer.Option(
+        False, "-q", "--quiet", help="Print no progress, remarks and summaries, only results."
+    ),
+    verbose: bool = typer.Option(
+        False, "-v", "--verbose", help="Print details too: times, causes of errors, requests."
+    ),
     limit: str = typer.Option(
         "",
         "--limit",

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from anychunk.cli import talk
 from anychunk.cli.allowed import Allow
+from anychunk.cli.completion import one_of
+from anychunk.cli.parts import Bands, Bbox, BboxCrs, Image, Level, Time, Window, selected
 from anychunk.cli.printing import size
 from anychunk.cli.progress import progress_bar
 from anychunk.errors import UnsupportedError
@@ -14,7 +17,7 @@ from anychunk.errors import UnsupportedError
 if TYPE_CHECKING:
     from anychunk.conversion import Report
 
-PRESETS = ("ome-zarr", "cloud", "archive")
+PRESETS = ("ome-zarr", "cloud", "archive", "ome-zarr-0.4")
 """Names of `anychunk.conversion.presets.PRESETS`, which is slow to import."""
 
 
@@ -22,38 +25,80 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     paths: Annotated[
         list[str], typer.Argument(metavar="SRC… DST", help="One or more sources, then the target.")
     ],
-    like: Annotated[str, typer.Option(help=f"Preset for Zarr: {', '.join(PRESETS)}.")] = "ome-zarr",
-    chunk: Annotated[str, typer.Option(help="Chunk shape of the last axes, e.g. 512x512.")] = "",
+    like: Annotated[
+        str,
+        typer.Option(
+            "--like",
+            "--preset",
+            metavar="PRESET",
+            help=f"Preset for Zarr: {', '.join(PRESETS)}.",
+            autocompletion=one_of(PRESETS),
+        ),
+    ] = "ome-zarr",
+    chunk: Annotated[
+        str, typer.Option(metavar="SHAPE", help="Chunk shape of the last axes, e.g. 512x512.")
+    ] = "",
     shard: Annotated[
-        str, typer.Option(help="Shard shape of the last axes, e.g. 4096x4096; or none.")
+        str,
+        typer.Option(
+            metavar="SHAPE", help="Shard shape of the last axes, e.g. 4096x4096; or none."
+        ),
     ] = "",
     compression: Annotated[
         str,
         typer.Option(
+            metavar="CODEC",
             help="For Zarr zstd:LEVEL, blosc, gzip or none, joined by +, or codecs as JSON; "
             "for TIFF deflate, zstd, lzw, jpeg, webp, lerc … with :LEVEL.",
         ),
     ] = "",
     levels: Annotated[
-        int | None, typer.Option(help="Number of levels, including full resolution.", min=1)
+        int | None,
+        typer.Option(metavar="N", help="Number of levels, including full resolution.", min=1),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="How levels are computed: average, mode, max or min.")
+        str,
+        typer.Option(
+            metavar="METHOD",
+            help="How levels are computed: average, mode, max or min.",
+            autocompletion=one_of(("average", "mode", "max", "min")),
+        ),
     ] = "",
-    axes: Annotated[str, typer.Option(help="Axis names, e.g. zyx.")] = "",
-    image: Annotated[str, typer.Option(help="Number or path of the only image to convert.")] = "",
+    axes: Annotated[str, typer.Option(metavar="NAMES", help="Axis names, e.g. zyx.")] = "",
+    image: Image = "",
+    bbox: Bbox = "",
+    bbox_crs: BboxCrs = "",
+    window: Window = "",
+    bands: Bands = "",
+    level: Level = "",
+    time: Time = "",
     format: Annotated[
-        str, typer.Option(help="zarr, tiff, n5 or jnrrd; default: from the target's extension.")
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            autocompletion=one_of(("zarr", "tiff", "n5", "jnrrd")),
+            help="zarr, tiff, n5 or jnrrd; default: from the target's extension.",
+        ),
     ] = "",
     option: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE for the TIFF, N5 or JNRRD writer. Repeatable."),
+        typer.Option(
+            metavar="NAME=VALUE", help="NAME=VALUE for the TIFF, N5 or JNRRD writer. Repeatable."
+        ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read everything back and compare it with the source.")
+        bool,
+        typer.Option(
+            "--verify/--no-verify", help="Read everything back and compare it with the source."
+        ),
     ] = False,
     check: Annotated[
-        str, typer.Option(help="readers: say which installed readers of Zarr open the result.")
+        str,
+        typer.Option(
+            metavar="readers",
+            autocompletion=one_of(("readers",)),
+            help="readers: say which installed readers of Zarr open the result.",
+        ),
     ] = "",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 2 if anything of the source was lost.")
@@ -62,9 +107,11 @@ def convert(  # noqa: PLR0917 - typer calls it by name
         bool, typer.Option("--overwrite", help="Replace an existing target.")
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Number of threads; default: one per core.")
+        int | None, typer.Option(metavar="N", help="Number of threads; default: one per core.")
     ] = None,
-    scheduler: Annotated[str, typer.Option(help="Address of a Dask scheduler to run on.")] = "",
+    scheduler: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler to run on.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     allow: Allow = None,
 ) -> None:
@@ -76,6 +123,10 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     Example: anychunk convert scene.tif scene.zarr --like cloud --verify
 
     Example: anychunk convert scene.ntf scene.tif --compression zstd:9
+
+    Example: anychunk convert scene.tif part.tif --bbox 14.2,50.0,14.6,50.2 --bbox-crs lonlat
+
+    Example: anychunk convert scene.tif part.zarr --window 0:2048,0:2048 --bands red,nir
 
     Example: anychunk convert volume.npy volume.zarr --axes zyx --levels 4
 
@@ -99,6 +150,14 @@ def convert(  # noqa: PLR0917 - typer calls it by name
                 method=method or None,
                 axes=(axes.split(",") if "," in axes else list(axes)) or None,
                 image=int(image) if image.isdigit() else image or None,
+                **selected(
+                    bbox=bbox,
+                    bbox_crs=bbox_crs,
+                    window=window,
+                    bands=bands,
+                    level=level,
+                    time=time,
+                ),
                 verify=verify,
                 check=cast("Any", check or None),
                 overwrite=overwrite,
@@ -117,7 +176,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
 
 
 def report(done: "Report", *, as_json: bool) -> None:
-    """Print what a conversion did; what was lost goes to stderr, also beside JSON."""
+    """Print what a conversion did; what was lost goes to stderr, also beside JSON and with -q."""
     from anychunk.conversion.readers import lines
 
     for loss in done.losses:
@@ -126,12 +185,26 @@ def report(done: "Report", *, as_json: bool) -> None:
         typer.echo(json.dumps(asdict(done)))
         return
     for note in done.notes:
-        typer.echo(f"note: {note}", err=True)
+        talk.note(f"note: {note}")
     for line in lines(done.readers):
         typer.echo(line)
+    if talk.is_verbose():
+        say_arrays(done.target)
     resumed = f", {size(done.skipped_bytes)} of it written before" if done.skipped_bytes else ""
     checked = ", verified" if done.is_verified else ""
-    typer.echo(f"{done.target}: {done.arrays} arrays, {size(done.nbytes)}{resumed}{checked}")
+    talk.summary(f"{done.target}: {done.arrays} arrays, {size(done.nbytes)}{resumed}{checked}")
+
+
+def say_arrays(target: str) -> None:
+    """Print the arrays that were written, one line each, without coordinates."""
+    from anychunk.cli.printing import name_of, times
+    from anychunk.indexing import index_url
+    from anychunk.model.index import ArrayIndex, walk
+
+    for path, array in walk(index_url(target)):
+        if isinstance(array, ArrayIndex) and not array.is_inline:
+            shape, chunk = times(list(array.shape)), times(list(array.chunk_shape))
+            talk.detail(f"{path}: {shape} {name_of(array.data_type)} in chunks of {chunk}")
 
 
 def sizes(text: str) -> tuple[int, ...] | None:

@@ -4,10 +4,12 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
+from anychunk.cli import talk
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.printing import size
 from anychunk.cli.progress import progress_bar
@@ -15,13 +17,14 @@ from anychunk.cli.progress import progress_bar
 if TYPE_CHECKING:
     from anychunk.archive import Summary
     from anychunk.combine.parallel import Failures
+    from anychunk.metadata.dates import Duplicates, Order
 
 COMBINATIONS = ("stack", "concat", "mosaic", "group")
 
 
 def index(  # noqa: PLR0917 - typer reads options from the signature
     files: list[str] = typer.Argument(  # noqa: B008 - how typer declares an argument
-        help="Paths, URLs, or glob patterns."
+        help="Paths, URLs, or glob patterns; JSON or GeoParquet files of STAC items."
     ),
     output: str = typer.Option(
         ..., "-o", "--output", help="Where to save the index: .json, .parquet or .icechunk."
@@ -37,10 +40,28 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         help="How files are combined: stack, concat, mosaic or group (default).",
     ),
     along: str | None = typer.Option(None, "--along", help="Axis to stack or concatenate along."),
+    dates: str | None = typer.Option(
+        None,
+        "--dates",
+        help="Dates of a stack: a pattern of file names (%Y%m%d), tags or none; "
+        "what the files state by default.",
+    ),
+    order: str = typer.Option("date", "--order", help="Order of a stack: date or given."),
+    duplicates: str = typer.Option(
+        "error", "--duplicates", help="Files of the same date: error or keep."
+    ),
     overlap: str = typer.Option(
         "error",
         "--overlap",
         help="How overlaps in a mosaic are handled: error, first or last.",
+    ),
+    assets: list[str] | None = typer.Option(  # noqa: B008 - how typer declares an option
+        None, "--assets", help="Assets of STAC items, by key or band; several become bands."
+    ),
+    check_proj: bool = typer.Option(
+        True,
+        "--check-proj/--no-check-proj",
+        help="Refuse files that are not on the grid that their STAC items state.",
     ),
     scheduler: str | None = typer.Option(
         None, "--scheduler", help="Address of a Dask scheduler to parse files on."
@@ -68,10 +89,13 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
 
     Example: anychunk index 's3://bucket/scenes/*.tif' -o scenes.icechunk --combine group
 
-    Example: anychunk index day*.tif -o year.icechunk --combine stack --along t --append
+    Example: anychunk index items.json -o year.json --combine stack --assets red --assets nir
+
+    Example: anychunk index day*.tif -o year.icechunk --combine stack --dates %Y%m%d --append
     """
     from anychunk import api, archive, references
     from anychunk.combine.patterns import expand
+    from anychunk.metadata.dates import Rules
 
     kind = references.index_format(output, format)
     urls = expand(files, None)
@@ -84,21 +108,33 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         raise typer.BadParameter(
             f"{kind} cannot be appended to; use an .icechunk output", param_hint="--append"
         )
-    if copy not in ("never", "needed"):
-        raise typer.BadParameter(f"{copy!r}; expected never or needed", param_hint="--copy")
+    _check_dates(dates)
+    for name, value, known in (
+        ("--order", order, ("date", "given")),
+        ("--duplicates", duplicates, ("error", "keep")),
+        ("--copy", copy, ("never", "needed")),
+    ):
+        if value not in known:
+            raise typer.BadParameter(f"{value!r}; expected {' or '.join(known)}", param_hint=name)
     failures: Failures = {}
     how: Any = combine or ("group" if append else None)
     kerchunk = _kerchunk_options(kind, layout, zarr_format)
-    with progress(len(urls)) as advance:
-        found = api.files_to_index(
-            urls,
-            combine=how,
-            along=along,
-            executor=scheduler,
-            failures=failures if keep_going else None,
-            progress=advance,
-            **allowed(allow),
-        )
+    found = api.files_to_index(
+        urls,
+        combine=how,
+        along=along,
+        dates=False if dates == "none" else dates,
+        rules=Rules(order=cast("Order", order), duplicates=cast("Duplicates", duplicates)),
+        assets=assets,
+        check_proj=check_proj,
+        executor=scheduler,
+        failures=failures if keep_going else None,
+        **allowed(allow),
+    )
+    if how is None and len(found.urls) > 1:  # the items of one file
+        found = replace(found, recipe=replace(found.recipe, how="group"))
+    with progress(len(found.urls)) as advance:
+        found = replace(found, progress=advance)
         given: Any = {"batch": batch, "copy": copy}
         if append:
             api.check_appendable(how)
@@ -111,6 +147,18 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     _summary(done, output, failures, as_json=as_json)
     if failures:
         raise typer.Exit(1)
+
+
+def _check_dates(dates: str | None) -> None:
+    """Refuse a pattern that cannot give dates."""
+    from anychunk.metadata.dates import check_pattern
+
+    if dates in (None, "none", "tags"):
+        return
+    try:
+        check_pattern(str(dates))
+    except ValueError as e:
+        raise typer.BadParameter(str(e), param_hint="--dates") from e
 
 
 def _kerchunk_options(kind: str, layout: str, zarr_format: int) -> dict[str, Any]:
@@ -141,7 +189,7 @@ def _summary(done: "Summary", output: str, failures: "Failures", *, as_json: boo
         return
     for message in failures.values():
         typer.echo(f"skipped: {' '.join(message.split())}", err=True)
-    typer.echo(
+    talk.summary(
         f"{done.files} files, {done.arrays} arrays, {done.chunks} chunks, "
         f"{size(done.stored_bytes)}, {len(failures)} failures"
     )

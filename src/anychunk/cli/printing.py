@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anychunk.errors import AnychunkError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -18,24 +20,155 @@ if TYPE_CHECKING:
 
 WIDE = 200
 """Columns of output that does not go to a terminal."""
+CONVERTED = ("tiff", "zarr")
+"""Formats that `anychunk.conversion` writes, rather than their own modules."""
 
 
-def print_info(file: str, *, deep: bool, as_json: bool, **options: Any) -> None:
-    """Print the images, levels and chunks of a file; options are those of `anychunk.index`."""
+def print_infos(files: Sequence[str], *, deep: bool, as_json: bool, **options: Any) -> int:
+    """Print what files contain; return the exit code.
+
+    Parameters:
+        files: Paths, urls or patterns. The only one is printed in full, several as one table.
+        deep: Whether to print all attributes, and so each file in full.
+        as_json: Whether to print JSON: an object for one file, a list of them for several.
+        options: Those of `anychunk.index`.
+    """
     from anychunk.indexing import described, index_url
 
-    node = index_url(file, **options)
+    names = expanded(files)
+    if len(names) == 1:
+        print_info(index_url(names[0], **options), names[0], deep=deep, as_json=as_json)
+        return 0
+    rows: list[Sequence[str]] = []
+    documents: list[Any] = []
+    failures: list[str] = []
+    for name in names:
+        try:
+            node = index_url(name, **options)
+        except (AnychunkError, OSError) as e:
+            # one of several files that does not open must not stop the others
+            failures.append(" ".join(str(e).split()))
+            documents.append({"source": name, "error": failures[-1]})
+            rows.append((name, "does not open", *[""] * (len(FILE_COLUMNS) - 2)))
+            continue
+        if as_json:
+            documents.append(described(node))
+        elif deep:
+            print_info(node, name, deep=True, as_json=False)
+        else:
+            rows.append(file_row(name, node))
+    if as_json:
+        echo(json.dumps(documents, indent=2))
+    elif not deep:
+        wide_console().print(file_table(rows))
+    for failure in failures:
+        print(f"anychunk: {failure}", file=sys.stderr)  # noqa: T201
+    return 1 if failures else 0
+
+
+def expanded(files: Sequence[str]) -> list[str]:
+    """Return files with patterns replaced by what they match."""
+    from anychunk.io import is_pattern
+
+    found: list[str] = []
+    for file in files:
+        if is_pattern(file):
+            from anychunk.combine.patterns import expand  # slow, and rarely needed
+
+            found += expand(file, None)
+        else:
+            found.append(file)
+    return found
+
+
+FILE_COLUMNS = (
+    *("file", "format", "size", "images", "shape", "axes", "type", "levels", "chunk", "place"),
+)
+
+
+def file_table(rows: Iterable[Sequence[str]]) -> "Table":
+    """Return the table of several files."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in FILE_COLUMNS:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(plain, row))
+    return table
+
+
+def plain(text: str) -> str:
+    """Return text in which brackets are not taken for rich's markup."""
+    return text.replace("[", "\\[")
+
+
+def file_row(name: str, node: "Node") -> Sequence[str]:
+    """Return one line about a file: its first image, and how many there are."""
+    from anychunk.model.images import images
+    from anychunk.model.index import ArrayIndex, find
+
+    about = node.attributes.get("anychunk", {})
+    known = (str(about.get("format", "index")), size(about.get("size")))
+    found = list(images(node))
+    array = find(node, found[0].levels[0]) if found else None
+    if not isinstance(array, ArrayIndex):
+        return (name, *known, str(len(found)), *[""] * (len(FILE_COLUMNS) - 4))
+    return (
+        name,
+        *known,
+        str(len(found)),
+        times(list(array.shape)),
+        " ".join(axis or "-" for axis in array.dimension_names),
+        name_of(array.data_type),
+        str(len(found[0].levels)),
+        times(list(array.chunk_shape)),
+        short_place(found[0]),
+    )
+
+
+def short_place(image: "Image") -> str:
+    """Return the CRS and the size of a pixel, or the size of an element, in a few words."""
+    attributes = image.attributes
+    code = attributes.get("proj:code") or ("WKT" if "proj:wkt2" in attributes else None)
+    transform = attributes.get("spatial:transform")
+    if isinstance(transform, list | tuple) and len(transform) == 6:
+        a, b, _, d, e, _ = transform
+        step = f"{math.hypot(a, d):.6g} x {math.hypot(b, e):.6g}"
+        return f"{code}, {step}" if code else step
+    if code:
+        return str(code)
+    units = {str(axis.get("unit", "")) for axis in image.axes if axis["name"] in "zyx"}
+    steps = [
+        f"{scale:.6g}"
+        for axis, scale in zip(image.axes, image.scale, strict=True)
+        if axis["name"] in "zyx"
+    ]
+    if units <= {""} and set(steps) <= {"1"}:
+        return ""
+    return f"{' x '.join(steps)} {' '.join(sorted(units))}".strip()
+
+
+def wide_console() -> "Console":
+    """Return a console for tables: in a file or a pipe, they should not be folded at 80 columns."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=WIDE)
+
+
+def print_info(node: "Node", file: str, *, deep: bool, as_json: bool) -> None:
+    """Print the images, levels and chunks of a file."""
+    from anychunk.indexing import described
+
     found = described(node)
     if as_json:
         echo(json.dumps(found, indent=2))
         return
-    from rich.console import Console
-
     from anychunk.model.images import images
     from anychunk.model.index import walk
 
-    # in a file or a pipe, a table should not be folded at 80 columns
-    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+    console = wide_console()
     about = [str(found.get("format", "index"))]
     if found.get("size") is not None:
         about.append(size(found["size"]))
@@ -59,7 +192,7 @@ def print_formats(as_json: bool) -> None:
         {
             "name": name,
             "kind": "folder" if {"sniff_folder", "parse_folder"} <= outline.names else "file",
-            "written": "yes" if {"claims", "write"} <= outline.names else "no",
+            "written": "yes" if {"claims", "write"} <= outline.names or name in CONVERTED else "no",
             "about": summary(outline.doc),
         }
         for name, outline in registry.outlines().items()

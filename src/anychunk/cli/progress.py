@@ -1,7 +1,9 @@
-"""A progress bar on stderr, if that is a terminal."""
+"""A progress bar on stderr, if that is a terminal, unless `-q` was given."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from anychunk.cli import talk
 
 
 @contextmanager
@@ -9,6 +11,9 @@ def progress_bar(
     verb: str, *, in_bytes: bool = False
 ) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar; yield a function to call with (done, total), or None without a terminal."""
+    if talk.is_quiet():
+        yield None
+        return
     from rich.console import Console  # slow to import, and not needed to print the help
 
     console = Console(stderr=True)

@@ -1,5 +1,6 @@
 """`anychunk serve`: serve files as Zarr over HTTP."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from anychunk.cli import talk
 from anychunk.errors import MissingDependencyError, MissingFileError
 
 AUTO = "auto"
@@ -54,9 +56,13 @@ def serve(  # noqa: PLR0917 - typer calls it by name
         typer.Option("--allow-redirects", help="Follow HTTP redirects to other hosts and ports."),
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", help="Log every request.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the address as JSON, on one line.")
+    ] = False,
 ) -> None:
     """Serve files as Zarr over HTTP, with a web page to view them.
+
+    With -v, every request is logged.
 
     Example: anychunk serve scene.tif --open
 
@@ -86,13 +92,16 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     )
 
     def ready(url: str) -> None:
-        typer.echo(f"{url}  (press Ctrl-C to stop)")
+        if as_json:
+            print(json.dumps({"url": url, "files": files}), flush=True)  # noqa: T201
+        else:
+            typer.echo(f"{url}  (press Ctrl-C to stop)")
         if open_page:
             import webbrowser
 
             webbrowser.open(url)
 
-    is_done = run.serve(files, settings, ready=ready, verbose=verbose)
+    is_done = run.serve(files, settings, ready=ready, verbose=talk.is_verbose())
     if not is_done:
         # a running decoder cannot be cancelled, and a normal exit would wait for its thread
         sys.stdout.flush()

@@ -1,11 +1,15 @@
 """`anychunk thumb`: write a PNG thumbnail."""
 
+import json
 from pathlib import PurePosixPath
 from typing import Annotated
 
 import typer
 
+from anychunk.cli import talk
 from anychunk.cli.allowed import Allow, allowed
+from anychunk.cli.completion import band_names, level_names
+from anychunk.cli.parts import Bbox, BboxCrs, Image, Time, Window, selected
 from anychunk.errors import UnsupportedError
 
 
@@ -14,18 +18,53 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     output: Annotated[
         str,
         typer.Option(
-            "-o", "--output", help="PNG to write; default: FILE.png in the current folder."
+            "-o",
+            "--output",
+            metavar="PNG",
+            help="PNG to write; default: FILE.png in the current folder.",
         ),
     ] = "",
-    image: Annotated[str, typer.Option(help="Number or path of the image.")] = "0",
-    size: Annotated[int, typer.Option(help="Longer side in pixels.", min=1, max=8192)] = 512,
-    band: Annotated[int | None, typer.Option(help="Show only this band, in grey.")] = None,
+    image: Image = "0",
+    size: Annotated[
+        int, typer.Option(metavar="PIXELS", help="Longer side in pixels.", min=1, max=8192)
+    ] = 512,
+    band: Annotated[
+        int | None, typer.Option(metavar="BAND", help="Show only this band, in grey.")
+    ] = None,
+    bbox: Bbox = "",
+    bbox_crs: BboxCrs = "",
+    window: Window = "",
+    bands: Annotated[
+        str,
+        typer.Option(
+            metavar="BAND,BAND…",
+            help="Only these bands, by number from 0 or by name; three are red, green and blue.",
+            autocompletion=band_names,
+        ),
+    ] = "",
+    level: Annotated[
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="Level to draw, by number or name; default: the closest in size.",
+            autocompletion=level_names,
+        ),
+    ] = "",
+    time: Time = "",
     at: Annotated[
         list[str] | None,
-        typer.Option(help="Position along an axis, e.g. z=10; default: the middle. Repeatable."),
+        typer.Option(
+            metavar="AXIS=INDEX",
+            help="Position along an axis, e.g. z=10; default: the middle. Repeatable.",
+        ),
     ] = None,
-    low: Annotated[float | None, typer.Option(help="Percentile shown as black.")] = None,
-    high: Annotated[float | None, typer.Option(help="Percentile shown as white.")] = None,
+    low: Annotated[
+        float | None, typer.Option(metavar="PERCENT", help="Percentile shown as black.")
+    ] = None,
+    high: Annotated[
+        float | None, typer.Option(metavar="PERCENT", help="Percentile shown as white.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     allow: Allow = None,
 ) -> None:
     """Write a PNG thumbnail of an image, in the colours that its file states.
@@ -35,12 +74,21 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
 
     Example: anychunk thumb scene.tif
 
+    Example: anychunk thumb scene.tif --bbox 14.2,50.0,14.6,50.2 --bbox-crs lonlat --bands 3,2,1
+
     Example: anychunk thumb volume.n5 -o slice.png --image 1 --at z=40 --size 1024
     """
     from anychunk import api
     from anychunk.io import as_url, sink
+    from anychunk.selection import selection
     from anychunk.thumbnail import png, thumbnail
 
+    if band is not None and bands:
+        raise typer.BadParameter("--band and --bands: expected one of them")
+    given = selected(
+        bbox=bbox, bbox_crs=bbox_crs, window=window, bands=bands, level=level, time=time
+    )
+    wanted = selection(**given)
     target = output or f"{PurePosixPath(as_url(file).rstrip('/')).name}.png"
     pixels = thumbnail(
         api.index(file, **allowed(allow)),
@@ -49,9 +97,17 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
         band=band,
         at=dict(axis_index(text) for text in at or ()),
         percentiles=percentiles(low, high),
+        wanted=wanted,
     )
     sink.put(target, png(pixels))
-    typer.echo(f"{target}: {pixels.shape[1]} x {pixels.shape[0]}")
+    height, width = pixels.shape[:2]
+    if as_json:
+        bands_of = 1 if pixels.ndim == 2 else pixels.shape[2]
+        mode = {1: "L", 3: "RGB", 4: "RGBA"}[bands_of]
+        found = {"target": target, "width": width, "height": height, "mode": mode}
+        typer.echo(json.dumps({**found, "source": file, "image": image, **wanted.json()}))
+    else:
+        talk.summary(f"{target}: {width} x {height}")
 
 
 def percentiles(low: float | None, high: float | None) -> tuple[float, float] | None:

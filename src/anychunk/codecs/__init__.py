@@ -19,7 +19,7 @@ It cannot replace one of anychunk's own names.
 import json
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -174,19 +174,25 @@ def from_json(data: Any) -> "Codec":
         CodecConfigError: The JSON is not that of a codec, or its configuration is wrong.
         UnsupportedError: No codec of this name is registered.
     """
+    return with_key(data)[0]
+
+
+def with_key(data: Any) -> "tuple[Codec, Hashable]":
+    """Do the same, and return a key too, which is equal for equal codecs."""
     name = data.get("name") if isinstance(data, Mapping) else None
     if not isinstance(name, str):
         raise CodecConfigError(f"codec {data!r}: expected an object with a name")
     cls = codec_class(name)
     if cls is None:
         # not shared: nothing says that codecs of others are immutable
-        return _from_zarr(name, data)
+        other = _from_zarr(name, data)
+        return other, (type(other), json.dumps(data))
     text = json.dumps(data, sort_keys=True)
     found = _BUILT.get(text)
     if found is None:
         found = cls.from_dict(dict(data))
         _BUILT.put(text, found, len(text))
-    return found
+    return found, text
 
 
 def zarr_class(name: str) -> "type[Codec] | None":

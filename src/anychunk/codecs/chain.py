@@ -26,7 +26,7 @@ from zarr.codecs import (
 from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
 from anychunk import limits
-from anychunk.codecs import codec_class, streams
+from anychunk.codecs import codec_class, leading_stream, streams
 from anychunk.codecs.base import (
     ArrayToArray,
     ArrayToBytes,
@@ -39,6 +39,7 @@ from anychunk.codecs.base import (
 )
 from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
+from anychunk.codecs.lz4_frame import Lz4Frame
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.codecs.zarr_core import (
     ArrayConfig,
@@ -47,7 +48,7 @@ from anychunk.codecs.zarr_core import (
     parse_dtype,
 )
 from anychunk.errors import ChunkDecodeError
-from anychunk.io import buffers, copying
+from anychunk.io import buffers, copying, measuring
 from anychunk.model.grid import is_at_edges
 
 type Array = npt.NDArray[Any]
@@ -69,13 +70,22 @@ BOUNDED: dict[type[Codec], streams.DecodeBounded] = {
     Zstd: streams.decode_zstd_bounded,
     GzipCodec: streams.decode_gzip_bounded,
     GZip: streams.decode_gzip_bounded,
-    Zlib: streams.decode_zlib_bounded,
     BZ2: streams.decode_bzip2_bounded,
     BloscCodec: streams.decode_blosc_bounded,
     Blosc: streams.decode_blosc_bounded,
     LZ4: streams.decode_lz4_bounded,
 }
 """The same where the decoded size is unknown, as between two filters: only a bound is known."""
+
+LEADING: dict[type[Codec], str] = {
+    ZstdCodec: "zstd",
+    Zstd: "zstd",
+    GzipCodec: "gzip",
+    GZip: "gzip",
+    BZ2: "bzip2",
+    Lz4Frame: "lz4",
+}
+"""Compressions whose stream is found at the start of a range, as `leading_stream` names them."""
 
 LEAST_PART = 4 << 20
 """Smaller chunks are always decoded whole."""
@@ -109,7 +119,16 @@ def evolve(codecs: Sequence[Codec], spec: ArraySpec) -> list[tuple[Codec, ArrayS
 class Decoder:
     """Decodes chunks of one shape and data type."""
 
-    def __init__(self, codecs: Sequence[Codec], spec: ArraySpec) -> None:
+    def __init__(self, codecs: Sequence[Codec], spec: ArraySpec, *, is_range: bool = False) -> None:
+        """Prepare for decoding.
+
+        Parameters:
+            codecs: the codecs of the array.
+            spec: what a chunk is.
+            is_range: whether chunks are ranges of larger files, whose writers may have rounded
+                their lengths up: bytes behind the end of a stream are ignored. An object that is a
+                chunk has no such bytes, unless it is damaged.
+        """
         self.nbytes = 0
         """Bytes that the array -> bytes codec decodes, which is the size of a scratch buffer."""
         self._bytes_steps: list[BytesStep] = []
@@ -117,6 +136,7 @@ class Decoder:
         self._to_array: ToArray | None = None
         self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
         self._codecs, self._spec = [ours(codec) for codec in codecs], spec
+        self._is_range = is_range
         pairs = evolve(fuse(self._codecs), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
         for codec, codec_spec in pairs:
@@ -127,13 +147,15 @@ class Decoder:
                 self.nbytes = chunk_spec(codec_spec).nbytes
             else:
                 is_innermost = codec is filters[0][0]
-                self._bytes_steps.insert(0, bytes_step(codec, codec_spec, is_innermost))
+                step = bytes_step(codec, codec_spec, is_innermost, is_range=is_range)
+                self._bytes_steps.insert(0, step)
         self.is_sized = not self.is_view and not any(isinstance(c, ShardingCodec) for c in codecs)
         """Whether the ratio of decoded to stored bytes is limited. That of a shard is not: it may
         be empty but for its index, and its inner chunks are what is compressed."""
         self._whole = whole_step(pairs)
         self._into = None if self._array_steps else into_step(pairs)
         self._part = None if self._array_steps else shortcut(pairs, "decode_part")
+        self._many = None if self._array_steps else shortcut(pairs, "decode_many")
         self.depends_on_place = (
             any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
             # otherwise the last two axes of the array are those of the codec
@@ -148,6 +170,11 @@ class Decoder:
         """Whether decoding computes nothing: the array is a view of the stored bytes."""
         return self._is_plain and not self._bytes_steps
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether `part` may decode less than a whole chunk."""
+        return self._part is not None and self.nbytes >= LEAST_PART
+
     def __call__(self, data: Bytes1D, scratch: Bytes1D | None = None) -> Array:
         """Return one decoded chunk.
 
@@ -157,6 +184,11 @@ class Decoder:
 
         The array may be a view of `data` or `scratch`: copy it before reusing either.
         """
+        if not measuring.collectors:
+            return self._decode(data, scratch)
+        return measuring.decoding(lambda _: counted(data, self.nbytes), self._decode, data, scratch)
+
+    def _decode(self, data: Bytes1D, scratch: Bytes1D | None) -> Array:
         if self.is_sized:
             limits.check_chunk(self.nbytes, where="chunk", stored=len(data))
         if self._whole is not None:
@@ -183,7 +215,8 @@ class Decoder:
         found = self._by_place.get(place)
         if found is None:
             codecs = [codec_at(codec, place) for codec in self._codecs]
-            found = self._by_place[place] = Decoder(codecs, self._spec)
+            found = Decoder(codecs, self._spec, is_range=self._is_range)
+            self._by_place[place] = found
         return found
 
     def part(self, data: Bytes1D, selection: Any) -> Array | None:
@@ -196,7 +229,7 @@ class Decoder:
         Returns:
             the selected part; None if the chunk must be decoded whole.
         """
-        if self._part is None or self.nbytes < LEAST_PART or not isinstance(selection, tuple):
+        if self._part is None or not self.has_parts or not isinstance(selection, tuple):
             return None
         decode, spec = self._part
         if len(selection) != len(spec.shape) or not all(type(s) is slice for s in selection[-2:]):
@@ -204,8 +237,33 @@ class Decoder:
         rows, columns = (range(n)[s] for s, n in zip(selection[-2:], spec.shape[-2:], strict=True))
         if not rows or not columns or rows.step != 1 or columns.step != 1:
             return None
-        part: Array | None = decode(data, spec, rows, columns)
+        part: Array | None
+        if measuring.collectors:
+            part = measuring.decoding(
+                lambda found: {} if found is None else counted(data, found.nbytes),
+                decode,
+                *(data, spec, rows, columns),
+            )
+        else:
+            part = decode(data, spec, rows, columns)
         return None if part is None else part[selection[:-2]]
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether several chunks are decoded faster together: see `many`."""
+        return self._many is not None
+
+    def many(self, chunks: Sequence[Bytes1D]) -> list[Array | None]:
+        """Decode several chunks at once; those that are None have to be decoded one by one.
+
+        An array may be shorter than the chunk where the chunk reaches beyond the array.
+        """
+        if self._many is None:
+            return [None] * len(chunks)
+        decode, spec = self._many
+        if not measuring.collectors:
+            return decode(chunks, spec)  # type: ignore[no-any-return]
+        return measuring.decoding(lambda found: counted_many(chunks, found), decode, chunks, spec)
 
     def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
         """Decode one chunk straight into `target`; return False if that is impossible.
@@ -216,7 +274,28 @@ class Decoder:
         if self._into is None:
             return False
         limits.check_chunk(self.nbytes, where="chunk", stored=len(data))
-        return self._into(data, scratch, target)
+        if not measuring.collectors:
+            return self._into(data, scratch, target)
+        return measuring.decoding(
+            lambda is_done: counted(data, self.nbytes) if is_done else {},
+            self._into,
+            *(data, scratch, target),
+        )
+
+
+def counted(data: Bytes1D, nbytes: int) -> dict[str, float]:
+    """Return what `read_stats` shows of a decoded chunk."""
+    return {"chunks": 1, "stored_bytes": len(data), "decoded_bytes": nbytes}
+
+
+def counted_many(chunks: Sequence[Bytes1D], found: Sequence[Array | None]) -> dict[str, float]:
+    """Return the same of several, of which those that are not None were decoded."""
+    done = [(data, array) for data, array in zip(chunks, found, strict=True) if array is not None]
+    return {
+        "chunks": len(done),
+        "stored_bytes": sum(len(data) for data, _ in done),
+        "decoded_bytes": sum(array.nbytes for _, array in done),
+    }
 
 
 def codec_at(codec: Codec, place: tuple[bool, bool]) -> Codec:
@@ -267,12 +346,36 @@ def into_step(
     return lambda data, scratch, target: decode(data, spec, target, scratch)
 
 
-def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> BytesStep:
+def bytes_step(
+    codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool, *, is_range: bool
+) -> BytesStep:
     """Return the decoding function of a bytes -> bytes codec.
 
-    Only the innermost one, next to the array -> bytes codec, decodes to the size of the chunk: it
-    may use the scratch buffer, and our decoders, which need the exact size.
+    Parameters:
+        codec: the codec.
+        spec: what it encodes.
+        is_innermost: whether it is next to the array -> bytes codec, so that it decodes to the size
+            of the chunk: it may use the scratch buffer, and our decoders, which need that size.
+        is_range: whether bytes behind the end of the stream are ignored.
     """
+    strict = strict_step(codec, spec, is_innermost, is_range=is_range)
+    name, our_spec = LEADING.get(type(codec)), chunk_spec(spec)
+    if name is None or not (is_range and is_innermost) or our_spec.dtype.kind in "OT":
+        return strict
+
+    def leading(data: Bytes1D, out: Bytes1D | None) -> Bytes1D:
+        try:
+            return strict(data, out)
+        except ChunkDecodeError:
+            return leading_stream.decode(name, data, our_spec.nbytes)
+
+    return leading
+
+
+def strict_step(
+    codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool, *, is_range: bool
+) -> BytesStep:
+    """Return the decoding function of a codec whose stream must fill the chunk, if it can tell."""
     our_spec = chunk_spec(spec)
     if isinstance(codec, BytesToBytes):
         if is_innermost:
@@ -286,7 +389,9 @@ def bytes_step(codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool) -> B
     if isinstance(codec, LZMA):
         config: dict[str, Any] = dict(codec.codec_config)
         settings = {key: config[key] for key in ("format", "filters") if key in config}
-        bounded = partial(streams.decode_lzma_bounded, **settings)
+        bounded = partial(streams.decode_lzma_bounded, is_leading=is_range, **settings)
+    elif isinstance(codec, Zlib):
+        bounded = partial(streams.decode_zlib_bounded, is_leading=is_range)
     if bounded is not None:
         # filters may enlarge a chunk, strings have any length; what is too long shows up later
         has_objects = our_spec.dtype.kind in "OT"

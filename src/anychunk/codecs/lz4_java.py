@@ -58,6 +58,8 @@ def decode(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
         method, stored, decoded, check = _read_head(data, place)
         place += HEAD.size
         if decoded == 0 and stored == 0:
+            if place < len(data):
+                raise ChunkDecodeError(f"lz4 java: {len(data) - place} bytes follow the last block")
             break
         if place + stored > len(data):
             raise ChunkDecodeError(

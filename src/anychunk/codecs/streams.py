@@ -3,9 +3,10 @@
 Every format and codec compresses and decompresses through this module.
 
 Decoders take the stream, the exact decoded size, and optionally a buffer of that size to decode
-into. A stream that is truncated, too long or damaged raises `ChunkDecodeError`. Some decoders of
-imagecodecs silently truncate or pad (LZ4 frames, bzip2, xz) or trust sizes in the stream (Blosc),
-so these are guarded here or replaced by the standard library.
+into. A stream that is truncated, too long, damaged or followed by other bytes raises
+`ChunkDecodeError`; `leading_stream` decodes streams that other bytes may follow. Some decoders of
+imagecodecs silently truncate or pad (LZ4 frames, bzip2, xz), ignore what follows a stream (gzip,
+zlib) or trust sizes in it (Blosc), so these are guarded here or replaced by the standard library.
 
 Encoders take a level, or None for the default of the compression, and raise `CodecConfigError` for
 a level out of range.
@@ -70,22 +71,35 @@ def decode_zstd(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes
 def decode_gzip(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     """Decode one or more gzip members.
 
-    libdeflate is the fastest, but stops after the first member; whatever it cannot decode to the
-    full size is decoded again by zlib, whose error messages say what is wrong with the stream.
+    libdeflate is the fastest, but stops after the first member and ignores what follows. Whatever
+    it cannot decode to the full size, or does not end with the checksum and that size (RFC 1952
+    section 2.3.1), is decoded again by zlib, which says what is wrong with the stream.
     """
     target = _target(nbytes, out)
     try:
         first = as_bytes(imagecodecs.gzip_decode(data, out=target))
     except DAMAGED:
         return _inflate(data, nbytes, "gzip", wbits=31)
-    return first if len(first) == nbytes else _inflate(data, nbytes, "gzip", wbits=31)
+    if len(first) == nbytes:
+        end = struct.pack("<II", imagecodecs.deflate_crc32(first), nbytes & 0xFFFFFFFF)
+        if data[-8:].tobytes() == end:
+            return first
+    return _inflate(data, nbytes, "gzip", wbits=31)
 
 
 def decode_zlib(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
+    """Decode one zlib stream.
+
+    libdeflate ignores what follows a stream, which ends with a checksum of the decoded bytes (RFC
+    1950 section 2.2); if the data does not, zlib says what is wrong.
+    """
     try:
-        return _sized(imagecodecs.deflate_decode(data, out=_target(nbytes, out)), nbytes, "zlib")
+        found = _sized(imagecodecs.deflate_decode(data, out=_target(nbytes, out)), nbytes, "zlib")
     except DAMAGED:
         return _inflate(data, nbytes, "zlib", wbits=15)
+    if data[-4:].tobytes() != struct.pack(">I", imagecodecs.deflate_adler32(found)):
+        return _inflate(data, nbytes, "zlib", wbits=15)
+    return found
 
 
 def _inflate(data: Bytes1D, nbytes: int, name: str, *, wbits: int) -> Bytes1D:
@@ -94,7 +108,8 @@ def _inflate(data: Bytes1D, nbytes: int, name: str, *, wbits: int) -> Bytes1D:
     def make() -> Any:
         return zlib.decompressobj(wbits=wbits)
 
-    return _streamed(data, nbytes, name, make, (zlib.error,), has_gaps=False)
+    # a zlib stream is one: RFC 1950 knows no members
+    return _streamed(data, nbytes, name, make, (zlib.error,), is_one=wbits == 15)
 
 
 def _streamed(
@@ -103,11 +118,14 @@ def _streamed(
     name: str,
     make: Callable[[], Any],
     errors: tuple[type[Exception], ...],
-    *,
-    has_gaps: bool = True,
+    **options: Any,
 ) -> Bytes1D:
     """Decode all members of a stream of known decoded size, as `_members` does."""
-    return _sized(_members(data, nbytes, name, make, errors, has_gaps=has_gaps), nbytes, name)
+    return _sized(_members(data, nbytes, name, make, errors, **options), nbytes, name)
+
+
+STARTS = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
+"""The first bytes of members of gzip, bzip2 and xz."""
 
 
 def _members(
@@ -117,11 +135,10 @@ def _members(
     make: Callable[[], Any],
     errors: tuple[type[Exception], ...],
     *,
-    has_gaps: bool = True,
+    padding: int = 0,
+    is_one: bool = False,
 ) -> Bytes1D:
     """Decode all members of a stream with decoders of the standard library.
-
-    Zero bytes are allowed after the last member, as padding.
 
     Parameters:
         data: the stream.
@@ -129,7 +146,8 @@ def _members(
         name: the compression, for messages.
         make: returns a decoder for one member.
         errors: what that decoder raises for damaged data.
-        has_gaps: whether zero bytes are allowed between members as well.
+        padding: after each member, as many zero bytes may follow, or a multiple; 0 for none.
+        is_one: whether there is only one member.
     """
     pieces: list[bytes] = []
     rest, left = data.tobytes(), most
@@ -148,8 +166,11 @@ def _members(
             raise ChunkDecodeError(
                 f"{name}: truncated after {most - left} decoded bytes, expected {most}"
             )
-        behind = stream.unused_data.lstrip(b"\0")
-        rest = behind if has_gaps or not behind else stream.unused_data
+        rest = stream.unused_data
+        zeros = len(rest) - len(rest.lstrip(b"\0")) if padding else 0
+        rest = rest[zeros - zeros % padding :] if zeros else rest
+        if rest and (is_one or not rest.startswith(STARTS)):
+            raise ChunkDecodeError(f"{name}: {len(rest)} bytes follow the end of the stream")
     return as_bytes(b"".join(pieces))
 
 
@@ -159,13 +180,15 @@ def decode_bzip2(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Byte
 
 XZ_MEMORY = 256 << 20
 """The most memory of a decoder: a header may ask for 4 GiB, the highest preset needs 65 MiB."""
+XZ_PADDING = 4
+"""The .xz file format, section 2.2: zero bytes after a stream, a multiple of four, belong to it."""
 
 
 def decode_xz(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
     def make() -> lzma.LZMADecompressor:
         return lzma.LZMADecompressor(memlimit=XZ_MEMORY)
 
-    return _streamed(data, nbytes, "xz", make, (lzma.LZMAError, EOFError))
+    return _streamed(data, nbytes, "xz", make, (lzma.LZMAError, EOFError), padding=XZ_PADDING)
 
 
 def decode_lz4_frame(data: Bytes1D, nbytes: int, out: Bytes1D | None = None) -> Bytes1D:
@@ -262,7 +285,13 @@ def decode_gzip_bounded(data: Bytes1D, most: int) -> Bytes1D:
 
 
 def _first(
-    data: Bytes1D, most: int, name: str, stream: Any, errors: tuple[type[Exception], ...]
+    data: Bytes1D,
+    most: int,
+    name: str,
+    stream: Any,
+    errors: tuple[type[Exception], ...],
+    *,
+    is_leading: bool,
 ) -> Bytes1D:
     """Decode the first member of a stream with a decoder of the standard library."""
     try:
@@ -273,22 +302,31 @@ def _first(
         raise ChunkDecodeError(f"{name}: decodes to more than {most} bytes")
     if not stream.eof:
         raise ChunkDecodeError(f"{name}: truncated after {len(found)} decoded bytes")
+    if stream.unused_data and not is_leading:
+        follow = len(stream.unused_data)
+        raise ChunkDecodeError(f"{name}: {follow} bytes follow the end of the stream")
     return as_bytes(found)
 
 
-def decode_zlib_bounded(data: Bytes1D, most: int) -> Bytes1D:
-    """Decode one stream; bytes behind it are ignored, as by zarr's `numcodecs.zlib`."""
-    return _first(data, most, "zlib", zlib.decompressobj(), (zlib.error,))
+def decode_zlib_bounded(data: Bytes1D, most: int, *, is_leading: bool = False) -> Bytes1D:
+    """Decode one stream; other bytes may follow if it `is_leading`."""
+    return _first(data, most, "zlib", zlib.decompressobj(), (zlib.error,), is_leading=is_leading)
 
 
 def decode_lzma_bounded(
-    data: Bytes1D, most: int, *, format: int = lzma.FORMAT_XZ, filters: Any = None
+    data: Bytes1D,
+    most: int,
+    *,
+    is_leading: bool = False,
+    format: int = lzma.FORMAT_XZ,
+    filters: Any = None,
 ) -> Bytes1D:
-    """Decode the first stream; what is behind it is ignored, as by zarr's `numcodecs.lzma`.
+    """Decode one stream.
 
     Parameters:
         data: the stream.
         most: the largest decoded size.
+        is_leading: whether other bytes may follow the stream.
         format: one of the constants `lzma.FORMAT_…`.
         filters: of `lzma.FORMAT_RAW`.
     """
@@ -299,7 +337,8 @@ def decode_lzma_bounded(
         stream = lzma.LZMADecompressor(format, None if is_raw else XZ_MEMORY, filters)
     except (lzma.LZMAError, ValueError, TypeError, AttributeError, OverflowError) as e:
         raise CodecConfigError(f"lzma: format {format!r} with filters {filters!r:.80}: {e}") from e
-    return _first(data, most, "lzma", stream, (lzma.LZMAError, EOFError))
+    errors = (lzma.LZMAError, EOFError)
+    return _first(data, most, "lzma", stream, errors, is_leading=is_leading)
 
 
 def decode_bzip2_bounded(data: Bytes1D, most: int) -> Bytes1D:

@@ -195,6 +195,10 @@ class TiffTile(Tile, BytesToBytes):
         out = self._target(data, spec, out)
         if self._is_simple and self._decode_simple(data, out):
             return out.view(self.dtype).reshape(spec.shape)
+        if self._is_simple_bands:
+            bands = self._decode_bands(data)
+            if bands is not None:
+                return bands.reshape(spec.shape, copy=False)
         array = decoders.decode(self, data, out, may_interleave=True)
         is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
         if is_whole and (self.samples_per_pixel > 1 or not _is_at(array, out)):
@@ -249,9 +253,23 @@ class TiffTile(Tile, BytesToBytes):
 
         This is the common case by far, and the one that `_decode_simple` makes fast.
         """
+        return self.is_direct and self._is_native
+
+    @cached_property
+    def _is_simple_bands(self) -> bool:
+        """The same for interleaved bands, whose strips may have a single row."""
         return (
-            self.is_direct
-            and self.compression in decoders.STREAM_DECODERS
+            self.samples_per_pixel > 1
+            and self.tile_depth == 1
+            and samples.is_whole(self.sample_format, self.bits)
+            and not self.is_subsampled
+            and self._is_native
+        )
+
+    @cached_property
+    def _is_native(self) -> bool:
+        return (
+            self.compression in decoders.STREAM_DECODERS
             and self.predictor in (1, 2)
             and self.fill_order == 1
             and (self.byte_order == sys.byteorder or self.dtype.itemsize == 1)
@@ -280,6 +298,24 @@ class TiffTile(Tile, BytesToBytes):
             summed = words if target is None else target.view(word)
             imagecodecs.delta_decode(words, axis=-1, out=summed)
         return True
+
+    def _decode_bands(self, data: Bytes1D) -> Array | None:
+        """Decode a whole chunk of interleaved bands; None if it is shorter than that.
+
+        The array (bands, rows, columns) is a view of this thread's scratch buffer.
+        """
+        scratch = decoders.scratch_buffer(self.nbytes)
+        plain = decoders.STREAM_DECODERS[self.compression](data, scratch)
+        if len(plain) != len(scratch):
+            return None
+        if self.predictor == 2 and not plain.flags.writeable:
+            plain = plain.copy()  # LZMA returns bytes
+        shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
+        array = plain.view(self.dtype).reshape(shape)
+        if self.predictor == 2:
+            words = array.view(f"u{self.dtype.itemsize}")
+            imagecodecs.delta_decode(words, axis=-2, out=words)
+        return array.transpose(2, 0, 1)
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
         """Return the buffer to decode into; sizes are checked before it is allocated."""

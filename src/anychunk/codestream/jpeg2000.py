@@ -123,6 +123,21 @@ class Siz:
             min(y + self.tile_height, self.image.y1),
         )
 
+    def tile_edges(self, tiles: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return x0, y0, x1 and y1 of each tile."""
+        rows, columns = np.divmod(tiles, self.columns)
+        x, y = self.tile_x0 + columns * self.tile_width, self.tile_y0 + rows * self.tile_height
+        image = self.image
+        return np.stack(
+            [
+                np.maximum(x, image.x0),
+                np.maximum(y, image.y0),
+                np.minimum(x + self.tile_width, image.x1),
+                np.minimum(y + self.tile_height, image.y1),
+            ],
+            axis=1,
+        )
+
     def holds_samples(self, tiles: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which tiles contain a sample of some component.
 
@@ -340,13 +355,20 @@ def read_main_header(data: bytes) -> MainHeader:
         raise FormatError(f"the main header has no {missing}")
     if len(bodies[SIZ]) > 1:
         raise FormatError(f"the main header has {len(bodies[SIZ])} SIZ, expected 1")
-    siz = read_siz(bodies[SIZ][0])
+    siz, cod = read_siz(bodies[SIZ][0]), read_cod(bodies[COD][-1])
+    depths = [component.depth for component in siz.components[:3]]
+    if cod.is_transformed and len(depths) == 3 and len(set(depths)) > 1:
+        # T.800 G.2 and G.3: components of a colour transform have the same bit-depth
+        raise FormatError(
+            f"SIZ: the first components have {depths} bits, expected the same number, because COD "
+            "announces a colour transform"
+        )
     kept = [data[start - 4 : start + len(body)] for m, start, body in found if m not in (TLM, PLM)]
     texts = [body[2:] for body in bodies.get(COM, []) if body[:2] == b"\0\1"]
     return MainHeader(
         data=b"".join([data[:2], *kept]),
         siz=siz,
-        cod=read_cod(bodies[COD][-1]),
+        cod=cod,
         cocs=dict(read_coc(body, len(siz.components)) for body in bodies.get(COC, [])),
         markers=frozenset(bodies),
         tlm=tuple((body[0], body[1:]) for body in bodies.get(TLM, []) if body),
@@ -560,9 +582,13 @@ def single_tile_header(header: MainHeader, tile: int) -> bytes:
     the image area shrinks to it, and the tile grid begins with it. Only eight numbers of SIZ
     change; Xsiz and Ysiz are the lower right corner, XOsiz and YOsiz the upper left one.
     """
+    return tiles_header(header, tile, header.siz.tile(tile))
+
+
+def tiles_header(header: MainHeader, first: int, rect: Rect) -> bytes:
+    """Do the same for several tiles: the first of them, and the area of all."""
     siz = header.siz
-    rect = siz.tile(tile)
-    x, y = siz.grid_origin(tile)
+    x, y = siz.grid_origin(first)
     # bytes 0 to 7 are SOC, the marker SIZ, Lsiz and Rsiz; components follow at byte 40
     body = struct.pack(
         ">8I", rect.x1, rect.y1, rect.x0, rect.y0, siz.tile_width, siz.tile_height, x, y

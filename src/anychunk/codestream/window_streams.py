@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codestream.blocks import (
+from anychunk.codestream.block_table import (
     ABSENT,
     Band,
     BlockTable,

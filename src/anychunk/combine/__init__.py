@@ -1,8 +1,8 @@
 """Combine the indexes of many files into one: stacked, concatenated, mosaicked or grouped.
 
-Only chunk tables are joined; no chunk is read. So the chunks must fit: the same data type, codecs
-and chunk shape everywhere, and boundaries between files only at chunk boundaries.
-Errors name every file that does not fit.
+Only chunk tables are joined; no chunk is read. So the chunks must fit: the same data type and chunk
+shape everywhere, and boundaries between files only at chunk boundaries. Files may be compressed in
+different ways. An error names the first file that does not fit, and what differs.
 """
 
 from collections import Counter
@@ -18,9 +18,10 @@ from anychunk.combine.images import (
     check_levels,
     full_arrays,
     image_node,
-    joined_level,
+    joined_levels,
     rebuilt,
     same_images,
+    with_common_levels,
 )
 from anychunk.combine.mosaic import Overlap, mosaic
 from anychunk.combine.shared_edges import without_shared_edges
@@ -43,6 +44,7 @@ def combine(
     along: str | int | None = None,
     overlap: Overlap = "error",
     names: Sequence[str] | None = None,
+    dates: Mapping[str, int | None] | None = None,
 ) -> GroupIndex:
     """Combine the indexes of several files into one.
 
@@ -53,6 +55,8 @@ def combine(
             For "concat" the name or number of an axis.
         overlap: For "mosaic", whose chunk is used where files overlap; "error" refuses overlaps.
         names: For "group", the names of the groups; derived from the urls by default.
+        dates: For "stack" along t, the date of each file (`metadata.dates`), by url; by default
+            what the files state.
 
     Raises:
         ValueError: If there are no files, or the options do not fit `how`.
@@ -63,7 +67,8 @@ def combine(
         raise ValueError("combine: got 0 files, expected at least 1")
     # with whole tiles as chunks: where tiles are divided depends on how they are combined
     groups = {without_secrets(url): _as_group(whole_tree(node)) for url, node in files.items()}
-    made = _combined(groups, how, along=along, overlap=overlap, names=names)
+    known = None if dates is None else [dates.get(url) for url in files]
+    made = _combined(groups, how, along=along, overlap=overlap, names=names, dates=known)
     return cast("GroupIndex", divided_tree(made))
 
 
@@ -74,6 +79,7 @@ def _combined(
     along: str | int | None,
     overlap: Overlap,
     names: Sequence[str] | None,
+    dates: Sequence[int | None] | None,
 ) -> GroupIndex:
     if how == "group":
         members = zip(names or group_names(list(groups)), _without_pins(groups), strict=True)
@@ -82,7 +88,9 @@ def _combined(
     axis: str | None = None
     if how == "stack":
         axis = _stack_axis(images, None if along is None else str(along))
-        made = {same.path: _stacked(same, axis) for same in images}
+        if axis != "t" and any(date is not None for date in dates or ()):
+            raise ValueError(f"dates= needs a stack along t; these files stack along {axis}")
+        made = {same.path: _stacked(same, axis, dates) for same in images}
     elif how == "concat":
         if along is None:
             raise ValueError("combine='concat' needs along=, the name or number of an axis")
@@ -107,21 +115,22 @@ def _stack_axis(images: Sequence[SameImages], along: str | None) -> str:
         raise FormatError(f"combine: {e}") from e
 
 
-def _stacked(images: SameImages, axis: str) -> Node:
+def _stacked(images: SameImages, axis: str, dates: Sequence[int | None] | None) -> Node:
+    images = with_common_levels(images)
     position = joining.stack_position(images.first.names, axis)
     _check(images, has_own_bands=axis == "c")
     meaning = joining.stacked(
-        list(images.meanings.values()), axis, where=f"combine: image {images.path or '/'}"
+        list(images.meanings.values()),
+        axis,
+        where=f"combine: image {images.path or '/'}",
+        dates=dates,
     )
 
     def join(path: str, arrays: Arrays) -> ArrayIndex:
         return stack(path, arrays, axis, position)
 
-    levels = [
-        _with_axis(joined_level(images, level.name, join, None), position)
-        for level in images.first_levels
-    ]
-    return image_node(images, meaning, levels)
+    levels = joined_levels(images, join, None, may_drop=True)
+    return image_node(images, meaning, [_with_axis(level, position) for level in levels])
 
 
 def _with_axis(level: Level, position: int) -> Level:
@@ -147,6 +156,9 @@ def _concatenated(images: SameImages, along: str | int) -> Node:
     arrays = full_arrays(images)
     axis = _axis_number(images, along)
     name = images.first.names[axis]
+    is_place = name in ("x", "y")
+    if not is_place:
+        images = with_common_levels(images, axis)
     _check(images, has_own_bands=name == "c")
 
     def join(path: str, arrays: Arrays) -> ArrayIndex:
@@ -155,10 +167,7 @@ def _concatenated(images: SameImages, along: str | int) -> Node:
     def join_mask(path: str, masks: Arrays) -> ArrayIndex:
         return concat(path, masks, name)
 
-    levels = [
-        joined_level(images, level.name, join, join_mask if name in ("x", "y") else None)
-        for level in images.first_levels
-    ]
+    levels = joined_levels(images, join, join_mask if is_place else None, may_drop=not is_place)
     meaning = joining.concatenated(
         list(images.meanings.values()),
         axis,

@@ -8,16 +8,32 @@ files that are appended to an archive are.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from anychunk.combine import How, axis_of, combine
+from anychunk.combine.ordering import date_of
 from anychunk.combine.parallel import Failures, Parse, are_remote, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError
+from anychunk.metadata.dates import Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import GroupIndex, Json, Node
 
-type Item = tuple[str, str]
-"""The url of a file, and the name of its group."""
+
+class Item(NamedTuple):
+    """A file to index."""
+
+    url: str
+    name: str
+    """Of its group."""
+    date: int | None = None
+    """Of the file, if it is known before the file is parsed."""
+    source: Any = None
+    """What is parsed instead of the url, such as the assets of a STAC item."""
+
+
+type DateSource = Literal["stated", "required", "given", "none"]
+"""Where the dates of a stack come from: what files state, if all do; what all files must state; the
+items; nowhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +44,9 @@ class Recipe:
     how: How | None
     """None, or "mosaic", which needs all files at once: files are not combined."""
     along: str | int | None = None
+    dates: DateSource = "stated"
+    rules: Rules = field(default_factory=Rules)
+    """How the files of a stack along t follow each other."""
 
     @property
     def is_joined(self) -> bool:
@@ -47,6 +66,8 @@ class Part:
     """Their indexes, if they are not combined."""
     failures: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    dates: Mapping[str, int] = field(default_factory=dict)
+    """What the files state, by url, where only that was asked for."""
 
     @property
     def count(self) -> int:
@@ -58,22 +79,41 @@ def index_part(recipe: Recipe, items: Sequence[Item]) -> Part:
     """Parse some files and combine them; runs on a worker."""
     found: dict[str, Node] = {}
     failures: Failures = {}
-    for url, _ in items:
-        outcome = attempt(recipe.parse, url)
+    for url, _, _, source in items:
+        outcome = attempt(recipe.parse, source or url)
         if isinstance(outcome, AnychunkError):
             failures[url] = str(outcome)
+        elif recipe.dates == "required" and date_of(outcome) is None:
+            failures[url] = f"{url}: states no date; pass dates= with a pattern, such as '%Y%m%d'"
         else:
             found[url] = outcome
     if recipe.how is None or not recipe.is_joined or not found:
         return Part(urls=tuple(found), files=found, failures=failures)
-    names = [name for url, name in items if url in found]
+    names = [item.name for item in items if item.url in found]
+    dates = None if recipe.dates in ("stated", "required") else {i.url: i.date for i in items}
     with collected_warnings() as messages:
-        node = combine(found, recipe.how, along=recipe.along, names=names)
+        node = combine(
+            found,
+            recipe.how,
+            along=recipe.along,
+            names=names,
+            dates=dates if recipe.how == "stack" else None,
+        )
     return Part(urls=tuple(found), node=node, failures=failures, warnings=tuple(messages))
 
 
+def dates_of_part(recipe: Recipe, items: Sequence[Item]) -> Part:
+    """Parse some files for the dates that they state; runs on a worker."""
+    found = {}
+    for url, _, _, source in items:
+        outcome = attempt(recipe.parse, source or url)
+        if not isinstance(outcome, AnychunkError) and (date := date_of(outcome)) is not None:
+            found[url] = date
+    return Part(dates=found)
+
+
 def _failed(item: Item, reason: str) -> Part:
-    return Part(failures={item[0]: f"{item[0]}: the worker failed: {reason}"})
+    return Part(failures={item.url: f"{item.url}: the worker failed: {reason}"})
 
 
 def index_parts(
@@ -82,6 +122,7 @@ def index_parts(
     executor: Any = None,
     *,
     on_part: Callable[[Part], None] = lambda _: None,
+    work: Callable[[Recipe, Sequence[Item]], Part] = index_part,
 ) -> Iterator[list[Part]]:
     """Index batches of files; yield the parts of each batch, in order.
 
@@ -90,10 +131,11 @@ def index_parts(
         batches: The files.
         executor: As in `parallel.run_tasks`.
         on_part: Called with each part as it arrives.
+        work: What makes a part of some files.
     """
-    urls = [url for batch in batches[:1] for url, _ in batch]
+    urls = [item.url for batch in batches[:1] for item in batch]
     yield from run_tasks(
-        partial(index_part, recipe),
+        partial(work, recipe),
         batches,
         executor,
         is_remote=are_remote(urls),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anychunk.combine.choices import with_one_codec
 from anychunk.combine.compatibility import Files, raise_problems
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.metadata import geo
@@ -108,6 +109,72 @@ def check_levels(images: SameImages) -> None:
     )
 
 
+def with_common_levels(images: SameImages, skipped: int | None = None) -> SameImages:
+    """Return the images with the levels that all files have; warn about those that are dropped.
+
+    Levels are the same if they have the same shape: files may have overviews of different factors.
+
+    Parameters:
+        images: The images.
+        skipped: The number of an axis along which lengths may differ.
+    """
+
+    def shape(level: Level) -> tuple[int, ...]:
+        found = level.image.shape
+        return found if skipped is None else (*found[:skipped], *found[skipped + 1 :])
+
+    if images.is_array:
+        return images
+    # the full resolutions stay, whatever their shapes: how they differ is reported later
+    coarser = {
+        url: {shape(level): level for level in reversed(levels[1:])}
+        for url, levels in images.levels.items()
+    }
+    kept = [
+        size
+        for size in map(shape, images.first_levels[1:])
+        if all(size in found for found in coarser.values())
+    ]
+    if all(len(kept) == len(found) for found in coarser.values()):
+        return images
+    warn(f"combine: image {images.path or '/'}: levels that not all files have are dropped")
+    levels = {
+        url: numbered([*levels[:1], *(coarser[url][size] for size in dict.fromkeys(kept))])
+        for url, levels in images.levels.items()
+    }
+    return replace(images, levels=levels)
+
+
+def numbered(levels: Sequence[Level]) -> list[Level]:
+    """Return levels that are named by numbers with consecutive ones."""
+    if not all(level.name.isdigit() for level in levels):
+        return list(levels)
+    return [replace(level, name=str(number)) for number, level in enumerate(levels)]
+
+
+def joined_levels(
+    images: SameImages, join: Join, join_mask: Join | None, *, may_drop: bool
+) -> list[Level]:
+    """Return all levels, each of the arrays of all files.
+
+    Parameters:
+        images: The images.
+        join: Joins the arrays.
+        join_mask: As in `joined_level`.
+        may_drop: Whether coarser levels whose arrays do not fit are dropped, with a warning.
+    """
+    full, *coarser = (level.name for level in images.first_levels)
+    found = [joined_level(images, full, join, join_mask)]
+    for name in coarser:
+        try:
+            found.append(joined_level(images, name, join, join_mask))
+        except (FormatError, UnsupportedError) as e:
+            if not may_drop:
+                raise
+            warn(f"{e}; level {name} is dropped")
+    return numbered(found)
+
+
 def joined_level(images: SameImages, name: str, join: Join, join_mask: Join | None) -> Level:
     """Return a level whose arrays are those of all files, joined.
 
@@ -140,7 +207,7 @@ def joined_level(images: SameImages, name: str, join: Join, join_mask: Join | No
             mask = None
     if masks and mask is None and name == images.first_levels[0].name:
         warn(f"combine: image {images.path}: the masks are dropped")
-    return replace(first, image=join(path, with_one_fill(arrays)), mask=mask)
+    return replace(first, image=join(path, with_one_codec(with_one_fill(arrays))), mask=mask)
 
 
 def with_one_fill(arrays: Arrays) -> dict[str, ArrayIndex]:

@@ -17,7 +17,7 @@ from anychunk.io import dask_cluster, is_remote
 from anychunk.io.threads import cores
 from anychunk.model.index import Node
 
-type Parse = Callable[[str], Node]
+type Parse = Callable[[Any], Node]
 type Outcome = Node | AnychunkError
 type Failures = dict[str, str]
 """Error messages by url."""
@@ -30,7 +30,7 @@ UNKNOWN_WORKERS = 16
 """How many workers an executor is assumed to have that does not say."""
 
 
-def attempt(parse: Parse, url: str) -> Outcome:
+def attempt(parse: Parse, url: Any) -> Outcome:
     """Parse one file; return an error instead of raising it, so that the others go on."""
     try:
         return parse(url)

@@ -14,6 +14,7 @@ import numpy as np
 from zarr.abc.codec import BytesBytesCodec
 
 from anychunk import codecs as registry
+from anychunk.codecs.choice import Choice
 from anychunk.combine.chunk_tables import join_tables
 from anychunk.combine.compatibility import check_compatible
 from anychunk.errors import UnsupportedError
@@ -73,6 +74,10 @@ def _with_axis_in_codec(codec: Json, position: int, path: str) -> Json:
     if name == "anychunk.window":
         inner = _with_axis_in_codecs(codec["configuration"]["codecs"], position, path)
         return {"name": name, "configuration": {"codecs": list(inner)}}
+    if name == Choice.name:
+        choices = codec["configuration"]["choices"]
+        longer = [list(_with_axis_in_codecs(chain, position, path)) for chain in choices]
+        return {"name": name, "configuration": {"choices": longer}}
     data = {"name": codec} if isinstance(codec, str) else codec
     if isinstance(registry.from_json(data), BytesBytesCodec):
         return codec  # it does not see axes at all
@@ -95,7 +100,7 @@ def _with_axis_in_fronts(array: ArrayIndex, position: int, path: str) -> ByteRan
         return chunks
     ndim = len(array.shape)
     names = [c if isinstance(c, str) else c["name"] for c in array.codecs]
-    if "bytes" in names:
+    if "bytes" in names or Choice.name in names:
         return chunks  # the fronts are read by bytes-to-bytes codecs, which do not see axes
     if "anychunk.window" not in names or any(len(f) != 12 * ndim for f in chunks.fronts):
         raise UnsupportedError(

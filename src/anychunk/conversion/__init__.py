@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from anychunk import api
+from anychunk._drawn import Drawn
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
@@ -22,6 +23,7 @@ from anychunk.io import Storage, as_url, is_remote, sink
 from anychunk.io.threads import cores
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, walk
+from anychunk.selection import Part, part_of, selection
 
 __all__ = ["Report", "convert"]
 
@@ -29,7 +31,7 @@ DEFAULT_LIKE = "ome-zarr"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Drawn):
     """What a conversion did."""
 
     target: str
@@ -60,6 +62,12 @@ def convert(
     method: str | None = None,
     axes: Sequence[str] | None = None,
     image: int | str | None = None,
+    bbox: Sequence[float] | None = None,
+    bbox_crs: str | None = None,
+    window: Sequence[Sequence[int | None] | slice] | None = None,
+    bands: Sequence[int | str] | int | str | None = None,
+    level: int | str | None = None,
+    time: int | str | None = None,
     verify: bool = False,
     check: Literal["readers"] | None = None,
     overwrite: bool = False,
@@ -83,8 +91,9 @@ def convert(
             Cloud Optimized GeoTIFF of one image), `.ome.tif` (an OME-TIFF pyramid), `.n5`,
             `.jnrrd`, `.nrrd` or `.nhdr` (the first level of each image).
         format: `zarr`, `tiff`, `n5` or `jnrrd`; by default inferred from the extension.
-        like: For Zarr, the preset: `ome-zarr`, `cloud` or `archive`. `chunk`, `shard`,
-            `compression` and `levels` override its settings one by one.
+        like: For Zarr, the preset: `ome-zarr`, `cloud`, `archive`, or `ome-zarr-0.4`, which writes
+            Zarr v2 with OME-Zarr 0.4 metadata for older viewers. `chunk`, `shard`, `compression`
+            and `levels` override its settings one by one.
         chunk: Chunk shape of the last axes; blocks of N5, tiles of TIFF and JNRRD.
         shard: For Zarr, shard shape of the last axes; False for no shards.
         compression: For Zarr `zstd:LEVEL`, `blosc`, `gzip` or `none`, joined by `+`, or codecs as
@@ -96,6 +105,15 @@ def convert(
         method: For Zarr and TIFF, how levels are computed: `average`, `mode`, `max` or `min`.
         axes: For Zarr and TIFF, the names of the axes, such as `zyx`, if the source names none.
         image: Number or path of the only image to convert.
+        bbox: Write only the pixels that this box touches: xmin, ymin, xmax, ymax, in the CRS of the
+            image, or in the unit of its pixel sizes.
+        bbox_crs: The CRS of `bbox`, x before y, such as `EPSG:32633`; `lonlat` for degrees.
+        window: Write only these rows and columns of the full resolution: `((0, 512), (256, 768))`.
+        bands: Write only these bands, by number or name, in this order.
+        level: Write this level, by number or name, and those coarser than it. A box or a window
+            leaves only the first of them; further ones are computed from its pixels.
+        time: Write only these elements along t: a number, a range such as `"2:5"`, a date such as
+            `"2026-03"`, or an interval such as `"2026-01/2026-03"`, which includes both.
         verify: Read everything back and compare it with the source.
         check: `"readers"`: ask every installed reader of Zarr (zarr, xarray, rioxarray, GDAL
             through rasterio, ome-zarr-models, ome-zarr, tensorstore, zarrs) for each image.
@@ -114,6 +132,13 @@ def convert(
     """
     url = as_url(target).rstrip("/")
     node = join_sources(source, storage, allow)
+    wanted = selection(
+        bbox=bbox, bbox_crs=bbox_crs, window=window, bands=bands, level=level, time=time
+    )
+    part = None
+    if not wanted.is_everything:
+        part = part_of(node, wanted, image=image)
+        node, image = part.node, None
     name = format or ("zarr" if url.lower().endswith(".zarr") else None)
     if name == "zarr":
         zarr_options = ZarrOptions(
@@ -138,6 +163,7 @@ def convert(
             progress=progress,
             storage=storage,
             target_storage=target_storage,
+            part=part,
         )
     if name == "tiff" or (name is None and is_tiff(url)):
         refuse_zarr_options(
@@ -161,8 +187,10 @@ def convert(
             progress=progress,
             storage=storage,
             target_storage=target_storage,
+            part=part,
         )
-        return Report(target=url, is_verified=verify, **vars(written))
+        losses = (*written.losses, *lost_in(part))
+        return Report(target=url, is_verified=verify, **{**vars(written), "losses": losses})
     given = {"chunk": chunk, "compression": compression, "levels": levels}
     refuse_zarr_options(
         url,
@@ -184,6 +212,7 @@ def convert(
         target_storage=target_storage,
         verify=verify,
         overwrite=overwrite,
+        part=part,
     )
     return Report(
         target=url,
@@ -191,8 +220,13 @@ def convert(
         nbytes=done.nbytes,
         skipped_bytes=done.skipped_bytes,
         is_verified=verify,
-        losses=tuple(getattr(done, "losses", ())),
+        losses=(*getattr(done, "losses", ()), *lost_in(part)),
     )
+
+
+def lost_in(part: Part | None) -> tuple[str, ...]:
+    """Return what a part does not have of the whole."""
+    return () if part is None else part.losses
 
 
 def tiff_options(further: Mapping[str, Any], *, compression: Any, **given: Any) -> TiffOptions:
@@ -222,6 +256,7 @@ def to_zarr(
     storage: Storage | None,
     target_storage: Storage | None,
     given: Mapping[str, GivenBoxes] | None = None,
+    part: Part | None = None,
 ) -> Report:
     """Write a Zarr v3 hierarchy, on `count` threads or on the workers of a Dask cluster."""
     if check not in (None, "readers"):
@@ -230,7 +265,7 @@ def to_zarr(
         raise UnsupportedError(f"{url}: check='readers' needs a local target")
     plan = make_plan(node, options, count)
     sink.check_case(url, [path for path, _ in walk(plan.root)])
-    target = Target(url, target_storage)
+    target = Target(url, target_storage, zarr_format=plan.zarr_format)
     with target.locked():
         is_finished = target.is_finished(plan.fingerprint)
         journal = None if is_finished else target.prepare(plan.fingerprint, overwrite=overwrite)
@@ -240,6 +275,7 @@ def to_zarr(
             source_storage=storage,
             target_storage=target_storage,
             given=given,
+            part=part,
         )
         skipped = plan.nbytes
         with start_workers(count, scheduler, conversion) as workers:
@@ -258,7 +294,7 @@ def to_zarr(
         skipped_bytes=skipped,
         is_verified=verify,
         notes=plan.notes,
-        losses=plan.losses,
+        losses=(*plan.losses, *lost_in(part)),
         readers=readers,
     )
 

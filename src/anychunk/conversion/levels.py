@@ -441,6 +441,10 @@ class Recipe:
             chunk = presets.chunk_shape(shape, self.names, most, stored)
         else:
             chunk = presets.trailing(options.chunk, len(shape), "chunk")
+        if options.shard and preset.zarr_format == 2:
+            raise UnsupportedError(
+                f"convert: Zarr v2, which the preset {options.like} writes, has no shards"
+            )
         if options.shard is False:
             return chunk, chunk
         if options.shard is None or options.shard is True:

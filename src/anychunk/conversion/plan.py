@@ -8,10 +8,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from anychunk.conversion import presets, zarr_v2
 from anychunk.conversion.attributes import described_attributes, group_attributes, root_attributes
 from anychunk.conversion.levels import MASK, Chain, Level, ZarrOptions, beside_level, image_levels
 from anychunk.errors import FormatError
@@ -20,6 +21,7 @@ from anychunk.metadata.meaning import Meaning
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import GroupIndex, Json, Node, find, walk
+from anychunk.selection import selected
 
 TASK_REGIONS = 16
 """The most regions of the finest level that one task computes."""
@@ -69,6 +71,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
     """What the target cannot hold, one line each."""
+    zarr_format: Literal[2, 3] = 3
 
     @property
     def nbytes(self) -> int:
@@ -97,6 +100,7 @@ def make_plan(source: Node, options: ZarrOptions, workers: int) -> Plan:
         found = [im.chosen(found, options.image)]
     if not found:
         raise FormatError("convert: the source has no arrays")
+    zarr_format = presets.preset(options.like).zarr_format
     pictures: list[Picture] = []
     runs: list[Run] = []
     arrays: list[Level] = []
@@ -115,7 +119,7 @@ def make_plan(source: Node, options: ZarrOptions, workers: int) -> Plan:
         tree.add(picture, extra)
         pictures.append(picture)
         made = [
-            replace(level, metadata=tree.metadata(level.path))
+            replace(level, metadata=stored_metadata(tree.metadata(level.path), zarr_format))
             for level in (*chain.levels, *chain.masks, *extra)
         ]
         arrays += made
@@ -126,6 +130,8 @@ def make_plan(source: Node, options: ZarrOptions, workers: int) -> Plan:
             "shards are not read by GDAL before 3.13; shard=False (--shard none) writes none"
         )
     root = tree.root(is_numbered=[picture.path for picture in pictures] != [""])
+    if zarr_format == 2:
+        list(zarr_v2.documents(root))  # raises before anything is written
     return Plan(
         source=source,
         runs=tuple(runs),
@@ -135,7 +141,15 @@ def make_plan(source: Node, options: ZarrOptions, workers: int) -> Plan:
         fingerprint=fingerprint(source, arrays, group_table(root)),
         notes=tuple(dict.fromkeys(options.notes)),
         losses=tuple(dict.fromkeys(losses)),
+        zarr_format=zarr_format,
     )
+
+
+def stored_metadata(metadata: dict[str, Json], zarr_format: int) -> dict[str, Json]:
+    """Return the metadata that chunks are encoded and read back by."""
+    if zarr_format == 3:
+        return metadata
+    return {**metadata, "chunk_key_encoding": zarr_v2.ENCODING}
 
 
 def is_sharded(level: Level) -> bool:
@@ -268,6 +282,7 @@ def fingerprint(source: Node, arrays: Sequence[Level], groups: dict[str, Any]) -
         "arrays": [[a.path, a.source, a.order, a.ratio, a.method, a.metadata] for a in arrays],
         "groups": groups,
         "pins": {url: [p.size, p.etag, p.mtime_ns] for url, p in source.pins.items()},
+        "part": selected(source),
     }
     text = json.dumps(content, sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()

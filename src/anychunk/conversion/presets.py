@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from anychunk.errors import UnsupportedError
 from anychunk.limits import KIB, MIB
@@ -31,6 +31,7 @@ class Preset:
     compression: str
     levels: int | None
     """0: halve until the coarsest level fits `SMALL`; None: keep the source's levels."""
+    zarr_format: Literal[2, 3] = 3
 
 
 PRESETS = {
@@ -54,6 +55,14 @@ PRESETS = {
         shard_bytes=32 * MIB,
         compression="zstd:15+crc32c",
         levels=None,
+    ),
+    "ome-zarr-0.4": Preset(
+        about="for older viewers: Zarr v2 with OME-Zarr 0.4 metadata, otherwise as ome-zarr",
+        chunk_bytes=512 * KIB,
+        shard_bytes=0,
+        compression="blosc:5",
+        levels=0,
+        zarr_format=2,
     ),
 }
 SHARD_BYTES = 16 * MIB

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.conversion import zarr_v2
 from anychunk.conversion.levels import Chain
 from anychunk.conversion.plan import Plan
 from anychunk.conversion.tasks import Conversion, same
@@ -59,6 +60,7 @@ class Question:
     box: Slices
     expected: Array
     """The samples in `box`, as the source has them."""
+    zarr_format: Literal[2, 3] = 3
 
     @property
     def code(self) -> int | None:
@@ -106,6 +108,7 @@ def ask(plan: Plan, conversion: Conversion, root: str, path: str, chain: Chain) 
         chain=chain,
         box=tuple(box),
         expected=conversion.read_source(first, tuple(box)),
+        zarr_format=plan.zarr_format,
     )
 
 
@@ -137,7 +140,9 @@ def by_zarr(question: Question) -> str:
     """Open the array with zarr."""
     import zarr
 
-    return compare(zarr.open_array(question.array, mode="r", zarr_format=3), question)
+    return compare(
+        zarr.open_array(question.array, mode="r", zarr_format=question.zarr_format), question
+    )
 
 
 def by_zarrs(question: Question) -> str:
@@ -146,14 +151,17 @@ def by_zarrs(question: Question) -> str:
 
     import_module("zarrs")
     with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}):
-        return compare(zarr.open_array(question.array, mode="r", zarr_format=3), question)
+        return compare(
+            zarr.open_array(question.array, mode="r", zarr_format=question.zarr_format), question
+        )
 
 
 def by_tensorstore(question: Question) -> str:
     """Open the array with tensorstore."""
     tensorstore: Any = import_module("tensorstore")
     kvstore = {"driver": "file", "path": question.array}
-    array = tensorstore.open({"driver": "zarr3", "kvstore": kvstore}, open=True).result()
+    driver = "zarr3" if question.zarr_format == 3 else "zarr"
+    array = tensorstore.open({"driver": driver, "kvstore": kvstore}, open=True).result()
     return compare(_Eager(array, lambda part: part.read().result()), question)
 
 
@@ -171,7 +179,11 @@ def by_xarray(question: Question) -> str:
     """Open the level with xarray, and the whole image as a tree."""
     xarray: Any = import_module("xarray")
     tree = xarray.open_datatree(
-        question.group, engine="zarr", zarr_format=3, decode_times=False, chunks=None
+        question.group,
+        engine="zarr",
+        zarr_format=question.zarr_format,
+        decode_times=False,
+        chunks=None,
     )
     name = question.chain.described[0].name
     if "image" not in tree[name].data_vars:
@@ -260,13 +272,14 @@ def by_ome_zarr_models(question: Question) -> str:
     models: Any = import_module("ome_zarr_models")
     zarr: Any = import_module("zarr")
     check_ome(question)
-    group = zarr.open_group(question.group, mode="r", zarr_format=3)
-    image = models.open_ome_zarr(group, version="0.5")
-    scales = image.attributes.ome.multiscales[0]
+    group = zarr.open_group(question.group, mode="r", zarr_format=question.zarr_format)
+    version = "0.5" if question.zarr_format == 3 else zarr_v2.OME_VERSION
+    attributes = models.open_ome_zarr(group, version=version).attributes
+    scales = getattr(attributes, "ome", attributes).multiscales[0]
     names = tuple(axis.name for axis in scales.axes)
     if names != question.chain.meaning.names:
         raise Wrong(f"axes {' '.join(names)}, expected {' '.join(question.chain.meaning.names)}")
-    return f"OME-Zarr 0.5, {len(scales.datasets)} levels"
+    return f"OME-Zarr {version}, {len(scales.datasets)} levels"
 
 
 def by_ome_zarr(question: Question) -> str:

@@ -28,6 +28,7 @@ from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
 from anychunk.read.zarr_array import open_path
+from anychunk.selection import Part, selected
 
 COMPARE_BYTES = 32 * MIB
 """About how much is compared with the source at a time."""
@@ -73,6 +74,8 @@ class Job:
     storage: Storage | None
     """Of the source."""
     target_storage: Storage | None
+    part: Part | None = None
+    """Where the samples are, if `node` describes a part of another index."""
 
     @property
     def is_resumable(self) -> bool:
@@ -91,6 +94,7 @@ class Job:
                 if isinstance(array, ArrayIndex)
             ],
             "pins": {url: [p.size, p.etag, p.mtime_ns] for url, p in self.node.pins.items()},
+            "part": selected(self.node),
         }
         text = json.dumps(content, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -100,7 +104,7 @@ class Job:
         nbytes = 0
         losses: list[str] = []
         for image in self.images:
-            array: Any = open_path(self.node, image.levels[0], storage=self.storage)
+            array = self.opened(image.levels[0])
             target = f"{url}/{image.path}" if len(self.images) > 1 else url
             check_inside(target, url)
             samples = AsIntegers(array) if array.dtype.kind == "b" else array
@@ -121,6 +125,12 @@ class Job:
             losses += losses_of(image, meaning, level, self.format)
         skipped = 0 if stage is None else stage.progress.skipped_bytes
         return Written(len(self.images), nbytes, skipped, tuple(dict.fromkeys(losses)))
+
+    def opened(self, path: str) -> Any:
+        """Open an array of the source."""
+        if self.part is not None:
+            return self.part.open_array(path, storage=self.storage)
+        return open_path(self.node, path, storage=self.storage)
 
     def described(self, image: Image) -> tuple[Meaning, Level]:
         """Return the meaning of an image, and its first level."""
@@ -157,6 +167,7 @@ def write_images(
     target_storage: Storage | None,
     verify: bool,
     overwrite: bool,
+    part: Part | None = None,
 ) -> Written:
     """Write the images of a hierarchy.
 
@@ -171,6 +182,7 @@ def write_images(
         target_storage: Of the target.
         verify: Whether to read everything back and compare.
         overwrite: Whether an existing target is replaced.
+        part: Where the samples are, if `node` describes a part of another index.
     """
     found = list(im.images(node))
     if not found:
@@ -185,7 +197,7 @@ def write_images(
     if target_storage is not None and name == "n5":
         given["storage"] = target_storage
     job = Job(
-        node, tuple(found), writer, name, given, dict(writer_options), storage, target_storage
+        node, tuple(found), writer, name, given, dict(writer_options), storage, target_storage, part
     )
     is_folder = isinstance(writer, formats.FolderFormat)
     if not is_folder:

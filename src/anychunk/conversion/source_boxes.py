@@ -13,6 +13,7 @@ from anychunk.codecs.window import Window
 from anychunk.io.cache import Cache
 from anychunk.limits import MIB
 from anychunk.model.grid import Shape, Slices, chunk_box, cut_box
+from anychunk.selection import Cut
 
 type Array = npt.NDArray[Any]
 
@@ -31,6 +32,18 @@ class GivenBoxes:
     def read(self, box: Slices) -> Array:
         """Read the samples of a box."""
         return np.asarray(self.array[box])
+
+
+class CutBoxes:
+    """Reads boxes of a part of an array."""
+
+    def __init__(self, boxes: "SourceBoxes", cut: Cut) -> None:
+        self.boxes, self.cut, self.ndim = boxes, cut, len(cut.shape)
+
+    def read(self, box: Slices) -> Array:
+        """Read the samples of a box of the part."""
+        itemsize = self.boxes.array.dtype.itemsize
+        return self.cut.read(self.boxes.read, box, self.boxes.chunk, itemsize)
 
 
 class SourceBoxes:

@@ -4,7 +4,9 @@ import json
 import shutil
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import cast
 
+from anychunk.conversion import zarr_v2
 from anychunk.conversion.journal import Journal
 from anychunk.conversion.plan import Plan
 from anychunk.conversion.staging import locked
@@ -19,11 +21,11 @@ class Target:
     """A Zarr hierarchy that appears only when it is complete.
 
     A local one is written to a folder beside it and renamed at the end. A remote one is written in
-    place, metadata last: without the root's `zarr.json` nothing opens.
+    place, metadata last: without the root's `zarr.json`, or `.zgroup`, nothing opens.
     """
 
-    def __init__(self, url: str, storage: Storage | None) -> None:
-        self.url, self.storage = url, storage
+    def __init__(self, url: str, storage: Storage | None, *, zarr_format: int = 3) -> None:
+        self.url, self.storage, self.zarr_format = url, storage, zarr_format
         self.is_local = not is_remote(url)
         path = Path(local_path(url))
         self.part = str(path.with_name(f".{path.name}.part")) if self.is_local else url
@@ -35,11 +37,14 @@ class Target:
 
     def is_finished(self, fingerprint: str) -> bool:
         """Whether the target already holds the result of the plan with this fingerprint."""
-        data = read_object(f"{self.url}/zarr.json", storage=self.storage)
-        if data is None:
+        name = "zarr.json" if self.zarr_format == 3 else ".zattrs"
+        data = read_object(f"{self.url}/{name}", storage=self.storage)
+        if data is None or (self.zarr_format == 2 and not self._has(".zgroup")):
             return False
         try:
-            found = json.loads(data.tobytes())["attributes"]["anychunk"]["conversion"]
+            document = json.loads(data.tobytes())
+            attributes = document["attributes"] if self.zarr_format == 3 else document
+            found = attributes["anychunk"]["conversion"]
         except (ValueError, KeyError, TypeError):
             return False
         return bool(found == fingerprint)
@@ -48,7 +53,10 @@ class Target:
         """Whether anything is under the target's name."""
         if self.is_local:
             return Path(local_path(self.url)).exists()
-        return read_object(f"{self.url}/zarr.json", storage=self.storage) is not None
+        return self._has("zarr.json") or self._has(".zgroup")
+
+    def _has(self, name: str) -> bool:
+        return read_object(f"{self.url}/{name}", storage=self.storage) is not None
 
     def prepare(self, fingerprint: str, *, overwrite: bool) -> Journal:
         """Start a conversion, or resume an unfinished one; return its journal.
@@ -90,12 +98,18 @@ class Target:
         whole = GroupIndex(
             members=whole.members, attributes={**whole.attributes, "anychunk": about}
         )
-        for path, node in reversed(list(walk(whole))):
+        nodes = list(reversed(list(walk(whole))))
+        for path, node in nodes:
             if isinstance(node, ArrayIndex):
                 self._put_inline(path, node)
-                self._put(path, node.metadata())
-            else:
-                self._put(path, consolidated(node))
+        if self.zarr_format == 2:
+            for key, content in zarr_v2.documents(whole):
+                self._put(key, content)
+        else:
+            for path, node in nodes:
+                is_array = isinstance(node, ArrayIndex)
+                document = node.metadata() if is_array else consolidated(cast("GroupIndex", node))
+                self._put(f"{path}/zarr.json" if path else "zarr.json", document)
         journal.remove()
         if self.is_local:
             self._rename(overwrite=overwrite)
@@ -108,12 +122,12 @@ class Target:
         for number, length in enumerate(chunks.lengths.reshape(-1).tolist()):
             if length:
                 start = int(chunks.offsets.reshape(-1)[number])
-                key = chunk_key(path, chunk_coords(number, array.grid))
+                coords = chunk_coords(number, array.grid)
+                key = (chunk_key if self.zarr_format == 3 else zarr_v2.chunk_key)(path, coords)
                 data = chunks.inline[start : start + length]
                 sink.put(f"{self.part}/{key}", data, storage=self.storage, root=self.part)
 
-    def _put(self, path: str, metadata: Json) -> None:
-        key = f"{path}/zarr.json" if path else "zarr.json"
+    def _put(self, key: str, metadata: Json) -> None:
         data = json.dumps(metadata, indent=2).encode()
         sink.put(f"{self.part}/{key}", data, storage=self.storage, root=self.part)
 

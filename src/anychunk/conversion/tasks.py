@@ -21,9 +21,10 @@ import zarr.storage
 from zarr.storage import StorePath
 
 from anychunk.codecs.zarr_core import ArrayConfig, ArraySpec, default_buffer_prototype
+from anychunk.conversion import zarr_v2
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Plan, Run
-from anychunk.conversion.source_boxes import GivenBoxes, SourceBoxes
+from anychunk.conversion.source_boxes import CutBoxes, GivenBoxes, SourceBoxes
 from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.io import Storage, is_remote, local_path, object_store, read_object, sink
 from anychunk.limits import MIB
@@ -32,6 +33,7 @@ from anychunk.read.zarr_array import open_path
 from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, ChunkTransform, evolve_codecs
 from anychunk.read.zarr_store import IndexStore
 from anychunk.resample import by_window
+from anychunk.selection import Part
 
 type Array = npt.NDArray[Any]
 type Use = Callable[[Level, Shape, Array], None]
@@ -71,8 +73,9 @@ class Conversion:
         source_storage: Storage | None = None,
         target_storage: Storage | None = None,
         given: Mapping[str, GivenBoxes] | None = None,
+        part: Part | None = None,
     ) -> None:
-        self.plan, self.target = plan, target
+        self.plan, self.target, self.part = plan, target, part
         self.given = dict(given or {})
         """Arrays of the source that a program holds, by path."""
         self.source_storage, self.target_storage = source_storage, target_storage
@@ -86,7 +89,7 @@ class Conversion:
         self.stop = threading.Event()
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("plan", "target", "source_storage", "target_storage", "given")
+        names = ("plan", "target", "source_storage", "target_storage", "given", "part")
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -229,18 +232,25 @@ class Conversion:
         """Read a box back from the target."""
         return np.asarray(self.array(level)[box])
 
-    def source(self, level: Level) -> SourceBoxes | GivenBoxes:
+    def source(self, level: Level) -> SourceBoxes | GivenBoxes | CutBoxes:
         """Return the array that a level is copied from, opened once."""
         path = level.source or ""
         if path in self.given:
             return self.given[path]
+        cut = None if self.part is None else self.part.cuts[path]
         if path not in self._sources:
-            array = open_path(self.plan.source, path, storage=self.source_storage)
+            if self.part is None or cut is None:
+                array = open_path(self.plan.source, path, storage=self.source_storage)
+                kept = list(range(array.ndim))
+            else:
+                array = open_path(self.part.source, cut.path, storage=self.source_storage)
+                kept = [axis for axis in range(array.ndim) if axis not in cut.dropped]
             region = [1] * array.ndim
             for size, axis in zip(level.region, level.order, strict=True):
-                region[axis] = size
+                region[kept[axis]] = size
             self._sources[path] = SourceBoxes(array, tuple(region))
-        return self._sources[path]
+        boxes = self._sources[path]
+        return boxes if cut is None else CutBoxes(boxes, cut)
 
     def array(self, level: Level) -> zarr.Array[Any]:
         """Return an array of the target, opened once; its metadata need not be written yet."""
@@ -349,8 +359,10 @@ class Encoder:
         """Yield the key of every object of a region, and the part of the region it holds."""
         level, box = self.level, self.level.box(coords)
         start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
+        is_v2 = level.metadata["chunk_key_encoding"]["name"] == "v2"
+        key_of = zarr_v2.chunk_key if is_v2 else chunk_key
         for at, piece in cut_box(start, stop, chunk_shape=level.outer, shape=level.shape):
-            yield chunk_key(level.path, at), piece.target
+            yield key_of(level.path, at), piece.target
 
     def objects(self, coords: Shape, data: Array) -> Iterator[tuple[str, Any]]:
         """Yield (key, bytes) of every object of a region; None: only fill values, not stored."""

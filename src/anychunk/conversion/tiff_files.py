@@ -37,6 +37,7 @@ from anychunk.limits import MIB
 from anychunk.model import images as im
 from anychunk.model.grid import Shape, Slices
 from anychunk.read.zarr_array import open_path
+from anychunk.selection import Part
 
 type Array = npt.NDArray[Any]
 
@@ -72,6 +73,7 @@ def to_tiff(
     storage: Storage | None,
     target_storage: Storage | None,
     given: Mapping[str, GivenBoxes] | None = None,
+    part: Part | None = None,
 ) -> TiffReport:
     """Write a TIFF file, on `count` threads.
 
@@ -85,6 +87,7 @@ def to_tiff(
             f"{Path(stage.url).parent}/tiles",
             source_storage=storage,
             given=given,
+            part=part,
         )
         with start_workers(count, None, conversion) as workers:
             skipped = write_all(conversion, stage.journal, workers, progress)
@@ -139,8 +142,9 @@ class TiffConversion(Conversion):
         *,
         source_storage: Storage | None = None,
         given: Mapping[str, GivenBoxes] | None = None,
+        part: Part | None = None,
     ) -> None:
-        super().__init__(made.plan, target, source_storage=source_storage, given=given)
+        super().__init__(made.plan, target, source_storage=source_storage, given=given, part=part)
         self.made = made
         self.numbers = made.numbers()
         self.runs = {id(run): number for number, run in enumerate(made.plan.runs)}

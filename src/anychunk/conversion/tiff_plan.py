@@ -34,6 +34,7 @@ from anychunk.model import images as im
 from anychunk.model.grid import Shape
 from anychunk.model.images import Image
 from anychunk.model.index import GroupIndex, Node
+from anychunk.selection import PART_OF, Selection
 
 EXTENSIONS = (".tif", ".tiff", ".btf", ".tf8")
 SUBFILE_TYPE, WIDTH, HEIGHT, DESCRIPTION, PHOTOMETRIC = 254, 256, 257, 270, 262
@@ -187,6 +188,7 @@ def make_tiff_plan(source: Node, url: str, options: TiffOptions, workers: int) -
         notes += maker.notes
     if as_ome:
         pictures = with_ome_xml(pictures, source)
+        losses += lost_xml(source)
     arrays = {w.level.path: w for p in pictures for w in (*p.levels, *p.masks)}
     runs = [
         run
@@ -489,7 +491,10 @@ class PictureMaker:
 
     def native_losses(self, meaning: Meaning) -> Iterator[str]:
         """Yield which attributes of the source's format are not written."""
-        left_out = [key for key in meaning.native if key != "tiff"]
+        # what a TIFF file says about itself is in its tags, or has to be computed again
+        whole = meaning.native.get(PART_OF, {})
+        left_out = [key for key in meaning.native if key not in ("tiff", PART_OF)]
+        left_out += [key for key in whole if key not in ("tiff", *Selection.__annotations__)]
         if left_out:
             yield f"the attributes {' '.join(left_out)}"
 
@@ -542,6 +547,14 @@ def with_ome_xml(pictures: Sequence[Picture], source: Node) -> list[Picture]:
     described = text(DESCRIPTION, write_ome.document(images, before))
     start = pictures[0]
     return [replace(start, tags=(*start.tags, described)), *pictures[1:]]
+
+
+def lost_xml(source: Node) -> Iterator[str]:
+    """Yield that the OME-XML of a part's source is not kept: it describes planes of the whole."""
+    whole = source.attributes.get(PART_OF, {})
+    about = whole.get("tiff") if isinstance(whole, Mapping) else None
+    if isinstance(about, Mapping) and "ome_xml" in about:
+        yield "what the OME-XML of the source says beyond sizes, names and colours"
 
 
 def pages(plan: TiffPlan, lengths: Mapping[str, Any]) -> tuple[list[Page], list[list[Page]]]:

@@ -91,7 +91,11 @@ class ArrayReader:
         self.index = reader.index
         self.spec = array_spec(reader.index)
         self.dtype = self.spec.dtype.to_native_dtype()
-        self._decode = Decoder([codecs.from_json(c) for c in reader.index.codecs], self.spec)
+        self._decode = Decoder(
+            [codecs.from_json(c) for c in reader.index.codecs],
+            self.spec,
+            is_range=reader.has_ranges,
+        )
 
     def chunk(self, number: int, reading: Reading | None = None) -> Array:
         """Decode one whole chunk; return fill values if it is absent."""

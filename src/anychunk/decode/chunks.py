@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -52,6 +53,8 @@ from anychunk.model.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
 USUAL_BYTES = 1 << 20
 """Files up to this length are read into a reused buffer."""
 
+WHOLE_LENGTH = int(WHOLE)
+
 type Stored = Bytes1D | None
 type Deliver = Callable[[Sequence[int], list[Stored]], None]
 
@@ -84,6 +87,14 @@ class ChunkReader:
         compression = compression_of(index)
         self.pieces = None if compression is None else Pieces(self, compression)
         """The streams whose pieces the chunks are, or None."""
+
+    @cached_property
+    def has_ranges(self) -> bool:
+        """Whether chunks are ranges of larger files, and not objects of their own."""
+        chunks = self.chunks
+        if not isinstance(chunks, ByteRanges) or not chunks.lengths.size:
+            return False
+        return bool(chunks.lengths.max() != WHOLE)
 
     def number(self, coords: Shape) -> int:
         """Return the number of the chunk at `coords`."""
@@ -371,6 +382,8 @@ class Reading:
             return [self._read_object(chunks, int(n)) for n in numbers]
         if self._reader.windows is not None:
             return [self.read_window(int(n)) for n in numbers]
+        if len(numbers) == 1:
+            return [self._one(chunks, int(numbers[0]))]
         offsets = chunks.offsets.reshape(-1)[numbers]
         lengths = chunks.lengths.reshape(-1)[numbers]
         if len(chunks.urls) == 1 and chunks.parts is None and not chunks.fronts:
@@ -378,6 +391,21 @@ class Reading:
             if source.is_local and not (lengths == WHOLE).any():
                 return self._slices(source, numbers, offsets, lengths)
         return [self._assemble(int(n)) for n in numbers]
+
+    def _one(self, chunks: ByteRanges, number: int) -> Stored:
+        """Return the stored bytes of one chunk, without arrays of one element each."""
+        if len(chunks.urls) == 1 and chunks.parts is None and not chunks.fronts:
+            source = self.source(chunks.urls[0])
+            offset, length = chunks.offsets.item(number), chunks.lengths.item(number)
+            if source.is_local and length != WHOLE_LENGTH:
+                if length and offset + length > source.size():
+                    raise self._truncated(number, source)
+                return source.read(offset, length) if length else None
+        return self._assemble(number)
+
+    def _truncated(self, number: int, source: Source) -> TruncatedError:
+        where = self._reader.describe(number)
+        return TruncatedError(f"{where}: the object ends after {source.size()} bytes")
 
     def plan(
         self, number: int, window: Rect | None = None, *, is_whole: bool = False
@@ -472,9 +500,7 @@ class Reading:
         # unsigned arithmetic: `offsets + lengths` of a hostile table would wrap around
         beyond = (lengths > 0) & ((offsets > size) | (lengths > size - np.minimum(offsets, size)))
         if beyond.any():
-            bad = int(np.flatnonzero(beyond)[0])
-            where = self._reader.describe(int(numbers[bad]))
-            raise TruncatedError(f"{where}: the object ends after {size} bytes")
+            raise self._truncated(int(numbers[np.flatnonzero(beyond)[0]]), source)
         whole = source.read(0, size)
         return [
             whole[offset : offset + length] if length else None

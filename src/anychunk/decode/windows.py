@@ -24,18 +24,8 @@ from anychunk.codecs import from_json
 from anychunk.codecs.jpeg2000.codec import group_parts, scale
 from anychunk.codecs.jpeg2000.windows import grown_window, on_reference_grid
 from anychunk.codecs.jpeg2000_window import NAME, Front, Jpeg2000Window
-from anychunk.codestream.blocks import (
-    BlockTable,
-    NoTableError,
-    Read,
-    TileLayout,
-    count_tile_blocks,
-    head_length,
-    packet_lengths,
-    tile_layout,
-    unpack,
-    walk_tile,
-)
+from anychunk.codestream.block_table import BlockTable, NoTableError, TileLayout, count_tile_blocks
+from anychunk.codestream.blocks import Read, head_length, packet_lengths, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
     SOT,
     SOT_BYTES,
@@ -46,6 +36,7 @@ from anychunk.codestream.jpeg2000 import (
     tile_parts,
 )
 from anychunk.codestream.packets import count_precincts
+from anychunk.codestream.saved_blocks import unpack
 from anychunk.codestream.window_streams import WindowStream, plan_window
 from anychunk.errors import ChunkDecodeError, TruncatedError
 from anychunk.io import Bytes1D, FileSource, Source

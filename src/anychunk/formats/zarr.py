@@ -347,6 +347,11 @@ class Members(Mapping[str, Node]):
     """Of the group."""
     _read: dict[str, Node] = field(default_factory=dict, repr=False)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether listing or reading members takes requests."""
+        return not self.folder.is_local
+
     def __getitem__(self, name: str) -> Node:
         found = self._read.get(name)
         if found is None:

@@ -21,6 +21,7 @@ from anychunk.io.inside import (
     resolved,
     stat_inside,
 )
+from anychunk.io.kept import KeptSource
 from anychunk.io.memory import MemorySource
 from anychunk.io.object_stores import memory_store, object_store, store_of_bytes
 from anychunk.io.objects import ObjectSource
@@ -50,6 +51,7 @@ __all__ = [
     "FileSource",
     "Folder",
     "HeldPin",
+    "KeptSource",
     "MemorySource",
     "ObjectBuffer",
     "ObjectSource",

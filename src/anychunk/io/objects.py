@@ -1,6 +1,7 @@
 """Remote objects, read by range."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import LimitError, SourceError, TruncatedError
+from anychunk.io import measuring
 from anychunk.io.clients import Client, client_of
 from anychunk.io.errors import remote_errors
 from anychunk.io.http import Answer, NoRangeError, Range
@@ -26,6 +28,37 @@ def client_errors(client: Client, url: str) -> Iterator[None]:
     except SourceError:
         client.forget()
         raise
+
+
+def get(client: Client, wanted: Range | None = None, *, most: int | None = None) -> Answer:
+    """Request a range or a whole object, and count that if somebody measures."""
+    if not measuring.collectors:
+        return client.get(wanted, most=most)
+    measuring.count(requests=1)
+    got = measuring.timed("fetch_seconds", client.get, wanted, most=most)
+    measuring.count(fetched_bytes=memoryview(got.data).nbytes)
+    return got
+
+
+async def get_async(client: Client, wanted: Range | None) -> Answer:
+    """Do what `get` does without blocking the event loop."""
+    if not measuring.collectors:
+        return await client.get_async(wanted)
+    start = time.perf_counter()
+    try:
+        got = await client.get_async(wanted)
+    finally:
+        measuring.count(requests=1, fetch_seconds=time.perf_counter() - start)
+    measuring.count(fetched_bytes=memoryview(got.data).nbytes)
+    return got
+
+
+def head(client: Client) -> Mapping[str, Any]:
+    """Request size and version of an object, and count that if somebody measures."""
+    if not measuring.collectors:
+        return client.head()
+    measuring.count(requests=1)
+    return measuring.timed("fetch_seconds", client.head)
 
 
 class ObjectSource:
@@ -63,7 +96,7 @@ class ObjectSource:
 
     def _read_head(self) -> Answer:
         try:
-            return self._client.get((0, limits.get().head_bytes))
+            return get(self._client, (0, limits.get().head_bytes))
         except NoRangeError:
             return self._read_whole()
 
@@ -71,7 +104,7 @@ class ObjectSource:
         """Read the object without a range: it is empty, or the server sends objects whole."""
         most = limits.get().whole_bytes
         try:
-            return self._client.get(most=most)
+            return get(self._client, most=most)
         except LimitError as e:
             raise SourceError(
                 f"{e}. Its server does not support range requests, so it would have to be read "
@@ -88,7 +121,7 @@ class ObjectSource:
 
     def refresh(self) -> Pin:
         with client_errors(self._client, self.url):
-            return object_pin(self._client.head())
+            return object_pin(head(self._client))
 
     def size(self) -> int:
         return self._first().size
@@ -99,7 +132,7 @@ class ObjectSource:
             return self._head[offset : offset + length]
         with client_errors(self._client, self.url):
             try:
-                got = self._client.get(self._range(offset, length))
+                got = get(self._client, self._range(offset, length))
             except NoRangeError:
                 return self._from_whole(offset, length)
         return self._checked(got, offset, length)
@@ -115,7 +148,7 @@ class ObjectSource:
             return self._head[offset : offset + length]
         with client_errors(self._client, self.url):
             try:
-                got = await self._client.get_async(self._range(offset, length))
+                got = await get_async(self._client, self._range(offset, length))
             except NoRangeError:
                 import asyncio
 
@@ -158,7 +191,7 @@ def get_object(
     try:
         client = client_of(name, storage)
         with client_errors(client, name):
-            got = client.get(most=most)
+            got = get(client, most=most)
             return np.frombuffer(got.data, np.uint8), object_pin(got.meta)
     except FileNotFoundError:
         return None

@@ -23,6 +23,8 @@ DRIVE = re.compile(r"[A-Za-z]:(?:/|$)")
 
 def is_remote(url: str) -> bool:
     """Return whether `url` has a scheme other than file; a single letter is a Windows drive."""
+    if ":" not in url:
+        return False  # nearly all paths
     scheme = urlsplit(url).scheme
     return len(scheme) > 1 and scheme != "file"
 

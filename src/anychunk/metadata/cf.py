@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from anychunk.metadata import crs as crs_text
+from anychunk.metadata import dates
 from anychunk.metadata.meaning import Axis, Crs, Meaning, Transform
 from anychunk.model.index import INLINE, ArrayIndex, ByteRanges, Json
 
@@ -130,6 +131,8 @@ def axis_array(axis: Axis, size: int, *, scale: float, origin: float) -> ArrayIn
     """Return the coordinate array of an axis with a stated scale, or with values of its own."""
     values = axis.values
     numbers = np.asarray(values) if values is not None else origin + scale * np.arange(size)
+    if dates.is_dates(axis.attributes) and np.all(np.abs(numbers) < 1 << 53):
+        numbers = np.rint(numbers).astype(np.int64)
     attributes: dict[str, Json] = {"units": axis.unit} if axis.unit else {}
     if axis.name in "xyz":
         attributes["axis"] = axis.name.upper()
@@ -178,22 +181,24 @@ def grid_mapping_array(crs: Crs | None, transform: Transform | None) -> ArrayInd
 def inline_array(
     name: str, values: Any, attributes: Mapping[str, Json] | None = None
 ) -> ArrayIndex:
-    """Return a coordinate of float64 numbers; its one chunk is in the index itself."""
+    """Return a coordinate of float64 or int64 numbers; its one chunk is in the index itself."""
     import numcodecs  # slow to import
 
-    numbers = np.ascontiguousarray(values, "<f8")
+    numbers = np.asarray(values)
+    is_integer = numbers.dtype == np.int64
+    numbers = np.ascontiguousarray(numbers, "<i8" if is_integer else "<f8")
     blosc = numcodecs.Blosc(cname="zstd", clevel=5, shuffle=numcodecs.Blosc.SHUFFLE)
     settings = {"typesize": 8, "cname": "zstd", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}
     return _inline(
         name,
         len(numbers),
         bytes(blosc.encode(numbers)),
-        data_type="float64",
+        data_type="int64" if is_integer else "float64",
         codecs=(
             {"name": "bytes", "configuration": {"endian": "little"}},
             {"name": "blosc", "configuration": settings},
         ),
-        fill_value=0.0,
+        fill_value=0 if is_integer else 0.0,
         attributes=dict(attributes or {}),
     )
 
@@ -205,7 +210,7 @@ def inline_values(array: ArrayIndex) -> tuple[float, ...] | None:
     chunks = array.chunks
     names = [codec.get("name") if isinstance(codec, Mapping) else None for codec in array.codecs]
     if (
-        array.data_type != "float64"
+        array.data_type not in ("float64", "int64")
         or names != ["bytes", "blosc"]
         or not isinstance(chunks, ByteRanges)
         or chunks.urls != (INLINE,)
@@ -213,7 +218,8 @@ def inline_values(array: ArrayIndex) -> tuple[float, ...] | None:
     ):
         return None
     try:
-        numbers = np.frombuffer(numcodecs.Blosc().decode(chunks.inline), "<f8")
+        kind = "<i8" if array.data_type == "int64" else "<f8"
+        numbers = np.frombuffer(numcodecs.Blosc().decode(chunks.inline), kind)
     except (ValueError, RuntimeError):
         return None
     return tuple(numbers.tolist()) if numbers.shape == array.shape else None

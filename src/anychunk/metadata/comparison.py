@@ -4,8 +4,9 @@ Files that are combined, or appended to an index, share one meaning and one chai
 decides which values samples represent must agree in all of them; a place that differs is dropped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,33 +19,82 @@ EDGES = {"last_height": "tile_height", "last_width": "tile_width"}
 """Codec settings for chunks at the edge of a file, with the setting of whole chunks for each."""
 
 
-def sample_differences(a: Meaning, b: Meaning, *, has_own_bands: bool = False) -> list[str]:
-    """Return the names of what makes the samples of two images mean different things.
+LONGEST_SHOWN = 80
+"""How many characters of a value a message shows."""
+TIFF_COMPRESSIONS = {
+    1: "none", 2: "CCITT RLE", 3: "CCITT T.4", 4: "CCITT T.6", 5: "LZW", 6: "old-style JPEG",
+    7: "JPEG", 8: "deflate", 32773: "PackBits", 32946: "deflate", 33003: "JPEG 2000",
+    33005: "JPEG 2000", 34712: "JPEG 2000", 34887: "LERC", 34925: "LZMA", 50000: "zstd",
+    50001: "WebP", 50002: "JPEG XL", 52546: "JPEG XL",
+}  # fmt: skip
+"""Names of TIFF's compressions, for messages."""
+
+
+class Difference(NamedTuple):
+    """What two files differ in, for a message of one line."""
+
+    name: str
+    here: Json
+    there: Json
+
+    def expected(self, whose: str) -> str:
+        """Return the difference as the end of a message; `whose` names the file with `there`."""
+        return f"{self.name} {shown(self.here)}, expected {shown(self.there)} {whose}"
+
+
+def shown(value: Json) -> str:
+    """Return a value for a message, cut if it is long."""
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def sample_differences(a: Meaning, b: Meaning, *, has_own_bands: bool = False) -> list[Difference]:
+    """Return what makes the samples of two images mean different things.
 
     Parameters:
         a: the meaning of one image.
         b: the meaning of the other.
         has_own_bands: whether the bands of each stay bands of their own.
     """
-    found = [] if is_same(a.nodata, b.nodata) else ["nodata"]
+    found = []
+    if not is_same(a.nodata, b.nodata):
+        found.append(Difference("nodata", a.nodata, b.nodata))
     if not is_same(_palette(a), _palette(b)):
-        found.append("palette")
+        found.append(_palette_difference(_palette(a), _palette(b)))
     for number in range(0 if has_own_bands else max(len(a.bands), len(b.bands))):
         mine, theirs = a.band(number), b.band(number)
         if not is_same([mine.scale, mine.offset], [theirs.scale, theirs.offset]):
-            found.append(f"scale and offset of band {number}")
+            name = f"scale and offset of band {number}"
+            found.append(Difference(name, [mine.scale, mine.offset], [theirs.scale, theirs.offset]))
         if mine.unit != theirs.unit:
-            found.append(f"unit of band {number}")
+            found.append(Difference(f"unit of band {number}", mine.unit, theirs.unit))
     return found
+
+
+def _palette_difference(a: Json, b: Json) -> Difference:
+    """Return the first entry in which two palettes differ."""
+    if a is None or b is None:
+        here, there = (f"{len(p['colors'])} colours" if p else None for p in (a, b))
+        return Difference("palette", here, there)
+    mine, theirs = a["colors"], b["colors"]
+    if len(mine) != len(theirs) or a.get("first") != b.get("first"):
+        return Difference("palette", f"{len(mine)} colours", f"{len(theirs)} colours")
+    pairs = enumerate(zip(mine, theirs, strict=True))
+    number = next((n for n, (here, there) in pairs if here != there), 0)
+    return Difference(f"palette entry {number}", mine[number], theirs[number])
 
 
 def _palette(meaning: Meaning) -> Json:
     return None if meaning.display is None else meaning.display.get("palette")
 
 
-def attribute_differences(a: Mapping[str, Json], b: Mapping[str, Json]) -> list[str]:
+def attribute_differences(a: Mapping[str, Json], b: Mapping[str, Json]) -> list[Difference]:
     """Return the CF attributes that make the samples of two arrays mean different things."""
-    return [key for key in CF if not is_same(a.get(key), b.get(key))]
+    return [
+        Difference(key, a.get(key), b.get(key)) for key in CF if not is_same(a.get(key), b.get(key))
+    ]
 
 
 def common_place(places: Sequence[Place]) -> Place:
@@ -140,5 +190,55 @@ def _without_edges(codec: Json) -> Json:
     return {**codec, "configuration": kept}
 
 
+def is_same_but_for_edges(a: Json, b: Json) -> bool:
+    """Return whether two codecs differ at most in the size of partial chunks."""
+    return bool(_without_edges(a) == _without_edges(b))
+
+
 def _with_edges(codec: Json, edges: Mapping[str, Json]) -> Json:
     return {**codec, "configuration": {**codec["configuration"], **edges}} if edges else codec
+
+
+def codec_difference(here: Sequence[Json], there: Sequence[Json]) -> Difference:
+    """Return the first setting in which two different chains of codecs differ."""
+    for number in range(max(len(here), len(there))):
+        mine, theirs = (chain[number] if number < len(chain) else None for chain in (here, there))
+        if mine == theirs:
+            continue
+        if mine is None or theirs is None or _name(mine) != _name(theirs):
+            is_compression = number > 0 and _name(here[0]) == "bytes"
+            name = "compression" if is_compression else f"codec {number}"
+            return Difference(name, _codec_text(mine), _codec_text(theirs))
+        return next(_setting_differences(mine, theirs))
+    return Difference("codecs", list(here), list(there))
+
+
+def _setting_differences(mine: Json, theirs: Json) -> Iterator[Difference]:
+    settings = [
+        codec.get("configuration") or {} if isinstance(codec, Mapping) else {}
+        for codec in (mine, theirs)
+    ]
+    for key in dict.fromkeys([*settings[0], *settings[1]]):
+        values = [found.get(key) for found in settings]
+        if values[0] == values[1]:
+            continue
+        if key == "compression":
+            values = [TIFF_COMPRESSIONS.get(v, v) if isinstance(v, int) else v for v in values]
+        name = key if key == "compression" else f"{key} of codec {_name(mine)}"
+        yield Difference(name, *values)
+    yield Difference(f"codec {_name(mine)}", mine, theirs)
+
+
+def _name(codec: Json) -> str:
+    """Return the name of a codec, without the address of its specification."""
+    name = codec if isinstance(codec, str) else str(codec.get("name"))
+    return name.rpartition("/")[2]
+
+
+def _codec_text(codec: Json) -> str | None:
+    if codec is None:
+        return None
+    settings = codec.get("configuration") or {} if isinstance(codec, Mapping) else {}
+    kind = settings.get("compression") or settings.get("codec")
+    kind = TIFF_COMPRESSIONS.get(kind, kind) if isinstance(kind, int) else kind
+    return f"{_name(codec)} ({kind})" if isinstance(kind, str | int) else _name(codec)

@@ -26,7 +26,7 @@ from anychunk.metadata import cf, geo
 from anychunk.metadata.meaning import Axis, Crs, Level, Meaning, Transform, factors
 from anychunk.metadata.ome import VARIABLE, ome, scale_and_translation
 from anychunk.model.grid import Shape
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
+from anychunk.model.index import ArrayIndex, ByteRanges, Computed, GroupIndex, Json, Node
 
 AXES, BANDS, DISPLAY, GCPS, RPC, SPACE, TAGS, TIME = (
     f"anychunk.{name}"
@@ -375,6 +375,8 @@ _NON_FINITE = {"inf": "Infinity", "-inf": "-Infinity"}
 def has_absent_chunks(array: ArrayIndex) -> bool:
     """Return whether a chunk may be absent and read as the fill value."""
     chunks = array.chunks
+    if isinstance(chunks, Computed) and isinstance(chunks.configuration, Mapping):
+        return not chunks.configuration.get("is_complete", False)
     return not isinstance(chunks, ByteRanges) or not bool(np.all(chunks.lengths))
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from anychunk.errors import FormatError
+from anychunk.metadata import dates as dates_of
 from anychunk.metadata.comparison import common_json, common_place, is_same, is_same_field
 from anychunk.metadata.meaning import NAMES, Axis, Band, Meaning, Place
 from anychunk.model.grid import Shape
@@ -20,7 +20,6 @@ SYNONYMS = {"time": "t", "band": "c", "channel": "c"}
 """Further names of the axes that files may be stacked along."""
 STACKED = ("t", "z", "c")
 """Axes that files may be stacked along; the first is the default."""
-EPOCH = "seconds since 1970-01-01"
 TOLERANCE = 1e-3
 """How many pixels a file may be off the end of the one before: the rounding error of positions."""
 
@@ -90,17 +89,27 @@ def stack_position(names: Sequence[str | None], axis: str) -> int:
     return sum(NAMES.index(str(name)) < NAMES.index(axis) for name in names)
 
 
-def stacked(meanings: Sequence[Meaning], axis: str, *, where: str) -> Meaning:
+def stacked(
+    meanings: Sequence[Meaning],
+    axis: str,
+    *,
+    where: str,
+    dates: Sequence[int | None] | None = None,
+) -> Meaning:
     """Return the meaning of images stacked on a new axis.
 
     Parameters:
         meanings: one per file.
         axis: the name of the new axis.
         where: names the image in warnings.
+        dates: one per file, for an axis t; None: what the files state.
     """
     found = common(meanings, where=where)
     axes = list(found.axes)
-    axes.insert(stack_position(found.names, axis), _stack_axis(meanings, axis))
+    if axis == "t" and dates is None:
+        dates = [dates_of.from_text(meaning.time) for meaning in meanings]
+    new = _dated_axis(dates, where) if axis == "t" and dates is not None else Axis(name=axis)
+    axes.insert(stack_position(found.names, axis), new)
     bands = found.bands
     if axis == "c":
         bands = tuple(meaning.band(0) for meaning in meanings)
@@ -108,31 +117,17 @@ def stacked(meanings: Sequence[Meaning], axis: str, *, where: str) -> Meaning:
     return replace(found, axes=tuple(axes), bands=bands, time=None if axis == "t" else found.time)
 
 
-def _stack_axis(meanings: Sequence[Meaning], axis: str) -> Axis:
+def _dated_axis(dates: Sequence[int | None], where: str) -> Axis:
     """Return the axis t with dates if all files have one, or else an axis without positions."""
-    if axis != "t":
-        return Axis(name=axis)
-    seconds = [_seconds(meaning.time) for meaning in meanings]
-    values = tuple(number for number in seconds if number is not None)
-    if len(values) < len(seconds):
-        return Axis(name=axis)
-    return Axis(name=axis, values=values, attributes=time_attributes())
+    values = tuple(number for number in dates if number is not None)
+    if values and len(values) == len(dates):
+        return Axis(name="t", values=values, attributes=dates_of.attributes())
+    if values:
+        warn(_UNDATED.format(where))
+    return Axis(name="t")
 
 
-def time_attributes() -> dict[str, Json]:
-    """Return the CF attributes of seconds since 1970."""
-    return {"standard_name": "time", "units": EPOCH, "calendar": "proleptic_gregorian"}
-
-
-def _seconds(time: str | None) -> float | None:
-    """Return a date as seconds since 1970; None if it is absent or not a date."""
-    try:
-        found = datetime.fromisoformat(time) if time is not None else None
-    except ValueError:
-        return None
-    if found is None:
-        return None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+_UNDATED = "{}: some files have no date; t has no coordinate; pass dates= to give dates"
 
 
 def concatenated(
@@ -153,7 +148,7 @@ def concatenated(
         meanings = [_moved_back(m, first, name, sum(sizes[:i])) for i, m in enumerate(meanings)]
     found = common(meanings, where=where, skipped=axis)
     axes = list(found.axes)
-    axes[axis] = _longer_axis([meaning.axes[axis] for meaning in meanings], sizes)
+    axes[axis] = _longer_axis([meaning.axes[axis] for meaning in meanings], sizes, where)
     bands = found.bands
     if name == "c":
         listed = [m.band(n) for m, size in zip(meanings, sizes, strict=True) for n in range(size)]
@@ -179,16 +174,13 @@ def _moved_back(meaning: Meaning, first: Meaning, name: str, pixels: int) -> Mea
     return replace(meaning, place=replace(meaning.place, transform=moved))
 
 
-def _longer_axis(axes: Sequence[Axis], sizes: Sequence[int]) -> Axis:
+def _longer_axis(axes: Sequence[Axis], sizes: Sequence[int], where: str) -> Axis:
     """Return an axis that continues from file to file, with positions of its own if it jumps."""
     first = axes[0]
     if any(axis.unit != first.unit for axis in axes):
         return Axis(name=first.name)
-    stated = [axis.values for axis in axes if axis.values is not None]
-    if stated:
-        joined = tuple(value for values in stated for value in values)
-        known = replace(first, values=joined, scale=None, origin=0.0)
-        return known if len(stated) == len(axes) else Axis(name=first.name, unit=first.unit)
+    if any(axis.values is not None for axis in axes):
+        return _joined_values(axes, where)
     if first.scale is None or not all(is_same(axis.scale, first.scale) for axis in axes):
         return replace(first, scale=None, origin=0.0, values=None)
     # files that all state the same origin do not say where they lie in the whole
@@ -207,6 +199,20 @@ def _longer_axis(axes: Sequence[Axis], sizes: Sequence[int]) -> Axis:
         for number in range(size)
     )
     return replace(first, values=values, scale=None, origin=0.0)
+
+
+def _joined_values(axes: Sequence[Axis], where: str) -> Axis:
+    """Return an axis with the values of all files; without, if some have none."""
+    first = axes[0]
+    stated = [axis.values for axis in axes if axis.values is not None]
+    # dates count from a day that the attributes name
+    is_same_kind = all(axis.attributes == first.attributes for axis in axes)
+    if len(stated) == len(axes) and is_same_kind:
+        joined = tuple(value for values in stated for value in values)
+        return replace(first, values=joined, scale=None, origin=0.0)
+    if first.name == "t":
+        warn(_UNDATED.format(where))
+    return Axis(name=first.name, unit=first.unit)
 
 
 def common(meanings: Sequence[Meaning], *, where: str, skipped: int | None = None) -> Meaning:

@@ -38,7 +38,7 @@ class Axis:
     values: tuple[float, ...] | None = None
     """Positions that are not regular, such as the dates of a stack."""
     attributes: Mapping[str, Json] = field(default_factory=dict)
-    """CF attributes of `values`, such as `units: "seconds since 1970-01-01"`."""
+    """CF attributes of `values`, such as `units: "microseconds since 1970-01-01"`."""
 
 
 @dataclass(frozen=True, kw_only=True)

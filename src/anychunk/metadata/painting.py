@@ -102,6 +102,21 @@ def _opacity(values: Array, alpha: Alpha) -> Array:
     return np.nan_to_num(_unit(values, (low, high)))
 
 
+def upright(pixels: Array, orientation: int) -> Array:
+    """Return a picture (y, x, …) turned and mirrored as the TIFF tag Orientation asks for."""
+    # TIFF 6.0, page 36: the sides of the picture where the first row and column are
+    turned = {
+        2: lambda: pixels[:, ::-1],
+        3: lambda: pixels[::-1, ::-1],
+        4: lambda: pixels[::-1],
+        5: lambda: pixels.swapaxes(0, 1),
+        6: lambda: np.rot90(pixels, -1),
+        7: lambda: pixels[::-1, ::-1].swapaxes(0, 1),
+        8: lambda: np.rot90(pixels),
+    }.get(orientation)
+    return pixels if turned is None else np.ascontiguousarray(turned())
+
+
 def palette(display: Display | None) -> tuple[int, Array] | None:
     """Return the first value of a palette, and its colours as (n, 4) values from 0 to 255."""
     described = display.get("palette") if display is not None else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anychunk.errors import FormatError, NoSuchImageError
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find
+from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, known_arrays
 
 VARIABLE = "image"
 """Name of the array in a level group."""
@@ -279,6 +279,9 @@ def array_path(node: Node, image: int | str, level: int | str) -> str:
     A path without an array is returned unchanged: the error of opening it lists what exists.
     """
     path = "" if isinstance(node, ArrayIndex) else f"{image}/{level}"
+    at_once = known_arrays(node)
+    if at_once is not None and join(path, VARIABLE) in at_once:
+        return join(path, VARIABLE)
     for known in (path, join(path, VARIABLE)):
         if isinstance(find(node, known), ArrayIndex):
             return known

@@ -1,7 +1,7 @@
 """What a parser returns: Zarr metadata, and where the bytes of every chunk are. Plain data.
 
-An index prints, compares and pickles without zarr and without a network. Chunk tables are numpy
-arrays shaped like the chunk grid, of at most 32 bytes per chunk.
+An index compares, pickles and prints a summary of itself without zarr and without a network. Chunk
+tables are numpy arrays shaped like the chunk grid, of at most 32 bytes per chunk.
 """
 
 import math
@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk._drawn import Drawn
 from anychunk.errors import FormatError
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.pin import Pin
@@ -109,8 +110,30 @@ def load_saved(saved: Saved, storage: Any) -> "Node":
     return cast("Node", _saving_function("load_saved")(saved, storage))
 
 
-class _Savable(_ByValue):
-    """The methods that save an index or convert it."""
+class _Savable(Drawn, _ByValue):
+    """The methods that save an index, convert it or show it; and fields that are made on demand."""
+
+    def __repr__(self) -> str:
+        from anychunk.model.summary import summary  # which imports this module
+
+        return summary(cast("Node", self))
+
+    if not TYPE_CHECKING:  # it would make any name valid
+
+        def __getattr__(self, name: str) -> Any:
+            # Python calls this for what the instance lacks: a field that `deferred` left out
+            make = self.__dict__.get("_make")
+            if make is not None and name in type(self).__dataclass_fields__:
+                _complete(self, make())
+            if name in self.__dict__:  # made here, or by another thread in the meantime
+                return self.__dict__[name]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        make = self.__dict__.get("_make")
+        if make is not None:
+            _complete(self, make())
+        return self.__dict__
 
     def save(self, target: str | PathLike[str], **options: Any) -> None:
         """Save this index, as `anychunk.save(index, target)` does."""
@@ -124,6 +147,58 @@ class _Savable(_ByValue):
                 chunks that a manifest cannot refer to; `storage`, obstore's options.
         """
         return _saving_function("to_virtualizarr")(self, **options)
+
+
+def deferred[N: "Node"](kind: type[N], make: "Callable[[], N]", **fields: Any) -> N:
+    """Return an index that `make` completes when a field is asked for that is not given.
+
+    Reading one chunk needs a few of the fields, and making all of them takes longer than that.
+
+    Parameters:
+        kind: `GroupIndex` or `ArrayIndex`.
+        make: Returns the complete index, whose fields are equal to those given; called once, or
+            once by each of several threads that ask at the same time.
+        **fields: Fields that are known. `pins` are those of `pins_at_once`; the complete index may
+            have more.
+    """
+    node = object.__new__(kind)
+    pins = fields.pop("pins", None)
+    node.__dict__.update(fields, _make=make)
+    if pins is not None:
+        node.__dict__["_pins"] = pins
+    return node
+
+
+def pins_at_once(node: "Node") -> dict[str, Pin]:
+    """Return the pins of an index that are known without completing it.
+
+    When it is completed, others may be added to the same dictionary.
+    """
+    found: dict[str, Pin] | None = node.__dict__.get("_pins")
+    return node.pins if found is None else found
+
+
+def with_arrays(group: "GroupIndex", arrays: "Mapping[str, ArrayIndex]") -> "GroupIndex":
+    """Add to a deferred group the arrays below it, by path, that `find` returns at once."""
+    group.__dict__["_arrays"] = arrays
+    return group
+
+
+def known_arrays(node: "Node") -> "Mapping[str, ArrayIndex] | None":
+    """Return the arrays below a deferred group that are known without completing it, by path."""
+    found: Mapping[str, ArrayIndex] | None = node.__dict__.get("_arrays")
+    return found
+
+
+def _complete(node: _Savable, made: Any) -> None:
+    state = node.__dict__
+    pins = state.get("_pins", made.pins)
+    pins.update(made.pins)
+    state.setdefault("pins", pins)
+    for name in made.__dataclass_fields__:
+        state.setdefault(name, getattr(made, name))
+    for name in ("_pins", "_arrays", "_make"):
+        state.pop(name, None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -315,7 +390,7 @@ def _default_fill(data_type: Json) -> Json:
     return list(fill) if isinstance(fill, tuple) else fill
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ArrayIndex(_Savable):
     """A Zarr array: its metadata, and where its chunks are."""
 
@@ -325,13 +400,13 @@ class ArrayIndex(_Savable):
     """Data type as in Zarr v3 metadata: a name, or an object with name and configuration."""
     codecs: tuple[Json, ...]
     chunks: Chunks
-    fill_value: Json = None
+    fill_value: Json = field(default_factory=lambda: None)  # no attribute of the class: `deferred`
     """As in Zarr v3 metadata; by default the zero, False or empty string of the data type."""
     dimension_names: tuple[str | None, ...]
     attributes: dict[str, Json] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
     """The version of every source, by url, if this array is the root of its index."""
-    roots: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    roots: tuple[str, ...] = field(default_factory=tuple, compare=False, repr=False)
     """As in `GroupIndex`."""
 
     def __post_init__(self) -> None:
@@ -389,7 +464,7 @@ class ArrayIndex(_Savable):
         }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GroupIndex(_Savable):
     """A Zarr group: attributes and members."""
 
@@ -398,7 +473,7 @@ class GroupIndex(_Savable):
     attributes: dict[str, Json] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
     """The version of every source, by url; at the root only."""
-    roots: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    roots: tuple[str, ...] = field(default_factory=tuple, compare=False, repr=False)
     """Folders that must contain local sources when they are read, with all links resolved; at the
     root of a saved index only, whose references are not trusted. Empty: anywhere."""
 
@@ -430,6 +505,10 @@ type Node = ArrayIndex | GroupIndex
 
 def find(node: Node, path: str) -> Node | None:
     """Return the node at `path` below `node`, or None."""
+    known = node.__dict__.get("_arrays")
+    if known is not None and path in known:
+        found: ArrayIndex = known[path]
+        return found
     for name in path.split("/") if path else ():
         if not isinstance(node, GroupIndex):
             return None

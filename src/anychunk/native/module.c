@@ -3,6 +3,7 @@
 
 static PyMethodDef functions[] = {
     {"separate_bands", separate_bands, METH_VARARGS, "Copy interleaved samples, each band by itself."},
+    {"walk_all", walk_all, METH_VARARGS, "Return how many tiles are exactly their packets."},
     {"walk_begin", walk_begin, METH_VARARGS, "Prepare the walk over the packets of a tile."},
     {"walk_resume", walk_resume, METH_VARARGS, "Walk as far as the given bytes reach."},
     {"walk_finish", walk_finish, METH_VARARGS, "Return the table of code-blocks."},

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 PyObject *separate_bands(PyObject *module, PyObject *args);
+PyObject *walk_all(PyObject *module, PyObject *args);
 PyObject *walk_begin(PyObject *module, PyObject *args);
 PyObject *walk_resume(PyObject *module, PyObject *args);
 PyObject *walk_finish(PyObject *module, PyObject *args);

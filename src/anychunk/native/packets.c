@@ -1,6 +1,6 @@
 /* The walk over the packet headers of one JPEG 2000 tile: ITU-T T.800 annex B, T.814 annex B.
  *
- * It does what `codestream/blocks.py` does in Python, with the same results, and is tested against it. That module
+ * It does what `codestream/packet_walk.py` does in Python, with the same results, and is tested against it. That module
  * says what packets are and what is collected; here are only remarks on the C code.
  *
  * Every number comes from an untrusted file. The invariants that keep memory accesses inside their arrays:
@@ -23,7 +23,7 @@ enum { HEAD = 10, PER_COMPONENT = 7 + 2 * (MOST_LEVELS + 1), PER_VOLUME = 6 };
 #define MOST_BLOCKS ((int64_t)1 << 24)
 #define HIGHEST ((int64_t)1 << 40)
 
-/* What `walk_resume` answers; `codestream/blocks.py` has the same list. */
+/* What `walk_resume` answers; `codestream/packet_walk.py` has the same list. */
 enum { DONE, MORE, NO_HEADER, LONG_BODY, MANY_PLANES, MANY_PASSES, REST, NO_MEMORY, NO_EPH };
 
 typedef struct { uint16_t low; uint8_t is_known; } Node;
@@ -276,6 +276,12 @@ static Walk *walk_new(const int64_t *given, int64_t count, const char **problem)
         memcpy(walk->volume + v, listed + v * PER_VOLUME, sizeof(Volume));
     if (!place_precincts(walk, given + HEAD)) {
         *problem = "too many code-blocks or precincts";
+        walk_free(walk);
+        return NULL;
+    }
+    /* every precinct has a packet, of at least one byte; the callers report a tile that has too few */
+    if (!(walk->flags & HAS_HEADERS) && walk->precinct_count > walk->total) {
+        *problem = "fewer bytes than precincts";
         walk_free(walk);
         return NULL;
     }
@@ -832,4 +838,53 @@ PyObject *walk_finish(PyObject *module, PyObject *args)
         segment_starts[0] = 0;
     }
     return Py_BuildValue("NNNNNNNN", made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7]);
+}
+
+/* Walk one tile of `walk_all`; return whether it consists of exactly its packets, and perhaps zeros after them. */
+static int is_exact(int64_t *numbers, int64_t count, const int64_t *tile, const uint8_t *data, int64_t length)
+{
+    int64_t offset = tile[4], total = tile[5];
+    if (offset < 0 || total < 0 || offset > length || total > length - offset)
+        return 0;
+    memcpy(numbers + 1, tile, 4 * sizeof(int64_t));
+    numbers[7] = total;
+    const char *problem;
+    Walk *walk = walk_new(numbers, count, &problem);
+    if (walk == NULL)
+        return 0;
+    int64_t needed, rest;
+    int is_done = !(walk->flags & HAS_HEADERS) && walk_on(walk, data + offset, total, 0, NULL, 0, &needed) == DONE;
+    for (rest = walk->position; is_done && rest < total; rest++)
+        is_done = data[offset + rest] == 0;
+    walk_free(walk);
+    return is_done;
+}
+
+/* Walk tiles that are coded alike: `tiles` has for each x0, y0, x1, y1, and where its packets are in `data`, as offset
+ * and length. Return how many are exactly their packets, up to the first that is not or that cannot be walked. */
+PyObject *walk_all(PyObject *module, PyObject *args)
+{
+    enum { PER_TILE = 6 };
+    Py_buffer given, data, tiles;
+    if (!PyArg_ParseTuple(args, "y*y*y*", &given, &data, &tiles))
+        return NULL;
+    int64_t count = given.len / 8, all = tiles.len / (8 * PER_TILE), good = 0;
+    int64_t *numbers = malloc((size_t)(count + 8) * sizeof(int64_t));
+    if (numbers != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        memset(numbers, 0, (size_t)(count + 8) * sizeof(int64_t));
+        memcpy(numbers, given.buf, (size_t)count * sizeof(int64_t));
+        for (; good < all; good++) {
+            int64_t tile[PER_TILE];
+            memcpy(tile, (const char *)tiles.buf + good * (int64_t)sizeof tile, sizeof tile);
+            if (!is_exact(numbers, count, tile, data.buf, data.len))
+                break;
+        }
+        Py_END_ALLOW_THREADS
+        free(numbers);
+    }
+    PyBuffer_Release(&given);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&tiles);
+    return PyLong_FromLongLong(good);
 }

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,11 @@ from anychunk import limits
 from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer, codecs_from_list
-from anychunk.decode.boxes import raise_located
+from anychunk.decode.boxes import located, raise_located
 from anychunk.decode.chunks import ChunkReader, HasReaders, Reading, Stored
 from anychunk.decode.rows import Rows, raw_layout
-from anychunk.io import Bytes1D, copying
+from anychunk.errors import ChunkDecodeError, LimitError
+from anychunk.io import Bytes1D, copying, measuring
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.threads import cores, run_ranges
@@ -36,6 +37,9 @@ from anychunk.read.zarr_core import (
     BatchedCodecPipeline,
     pipeline_registry,
 )
+
+if TYPE_CHECKING:
+    from anychunk.decode.tile_streams import TilePiece
 
 type Selector = Any
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
@@ -56,9 +60,13 @@ RECENT: Cache[npt.NDArray[Any]] = Cache(lambda: limits.get().recent_bytes)
 """Decoded chunks of which only a part was read, for the whole process: the next read often takes
 another part of the same chunk."""
 
+DECODERS: Cache[Decoder] = Cache(64)
+"""Decoders of the last arrays: files of a set often differ only in where their chunks are."""
+
 if hasattr(os, "register_at_fork"):
     # a thread that does not exist in the child may have held the lock
     os.register_at_fork(after_in_child=RECENT.clear)
+    os.register_at_fork(after_in_child=DECODERS.clear)
 
 
 def workers() -> int:
@@ -120,15 +128,20 @@ class _Batch:
         self, positions: Sequence[int], chunks: Iterable[Stored], name: Callable[[int], str]
     ) -> None:
         """Decode chunks and copy each to its place in the result."""
+        if measuring.collectors:
+            chunks = measuring.timed_each("fetch_seconds", chunks)
+        chunks, together = self._decode_together(positions, chunks)
         # memory for a very large chunk is allocated only after its stored bytes were checked
         nbytes = self.decode.nbytes
         with borrowed("scratch", nbytes if nbytes <= limits.get().free_bytes else 0) as scratch:
-            for position, (source, target), stored in zip(
-                positions, self.places(positions), chunks, strict=True
+            for number, (position, (source, target), stored) in enumerate(
+                zip(positions, self.places(positions), chunks, strict=True)
             ):
+                if number in together:
+                    self.place(target, together[number][source])
+                    continue
                 if stored is None:
-                    self.out[target] = self.fill
-                    self.missing.append(position)  # atomic: threads share the list
+                    self._fill(position, target)
                     continue
                 try:
                     decode = self.decode if self.where is None else self.decoder(position)
@@ -144,6 +157,25 @@ class _Batch:
                 except Exception as e:
                     raise_located(e, partial(name, position))
                     raise
+
+    def _decode_together(
+        self, positions: Sequence[int], chunks: Iterable[Stored]
+    ) -> tuple[Iterable[Stored], dict[int, npt.NDArray[Any]]]:
+        """Return the chunks, and those of them by number that are decoded faster together."""
+        if not self.decode.takes_many or self.recent or len(positions) < 2:
+            return chunks, {}
+        listed = list(chunks)
+        present = [i for i, stored in enumerate(listed) if stored is not None]
+        arrays = self.decode.many([cast("Bytes1D", listed[i]) for i in present])
+        found = zip(present, arrays, strict=True)
+        return listed, {i: array for i, array in found if array is not None}
+
+    def _fill(self, position: int, target: Selector) -> None:
+        """Fill the place of an absent chunk."""
+        self.out[target] = self.fill
+        self.missing.append(position)  # atomic: threads share the list
+        if measuring.collectors:
+            measuring.count(absent_chunks=1)
 
     def take(
         self,
@@ -188,10 +220,18 @@ class _Batch:
             array = array.view()
             array.flags.writeable = False
             RECENT.put(key, array, array.nbytes)
+        elif measuring.collectors:
+            measuring.count(cache_hits=1)
         return array
 
     def place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
         """Copy a decoded piece to its place in the result."""
+        if measuring.collectors:
+            measuring.timed("copy_seconds", self._place, selection, array)
+        else:
+            self._place(selection, array)
+
+    def _place(self, selection: Selector, array: npt.NDArray[Any]) -> None:
         out = self.out
         if self.drop_axes:
             array = array.squeeze(axis=self.drop_axes)
@@ -210,8 +250,24 @@ class _Batch:
 class IndexPipeline(CodecPipeline):
     """Reads arrays of a store that has chunk readers."""
 
-    def __init__(self, base: CodecPipeline, codecs: Sequence[Codec], store: Store) -> None:
-        self._base = base
+    def __init__(
+        self,
+        codecs: Sequence[Codec],
+        store: Store,
+        *,
+        base: CodecPipeline | None = None,
+        key: tuple[Hashable, ...] | None = None,
+    ) -> None:
+        """Create the pipeline of an array.
+
+        Parameters:
+            codecs: The codecs of the array.
+            store: Its store.
+            base: zarr's pipeline; None: made when it is needed.
+            key: Equal for arrays that the same decoder serves; None: the decoder is not shared.
+        """
+        self._made_base = base
+        self._key = key
         self._codecs = tuple(codecs)
         self._store = store
         self._decoder: tuple[ArraySpec, Decoder] | None = None
@@ -224,13 +280,20 @@ class IndexPipeline(CodecPipeline):
         install()
         self.__dict__.update(state)
 
+    @property
+    def _base(self) -> CodecPipeline:
+        """The pipeline of zarr, for what it does with single chunks."""
+        if self._made_base is None:
+            self._made_base = BatchedCodecPipeline.from_codecs(self._codecs)
+        return self._made_base
+
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
         raise NotImplementedError("IndexPipeline requires a store; use Dispatcher as the pipeline")
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         base = self._base.evolve_from_array_spec(array_spec)
-        return type(self)(base, self._codecs, self._store)
+        return type(self)(self._codecs, self._store, base=base)
 
     def __iter__(self) -> Iterator[Codec]:
         return iter(self._codecs)
@@ -267,11 +330,19 @@ class IndexPipeline(CodecPipeline):
     def _decoder_for(self, spec: ArraySpec, reader: ChunkReader | None) -> Decoder:
         made = self._decoder
         if made is None or (made[0] is not spec and made[0] != spec):
+            is_range = reader is not None and reader.has_ranges
+            key = None if self._key is None else (*self._key, is_range)
+            shared = None if key is None else DECODERS.get(key)
+            if shared is not None:
+                self._decoder = (spec, shared)
+                return shared
             codecs: Sequence[Codec] = self._codecs
             if reader is not None:
                 # zarr may have chosen another package's class, which drops keys that only ours has
                 codecs = [ours(c, d) for c, d in zip(codecs, reader.index.codecs, strict=True)]
-            made = self._decoder = (spec, Decoder(codecs, spec))
+            made = self._decoder = (spec, Decoder(codecs, spec, is_range=is_range))
+            if key is not None:
+                DECODERS.put(key, made[1], 1)
         return made[1]
 
     async def read(
@@ -369,7 +440,11 @@ class IndexPipeline(CodecPipeline):
             rows = selected_rows(batch, reader, numbers)
             if rows:
                 await fetch_rows(batch, reader, numbers, rows)
-            rest = [position for position in range(len(numbers)) if position not in rows]
+            parts = await asyncio.to_thread(selected_parts, batch, reader, numbers)
+            if parts:
+                parts = await fetch_parts(batch, reader, numbers, parts)
+            done = rows.keys() | parts.keys()
+            rest = [position for position in range(len(numbers)) if position not in done]
 
             def name(position: int) -> str:
                 return reader.describe(int(numbers[position]))
@@ -469,6 +544,53 @@ async def fetch_rows(
     await reader.fetch_rows(list(rows), ranges, deliver)
 
 
+def selected_parts(batch: _Batch, reader: ChunkReader, numbers: Numbers) -> dict[int, "TilePiece"]:
+    """Return, by position, the parts of JPEG 2000 tiles of TIFF that are fetched instead of all."""
+    found: dict[int, TilePiece] = {}
+    if not batch.decode.has_parts:
+        return found
+    from anychunk.decode.tile_streams import plan_piece, stream_codec  # with decoders of TIFF
+
+    codec = stream_codec(reader.index)
+    if codec is None:
+        return found
+    reading = reader.begin()
+    for position, (source, _) in enumerate(batch.places(range(len(numbers)))):
+        number = int(numbers[position])
+        url, offset, length = reader.ranges(number)[0]
+        if length > LEAST_ROWS:
+            with located(partial(reader.describe, number)):
+                file = reading.source(url)
+                piece = plan_piece(codec, file, (offset, length), reader.index.chunk_shape, source)
+            if piece is not None:
+                found[position] = piece
+    return found
+
+
+async def fetch_parts(
+    batch: _Batch, reader: ChunkReader, numbers: Numbers, parts: Mapping[int, "TilePiece"]
+) -> dict[int, "TilePiece"]:
+    """Fetch planned parts, given by position; return those that decoded."""
+    ranges = []
+    for position, part in parts.items():
+        url = reader.ranges(int(numbers[position]))[0][0]
+        ranges.append([(url, offset, length) for offset, length in part.planned.ranges])
+    done: dict[int, TilePiece] = {}
+
+    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+        for position, data in zip(positions, chunks, strict=True):
+            _, target = next(iter(batch.places([position])))
+            try:
+                array = parts[position].array(np.empty(0, np.uint8) if data is None else data)
+            except (ChunkDecodeError, LimitError):
+                continue  # some streams decode only as a whole, such as samples of 30 bits
+            batch.place(target, array)
+            done[position] = parts[position]
+
+    await reader.fetch_rows(list(parts), ranges, deliver)
+    return done
+
+
 def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
     """Fill `out` from cached chunks; return False, leaving `out` unchanged, if any is missing."""
     found = []
@@ -477,9 +599,17 @@ def recall(keys: Sequence[Hashable], plan: Plan, out: npt.NDArray[Any]) -> bool:
         if array is None:
             return False
         found.append(array)
+    if measuring.collectors:
+        measuring.count(cache_hits=len(found))
+        measuring.timed("copy_seconds", _fill, found, plan, out)
+    else:
+        _fill(found, plan, out)
+    return True
+
+
+def _fill(found: Sequence[npt.NDArray[Any]], plan: Plan, out: npt.NDArray[Any]) -> None:
     for array, (source, target) in zip(found, plan.places(range(len(found))), strict=True):
         out[target] = array[source]
-    return True
 
 
 def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
@@ -512,7 +642,7 @@ class Dispatcher(CodecPipeline):
             return cls._previous().from_array_metadata_and_store(array_metadata, store)
         codecs = array_metadata.codecs
         codecs_from_list(codecs)
-        return IndexPipeline(BatchedCodecPipeline.from_codecs(codecs), codecs, store)
+        return IndexPipeline(codecs, store, base=BatchedCodecPipeline.from_codecs(codecs))
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
@@ -535,6 +665,11 @@ def install(*, force: bool = False) -> None:
         return
     Dispatcher.previous = current
     zarr.config.set({PATH: NAME})
+
+
+def is_installed() -> bool:
+    """Return whether the dispatcher is zarr's default pipeline."""
+    return bool(zarr.config.get(PATH) == NAME)
 
 
 def uninstall() -> None:

@@ -8,6 +8,7 @@ it on.
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +23,7 @@ from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.windows import PIECE, pieces
 from anychunk.errors import ChunkDecodeError, LimitError
-from anychunk.io import Bytes1D
+from anychunk.io import Bytes1D, measuring
 from anychunk.io.cache import Cache
 from anychunk.io.threads import cores
 from anychunk.model.grid import Numbers
@@ -148,6 +149,8 @@ class WindowRead:
         if key is not None and self._recent is not None:
             kept = self._recent.get(key)
             if kept is not None:
+                if measuring.collectors:
+                    measuring.count(cache_hits=1)
                 place.place(target, kept[source])
                 return
         with located(lambda: reader.describe(number)):
@@ -211,12 +214,23 @@ class WindowRead:
 
     def read(self, task: Task) -> None:
         """Read and decode one task from a local source."""
-        payload = self._reading.read_window(task.number, task.window, is_whole=task.is_whole)
+        get = self._reading.read_window
+        if measuring.collectors:
+            get = partial(measuring.timed, "fetch_seconds", get)
+        payload = get(task.number, task.window, is_whole=task.is_whole)
         assert payload is not None
         self.decode(task, payload)
 
     def decode(self, task: Task, payload: Bytes1D) -> None:
         """Decode one task into the buffer of its group."""
+        if measuring.collectors:
+            size = task.window.width * task.window.height * self._bands * self._dtype.itemsize
+            measuring.count(chunks=1, stored_bytes=len(payload), decoded_bytes=size)
+            measuring.timed("decode_seconds", self._decode, task, payload)
+        else:
+            self._decode(task, payload)
+
+    def _decode(self, task: Task, payload: Bytes1D) -> None:
         codec, group = self._windows.codec, task.group
         assert group.buffer is not None
         corner, window = group.window, task.window

@@ -5,26 +5,41 @@ than decoding small chunks. Selections that are not basic, and arrays that are n
 read by zarr, with the same result.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable, Mapping
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import zarr
+from zarr.abc.codec import Codec
 from zarr.storage import StorePath
 
 from anychunk import codecs
+from anychunk._drawn import Drawn
 from anychunk.codecs import zarr_registry
-from anychunk.codecs.zarr_core import ArraySpec, default_buffer_prototype, get_data_type_from_json
+from anychunk.codecs.zarr_core import (
+    ArrayConfig,
+    ArraySpec,
+    default_buffer_prototype,
+    get_data_type_from_json,
+)
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import NoSuchImageError, untrusted
 from anychunk.io import OnChange, Storage
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.images import array_path
-from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
+from anychunk.model.index import (
+    ArrayIndex,
+    GroupIndex,
+    Node,
+    find,
+    known_arrays,
+    saved_at,
+    walk,
+)
 from anychunk.read import pipeline
-from anychunk.read.pipeline import IndexPipeline
+from anychunk.read.pipeline import IndexPipeline, is_installed
 from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, AsyncGroup, GroupMetadata, cpu
 from anychunk.read.zarr_store import IndexStore
 
@@ -50,28 +65,27 @@ def open_group(
     index: GroupIndex, *, storage: Storage | None = None, on_change: OnChange = "error"
 ) -> "Group":
     """Open the root group of an index."""
-    place = StorePath(open_store(index, storage=storage, on_change=on_change))
-    return Group(AsyncGroup(GroupMetadata(attributes=index.attributes), place))
+    return Group.opened(open_store(index, storage=storage, on_change=on_change))
 
 
 def open_path(
     index: Node, path: str, *, storage: Storage | None = None, on_change: OnChange = "error"
 ) -> "Array":
     """Open the array at `path` of an index."""
-    return _array(index, path, open_store(index, storage=storage, on_change=on_change))
+    return from_store(open_store(index, storage=storage, on_change=on_change), path)
 
 
-def _array(index: Node, path: str, store: IndexStore) -> "Array":
-    found = find(index, path)
+def from_store(store: IndexStore, path: str) -> "Array":
+    """Open the array at `path` of a store that is open already."""
+    found = find(store.index, path)
     if not isinstance(found, ArrayIndex):
-        known = [name for name, member in walk(index) if isinstance(member, ArrayIndex)]
+        known = [name for name, member in walk(store.index) if isinstance(member, ArrayIndex)]
         more = f" and {len(known) - 20} more" if len(known) > 20 else ""
         raise NoSuchImageError(
             f"{store.where('')}: no array {path!r}; it has: {' '.join(known[:20])}{more}"
         )
-    # from the index itself: zarr would ask the store for the metadata, through its event loop
     with _metadata_errors(store, path):
-        return Array(AsyncArray(array_metadata(found), StorePath(store, path)))
+        return Array.opened(found, store, path)
 
 
 @contextmanager
@@ -82,8 +96,50 @@ def _metadata_errors(store: Any, path: str) -> Generator[None]:
         yield
 
 
-class Array(zarr.Array[ArrayV3Metadata]):
-    """A read-only `zarr.Array` whose chunks are those of the files that an index describes."""
+class Array(Drawn, zarr.Array[ArrayV3Metadata]):
+    """A read-only `zarr.Array` whose chunks are those of the files that an index describes.
+
+    zarr's own objects are made when they are asked for, if nothing can be wrong with them: reading
+    a box of a local file does not need them, and they take longer to make than a small chunk to
+    decode.
+    """
+
+    @classmethod
+    def opened(cls, index: ArrayIndex, store: IndexStore, path: str) -> "Array":
+        """Return the array at `path` of a store, whose index is `index`."""
+        # from the index itself: zarr would ask the store for the metadata, through its event loop
+        if not _is_certain(index, store):
+            return cls(AsyncArray(array_metadata(index), StorePath(store, path)))
+        array: Array = object.__new__(cls)
+        pairs = [codecs.with_key(codec) for codec in index.codecs]
+        chain, keys = zip(*pairs, strict=True)
+        array.__dict__["_parts"] = _Parts(index, store, path, chain, keys, is_installed())
+        return array
+
+    if not TYPE_CHECKING:  # it would make any name valid
+
+        def __getattr__(self, name: str) -> Any:
+            # Python calls this for what the instance lacks
+            parts: _Parts | None = self.__dict__.get("_parts")
+            if name != "_async_array" or parts is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            with _metadata_errors(parts.store, parts.path):
+                made = AsyncArray(array_metadata(parts.array), StorePath(parts.store, parts.path))
+            self.__dict__["_async_array"] = made
+            return made
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        parts: _Parts | None = self.__dict__.get("_parts")
+        return super().shape if parts is None else parts.array.shape
+
+    @shape.setter
+    def shape(self, value: tuple[int, ...]) -> None:
+        self.resize(value)  # as zarr does; a read-only store refuses it
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
     def __getitem__(self, selection: Any) -> Any:
         found = self._read(selection)
@@ -92,21 +148,34 @@ class Array(zarr.Array[ArrayV3Metadata]):
     @cached_property
     def _reading(self) -> "_Reading | None":
         """Everything needed to read without zarr's event loop; None if that is impossible."""
-        pipeline, prototype = self._async_array.codec_pipeline, default_buffer_prototype()
-        if not isinstance(pipeline, IndexPipeline) or prototype.nd_buffer is not cpu.NDBuffer:
+        prototype = default_buffer_prototype()
+        if prototype.nd_buffer is not cpu.NDBuffer:
             return None
-        metadata = self.metadata
-        dtype = metadata.dtype.to_native_dtype()
-        reader = pipeline.local_reader(self.path)
-        if reader is None or dtype.kind not in "biufc":
+        parts: _Parts | None = self.__dict__.get("_parts")
+        if parts is not None and parts.is_ours:
+            index, dtype = parts.array, data_type(parts.array.data_type)
+            config, path = array_config(zarr.config.get("array.order")), parts.path
+            # of a deferred index no chunk is absent, and its fill value takes long to make
+            is_known = "fill_value" in index.__dict__
+            fill = dtype.from_json_scalar(index.fill_value, zarr_format=3) if is_known else 0
+            key = (parts.keys, index.chunk_shape, index.data_type, repr(fill), config.order)
+            reads = IndexPipeline(parts.codecs, parts.store, key=key)
+        else:
+            pipeline, metadata = self._async_array.codec_pipeline, self.metadata
+            if not isinstance(pipeline, IndexPipeline):
+                return None
+            reads, path, config = pipeline, self.path, self.config
+            dtype, fill = metadata.dtype, metadata.fill_value
+        native = dtype.to_native_dtype()
+        reader = reads.local_reader(path)
+        if reader is None or native.kind not in "biufc":
             return None
         # not `self.chunks`: for a sharded array those are the pieces of a shard
-        chunk = reader.index.chunk_shape
-        spec = ArraySpec(chunk, metadata.dtype, metadata.fill_value, self.config, prototype)
-        return _Reading(pipeline, reader, spec, dtype, self.shape)
+        spec = ArraySpec(reader.index.chunk_shape, dtype, fill, config, prototype)
+        return _Reading(reads, reader, spec, native, reader.index.shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_reading"}
+        return {"_async_array": self._async_array}
 
     def _read(self, selection: Any) -> Any:
         reading = self._reading
@@ -147,6 +216,52 @@ def array_metadata(index: ArrayIndex) -> ArrayV3Metadata:
     )
 
 
+class _Parts(NamedTuple):
+    """What zarr's objects are made of."""
+
+    array: ArrayIndex
+    store: IndexStore
+    path: str
+    codecs: tuple[Codec, ...]
+    keys: tuple[Hashable, ...]
+    """Of the codecs."""
+    is_ours: bool
+    """Whether our pipeline was zarr's default when the array was opened."""
+
+
+FORMATS = frozenset(("tiff", "nitf", "jpeg2000", "npy", "n5", "nifti", "dted"))
+"""Formats whose parsers make all of the metadata, instead of passing on what a file states."""
+TYPES = frozenset(
+    (
+        *("bool", "complex64", "complex128", "float16", "float32", "float64"),
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    )
+)
+
+
+def _is_certain(index: ArrayIndex, store: IndexStore) -> bool:
+    """Return whether zarr accepts the metadata of an array, so that it can be asked later."""
+    if not isinstance(index.data_type, str) or index.data_type not in TYPES:
+        return False
+    root = store.index
+    if known_arrays(root) is not None:
+        return True
+    about = root.attributes.get("anychunk")
+    return isinstance(about, Mapping) and about.get("format") in FORMATS and saved_at(root) is None
+
+
+@cache
+def data_type(name: str) -> Any:
+    """Return zarr's data type of this name."""
+    return get_data_type_from_json(name, zarr_format=3)
+
+
+@cache
+def array_config(order: Any) -> ArrayConfig:
+    """Return zarr's configuration of an array that is only read; it has a memory order."""
+    return ArrayConfig.from_dict({"order": order})
+
+
 class _Reading(NamedTuple):
     pipeline: IndexPipeline
     reader: ChunkReader
@@ -155,8 +270,34 @@ class _Reading(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Group(zarr.Group):
+class Group(Drawn, zarr.Group):
     """A read-only `zarr.Group` of an index; its members are `Array` and `Group` as well."""
+
+    @classmethod
+    def opened(cls, store: IndexStore) -> "Group":
+        """Return the root group of a store; zarr's objects are made when they are asked for."""
+        group: Group = object.__new__(cls)
+        group.__dict__["_store"] = store
+        return group
+
+    if not TYPE_CHECKING:  # it would make any name valid
+
+        def __getattr__(self, name: str) -> Any:
+            store: IndexStore | None = self.__dict__.get("_store")
+            if name != "_async_group" or store is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            metadata = GroupMetadata(attributes=store.index.attributes)
+            made = self.__dict__["_async_group"] = AsyncGroup(metadata, StorePath(store))
+            return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_async_group": self._async_group}
+
+    @property
+    def _place(self) -> tuple[Any, str]:
+        """The store, and the path in it."""
+        store = self.__dict__.get("_store")
+        return (self.store, self.path) if store is None else (store, "")
 
     def image(self, image: int | str = 0, *, level: int | str = 0) -> Array:
         """Return one level of an image.
@@ -168,20 +309,20 @@ class Group(zarr.Group):
         Raises:
             NoSuchImageError: There is no such image or level.
         """
-        store = self.store
+        store, path = self._place
         if not isinstance(store, IndexStore):
             raise TypeError(f"{self!r}: not a group opened by anychunk")
-        node = find(store.index, self.path)
+        node = find(store.index, path)
         below = "" if node is None else array_path(node, image, level)
-        return _array(store.index, "/".join(filter(None, [self.path, below])), store)
+        return from_store(store, "/".join(filter(None, [path, below])))
 
     def __getitem__(self, path: str) -> Any:
-        store = self.store
-        whole = "/".join(filter(None, [self.path, *path.split("/")]))
+        store, own = self._place
+        whole = "/".join(filter(None, [own, *path.split("/")]))
         if isinstance(store, IndexStore) and isinstance(find(store.index, whole), ArrayIndex):
-            return _array(store.index, whole, store)
+            return from_store(store, whole)
         if isinstance(store, IndexStore) and find(store.index, whole) is None:
-            raise NoSuchImageError(f"{store.where(self.path)}: no array or group {path!r}")
+            raise NoSuchImageError(f"{store.where(own)}: no array or group {path!r}")
         with _metadata_errors(store, whole):
             return _ours(super().__getitem__(path))
 

@@ -37,7 +37,9 @@ from anychunk.model.index import (
     Node,
     Saved,
     find,
+    known_arrays,
     load_saved,
+    pins_at_once,
     saved_at,
     walk,
 )
@@ -66,7 +68,9 @@ class IndexStore(Store):
             raise ValueError("IndexStore is read-only; open it with read_only=True")
         super().__init__(read_only=True)
         self.index = index
-        self.sources = Sources(index.pins, storage=storage, on_change=on_change, roots=index.roots)
+        self.sources = Sources(
+            pins_at_once(index), storage=storage, on_change=on_change, roots=index.roots
+        )
         self._readers: dict[str, ChunkReader | None] = {}
         self._computed: Cache[Bytes1D] = Cache(_computed_bytes)
 
@@ -109,7 +113,11 @@ class IndexStore(Store):
 
     def where(self, path: str) -> str:
         """Return the address of a node for messages: the source, then the path."""
-        source = self.index.attributes.get("anychunk", {}).get("source", "index")
+        known = known_arrays(self.index)
+        if known is None:
+            source = self.index.attributes.get("anychunk", {}).get("source", "index")
+        else:
+            source = next(iter(pins_at_once(self.index)), "index")  # without making the attributes
         return f"{source} {path}" if path else str(source)
 
     def chunk_reader(self, path: str) -> ChunkReader | None:

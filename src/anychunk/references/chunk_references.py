@@ -43,6 +43,10 @@ type Flags = npt.NDArray[np.bool_]
 type Numbers = npt.NDArray[np.int64]
 
 
+CHOICE = "anychunk.choice"
+"""The codec of arrays whose files are compressed in different ways."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
     """What an index format can express."""
@@ -131,9 +135,12 @@ def _refuse_inexpressible(path: str, array: ArrayIndex, capabilities: Capabiliti
         )
     needed = _inexpressible(chunks, capabilities)
     if needed.any():
+        what = "chunks have inline bytes in front or several parts"
+        if any(isinstance(c, Mapping) and c.get("name") == CHOICE for c in array.codecs):
+            what = "chunks are compressed in different ways"
         raise UnsupportedError(
-            f"{where}: {int(needed.sum())} of {needed.size} chunks have inline bytes in front or "
-            f"several parts, which {name} cannot express{advice}"
+            f"{where}: {int(needed.sum())} of {needed.size} {what}, which {name} cannot "
+            f"express{advice}"
         )
 
 

@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from anychunk.codestream.blocks import pack
+from anychunk.codestream.saved_blocks import pack
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats._jpeg2000_windows import divided, is_divided, whole_tree

@@ -1,5 +1,6 @@
 """The routes of the server."""
 
+import asyncio
 import mimetypes
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
@@ -20,9 +21,10 @@ from anychunk.model.index import ArrayIndex, Json, find
 from anychunk.read.zarr_store import METADATA
 from anychunk.server import descriptions
 from anychunk.server.catalog import Catalog, Entry, Opened
+from anychunk.server.hierarchy import LABELS
 from anychunk.server.jobs import ClientGone, Jobs
 from anychunk.server.memory import MemoryGuard
-from anychunk.server.records import SORTS, Records, Window
+from anychunk.server.records import LISTED_S, SORTS, Records, Window
 from anychunk.server.response_bodies import Body, BytesBody, stored_body
 from anychunk.server.responses import (
     BYTES,
@@ -196,7 +198,7 @@ async def named(
 ) -> tuple[Entry, str] | None:
     if not segments:
         return None
-    found = server.find(segments)
+    found = await when_listed(server, request, lambda: server.find(segments))
     if found is None:
         # it may have been added since the last scan
         await server.jobs.run("scan", server.records.scan_if_due, request, is_slow=True)
@@ -204,6 +206,18 @@ async def named(
     if found is not None:
         request.state.entry = found[0]
     return found
+
+
+async def when_listed[T](
+    server: Server, request: Request, look: Callable[[], T | None]
+) -> T | None:
+    """Return what `look` returns; None only if the first scan has ended: 404 means absent."""
+    while (found := look()) is None and not server.catalog.is_listed:
+        if await request.is_disconnected():
+            raise ClientGone
+        await asyncio.sleep(LISTED_S)
+    # once more, because the scan may have ended in between
+    return look() if found is None else found
 
 
 def not_found(request: Request) -> Response:
@@ -256,7 +270,7 @@ async def changes(server: Server, request: Request) -> Response:
 async def folders(server: Server, request: Request) -> Response:
     """Describe a folder and the folders in it."""
     path = request.query_params.get("path", "").strip("/")
-    found = server.records.folders(path)
+    found = await when_listed(server, request, lambda: server.records.folders(path))
     return not_found(request) if found is None else json_response(request, found)
 
 
@@ -485,6 +499,7 @@ def application(catalog: Catalog, jobs: Jobs, about_server: Mapping[str, Json]) 
         Route("/api/grid/{rest:path}", endpoint(grid)),
         Route("/api/chunk/{rest:path}", endpoint(chunk)),
         Route("/zarr-raw/{rest:path}", endpoint(partial(zarr, compression="none"))),
+        Route("/zarr-labels/{rest:path}", endpoint(partial(zarr, compression=LABELS))),
         Route("/raw/{rest:path}", endpoint(raw)),
         Route("/thumb/{rest:path}", endpoint(thumb)),
         Route("/{rest:path}", endpoint(page)),

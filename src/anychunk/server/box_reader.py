@@ -223,7 +223,9 @@ class BoxReader:
         self._token = next(_tokens)
         self.spec = array_spec(index)
         self.dtype = self.spec.dtype.to_native_dtype()
-        self._decode = Decoder([codecs.from_json(c) for c in index.codecs], self.spec)
+        is_range = self.reader is not None and self.reader.has_ranges
+        chain = [codecs.from_json(c) for c in index.codecs]
+        self._decode = Decoder(chain, self.spec, is_range=is_range)
         self._is_large = self._decode.nbytes >= LARGE
         self.fill = self.spec.fill_value
         self._layout = uncompressed_layout(index, self.dtype)

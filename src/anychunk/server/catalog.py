@@ -4,8 +4,9 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from anychunk import api
 from anychunk.errors import AnychunkError, SourceChangedError, SourceError, defect
@@ -23,7 +24,7 @@ from anychunk.model.index import Node
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server.box_reader import Caches, served_store
 from anychunk.server.chunks import Chunks
-from anychunk.server.hierarchy import served_tree
+from anychunk.server.hierarchy import LABELS, served_tree
 from anychunk.server.listing import Found, Listing, Stamp, stamp_now
 from anychunk.server.memory import index_bytes
 from anychunk.server.watch import Watch
@@ -38,6 +39,8 @@ RETRY_S = 5.0
 """Time after which opening a file that failed is tried again; at once if it has changed."""
 ATTEMPTS = 3
 """How often a file is opened that changes while it is opened."""
+PUBLISH_S = 0.1
+"""Time between two additions to the list during the first scan."""
 
 
 @dataclass(eq=False)
@@ -59,7 +62,15 @@ class Opened:
         """Identifies the version of the file that is open."""
         return self.watch.version
 
+    @cached_property
+    def labels(self) -> Chunks:
+        """The hierarchy with uncompressed chunks, in which integers are labels."""
+        tree = served_tree(self.index, compression=LABELS)
+        return Chunks(tree, self.store, caches=self.zstd.caches)
+
     def chunks(self, compression: str) -> Chunks:
+        if compression == LABELS:
+            return self.labels
         return self.uncompressed if compression == "none" else self.zstd
 
 
@@ -114,7 +125,12 @@ class Catalog:
     """The files that are served, by name. Safe for threads."""
 
     def __init__(
-        self, arguments: Sequence[str], *, caches: Caches, allow_redirects: bool = False
+        self,
+        arguments: Sequence[str],
+        *,
+        caches: Caches,
+        allow_redirects: bool = False,
+        is_scanned: bool = True,
     ) -> None:
         """Find the files.
 
@@ -123,28 +139,67 @@ class Catalog:
                 these (`@FILE`).
             caches: Shared by all files.
             allow_redirects: Whether web servers may redirect to other hosts and ports.
+            is_scanned: Whether to scan before returning. Otherwise the caller calls `scan`, and the
+                files that it finds are added while it runs.
         """
         self._storage: Storage | None = None if allow_redirects else {"redirects": SAME_ORIGIN}
         self.listing = Listing(arguments, self._storage)
+        self.listing.check()
         self.caches = caches
         self._scanning = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._gone: OrderedDict[str, Entry] = OrderedDict()
         self._open: Cache[Opened] = Cache(caches.most // OPEN_SHARE)
-        self.scan()
+        self._begun = threading.Event()
+        """Set once the first scan has found a file, or has ended."""
+        self._problem: Exception | None = None
+        self.is_listed = False
+        """Whether the first scan has ended; until then, further files may be found."""
+        if is_scanned:
+            self.scan()
+            self.wait_for_first()
 
-    def scan(self) -> tuple[list[str], list[str]]:
+    def wait_for_first(self) -> None:
+        """Wait until the first scan has found a file or has ended.
+
+        Raises its error if it failed without finding any.
+        """
+        self._begun.wait()
+        if self._problem is not None and not self._entries:
+            raise self._problem
+
+    def scan(
+        self, publish: Callable[[list[str]], object] = lambda _: None
+    ) -> tuple[list[str], list[str]]:
         """Search for files again; return the names that are new or changed, and those gone.
 
         Files that are already known keep their names.
+
+        Parameters:
+            publish: Called during the first scan with the names that it has found since the last
+                call; these are not returned.
         """
+        if self.is_listed:
+            return self._scan(publish)
+        try:
+            return self._scan(publish)
+        except (AnychunkError, OSError) as e:
+            # what was found is served; later scans try again
+            self._problem, self.listing.is_complete = e, False
+            return [], []
+        finally:
+            self.is_listed = True
+            self._begun.set()
+
+    def _scan(self, publish: Callable[[list[str]], object]) -> tuple[list[str], list[str]]:
         with self._scanning:
             known = {
                 (e.listed_as, e.url): e for e in (*self._gone.values(), *self._entries.values())
             }
             found: dict[str, Entry] = {}
             names = _Names(known.values())
-            changed = []
+            changed: list[str] = []
+            published_at = 0.0
             for one in self.listing.scan():
                 entry = known.get((one.name, one.url))
                 if entry is None:
@@ -155,6 +210,13 @@ class Catalog:
                 if entry.note(one):
                     changed.append(entry.name)
                 found[entry.name] = entry
+                if not self.is_listed and time.monotonic() - published_at > PUBLISH_S:
+                    # a copy: requests iterate over it while this loop adds entries
+                    self._entries = dict(found)
+                    publish(changed)
+                    changed = []
+                    self._begun.set()
+                    published_at = time.monotonic()
             gone = [name for name in self._entries if name not in found]
             for name in gone:
                 self._gone[name] = self._entries[name]

@@ -42,7 +42,7 @@ class Chunks:
             caches: Shared by all files.
         """
         self.tree, self.store = tree, store
-        self._caches = caches
+        self.caches = caches
         self.token = next(_tokens)
         """Identifies this hierarchy in keys of the shared caches."""
         self.drawn: dict[str, dict[str, Json]] = {}
@@ -75,7 +75,7 @@ class Chunks:
                 own = find(self.store.index, path)
                 if not isinstance(own, ArrayIndex):
                     raise FormatError(f"{self.store.where(path)}: the array no longer exists")
-                found = BoxReader(self.store, path, own, self._caches, piece=array.chunk_shape)
+                found = BoxReader(self.store, path, own, self.caches, piece=array.chunk_shape)
                 self._readers[path] = found
             return found
 
@@ -89,7 +89,7 @@ class Chunks:
             reader = self._readers.get(chunks.source)
             stored = None if reader is None else reader.passed_now(coords)
             return None if stored is None else BytesBody.of(memoryview(stored))
-        found = self._caches.encoded.get((self.token, path, coords))
+        found = self.caches.encoded.get((self.token, path, coords))
         if found is None:
             return None
         return found[1] if found[0] == self._version(array, coords) else None
@@ -109,7 +109,7 @@ class Chunks:
             return None
         body = BytesBody.of(memoryview(self._encoder(path, array)(padded(pixels, array))))
         key = (self.token, path, coords)
-        self._caches.encoded.put(key, (version, body), len(body))
+        self.caches.encoded.put(key, (version, body), len(body))
         return body
 
     def is_computed(self, array: ArrayIndex) -> bool:
@@ -188,12 +188,12 @@ class Chunks:
     def _cached_pixels(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
         """Return a computed chunk from which coarser ones are computed."""
         key, now = (self.token, path, coords), self._version(array, coords)
-        found = self._caches.small.get(key)
+        found = self.caches.small.get(key)
         if found is not None and found[0] == now:
             return found[1]
         made = self._pixels(array, coords)
         if made is not None:
-            self._caches.small.put(key, (now, made), made.nbytes)
+            self.caches.small.put(key, (now, made), made.nbytes)
         return made
 
     def _encoder(self, path: str, array: ArrayIndex) -> Encoder:

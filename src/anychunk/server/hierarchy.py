@@ -48,8 +48,11 @@ STANDARD = {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c"}
 CORE_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(32|64)")
 """Data types that every client supports."""
 
+LABELS = "labels"
+"""Uncompressed chunks, and levels that never mix two values: for images whose values are names."""
+
 type Compression = str
-"""`zstd` or `none`."""
+"""`zstd`, `none` or `LABELS`."""
 
 
 def codecs(array: ArrayIndex, dtype: np.dtype[Any], compression: Compression) -> tuple[Json, ...]:
@@ -61,7 +64,7 @@ def codecs(array: ArrayIndex, dtype: np.dtype[Any], compression: Compression) ->
         first = {"name": "bytes"}
     else:
         first = {"name": "bytes", "configuration": {"endian": "little"}}
-    if compression == "none":
+    if compression != "zstd":
         return (first,)
     return (first, {"name": "zstd", "configuration": {"level": 1, "checksum": False}})
 
@@ -149,7 +152,7 @@ def is_passed(
     if not isinstance(chunks, ByteRanges | Objects) or chunks.fronts:
         return False
     names = [codec["name"] if isinstance(codec, Mapping) else codec for codec in array.codecs]
-    allowed = {"bytes", "transpose"} if compression == "none" else STANDARD
+    allowed = STANDARD if compression == "zstd" else {"bytes", "transpose"}
     nbytes = math.prod(array.chunk_shape) * itemsize
     is_flat = plane is not None and is_convenient(array.chunk_shape, array.shape, plane)
     is_whole = math.prod(array.grid) == 1
@@ -194,9 +197,15 @@ def with_note(array: ArrayIndex, how: str) -> ArrayIndex:
     return replace(array, attributes={**array.attributes, "anychunk_served": note})
 
 
-def method_for(meaning: Meaning, dtype: np.dtype[Any]) -> str:
-    """Return how levels are resampled: palette indices and booleans must not be averaged."""
-    return "mode" if drawing.is_categorical(meaning.display) or dtype.kind == "b" else "average"
+def method_for(meaning: Meaning, dtype: np.dtype[Any], compression: Compression) -> str:
+    """Return how levels are resampled: labels, palette indices and booleans are not averaged."""
+    is_named = drawing.is_categorical(meaning.display) or are_labels(dtype, compression)
+    return "mode" if is_named or dtype.kind == "b" else "average"
+
+
+def are_labels(dtype: np.dtype[Any], compression: Compression) -> bool:
+    """Whether values are served as names, of which there is no mean."""
+    return compression == LABELS and dtype.kind in "iu"
 
 
 def computed_levels(
@@ -283,6 +292,8 @@ def served_image(
             mask = served_array(level.mask, beside(source, "mask"), MASK_PLANE, compression)
         array = served_array(level.image, source, plane, compression)
         levels.append(replace(level, image=array, mask=mask))
+        if plane is not None and are_labels(native_dtype(array), compression):
+            break  # the file's own levels may be means
     if plane is not None:
         levels += added_levels(meaning, plane, levels, path=path, compression=compression)
     return image_group(meaning, levels)
@@ -308,7 +319,7 @@ def added_levels(
     computed = computed_levels(
         last.image,
         plane,
-        method=method_for(meaning, native_dtype(last.image)),
+        method=method_for(meaning, native_dtype(last.image), compression),
         nodata=meaning.nodata,
         compression=compression,
     )

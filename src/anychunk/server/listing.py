@@ -72,6 +72,12 @@ class Listing:
         """Whether another scan may find other files."""
         self.is_remote = any(is_remote(argument) for argument in arguments)
 
+    def check(self) -> None:
+        """Raise if a list of files, `@FILE`, cannot be read."""
+        for argument in self._arguments:
+            if argument.startswith("@"):
+                lines_of(argument[1:])
+
     def scan(self) -> Iterator[Found]:
         """Yield the files, at most `MOST_FILES`."""
         scan = _Scan(self._heads, self._storage)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from anychunk.io.buffers import give_back
+from anychunk.metadata.hierarchy import LevelGroups
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Node
 from anychunk.server.box_reader import Caches
 
@@ -63,9 +64,13 @@ class MemoryGuard:
 
 
 def index_bytes(node: Node) -> int:
-    """Return the size of the chunk tables of an index; members made on access are not counted."""
+    """Return the size of the chunk tables of an index; what is listed on access is not counted."""
     if isinstance(node, ArrayIndex):
         return node.chunks.nbytes if isinstance(node.chunks, ByteRanges) else 0
     assert isinstance(node, GroupIndex)
+    if isinstance(node.members, LevelGroups):
+        # their tables are there already, their groups are not
+        arrays = [array for level in node.members.levels for array in (level.image, level.mask)]
+        return sum(index_bytes(array) for array in arrays if array is not None)
     members = node.members if isinstance(node.members, dict) else {}
     return sum(index_bytes(member) for member in members.values())

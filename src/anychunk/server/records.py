@@ -21,6 +21,8 @@ from anychunk.server.search import Search
 
 WAIT_S = 0.25
 """Time that a list waits for the records that it shows."""
+LISTED_S = 0.05
+"""Time after which a list that waits for the first scan looks for further files."""
 SCAN_S = 2.0
 """Least time between two scans."""
 REMOTE_SCAN_S = 30.0
@@ -98,15 +100,20 @@ class Records:
         self._scanned_at, self._scan_s = time.monotonic(), 0.0
         self._limit = REMOTE_WORKERS if catalog.listing.is_remote else LOCAL_WORKERS
         self._note([entry.name for entry in catalog.entries()], [])
+        if not catalog.is_listed:
+            self._is_scanning = True
+            self._start_scan()
 
     # -- what clients ask for
 
     def window(self, wanted: Window) -> bytes:
         """Return part of the list as JSON, after waiting a little for its records."""
         self._scan_soon()
-        shown, matching = self._select(wanted)
-        self._want(shown)
         give_up = time.monotonic() + WAIT_S
+        shown, matching = self._select(wanted)
+        while len(shown) < wanted.limit and self._is_growing(give_up):
+            shown, matching = self._select(wanted)
+        self._want(shown)
         with self._made:
             while any(entry.name not in self._rows for entry in shown) and not self._is_closed:
                 left = give_up - time.monotonic()
@@ -118,6 +125,17 @@ class Records:
         files = [pending_json(entry) if row is None else row.json for entry, row in rows]
         counts = as_json(self._counts() | {"offset": wanted.offset, "matching": matching})
         return b'{"files": [' + b", ".join(files) + b"], " + counts[1:]
+
+    def _is_growing(self, give_up: float) -> bool:
+        """Wait until the first scan has found more files; return whether it may find more."""
+        left = give_up - time.monotonic()
+        if self._catalog.is_listed or left <= 0:
+            return False
+        cancellation.check()
+        with self._made:
+            # for the rest of the scan: its end notifies, too
+            self._made.wait_for(lambda: self._catalog.is_listed, min(left, LISTED_S))
+        return True
 
     def changes(self, since: int) -> dict[str, Json]:
         """Return the names of the files that are new, different or gone since a revision."""
@@ -185,6 +203,7 @@ class Records:
                 "total": len(self._catalog),
                 "pending": max(0, len(self._catalog) - len(self._rows)),
                 "scanning": self._is_scanning,
+                "listed": self._catalog.is_listed,
                 "complete": self._catalog.listing.is_complete,
                 "revision": self._revision,
             }
@@ -207,8 +226,7 @@ class Records:
 
     def _matching(self, wanted: Window) -> Iterator[Entry]:
         for entry in self._catalog.entries():
-            folder = folder_of(entry.name)
-            if wanted.folder is not None and folder != wanted.folder:
+            if wanted.folder is not None and folder_of(entry.name) != wanted.folder:
                 continue
             if wanted.within and not entry.name.startswith(f"{wanted.within}/"):
                 continue
@@ -309,7 +327,10 @@ class Records:
     def _scan_soon(self) -> None:
         """Scan in the background, unless the last scan was not long ago."""
         if self._is_due():
-            threading.Thread(target=self.scan, name="anychunk-scan", daemon=True).start()
+            self._start_scan()
+
+    def _start_scan(self) -> None:
+        threading.Thread(target=self.scan, name="anychunk-scan", daemon=True).start()
 
     def scan_if_due(self) -> None:
         """Scan before returning, unless the last scan was not long ago."""
@@ -320,7 +341,7 @@ class Records:
         """Scan the folders now."""
         start = time.monotonic()
         try:
-            changed, gone = self._catalog.scan()
+            changed, gone = self._catalog.scan(lambda found: self._note(found, []))
             self._note(changed, gone)
         finally:
             with self._made:
@@ -328,6 +349,7 @@ class Records:
                 self._scan_s = self._scanned_at - start
                 self._is_scanning = False
                 self._start_workers()
+                self._made.notify_all()
 
 
 def is_costly(entry: Entry) -> bool:

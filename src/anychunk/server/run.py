@@ -155,12 +155,15 @@ def _serve(
         arguments,
         caches=Caches(memory=settings.memory),
         allow_redirects=settings.allow_redirects,
+        is_scanned=False,
     )
+    app = guarded_app(catalog, jobs, settings)  # begins to scan
+    catalog.wait_for_first()
     opened = listen(settings.host, settings.port)
     if verbose:
         logging.basicConfig(format="%(message)s", level=logging.INFO)
     config = uvicorn.Config(
-        guarded_app(catalog, jobs, settings),
+        app,
         **http_options(),
         ws="none",
         lifespan="off",

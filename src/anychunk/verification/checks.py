@@ -4,11 +4,13 @@ All problems are collected, each with its location; none stops the verification.
 """
 
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +19,7 @@ import numpy.typing as npt
 import zarr
 
 from anychunk import api, formats, limits
+from anychunk._drawn import Drawn
 from anychunk.codecs.jpeg2000.codec import NAME as JPEG2000
 from anychunk.codecs.piece import Piece
 from anychunk.decode.present import Present, present_chunks
@@ -25,10 +28,19 @@ from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io import Storage, as_url, open_source
 from anychunk.io.threads import cores, in_order
 from anychunk.limits import MIB
-from anychunk.model.grid import chunk_box, chunk_coords, grid_shape, touched_chunks, touched_grid
-from anychunk.model.images import images
+from anychunk.model.grid import (
+    Shape,
+    chunk_box,
+    chunk_coords,
+    grid_shape,
+    touched_chunks,
+    touched_grid,
+)
+from anychunk.model.images import Image, images
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.read.zarr_array import open_path
+from anychunk.selection import Cut, part_of, selection
+from anychunk.selection.cuts import is_run, near_groups
 from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]
@@ -55,7 +67,7 @@ class Finding:
 
 
 @dataclass(kw_only=True)
-class Report:
+class Report(Drawn):
     """What a verification found."""
 
     source: str
@@ -87,6 +99,13 @@ def verify(
     workers: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
+    image: int | str | None = None,
+    bbox: Sequence[float] | None = None,
+    bbox_crs: str | None = None,
+    window: Sequence[Sequence[int | None] | slice] | None = None,
+    bands: Sequence[int | str] | int | str | None = None,
+    level: int | str | None = None,
+    time: int | str | None = None,
     **options: Any,
 ) -> Report:
     """Check every byte range and decode every chunk of a file or an index.
@@ -99,6 +118,14 @@ def verify(
         workers: The number of threads; by default one per core.
         progress: Called with (chunks done, chunks in total) as the work proceeds.
         storage: Options of the object store, passed to obstore.
+        image: Check only this image, by number or path.
+        bbox: Decode only chunks that hold a part of this box, on all levels; this and the following
+            choose what `anychunk.convert` would write.
+        bbox_crs: The CRS of `bbox`.
+        window: Decode only chunks that hold a part of these rows and columns.
+        bands: Decode only chunks that hold one of these bands.
+        level: Decode only chunks of this level, and of those coarser than it.
+        time: Decode only chunks of these dates or numbers along t.
         options: As for `anychunk.index`.
 
     Returns a `Report` with everything found. Raises only if the file does not open, or if `against`
@@ -107,9 +134,20 @@ def verify(
     node, report = opened_for_report(url, storage, options)
     if node is None:
         return report
+    wanted = selection(
+        bbox=bbox, bbox_crs=bbox_crs, window=window, bands=bands, level=level, time=time
+    )
+    cuts: dict[str, Cut] | None = None
+    if not wanted.is_everything or image is not None:
+        part = part_of(node, wanted, image=image, near_levels=True)
+        cuts = {cut.path: cut for cut in part.cuts.values()}
     check_pins(node, report, storage)
     check_refused(node, report)
-    every = [(p, a) for p, a in walk(node) if isinstance(a, ArrayIndex)]
+    every = [
+        (path, array)
+        for path, array in walk(node)
+        if isinstance(array, ArrayIndex) and (cuts is None or path in cuts)
+    ]
     # coordinates are part of the index, not of the file: decoded, but not counted
     found = [(path, array) for path, array in every if not array.is_inline]
     beside = Report(source=report.source)
@@ -120,7 +158,10 @@ def verify(
     sizes = Sizes(storage)
     for path, array in found:
         check_structure(array, path, report, sizes)
-    total = sum(math.prod(array.grid) for _, array in found)
+    touched = {
+        path: touched_runs(array, None if cuts is None else cuts[path]) for path, array in found
+    }
+    total = sum(count_chunks(runs) for runs in touched.values())
 
     def advance() -> None:
         if progress is not None:
@@ -130,17 +171,49 @@ def verify(
     with ThreadPoolExecutor(count, thread_name_prefix="anychunk-verify") as executor:
         decode = partial(in_order, executor=executor, ahead=2 * count)
         for path, array in every:
+            runs = touched.get(path)
             if isinstance(array.chunks, ByteRanges) and not array.is_inline:
-                report.absent += int((array.chunks.lengths == 0).sum())
+                report.absent += count_absent(array.chunks, runs if cuts is not None else None)
             opened = partial(open_path, node, path, storage=storage)
             present = present_chunks(array, storage)
             into = beside if array.is_inline else report
-            check_chunks(opened, path, into, decode, advance, present=present)
+            only = runs if cuts is not None else None
+            check_chunks(opened, path, into, decode, advance, present=present, only=only)
     report.findings += beside.findings
     if against is not None:
         report.compared = against
-        compare(node, against, report, tolerance, storage)
+        compare(node, against, report, tolerance, storage, cuts=cuts)
     return report
+
+
+type Runs = list[list[tuple[int, int]]]
+"""Runs of chunk numbers, (first, one after the last), along each axis."""
+
+
+def touched_runs(array: ArrayIndex, cut: Cut | None) -> Runs:
+    """Return the chunks of an array that a part touches; all of them without one."""
+    if cut is None:
+        return [[(0, n)] for n in array.grid]
+    found: Runs = []
+    for pick, chunk in zip(cut.picks, array.chunk_shape, strict=True):
+        if is_run(pick):
+            found.append([(pick[0] // chunk, pick[-1] // chunk + 1)])
+        else:
+            found.append(list(index_runs(sorted({n // chunk for n in pick}))))
+    return found
+
+
+def count_chunks(runs: Runs) -> int:
+    """Return the number of chunks in the product of runs."""
+    return math.prod(sum(stop - start for start, stop in axis) for axis in runs)
+
+
+def count_absent(chunks: ByteRanges, only: Runs | None) -> int:
+    """Return the number of chunks that a file declares absent."""
+    if only is None:
+        return int((chunks.lengths == 0).sum())
+    boxes = itertools.product(*only)
+    return sum(int((chunks.lengths[tuple(starmap(slice, box))] == 0).sum()) for box in boxes)
 
 
 def format_of(url: str | Path, storage: Storage | None) -> str | None:
@@ -314,6 +387,7 @@ def check_chunks(
     advance: Callable[[], None],
     *,
     present: Present | None,
+    only: Runs | None = None,
 ) -> None:
     """Decode every chunk and check its shape.
 
@@ -324,6 +398,7 @@ def check_chunks(
         decode: Called with a function and batches; yields the function's result for each batch.
         advance: Called after each batch.
         present: The chunks that are there; without it, `limits.probed_chunks` are tried at most.
+        only: The chunks to decode; by default all of them.
     """
     where = f"{report.source} {path}"
     try:
@@ -333,7 +408,10 @@ def check_chunks(
         return
     failures, tried, most = 0, 0, limits.get().probed_chunks
     total = math.prod(grid_shape(tuple(array.shape), tuple(array.chunks)))
-    for count, nbytes, problems in decode(partial(read_batch, array), batches(array, present)):
+    boxes = batches(array, present)
+    if only is not None:
+        total, boxes = count_chunks(only), batches_of(array, only)
+    for count, nbytes, problems in decode(partial(read_batch, array), boxes):
         tried += count
         report.chunks += count
         report.decoded_bytes += nbytes
@@ -358,23 +436,41 @@ def check_chunks(
         )
 
 
+def batch_step(array: zarr.Array[Any], shape: Shape) -> Shape:
+    """Return the shape of boxes of whole chunks, each of about `BATCH_BYTES`, that cut `shape`."""
+    chunk_bytes = max(1, math.prod(array.chunks) * array.dtype.itemsize)
+    most = min(max(1, BATCH_BYTES // chunk_bytes), BATCH_CHUNKS)
+    steps = []
+    for size, chunk in zip(reversed(shape), reversed(tuple(array.chunks)), strict=True):
+        count = min(most, -(-size // chunk))
+        steps.append(count * chunk)
+        most //= count
+    return tuple(reversed(steps))
+
+
+def batches_of(array: zarr.Array[Any], only: Runs) -> Iterator[tuple[slice, ...]]:
+    """Yield boxes of whole chunks, as `batches` does, that hold these chunks and no others."""
+    shape, chunks = tuple(array.shape), tuple(array.chunks)
+    for runs in itertools.product(*only):
+        start = tuple(first * c for (first, _), c in zip(runs, chunks, strict=True))
+        stop = tuple(min(last * c, n) for (_, last), c, n in zip(runs, chunks, shape, strict=True))
+        lengths = tuple(b - a for a, b in zip(start, stop, strict=True))
+        step = batch_step(array, lengths)
+        for coords in touched_chunks((0,) * len(shape), lengths, step):
+            box = chunk_box(coords, step, lengths)
+            yield tuple(slice(s.start + a, s.stop + a) for s, a in zip(box, start, strict=True))
+
+
 def batches(array: zarr.Array[Any], present: Present | None = None) -> Iterator[tuple[slice, ...]]:
     """Yield boxes of whole chunks, each of about `BATCH_BYTES`.
 
     Many chunks at a time, because reading one takes far longer than finding that it is absent. The
     first box is read even if nothing is there: it shows whether anything can be.
     """
-    chunk_bytes = max(1, math.prod(array.chunks) * array.dtype.itemsize)
-    most = min(max(1, BATCH_BYTES // chunk_bytes), BATCH_CHUNKS)
-    shape, chunks = tuple(array.shape), tuple(array.chunks)
+    shape = tuple(array.shape)
     if 0 in shape:
         return
-    steps = []
-    for size, chunk in zip(reversed(shape), reversed(chunks), strict=True):
-        count = min(most, -(-size // chunk))
-        steps.append(count * chunk)
-        most //= count
-    step = tuple(reversed(steps))
+    step = batch_step(array, shape)
     if present is None:
         for coords in touched_chunks((0,) * len(shape), shape, step):
             yield chunk_box(coords, step, shape)
@@ -419,20 +515,35 @@ def _read(array: zarr.Array[Any], box: tuple[slice, ...]) -> tuple[npt.NDArray[A
 
 
 def compare(
-    node: Node, against: str, report: Report, tolerance: float, storage: Storage | None
+    node: Node,
+    against: str,
+    report: Report,
+    tolerance: float,
+    storage: Storage | None,
+    *,
+    cuts: Mapping[str, Cut] | None = None,
 ) -> None:
-    """Compare the first level of every image with another reader; note those it cannot read."""
+    """Compare the first level of every image with another reader; note those it cannot read.
+
+    Of a part, only what lies in `cuts` is compared.
+    """
     source = node.attributes.get("anychunk", {}).get("source")
     reader = peers.reader(against)
     known = 0
     for number, image in enumerate(images(node)):
+        cut = cuts.get(image.levels[0]) if cuts is not None else None
+        if cuts is not None and cut is None:
+            continue
         array = open_path(node, image.levels[0], storage=storage)
         where = f"{report.source} {image.levels[0]}"
         try:
-            pieces = reader(str(source), number, image, tuple(array.shape))
+            rows = None if cut is None else compared_rows(image, cut)
+            pieces = reader(str(source), number, image, tuple(array.shape), rows)
             if pieces is None:
                 report.add("info", where, f"{against} does not read this image; not compared")
                 continue
+            if cut is not None:
+                pieces = inside(pieces, cut)
             problem = compare_pieces(array, pieces, against, tolerance)
         except MissingDependencyError:
             raise
@@ -446,6 +557,40 @@ def compare(
         report.add(
             "warning", report.source, f"nothing was compared: {against} reads none of the images"
         )
+
+
+def compared_rows(image: Image, cut: Cut) -> tuple[int, int] | None:
+    """Return the first row of a part, and the one after its last; None if it has no rows."""
+    if "y" not in image.names:
+        return None
+    pick = cut.picks[image.names.index("y")]
+    return pick[0], pick[-1] + 1
+
+
+def inside(pieces: peers.Pieces, cut: Cut) -> peers.Pieces:
+    """Yield what lies in a part of boxes and pixels."""
+    runs = [list(index_runs(pick)) for pick in cut.picks]
+    for box, theirs in pieces:
+        for chosen in itertools.product(*runs):
+            both = [
+                slice(max(s.start, first), min(s.stop, last))
+                for s, (first, last) in zip(box, chosen, strict=True)
+            ]
+            if all(s.start < s.stop for s in both):
+                place = (
+                    slice(s.start - b.start, s.stop - b.start)
+                    for s, b in zip(both, box, strict=True)
+                )
+                yield tuple(both), theirs[tuple(place)]
+
+
+def index_runs(pick: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield runs of numbers that follow each other: (first, one after the last)."""
+    if is_run(pick):
+        yield pick[0], pick[-1] + 1
+        return
+    for run in near_groups(sorted(set(pick)), 1):
+        yield run[0], run[-1] + 1
 
 
 def compare_pieces(

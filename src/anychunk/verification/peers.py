@@ -14,8 +14,12 @@ from anychunk.model.images import Image
 
 type Array = npt.NDArray[Any]
 type Pieces = Iterator[tuple[tuple[slice, ...], Array]]
-type Reader = Callable[[str, int, Image, Shape], Pieces | None]
-"""Called with (path, image number, image, shape); None: it does not read this image."""
+type Rows = tuple[int, int] | None
+"""The first row that is compared, and the one after the last; None: all of them."""
+type Reader = Callable[[str, int, Image, Shape, Rows], Pieces | None]
+"""Called with (path, image number, image, shape, rows); None: it does not read this image.
+
+More than the rows may be returned."""
 
 STEP = 4 << 20
 """About how many elements are compared at a time."""
@@ -50,12 +54,14 @@ def slabs(array: Any, shape: Shape) -> Pieces:
         yield tuple(box), np.asarray(array[tuple(box)])
 
 
-def by_numpy(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+def by_numpy(url: str, number: int, image: Image, shape: Shape, rows: Rows = None) -> Pieces | None:
     """Read an NPY file with numpy."""
     return slabs(np.load(url, mmap_mode="r"), shape) if number == 0 else None
 
 
-def by_rasterio(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+def by_rasterio(
+    url: str, number: int, image: Image, shape: Shape, rows: Rows = None
+) -> Pieces | None:
     """Read the first image of a file with GDAL; only (c, y, x) and (y, x) are compared."""
     try:
         import rasterio
@@ -63,10 +69,10 @@ def by_rasterio(url: str, number: int, image: Image, shape: Shape) -> Pieces | N
         raise _missing("rasterio") from e
     if number or image.names not in (("c", "y", "x"), ("y", "x")):
         return None
-    return _windows(rasterio, url, shape)
+    return _windows(rasterio, url, shape, rows)
 
 
-def _windows(rasterio: Any, url: str, shape: Shape) -> Pieces:
+def _windows(rasterio: Any, url: str, shape: Shape, wanted: Rows) -> Pieces:
     import warnings
 
     *bands, height, width = shape
@@ -75,14 +81,17 @@ def _windows(rasterio: Any, url: str, shape: Shape) -> Pieces:
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
         dataset = rasterio.open(url)
     with dataset:
-        for start in range(0, height, rows):
-            stop = min(start + rows, height)
+        top, bottom = wanted or (0, height)
+        for start in range(top, bottom, rows):
+            stop = min(start + rows, bottom)
             window = rasterio.windows.Window(0, start, dataset.width, stop - start)
             box = (*(slice(0, n) for n in bands), slice(start, stop), slice(0, width))
             yield box, dataset.read(None if bands else 1, window=window)
 
 
-def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+def by_tifffile(
+    url: str, number: int, image: Image, shape: Shape, rows: Rows = None
+) -> Pieces | None:
     """Read a series with tifffile; its samples axis is moved in front of y, where ours is."""
     import tifffile
 
@@ -102,7 +111,9 @@ def by_tifffile(url: str, number: int, image: Image, shape: Shape) -> Pieces | N
     return slabs(data, shape)
 
 
-def by_tensorstore(url: str, number: int, image: Image, shape: Shape) -> Pieces | None:
+def by_tensorstore(
+    url: str, number: int, image: Image, shape: Shape, rows: Rows = None
+) -> Pieces | None:
     """Read an N5 dataset with tensorstore, whose axes are in N5's order, the reverse of ours."""
     try:
         import tensorstore

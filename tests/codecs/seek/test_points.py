@@ -1,3 +1,4 @@
+import bz2
 import shutil
 import subprocess
 import zlib
@@ -9,7 +10,7 @@ import pytest
 from anychunk.codecs.seek import deflate
 from anychunk.codecs.seek.points import decode_record, find_records
 from anychunk.codecs.seek.walk import stream_of
-from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError
 from tests.codecs.seek.encoders import CASES, GZIP, RAW
 
 CUTS = [*range(16, len(RAW), 1 << 19), len(RAW)]
@@ -132,3 +133,12 @@ def test_alignment_blocks_decode_to_nothing():
         number = int.from_bytes(blocks, "little") | 0b011 << (8 * (len(blocks) - 1) + bit)
         whole = number.to_bytes(len(blocks) + 2, "little")
         assert zlib.decompress(whole, -15) == b""
+
+
+@pytest.mark.parametrize("compression", ["gzip", "bzip2"])
+def test_cuts_beyond_what_a_stream_can_hold(compression):
+    """A damaged header may say that the samples begin anywhere."""
+    stream = stream_of({"gzip": GZIP["zlib 6"], "bzip2": bz2.compress}[compression](RAW[:9999]))
+    for cuts in ([1 << 60, (1 << 60) + 9], [0, 1 << 60]):
+        with pytest.raises(LimitError):
+            find_records(stream, compression, cuts)

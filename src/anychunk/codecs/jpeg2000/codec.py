@@ -19,8 +19,9 @@ to a picture. `decode_tile` explains how they are detected.
 
 import base64
 import math
+import struct
 from collections.abc import Buffer as BytesLike
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,12 +32,20 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
-from anychunk.codecs.jpeg2000 import openjpeg, openjph
-from anychunk.codestream.blocks import NoTableError, head_length, tile_layout, walk_tile
+from anychunk.codecs.jpeg2000 import openjpeg, openjph, tiny_tiles
+from anychunk.codestream.block_table import NoTableError
+from anychunk.codestream.blocks import (
+    head_length,
+    tile_layout,
+    walk_parameters,
+    walk_tile,
+)
 from anychunk.codestream.jpeg2000 import (
     END,
     EXTENSIONS,
     PPM,
+    SOD,
+    SOT_BYTES,
     MainHeader,
     Rect,
     Siz,
@@ -301,6 +310,43 @@ def decode_stream(
     return openjpeg.decode(stream, siz, rect, level, out, threads=threads)
 
 
+_USUAL: Cache[bytes] = Cache(1 << 20)
+"""Parameters of walks over tiles that override nothing of the main header, by that header."""
+SOD_MARKER = SOD.to_bytes(2, "big")
+_TILE = struct.Struct("=6q")
+
+
+def is_exact_tile(
+    header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
+) -> bool:
+    """Return whether a tile is exactly its packets; False also if only `walk_tile` can tell.
+
+    The same as walking it, without a table of its code-blocks, which takes longer to make than a
+    small tile takes to decode.
+
+    Parameters:
+        header: The main header.
+        tile: The tile's number.
+        data: Bytes that contain the tile-parts.
+        parts: The tile-parts, in order.
+    """
+    start = parts[0].offset + SOT_BYTES
+    if loops is None or len(parts) > 1 or data[start : start + 2] != SOD_MARKER:
+        return False
+    usual = _USUAL.get(header.data)
+    if usual is None:
+        view = data[parts[0].offset : parts[0].offset + parts[0].length]
+        try:
+            usual = bytes(walk_parameters(header, tile_layout(header, tile, [view], parts)))
+        except NoTableError:
+            return False
+        _USUAL.put(header.data, usual, len(header.data) + len(usual))
+    rect = header.siz.tile(tile)
+    begin, length = start + len(SOD_MARKER), parts[0].length - SOT_BYTES - len(SOD_MARKER)
+    place = _TILE.pack(rect.x0, rect.y0, rect.x1, rect.y1, begin, length)
+    return loops.walk_all(usual, data, place) == 1
+
+
 def _is_walkable(
     header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
 ) -> bool:
@@ -310,6 +356,8 @@ def _is_walkable(
     """
     if loops is None:
         return False
+    if is_exact_tile(header, tile, data, parts):
+        return True
     views = [data[part.offset : part.offset + part.length] for part in parts]
     nbytes = sum(len(view) for view in views) + len(header.data)
     key = (header.data, tile, b"".join(views)) if nbytes <= SMALL_TILE else None
@@ -543,6 +591,43 @@ class Jpeg2000(BytesToBytes):
         check_type(header.siz, dtype)
         decode_tiles(header, self.resolution_level, data, array, spec.fill_value)
         return target
+
+    @property
+    def decode_many(self) -> "Callable[[Sequence[Bytes1D], ChunkSpec], list[Array | None]] | None":
+        """Decodes several chunks together; None if tiles are not tiny.
+
+        The arrays have the axes of the chunks, and may be shorter at the edges of the image. Those
+        that are None have to be decoded one by one.
+        """
+        is_tiny = self.main_header is not None and tiny_tiles.is_tiny(self._header)
+        return self._decode_many if is_tiny else None
+
+    def _decode_many(self, chunks: Sequence[Bytes1D], spec: ChunkSpec) -> list[Array | None]:
+        header, level = self._header, self.resolution_level
+        siz, steps = header.siz, scale(header.siz, level)
+        found: list[Array | None] = [None] * len(chunks)
+        shape, corner = spec.shape, siz.tile(0).scaled(*steps)
+        nominal = (siz.tile_height / steps[1], siz.tile_width / steps[0])
+        begins = (-(-siz.tile_x0 // steps[0]), -(-siz.tile_y0 // steps[1]))
+        if (
+            shape[-2:] != nominal  # a chunk is one tile, and not several or a part of one
+            or (corner.x0, corner.y0) != begins
+            or math.prod(shape[:-2]) != len(siz.components)
+            or not np.can_cast(siz.dtype, spec.dtype)
+            or spec.dtype.kind not in "iu"
+        ):
+            return found
+        for area, places, planes in tiny_tiles.decode_rectangles(header, level, steps, chunks):
+            here = area.scaled(*steps)
+            joint = np.empty((*shape[:-2], here.height, here.width), spec.dtype)
+            for band, plane in zip(joint.reshape(-1, *joint.shape[-2:]), planes, strict=True):
+                band[...] = plane
+            across = -(-here.width // shape[-1])
+            for number, place in enumerate(places.tolist()):
+                y, x = divmod(number, across)
+                rows = slice(y * shape[-2], (y + 1) * shape[-2])
+                found[place] = joint[..., rows, x * shape[-1] : (x + 1) * shape[-1]]
+        return found
 
     def _unspecified(self, data: Bytes1D) -> ChunkSpec:
         """Return the chunk in Zarr v2, which does not describe it: nominal tile or whole image."""

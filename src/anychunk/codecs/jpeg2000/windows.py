@@ -24,13 +24,8 @@ from anychunk.codecs.jpeg2000.codec import (
     group_parts,
     scale,
 )
-from anychunk.codestream.blocks import (
-    NoTableError,
-    head_length,
-    is_regular,
-    tile_layout,
-    walk_tile,
-)
+from anychunk.codestream.block_table import NoTableError
+from anychunk.codestream.blocks import head_length, is_regular, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
     PPM,
     SOT,
@@ -144,6 +139,18 @@ def decode_window(
     _place(siz, level, grown, window, out, rect, planes, level)
 
 
+def is_one_tile(header: MainHeader, shape: tuple[int, int, int]) -> bool:
+    """Return whether an image of `shape` (bands, y, x) is one tile whose windows can be decoded."""
+    siz = header.siz
+    return (
+        (len(siz.components), siz.image.height, siz.image.width) == shape
+        and siz.tiles == 1
+        and all((c.dx, c.dy) == (1, 1) for c in siz.components)
+        and siz.is_uniform
+        and has_windows(header)
+    )
+
+
 def decode_codestream_part(
     data: Bytes1D, shape: tuple[int, int, int], rows: range, columns: range
 ) -> Array | None:
@@ -154,16 +161,9 @@ def decode_codestream_part(
     """
     try:
         header = read_main_header(data[: 1 << 20].tobytes())
-        siz = header.siz
-        image = siz.image
-        if (
-            (len(siz.components), image.height, image.width) != shape
-            or siz.tiles != 1
-            or any((c.dx, c.dy) != (1, 1) for c in siz.components)
-            or not siz.is_uniform
-            or not has_windows(header)
-        ):
+        if not is_one_tile(header, shape):
             return None
+        siz, image = header.siz, header.siz.image
         view = memoryview(data)[header.length :]
         parts = stream_parts(view)
         heads = [view[part.offset : part.offset + part.length] for part in parts]

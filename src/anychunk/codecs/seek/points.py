@@ -14,6 +14,8 @@ from anychunk.codecs.seek.walk import State, Stream, checksum, fill, skip
 from anychunk.errors import ChunkDecodeError
 
 COMPRESSIONS = ("gzip", "zlib", "bzip2", "lzw")
+SKIPPED = 16 << 20
+"""Decoded bytes before the first piece that are passed at a time."""
 BEFORE = 192 << 10
 """How many decoded bytes before a piece the search for a point begins."""
 MARGIN = 16
@@ -89,7 +91,13 @@ def find_records(stream: Stream, compression: str, cuts: Sequence[int]) -> list[
         stream: The stored bytes.
         compression: One of `COMPRESSIONS`.
         cuts: The decoded offsets where pieces begin, and where the last one ends.
+
+    Raises:
+        LimitError: The stream is too short to decode to so many bytes, or a piece is too long.
     """
+    limits.check_stream(cuts[-1], where=compression, stored=stream.length)
+    longest = max((stop - start for start, stop in pairwise(cuts)), default=0)
+    limits.check_chunk(longest, where=compression, stored=stream.length)
     if compression in ("gzip", "zlib"):
         return list(_deflate_records(stream, compression, cuts))
     return list(_block_records(stream, compression, cuts))
@@ -99,7 +107,8 @@ def _deflate_records(stream: Stream, compression: str, cuts: Sequence[int]) -> I
     state = deflate.Inflating(stream, compression)
     points = [Point(0, START, 0)]
     tail, before = b"", BEFORE
-    for start, stop in pairwise((0, *cuts)):
+    # what precedes the first piece may be long, and is not kept
+    for start, stop in pairwise((*range(0, cuts[0], SKIPPED), *cuts)):
         out = np.empty(stop - start, np.uint8)
         early = max(0, len(out) - before)
         fill(state, out[:early])

@@ -4,9 +4,9 @@ Spec: TIFF 6.0 and its technical notes, as libtiff reads them.
 
 There are two kinds of compression. *Streams* decompress to the bytes of rows, which are then
 unpacked. They return at most as many bytes as the chunk has: bytes may follow a stream (writers pad
-strips, and libtiff stops at the last row), and a strip may continue after its last row, unless its
-compression has a checksum at the end (Deflate, LZMA). *Pictures* (`tile.PICTURES`) decode to an
-array (rows, columns, bands). Every decoder releases the GIL.
+strips, and libtiff stops at the last row), and a strip may continue after its last row, if its
+compression neither states nor checks its length (LZW, PackBits). *Pictures* (`tile.PICTURES`)
+decode to an array (rows, columns, bands). Every decoder releases the GIL.
 """
 
 import base64
@@ -64,7 +64,7 @@ from anychunk.codecs.tiff.tile import (
 from anychunk.codestream.jpeg import read_header
 from anychunk.codestream.jpeg_rows import rows_stream
 from anychunk.codestream.jpeg_scan import head
-from anychunk.errors import ChunkDecodeError, UnsupportedError
+from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
 
 type Array = npt.NDArray[Any]
 type StreamDecoder = Callable[[Bytes1D, Bytes1D], Bytes1D]
@@ -101,11 +101,9 @@ def decode_zstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
     try:
         return as_bytes(imagecodecs.zstd_decode(data, out=out))
     except imagecodecs.ZstdError:
-        # one frame, without what follows it. It cannot be decoded in part: rows beyond the last
-        # are accepted up to the size of the chunk
+        # one frame, without what follows it
         end, _ = zstd_frame_end(data, 0)
-        longer = np.empty(2 * len(out), np.uint8)
-        return as_bytes(imagecodecs.zstd_decode(data[:end], out=longer))[: len(out)]
+        return as_bytes(imagecodecs.zstd_decode(data[:end], out=out))
 
 
 def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
@@ -206,10 +204,13 @@ def decode_jpeg_part(tile: Tile, data: Bytes1D, rows: range, columns: range) -> 
         return None
     tables, stream = split_jpeg_tables(tile, data)
     stream = with_jpeg_end(stream)
-    frame = read_header(memoryview(stream)).frame
-    if frame is None or (frame.height, frame.width) != (tile.tile_height, tile.tile_width):
-        return None
-    found = rows_stream(stream, rows.start, rows.stop)
+    try:
+        frame = read_header(memoryview(stream)).frame
+        if frame is None or (frame.height, frame.width) != (tile.tile_height, tile.tile_width):
+            return None
+        found = rows_stream(stream, rows.start, rows.stop)
+    except FormatError:
+        return None  # libjpeg skips bytes between markers, so a damaged length may not hinder it
     if found is None:
         return None
     part = Tile(
@@ -345,6 +346,9 @@ def _apply_lerc_mask(tile: Tile, array: Array, mask: Array | None) -> Array:
 def decode_eer(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     skip, horizontal, vertical = tile.eer or (8 if tile.compression == 65000 else 7, 2, 2)
     shape = (tile.tile_height, tile.tile_width)
+    if len(data) % 2:
+        # imagecodecs refuses an odd number of bytes. Ones skip pixels, and add none
+        data = np.append(data, np.uint8(255))
     return imagecodecs.eer_decode(data, shape, skip, horizontal, vertical)  # type: ignore[no-any-return]
 
 
@@ -371,9 +375,17 @@ def decode_jpeg2000_part(tile: Tile, data: Bytes1D, rows: range, columns: range)
     from anychunk.codecs.jpeg2000.windows import decode_codestream_part
 
     found = decode_codestream_part(data, expected, rows, columns)
-    if found is None or found.dtype.itemsize != tile.dtype.itemsize:
+    return None if found is None else jpeg2000_samples(tile, found)
+
+
+def jpeg2000_samples(tile: Tile, decoded: Array) -> Array | None:
+    """Return what a codestream decodes to, (bands, y, x), as samples (y, x, bands) of the tile.
+
+    None if they have another size.
+    """
+    if decoded.dtype.itemsize != tile.dtype.itemsize:
         return None
-    array = np.moveaxis(found, 0, -1)
+    array = np.moveaxis(decoded, 0, -1)
     return array if array.dtype == tile.dtype else _reinterpret(tile, array)
 
 
@@ -466,7 +478,7 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D, *, may_interleave: bool = Fa
 _scratch = threading.local()
 
 
-def _scratch_buffer(nbytes: int) -> Bytes1D:
+def scratch_buffer(nbytes: int) -> Bytes1D:
     """Return this thread's buffer, valid until its next chunk.
 
     `io.buffers.borrowed` cannot be used: decoded samples may still be a view of the buffer after
@@ -489,7 +501,7 @@ def _decode_rows(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
     else:
         # joining byte planes needs a second buffer, so predictor 3 cannot start in `out`
         is_final = tile.is_direct and tile.predictor not in samples.FLOAT_DISTANCES
-        plain = decompress(data, out if is_final else _scratch_buffer(nbytes))
+        plain = decompress(data, out if is_final else scratch_buffer(nbytes))
     rows = tile.rows_of(len(plain))
     plain = plain[: tile.stored_bytes(rows) * tile.tile_depth]
     if tile.is_subsampled:

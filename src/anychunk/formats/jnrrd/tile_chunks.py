@@ -175,7 +175,11 @@ def fronts_and_codecs(
     codec removes its part first: the window header, then the checksum.
     """
     tiling, volume = tiled.tiling, tiled.volume
-    is_exact = tiling.size_table is not None or tiling.storage == "external"
+    windows, ids = window_fronts(layout, volume.trailing, tiled.url)
+    is_external = tiling.storage == "external"
+    # inside of a window, a codec does not learn that its chunk is a range of a larger file, where
+    # bytes may follow the stream
+    is_exact = is_external or (tiling.size_table is not None and not windows)
     codecs: tuple[Json, ...] = (
         bytes_codec(volume),
         *compressor(tiling.compression, is_exact=is_exact or tiling.compression == "raw"),
@@ -186,7 +190,6 @@ def fronts_and_codecs(
     has_checksums = any(value is not None for value in checksums)
     if has_checksums:
         codecs = (*codecs, {"name": "anychunk.crc32"})
-    windows, ids = window_fronts(layout, volume.trailing, tiled.url)
     if windows:
         codecs = (_raw.window_codec(codecs),)
     if has_checksums:

@@ -227,6 +227,11 @@ class Members(Mapping[str, Node]):
     """The level groups, if the group is a pyramid."""
     _read: dict[str, Node] = field(default_factory=dict, repr=False)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether listing or reading members takes requests."""
+        return not self.folder.is_local
+
     def attributes(self, name: str) -> Attributes | None:
         """Return the attributes of a member without indexing it."""
         return read_folder(self.folder.child(name)) if is_name(name) else None

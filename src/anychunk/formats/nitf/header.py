@@ -49,7 +49,14 @@ def plain(
 
 def count_of(name: str) -> Callable[[Values], int]:
     """Return a function that returns the count in the field `name`."""
-    return lambda values: number(values, name, default=0)
+
+    def count(values: Values) -> int:
+        found = number(values, name, default=0)
+        if found < 0:
+            raise FormatError(f"{name} is {found}, expected a count")
+        return found
+
+    return count
 
 
 def extension(length: str, overflow: str, data: str) -> Layout:
@@ -57,7 +64,8 @@ def extension(length: str, overflow: str, data: str) -> Layout:
     return (
         Field(length, 5, "int"),
         When(
-            lambda v: number(v, length, default=0) > 0,
+            # a negative length makes the width of the data negative, which is refused
+            lambda v: number(v, length, default=0) != 0,
             (
                 Field(overflow, 3, "int"),
                 Field(data, lambda v: number(v, length) - 3, "bytes"),

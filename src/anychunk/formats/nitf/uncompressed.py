@@ -255,6 +255,10 @@ def block_offsets(image: Image, mask: Mask) -> Offsets:
     return (mask.start + np.arange(count, dtype=np.int64) * block_bytes(image)).reshape(grid)
 
 
+LISTED = (1, 8, 12, 16, 32, 64)
+"""NBPP of uncompressed images (MIL-STD-2500C table A-3); others are found in real files, too."""
+
+
 def check_extent(image: Image, offsets: Offsets, size: int) -> None:
     """Raise `TruncatedError` if a block extends beyond the image data, into another segment.
 
@@ -270,16 +274,23 @@ def check_extent(image: Image, offsets: Offsets, size: int) -> None:
             f"{image.where}: blocks of {block_bytes(image)} bytes extend to {needed}, "
             f"the image data ends at {end}"
         )
-    abpp = segment.values["ABPP"]
-    if not isinstance(abpp, int) or abpp <= image.nbpp or last < 0:
+    if last < 0:
         return
+    abpp = segment.values["ABPP"]
+    is_larger = isinstance(abpp, int) and abpp > image.nbpp
     # either may be wrong; where the length confirms NBPP alone, it is ABPP
-    fits_both = block_bytes(replace(image, nbpp=abpp)) == block_bytes(image)
-    if needed < segment.end or fits_both:
+    fits_both = is_larger and block_bytes(replace(image, nbpp=abpp)) == block_bytes(image)
+    if is_larger and (needed < segment.end or fits_both):
         why = "fits both" if fits_both else f"expected {needed - segment.offset} for NBPP"
         raise FormatError(
             f"{image.where}: ABPP is {abpp} and NBPP {image.nbpp}, expected NBPP of at least ABPP; "
             f"the length of the image data does not decide it: {segment.length} bytes, {why}"
+        )
+    if image.nbpp not in LISTED and needed != segment.end:
+        raise FormatError(
+            f"{image.where}: NBPP is {image.nbpp}, which the standard does not list, and the "
+            f"length of the image data does not confirm it: {segment.length} bytes, expected "
+            f"{needed - segment.offset}"
         )
 
 

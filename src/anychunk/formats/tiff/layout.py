@@ -340,6 +340,7 @@ def _check(layout: Layout, page: tifffile.TiffPage) -> None:
             "supported: 1 2"
         )
     _check_samples(layout)
+    _check_single_strip(layout, page)
     if (
         layout.compression == JPEG
         and layout.bands == 3
@@ -380,6 +381,25 @@ def _check_samples(layout: Layout) -> None:
         raise UnsupportedError(
             f"{layout.where}: {layout.bits}-bit integers are not supported; supported: 1 to 39 and "
             "64 bits, and widths between that are not whole bytes"
+        )
+
+
+def _check_single_strip(layout: Layout, page: tifffile.TiffPage) -> None:
+    """Refuse SamplesPerPixel of a single uncompressed strip if nothing confirms it.
+
+    The byte count of such a strip may be wrong, and BitsPerSample may have one value for all bands.
+    If both contradict SamplesPerPixel, samples would be taken from whatever follows the strip.
+    """
+    bits, counts = page.tags.get(258), page.tags.get(279)
+    if layout.bands == 1 or layout.compression != NONE or bits is None or counts is None:
+        return
+    if bits.count != 1 or counts.count != 1 or layout.is_subsampled:
+        return
+    found, needed = page.databytecounts[:1], layout.row_bytes * layout.height
+    if found and 0 < found[0] < needed:
+        raise FormatError(
+            f"{layout.where}: SamplesPerPixel is {layout.bands}, but BitsPerSample has one value, "
+            f"and the strip {found[0]} bytes, expected {needed}"
         )
 
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
-import tifffile
 
 from anychunk.formats.tiff import axes, ome_xml, photometry, resolution
 from anychunk.formats.tiff.attributes import page_attributes
+from anychunk.formats.tiff.dates import page_time
 from anychunk.formats.tiff.gdal_metadata import GdalMetadata, gdal_metadata, nodata, texts
 from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.page_stack import Stack
@@ -49,19 +48,8 @@ def image_meaning(image: Image, xml: ET.Element | None) -> Meaning:
         native={"tiff": {"kind": image.kind, **page_attributes(page, keys, gdal)}},
         bands=_bands(full, gdal, channels),
         display=_display(image, channels),
-        time=_time(page),
+        time=page_time(page, gdal),
     )
-
-
-def _time(page: tifffile.TiffPage) -> str | None:
-    """Return DateTime (TIFF 6.0 section 8) as ISO 8601; None if it is missing or malformed."""
-    text = page.tags.valueof(306)
-    if not isinstance(text, str):
-        return None
-    try:
-        return datetime.strptime(text.strip("\0 "), "%Y:%m:%d %H:%M:%S").isoformat()  # noqa: DTZ007 - no zone is stated
-    except ValueError:
-        return None
 
 
 def _axes(image: Image, xml: ET.Element | None, place: Place) -> tuple[Axis, ...]:

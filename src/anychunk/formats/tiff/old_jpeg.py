@@ -51,9 +51,8 @@ def interchange_stream(
     JPEGInterchangeFormat points at it. Some writers let the strip begin inside the header of its
     scan, so that it cannot be decoded on its own. As libtiff does, the stream is decoded then.
     """
-    start = page.tags.valueof(INTERCHANGE)
-    start = start[0] if isinstance(start, tuple) and len(start) == 1 else start
-    if not isinstance(start, int) or not offsets.size or layout.is_tiled or layout.is_planar:
+    start = _offset(page)
+    if start is None or not offsets.size or layout.is_tiled or layout.is_planar:
         return None
     header = _header(source, start)
     if header is None:
@@ -73,6 +72,13 @@ def interchange_stream(
     return start, min(max(end, last), source.size()) - start
 
 
+def _offset(page: tifffile.TiffPage) -> int | None:
+    """Return JPEGInterchangeFormat."""
+    start = page.tags.valueof(INTERCHANGE)
+    start = start[0] if isinstance(start, tuple) and len(start) == 1 else start
+    return start if isinstance(start, int) else None
+
+
 @dataclass(frozen=True)
 class _Header:
     """What the segments in front of a scan say."""
@@ -81,11 +87,17 @@ class _Header:
     columns: int
     bands: int
     end: int
-    """Where the entropy-coded data begin."""
+    """Where the entropy-coded data begin; 0 if there is no scan."""
 
 
 def _header(source: Source, start: int) -> _Header | None:
     """Return the header of the JPEG stream at `start`; None if there is none that is complete."""
+    found = _segments(source, start)
+    return found if found is not None and found.rows and found.end else None
+
+
+def _segments(source: Source, start: int) -> _Header | None:
+    """Return what the segments at `start` say, as far as they go; None if there is no stream."""
     data = _peek(source, start, HEADER_BYTES)
     if data[:2] != SOI:
         return None
@@ -99,8 +111,8 @@ def _header(source: Source, start: int) -> _Header | None:
             rows, columns, bands = struct.unpack(">HHB", data[at + 5 : at + 10])
         at += 2 + length
         if marker == SOS:
-            return _Header(rows, columns, bands, start + at) if rows else None
-    return None
+            return _Header(rows, columns, bands, start + at)
+    return _Header(rows, columns, bands, 0)
 
 
 def _peek(source: Source, offset: int, length: int = 2) -> bytes:
@@ -119,6 +131,7 @@ def fronts(
             f"{layout.where}: old-style JPEG in {kind} of {layout.bands} bands is not supported; "
             "supported: strips and tiles of 1 or 3 bands"
         )
+    _check_width(page, layout, source)
     tables = _tables(page, layout, source)
     found: dict[bytes, int] = {}
     ids = np.zeros(offsets.shape, np.uint8)
@@ -131,6 +144,25 @@ def fronts(
             header += _scan(page, layout)
         ids.flat[i] = found.setdefault(header, len(found))
     return tuple(found), ids
+
+
+def _check_width(page: tifffile.TiffPage, layout: Layout, source: Source) -> None:
+    """Raise `FormatError` if a frame beside the tables has another width than the page.
+
+    The samples of a strip follow each other without marks: with another number of units per row,
+    every row would begin at a wrong place. libtiff compares the widths, too (tif_ojpeg.c).
+    """
+    start = _offset(page)
+    header = None if start is None else _segments(source, start)
+    if header is None or not header.rows or layout.is_tiled:
+        return
+    across = subsampling(page, (2, 2), layout.where)[0] if layout.photometric == YCBCR else 1
+    unit = 8 * max(1, across)
+    if header.columns < layout.width or -(-header.columns // unit) != -(-layout.width // unit):
+        raise FormatError(
+            f"{layout.where}: ImageWidth is {layout.width}, but the JPEG frame at {start} has "
+            f"{header.columns} columns"
+        )
 
 
 def _unique(page: tifffile.TiffPage, code: int, layout: Layout) -> tuple[list[int], list[int]]:

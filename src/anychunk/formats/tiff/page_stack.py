@@ -224,7 +224,7 @@ def stack_arrays(stack: Stack, sources: Sequence[Source], *, fill_value: Json) -
                 shape=axes.shape,
                 chunk_shape=axes.chunk_shape,
                 data_type=layout.dtype.name,
-                codecs=_codecs(axes),
+                codecs=array_codecs(axes),
                 chunks=ByteRanges(urls=tuple(source.url for source in sources), **own),
                 fill_value=fill_value,
                 dimension_names=axes.names,
@@ -239,7 +239,7 @@ def mask_array(stack: Stack, sources: Sequence[Source]) -> ArrayIndex:
     return as_mask(stack_arrays(stack, sources, fill_value=fill)[0])
 
 
-def _codecs(axes: Arrangement) -> tuple[Json, ...]:
+def array_codecs(axes: Arrangement) -> tuple[Json, ...]:
     """Return the codecs of an array, with a transposition where samples are in another order."""
     layout = axes.layout
     order = axes.stored_order(is_interleaved=layout.is_portable)

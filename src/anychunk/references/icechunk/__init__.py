@@ -17,6 +17,7 @@ from typing import Any
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError, FormatError, SourceError, untrusted
 from anychunk.io import Folder, Storage, absolute
+from anychunk.metadata.dates import Rules
 from anychunk.model.index import GroupIndex, Json, Node, Saved, with_saved
 from anychunk.read.zarr_core import sync
 from anychunk.references.chunk_references import (
@@ -152,7 +153,12 @@ class Archive:
         self._start: str | None = None
 
     def append(
-        self, node: GroupIndex, *, along: str | int | None, message: str | None = None
+        self,
+        node: GroupIndex,
+        *,
+        along: str | int | None,
+        message: str | None = None,
+        rules: Rules | None = None,
     ) -> str:
         """Append an index as one commit; return the snapshot's id.
 
@@ -163,6 +169,7 @@ class Archive:
             node: The index.
             along: As in the function `append`.
             message: The commit message.
+            rules: How dates along t follow those that are there; by default they come later.
         """
         node, found = _with_references(node, copy=self._copy, storage=self.storage)
         refuse_name(node.members, self.target)
@@ -173,7 +180,7 @@ class Archive:
                     base = folder_of(self.target)
                     _write(work, node, found, base, self.target, in_table=True)
                 else:
-                    append_index(work, node, found, along, self.target)
+                    append_index(work, node, found, along, self.target, rules or Rules())
                     sync(append_rows(work.store, _rows(node)))
                 try:
                     text = message or f"Add {_files(node)} files"

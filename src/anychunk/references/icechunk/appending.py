@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anychunk.errors import FormatError
-from anychunk.metadata import comparison, joining
+from anychunk.metadata import comparison, dates, joining
+from anychunk.metadata.dates import Rules
 from anychunk.metadata.hierarchy import image_group
-from anychunk.metadata.meaning import Level
+from anychunk.metadata.meaning import Axis, Level
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.grid import Shape
@@ -53,12 +54,13 @@ class Changes:
     """Keys of coordinates that no longer apply."""
 
 
-def append_index(
+def append_index(  # noqa: PLR0917 - one caller, which has all of them at hand
     work: Transaction,
     node: GroupIndex,
     found: References,
     along: str | int | None,
     target: str,
+    rules: Rules,
 ) -> None:
     """Append an index to what the repository holds.
 
@@ -69,6 +71,7 @@ def append_index(
         along: The axis along which images of the same path are extended, by name or number; None:
             all images are new.
         target: The url of the repository, for messages.
+        rules: How dates along t follow those that are there.
 
     Raises:
         FormatError: If an array cannot be extended by the new one, or a new one already exists.
@@ -79,7 +82,7 @@ def append_index(
     if along is None:
         changes = _added(documents, found, there, target)
     else:
-        changes = _extensions(work, node, there, along, target)
+        changes = _extensions(work, node, there, along, target, rules)
     root = there.get("zarr.json", documents["zarr.json"])
     changes.documents["zarr.json"] = _merged_root(root, documents["zarr.json"])
     sync(delete_keys(work.store, changes.removed))
@@ -128,12 +131,13 @@ def _key(path: str) -> str:
     return f"{path}/zarr.json" if path else "zarr.json"
 
 
-def _extensions(
+def _extensions(  # noqa: PLR0917 - one caller, which has all of them at hand
     work: Transaction,
     node: GroupIndex,
     there: Mapping[str, Document],
     along: str | int,
     target: str,
+    rules: Rules,
 ) -> Changes:
     """Return the changes that extend every image by the image of the same path."""
     known = _tree(work, there, target)
@@ -141,12 +145,11 @@ def _extensions(
     images = {image.path: image for image in im.images(known)}
     for image in im.images(node):
         old = images.get(image.path)
-        missing = next((p for p in image.levels if _key(p) not in there), None)
-        if old is None or missing is not None:
-            path = missing or image.levels[0]
+        if old is None or _key(image.levels[0]) not in there:
+            path = image.levels[0]
             raise FormatError(f"{target}: has no array {path!r} to extend along axis {along}")
         if "/" in image.below(0):
-            _extend_image(changes, (known, old), (node, image), there, along, target)
+            _extend_image(changes, (known, old), (node, image), there, along, target, rules)
             continue
         for path in image.levels:
             array = find(node, path)
@@ -180,6 +183,7 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
     documents: Mapping[str, Document],
     along: str | int,
     target: str,
+    rules: Rules,
 ) -> None:
     """Extend an image group; its metadata and coordinates are written anew.
 
@@ -190,6 +194,7 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
         documents: The repository's metadata.
         along: The axis, by name or number.
         target: The url of the repository, for messages.
+        rules: How dates along t follow those that are there.
     """
     path = new[1].path
     where = f"{target} {path}".rstrip()
@@ -199,15 +204,21 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
     different = comparison.sample_differences(*meanings[::-1], has_own_bands=is_band)
     if different:
         raise FormatError(
-            f"{where}: {different[0]} differs from the repository's; appended files must share it"
+            f"{where}: {different[0].expected('as in the repository')}; "
+            "appended files must share it"
         )
+    _check_dates([meaning.axes[number] for meaning in meanings], rules, where)
     levels: list[Level] = []
     for old, added, place in zip(levels_of(*there), levels_of(*new), new[1].levels, strict=False):
+        if _without(old.image.shape, number) != _without(added.image.shape, number) and levels:
+            break
         document, shift = _extended(
             documents[_key(place)], added.image, number, f"{target} {place}"
         )
         changes.shifts[place] = shift
         levels.append(_longer(old, document))
+    if dropped := there[1].level_names[len(levels) :]:
+        joining.warn(f"{where}: levels that not all files have are dropped: {' '.join(dropped)}")
     shapes = [find_shape(*pair) for pair in (there, new)]
     meaning = joining.concatenated(meanings, number, shapes, where=where)
     group = image_group(meaning, levels)
@@ -225,6 +236,25 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
         for key in documents
         if key.startswith(start) and key != "zarr.json" and key not in changes.documents
     ]
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _check_dates(axes: Sequence[Axis], rules: Rules, where: str) -> None:
+    """Refuse files whose dates cannot follow those of the repository, or that have none."""
+    there, new = (
+        [int(value) for value in axis.values or () if dates.is_dates(axis.attributes)]
+        for axis in axes
+    )
+    if axes[0].name != "t" or not there:
+        return
+    if not new:
+        raise FormatError(
+            f"{where}: t has dates, the appended files have none; pass dates= to give them"
+        )
+    dates.refuse_earlier(there, new, rules, where)
 
 
 def find_shape(node: Node, image: Image) -> Shape:
@@ -253,7 +283,8 @@ def _check_attributes(there: Node | None, array: ArrayIndex, where: str) -> None
     old = there.attributes if there is not None else {}
     if different := comparison.attribute_differences(array.attributes, old):
         raise FormatError(
-            f"{where}: {different[0]} differs from the repository's; appended files must share it"
+            f"{where}: {different[0].expected('as in the repository')}; "
+            "appended files must share it"
         )
 
 
@@ -264,12 +295,17 @@ def _extended(
     along = _axis_number(array.dimension_names, along, where)
     new = array.metadata()
     codecs = comparison.common_codecs([there.get("codecs") or (), new["codecs"]])
-    names = ["data_type", "fill_value", "chunk_grid", "dimension_names"]
-    for name in names if codecs is not None else ["codecs", *names]:
+    for name in ("data_type", "chunk_grid", "dimension_names", "fill_value"):
         if there.get(name) != new[name]:
             raise FormatError(
                 f"{where}: {name} {new[name]}, expected the repository's {there.get(name)}"
             )
+    if codecs is None:
+        found = comparison.codec_difference(new["codecs"], there.get("codecs") or ())
+        raise FormatError(
+            f"{where}: {found.expected('as in the repository')}; index all files at once, and save "
+            "the index with copy='needed'"
+        )
     old, add = list(there["shape"]), list(array.shape)
     if old[:along] + old[along + 1 :] != add[:along] + add[along + 1 :]:
         raise FormatError(f"{where}: shape {add} cannot extend shape {old} along axis {along}")

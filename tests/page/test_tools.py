@@ -9,10 +9,9 @@ import pytest
 import rasterio
 import tifffile
 
-from tests.browser import ROOT, Look, browser, expected, served
+from tests.browser import ROOT, Look, expected, served
 from tests.patience import PATIENCE_S, wait_until
 
-SIZE = {"width": 1100, "height": 740}
 AXE = ROOT / "viewer/node_modules/axe-core/axe.min.js"
 MANY = 400
 
@@ -33,6 +32,11 @@ def write_scene(path: Path, seed: int, left: float) -> None:
 
 
 @pytest.fixture(scope="module")
+def size() -> dict[str, int]:
+    return {"width": 1100, "height": 740}
+
+
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     found = tmp_path_factory.mktemp("tools")
     np.save(found / "volume.npy", volume())
@@ -48,21 +52,6 @@ def folder(tmp_path_factory) -> Path:
 def address(folder) -> Iterator[str]:
     with served(folder) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[object]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture
-def look(chromium, address) -> Iterator[Look]:
-    context = chromium.new_context(viewport=SIZE, reduced_motion="reduce")
-    page = context.new_page()
-    page.set_default_timeout(1000 * PATIENCE_S)
-    yield Look(page, address)
-    context.close()
 
 
 def middle(look: Look, selector: str = "#stage") -> tuple[float, float]:
@@ -184,13 +173,78 @@ def test_many_files_are_listed_as_far_as_they_are_seen(look):
     assert look.complaints == []
 
 
-def test_a_changed_file_is_shown_anew(chromium, tmp_path):
+def tab_to(look: Look, selector: str) -> None:
+    """Press the tabulator until an element that matches has the focus."""
+    for _ in range(200):
+        look.page.keyboard.press("Tab")
+        if look.page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{selector} is not reached")
+
+
+def test_the_keyboard_alone(look):
+    """Find a file, open it, move, zoom, change planes, contrast and panels, and measure."""
+    keys = look.page.keyboard
+    look.goto("")
+    keys.press("f")
+    keys.type("name:volume")
+    look.page.wait_for_function("() => document.querySelectorAll('.file').length === 1")
+    tab_to(look, ".image-button")
+    keys.press("Enter")
+    look.settle()
+    assert look.hash()["file"] == "volume.npy"
+    tab_to(look, "#stage")
+    keys.press("1")
+    keys.press("+")
+    keys.press("ArrowRight")
+    keys.press(".")
+    look.settle()
+    state = look.hash()
+    x, y, zoom = map(float, state["view"].split(","))
+    assert (x > 45, zoom, state["at"]) == (True, 2, "z:21")
+    found = look.pixels()
+    plane = volume()[21][None]
+    assert np.array_equal(found, expected(plane, [(0, 255)], (x, y, 2), size_of(found)))
+    # limits by their fields
+    tab_to(look, ".histogram-fields input")
+    keys.press("Control+a")
+    keys.type("100")
+    keys.press("Enter")
+    look.settle()
+    assert look.hash()["limits"] == "100,255"
+    found = look.pixels()
+    assert np.array_equal(found, expected(plane, [(100, 255)], (x, y, 2), size_of(found)))
+    # panels are tabs: one is reached, the others by arrows
+    tab_to(look, "[role=tab][aria-selected=true]")
+    before = look.page.evaluate("() => document.activeElement.id")
+    keys.press("ArrowRight")
+    after = look.page.evaluate("() => document.activeElement.id")
+    assert before != after
+    assert look.page.locator(f"#{after}").get_attribute("aria-selected") == "true"
+    # the tools by their key, a distance by two points in the middle of the view
+    keys.press("r")
+    tab_to(look, "#body-tools .button")
+    keys.press("Enter")
+    tab_to(look, "#stage")
+    keys.press("Enter")
+    keys.press("ArrowRight")
+    keys.press("Enter")
+    look.page.wait_for_function("() => document.querySelector('#result')?.textContent.trim()")
+    keys.press("Escape")
+    keys.press("?")
+    look.page.locator("dialog").wait_for(state="visible")
+    keys.press("Escape")
+    look.page.locator("dialog").wait_for(state="hidden")
+    assert look.complaints == []
+
+
+def test_a_changed_file_is_shown_anew(chromium, size, tmp_path):
     path, following = tmp_path / "served/changing.tif", tmp_path / "next.tif"
     path.parent.mkdir()
     tifffile.imwrite(path, np.full((30, 40), 10, np.uint8))
     tifffile.imwrite(following, np.full((30, 50), 200, np.uint8))
     with served(path.parent) as url:
-        context = chromium.new_context(viewport=SIZE, reduced_motion="reduce")
+        context = chromium.new_context(viewport=size, reduced_motion="reduce")
         look = Look(context.new_page(), url.rstrip("/"))
         look.page.set_default_timeout(1000 * PATIENCE_S)
 
@@ -208,10 +262,10 @@ def test_a_changed_file_is_shown_anew(chromium, tmp_path):
         context.close()
 
 
-def test_the_token_stays_out_of_the_address(chromium, folder):
+def test_the_token_stays_out_of_the_address(chromium, size, folder):
     with served(folder / "before.tif", "--token", "s3cret") as url:
         root = url.split("?")[0].rstrip("/")
-        context = chromium.new_context(viewport=SIZE)
+        context = chromium.new_context(viewport=size)
         look = Look(context.new_page(), root)
         look.page.goto(f"{root}/?token=s3cret#file=before.tif&image=0")
         look.settle()
@@ -227,10 +281,10 @@ def test_the_token_stays_out_of_the_address(chromium, folder):
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_axe_finds_nothing_serious(chromium, address, scheme):
+def test_axe_finds_nothing_serious(chromium, size, address, scheme):
     if not AXE.exists():
         pytest.skip("axe-core is not here: make viewer-packages")
-    context = chromium.new_context(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")
+    context = chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
     look = Look(context.new_page(), address)
     shown = "#file=volume.npy&image=0&planes=1"
     for tab in ("display", "tools", "chunk", "metadata", "openin", "channels"):

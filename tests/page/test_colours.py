@@ -16,10 +16,8 @@ import rasterio
 import tifffile
 from rasterio.errors import NotGeoreferencedWarning
 
-from tests.browser import Look, browser, served
-from tests.patience import PATIENCE_S
+from tests.browser import Look, served
 
-SIZE = {"width": 1000, "height": 700}
 HEIGHT, WIDTH = 60, 80
 BACKGROUND = np.array([40, 80, 120.0])
 """What partly transparent pixels are compared over."""
@@ -166,12 +164,8 @@ def address(files) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def page(address) -> Iterator[Look]:
-    with browser("--enable-unsafe-swiftshader") as started:
-        context = started.new_context(viewport=SIZE, reduced_motion="reduce")
-        made = context.new_page()
-        made.set_default_timeout(1000 * PATIENCE_S)
-        yield Look(made, address)
+def switches() -> tuple[str, ...]:
+    return ("--enable-unsafe-swiftshader",)
 
 
 def over(picture: np.ndarray) -> np.ndarray:
@@ -196,54 +190,54 @@ def drawn(look: Look, kind: str, state: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_colours(page, files, kind):
-    found, expected = drawn(page, kind, KINDS[kind][1]), files[1][kind]
+def test_colours(look, files, kind):
+    found, expected = drawn(look, kind, KINDS[kind][1]), files[1][kind]
     is_opaque = expected[..., 3] == 255
     assert is_opaque.any()
     assert np.array_equal(found[..., 3], expected[..., 3])
     assert np.array_equal(found[is_opaque], np.floor(expected[is_opaque] + 0.5))
     assert np.abs(over(found) - over(expected)).max() <= 1
-    assert page.complaints == []
+    assert look.complaints == []
 
 
-def test_channels_on_the_gpu(page, files):
+def test_channels_on_the_gpu(look, files):
     expected = files[1]["fluorescence"]
     state = KINDS["fluorescence"][1].replace("canvas", "gpu")
-    found = drawn(page, "fluorescence", state)
-    has_gpu = page.page.evaluate(
+    found = drawn(look, "fluorescence", state)
+    has_gpu = look.page.evaluate(
         "() => document.createElement('canvas').getContext('webgl2') !== null"
     )
     assert has_gpu, "chromium has WebGL 2 by SwiftShader"
-    assert page.page.locator("#picture").get_attribute("data-painter") == "gpu"
+    assert look.page.locator("#picture").get_attribute("data-painter") == "gpu"
     assert np.abs(found.astype(float) - expected).max() <= 1
     # reading a canvas back stalls the emulated GPU, which the browser remarks on
-    assert [line for line in page.complaints if "GL Driver Message" not in line] == []
-    page.complaints.clear()
+    assert [line for line in look.complaints if "GL Driver Message" not in line] == []
+    look.complaints.clear()
 
 
-def test_legend_and_switches_of_channels(page, files):
-    page.goto("#file=fluorescence.tif&image=0")
-    legend = page.page.locator("#legend")
+def test_legend_and_switches_of_channels(look, files):
+    look.goto("#file=fluorescence.tif&image=0")
+    legend = look.page.locator("#legend")
     assert legend.inner_text().split() == ["DAPI", "GFP", "mCherry", "Cy5"]
-    page.page.get_by_label("show GFP").uncheck()
-    page.page.get_by_label("colour of DAPI").fill("#00ffff")
-    page.settle()
+    look.page.get_by_label("show GFP").uncheck()
+    look.page.get_by_label("colour of DAPI").fill("#00ffff")
+    look.settle()
     assert legend.inner_text().split() == ["DAPI", "mCherry", "Cy5"]
-    assert page.hash()["channels"] == "0:00FFFF::::;1:::::0"
-    page.page.get_by_role("button", name="only Cy5").click()
-    page.settle()
+    assert look.hash()["channels"] == "0:00FFFF::::;1:::::0"
+    look.page.get_by_role("button", name="only Cy5").click()
+    look.settle()
     assert legend.inner_text().split() == ["Cy5"]
-    assert page.complaints == []
+    assert look.complaints == []
 
 
-def test_the_label_under_the_pointer(page, files):
+def test_the_label_under_the_pointer(look, files):
     expected = files[1]["labels"]
-    page.goto(f"#file=labels.tif&image=0&draw=labels&view={WIDTH / 2},{HEIGHT / 2},4")
-    box = page.page.locator("#stage").bounding_box()
+    look.goto(f"#file=labels.tif&image=0&draw=labels&view={WIDTH / 2},{HEIGHT / 2},4")
+    box = look.page.locator("#stage").bounding_box()
     # the pixel to the right of the middle and below it
-    page.page.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + box["height"] / 2 + 2)
-    page.page.wait_for_selector("#value[data-level='0']")
-    shown = page.page.locator("#value")
+    look.page.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + box["height"] / 2 + 2)
+    look.page.wait_for_selector("#value[data-level='0']")
+    shown = look.page.locator("#value")
     assert shown.inner_text().startswith("label ")
     mark = shown.locator(".ink").evaluate("(mark) => getComputedStyle(mark).backgroundColor")
     red, green, blue = expected[HEIGHT // 2, WIDTH // 2, :3].astype(int)

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import tifffile
 
-from tests.browser import ROOT, Look, browser, expected, served
+from tests.browser import ROOT, Look, expected, served
 
 sys.path.insert(0, str(ROOT / "examples"))
 from demo_files import FILES
-from tests.patience import PATIENCE_S
 
 # how (c, y, x) comes out of what was written, at a position of the slider
 COLOUR, STACK, CHANNELS = "colour", "stack", "channels"
@@ -29,7 +28,6 @@ CASES = {
     "volume.npy": ("0", STACK, "z"),
     "cells.ome.tif": ("0", CHANNELS, "z"),
 }
-SIZE = {"width": 1280, "height": 800}
 
 
 @pytest.fixture(scope="module")
@@ -80,21 +78,6 @@ def odd(look, odd_address) -> Look:
     return look
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[object]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture
-def look(chromium, address) -> Iterator[Look]:
-    context = chromium.new_context(viewport=SIZE, reduced_motion="reduce")
-    page = context.new_page()
-    page.set_default_timeout(1000 * PATIENCE_S)
-    yield Look(page, address)
-    context.close()
-
-
 def planes_of(data: np.ndarray, kind: str, at: int) -> np.ndarray:
     if kind == COLOUR:
         return data
@@ -134,7 +117,8 @@ def test_format(look, files, name):
     button.click()
     look.settle()
     assert look.hash()["file"] == name
-    assert button.locator("img").evaluate("(img) => img.complete && img.naturalWidth > 0")
+    picture = button.locator("img").element_handle()
+    look.page.wait_for_function("(img) => img.complete && img.naturalWidth > 0", arg=picture)
 
     # the right pixels
     look.goto(link(name, image, **state))

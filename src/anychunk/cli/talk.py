@@ -1,0 +1,55 @@
+"""How much the commands print: `-q` for less, `-v` for more."""
+
+import sys
+
+QUIET, NORMAL, VERBOSE = -1, 0, 1
+FLAGS = {"-q": QUIET, "--quiet": QUIET, "-v": VERBOSE, "--verbose": VERBOSE}
+
+_state = {"level": NORMAL}
+
+
+def set_level(level: int) -> None:
+    """Choose how much is printed from now on."""
+    _state["level"] = level
+
+
+def is_quiet() -> bool:
+    """Return whether only results and errors are printed."""
+    return _state["level"] == QUIET
+
+
+def is_verbose() -> bool:
+    """Return whether details are printed, too."""
+    return _state["level"] == VERBOSE
+
+
+def summary(text: str) -> None:
+    """Print what a command did, unless `-q` was given."""
+    if not is_quiet():
+        print(text, flush=True)  # noqa: T201
+
+
+def note(text: str) -> None:
+    """Print a remark on stderr, unless `-q` was given."""
+    if not is_quiet():
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def detail(text: str) -> None:
+    """Print a detail on stderr, if `-v` was given."""
+    if is_verbose():
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def causes(error: BaseException) -> list[str]:
+    """Return what an error was caused by, one line each."""
+    found: list[str] = []
+    cause = error.__cause__
+    while cause is not None and len(found) < MOST_CAUSES:
+        found.append(f"caused by {type(cause).__name__}: {' '.join(str(cause).split())}")
+        cause = cause.__cause__
+    return found
+
+
+MOST_CAUSES = 10
+"""Longer chains are cut."""

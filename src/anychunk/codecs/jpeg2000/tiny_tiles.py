@@ -1,0 +1,162 @@
+"""Many tiny tiles decoded and checked together: calling a decoder takes longer than decoding one.
+
+Chunks stay single tiles, so that each can be absent, or be referred to. Those that are read at the
+same time, and fill a rectangle of the tile grid, are put together to one codestream. Whatever is
+unusual about one of them, such as a header that overrides the main one, damage, or a missing
+tile, leaves its rectangle to the decoder of single tiles, which also words the errors.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from anychunk import limits
+from anychunk.codecs.jpeg2000 import openjpeg
+from anychunk.codestream.block_table import NoTableError
+from anychunk.codestream.blocks import count_exact, tile_layout
+from anychunk.codestream.jpeg2000 import (
+    END,
+    PPM,
+    SOD,
+    SOT,
+    SOT_BYTES,
+    MainHeader,
+    Rect,
+    TilePart,
+    tiles_header,
+)
+from anychunk.errors import ChunkDecodeError, UnsupportedError
+from anychunk.native import loops
+
+type Array = npt.NDArray[Any]
+type Ints = npt.NDArray[np.int64]
+
+TINY_PIXELS = 2048
+"""Tiles of fewer pixels are put together."""
+MOST_TILES = 1024
+"""Tiles per stream, at most."""
+HEAD = SOT_BYTES + 2
+"""Bytes of a tile-part before its packets, if it has no other marker than SOT and SOD."""
+
+
+class Rectangle(NamedTuple):
+    """Some of the chunks, decoded."""
+
+    area: Rect
+    """Their tiles on the reference grid."""
+    places: Ints
+    """Which of the chunks they are, by rows of tiles."""
+    planes: Sequence[Array]
+    """The components."""
+
+
+def is_tiny(header: MainHeader) -> bool:
+    """Return whether tiles of a codestream are worth to be decoded together, and can be."""
+    siz = header.siz
+    return (
+        loops is not None
+        and siz.tiles > 1
+        and siz.tile_width * siz.tile_height < TINY_PIXELS
+        and siz.is_uniform
+        and not header.is_ht
+        and PPM not in header.markers
+    )
+
+
+def decode_rectangles(
+    header: MainHeader, level: int, scale: tuple[int, int], chunks: Sequence[npt.NDArray[np.uint8]]
+) -> list[Rectangle]:
+    """Decode chunks that are one tile each; return those that were decoded together.
+
+    Parameters:
+        header: The main header, for which `is_tiny` is true.
+        level: Resolution level.
+        scale: Reference grid points per sample of the level, (x, y).
+        chunks: The stored bytes of chunks.
+    """
+    siz = header.siz
+    lengths = np.fromiter(map(len, chunks), np.int64, len(chunks))
+    if len(chunks) < 2 or lengths.min() < HEAD or lengths.max() >= 1 << 31:
+        return []
+    data = np.concatenate(chunks)
+    starts = np.cumsum(lengths) - lengths
+    numbers = _tile_numbers(data, starts, lengths)
+    if numbers is None or numbers.max() >= siz.tiles:
+        return []
+    part = TilePart(int(numbers[0]), 0, 0, int(lengths[0]))
+    try:
+        layout = tile_layout(header, part.tile, [memoryview(data)[: part.length]], [part])
+    except NoTableError:
+        return []
+    bodies = np.stack([starts + HEAD, lengths - HEAD], axis=1)
+    table = np.concatenate([siz.tile_edges(numbers), bodies], axis=1)
+    # the check of every packet, which `decode_tile` does for a single tile
+    if count_exact(header, layout, memoryview(data), table) < len(chunks):
+        return []
+    found = []
+    for places in _rectangles(numbers, siz.columns):
+        if len(places) > 1:
+            own = numbers[places]
+            first, last = siz.tile(int(own[0])), siz.tile(int(own[-1]))
+            area = Rect(first.x0, first.y0, last.x1, last.y1)
+            here = area.scaled(*scale)
+            nbytes = here.width * here.height * len(siz.components) * siz.dtype.itemsize
+            limits.check_chunk(nbytes, where="jpeg2000: tiles", stored=int(lengths[places].sum()))
+            parts = [chunks[place] for place in places.tolist()]
+            stream = tiles_header(header, int(own[0]), area)
+            stream += _renumbered(parts, lengths[places]) + END
+            try:
+                planes = openjpeg.decode(stream, siz, area, level)
+            except (ChunkDecodeError, UnsupportedError):
+                continue
+            found.append(Rectangle(area, places, planes))
+    return found
+
+
+def _tile_numbers(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> Ints | None:
+    """Return the tile of each chunk; None unless each is one tile-part that overrides nothing."""
+    heads = data[starts[:, None] + np.arange(HEAD)].astype(np.int64)
+    words = heads[:, ::2] << 8 | heads[:, 1::2]
+    stated = words[:, 3] << 16 | words[:, 4]  # Psot; 0: up to the end of the codestream
+    is_usual = (
+        (words[:, 0] == SOT)
+        & (words[:, 1] == SOT_BYTES - 2)
+        & ((stated == lengths) | (stated == 0))
+        & (heads[:, 10] == 0)
+        & (heads[:, 11] <= 1)
+        & (words[:, 6] == SOD)
+    )
+    numbers: Ints = words[:, 2]
+    return numbers if is_usual.all() and len(np.unique(numbers)) == len(numbers) else None
+
+
+def _rectangles(numbers: Ints, columns: int) -> list[Ints]:
+    """Return the places of tiles that fill rectangles, in groups of at most `MOST_TILES`."""
+    order = np.argsort(numbers)
+    rows, across = np.divmod(numbers[order], columns)
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (rows[1:] != rows[:-1]) | (across[1:] != across[:-1] + 1)
+    found: list[list[Ints]] = []
+    before: tuple[int, int, int] | None = None
+    for run in np.split(np.arange(len(order)), np.flatnonzero(is_new)[1:]):
+        row, first, count = int(rows[run[0]]), int(across[run[0]]), len(run)
+        if before == (row - 1, first, count) and (len(found[-1]) + 1) * count <= MOST_TILES:
+            found[-1].append(order[run])
+        else:
+            found.append([order[run]])
+        before = (row, first, count)
+    return [np.concatenate(runs) for runs in found]
+
+
+def _renumbered(parts: Sequence[npt.NDArray[np.uint8]], lengths: Ints) -> bytes:
+    """Return tile-parts as those of the tiles 0, 1 … of a smaller grid."""
+    joined = np.concatenate(parts)
+    starts = np.cumsum(lengths) - lengths
+    numbers = np.arange(len(parts))
+    # Isot, and both halves of Psot
+    for place, values in ((4, numbers), (6, lengths >> 16), (8, lengths)):
+        joined[starts + place] = values >> 8 & 0xFF
+        joined[starts + place + 1] = values & 0xFF
+    return joined.tobytes()

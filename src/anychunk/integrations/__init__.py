@@ -1,0 +1,1 @@
+"""anychunk inside other software: notebooks, napari, bioio."""

@@ -1,0 +1,92 @@
+"""`repr` of an index: a summary whose length does not depend on the file's."""
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+import anychunk
+from anychunk.model.index import ArrayIndex, ByteRanges
+from anychunk.model.summary import short, size
+from tests.http_server import serve
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Return 20 files of three channels, with much metadata."""
+    made = []
+    for number in range(20):
+        made.append(tmp_path / f"scene-{number:02}.ome.tif")
+        data = np.full((3, 64, 64), number, "uint16")
+        tifffile.imwrite(made[-1], data, tile=(16, 16), metadata={"axes": "CYX"})
+    return made
+
+
+@pytest.mark.parametrize("combine", ["stack", "group"])
+def test_of_twenty_files(files, combine):
+    text = repr(anychunk.index(files, combine=combine))
+    assert len(text) < 2000
+    assert "uint16" in text
+    assert "16 x 16" in text
+    assert len(text.splitlines()) <= 12
+
+
+def test_names_format_size_images_and_levels(tmp_path):
+    with tifffile.TiffWriter(tmp_path / "a.tif") as out:
+        out.write(np.zeros((64, 96), "uint8"), tile=(32, 32), subifds=1)
+        out.write(np.zeros((32, 48), "uint8"), tile=(32, 32), subfiletype=1)
+        out.write(np.zeros((10, 20, 3), "uint16"))
+    size_of_file = (tmp_path / "a.tif").stat().st_size
+    head, first, second = repr(anychunk.index(tmp_path / "a.tif")).splitlines()
+    assert f"{tmp_path}/a.tif, tiff, {size_of_file / 1024:.1f} KiB: 2 images" in head
+    assert "0: (y x) 64 x 96 uint8, chunks 32 x 32, 2 levels" in first
+    assert "1: (c y x) 3 x 10 x 20 uint16" in second
+
+
+def test_of_an_array():
+    chunks = ByteRanges(
+        offsets=np.zeros((1000, 1000), np.uint64),
+        lengths=np.ones((1000, 1000), np.uint64),
+        urls=("a" * 10_000,),
+    )
+    array = ArrayIndex(
+        shape=(1000, 1000),
+        chunk_shape=(1, 1),
+        data_type={"name": "numpy.datetime64", "configuration": {"unit": "s"}},
+        codecs=(),
+        chunks=chunks,
+        dimension_names=("y", None),
+    )
+    assert repr(array) == "<ArrayIndex: (y -) 1000 x 1000 numpy.datetime64, chunks 1 x 1>"
+
+
+def test_names_of_files_are_printable_and_short(tmp_path):
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    name = "x\x1b[31m" + "y" * 200
+    group.create_array(name, shape=(2, 2), chunks=(2, 2), dtype="uint8")
+    text = repr(anychunk.index(tmp_path / "a.zarr"))
+    assert "\x1b" not in text
+    assert all(len(line) < 300 for line in text.splitlines())
+
+
+def test_asks_no_server(tmp_path):
+    zarr.open_group(tmp_path / "a.zarr", mode="w").create_array(
+        "b", shape=(2, 2), chunks=(2, 2), dtype="uint8"
+    )
+    with serve(tmp_path) as served:
+        index = anychunk.index(f"{served.url}/a.zarr")
+        before = len(served.requests)
+        assert "on demand" in repr(index)
+        assert len(served.requests) == before
+
+
+def test_size_and_short():
+    assert [size(n) for n in (0, 1023, 1024, 3 << 30, 1 << 70)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "3.0 GiB",
+        f"{2**20:.1f} PiB",
+    ]
+    assert short("a\nb") == "a\N{REPLACEMENT CHARACTER}b"
+    assert short("x" * 50 + "end", 21) == "x" * 10 + "…" + "x" * 7 + "end"

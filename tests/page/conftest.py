@@ -1,0 +1,37 @@
+"""Fixtures of the tests of the page: a browser, and a tab that shows a served folder.
+
+A module that uses `look` has a fixture `address` of scope module, and may have its own `size` and `switches`.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser import Look, browser
+from tests.patience import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def size() -> dict[str, int]:
+    """Return the size of the window."""
+    return {"width": 1280, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def switches() -> tuple[str, ...]:
+    """Return further switches of the browser."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def chromium(switches) -> Iterator[object]:
+    with browser(*switches) as started:
+        yield started
+
+
+@pytest.fixture
+def look(chromium, size, address) -> Iterator[Look]:
+    with chromium.new_context(viewport=size, reduced_motion="reduce") as context:
+        page = context.new_page()
+        page.set_default_timeout(1000 * PATIENCE_S)
+        yield Look(page, address)
