@@ -5,8 +5,8 @@ Spec: ITU-T T.81 annexes A, B and E.
 A decoder stops where the frame header says that the picture ends. So a smaller height there gives
 the upper rows of a picture for a part of the work. Restart markers end the dependence of what
 follows on what precedes: with them, decoding may also begin later. They are numbered modulo eight,
-and must be renumbered. Where chroma is subsampled, a decoder interpolates between rows, so one row
-of MCUs is added on both sides.
+and must be renumbered. Without them, `jpeg_points` finds where decoding may begin. Where chroma is
+subsampled, a decoder interpolates between rows, so one row of MCUs is added on both sides.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,8 @@ type Bytes1D = npt.NDArray[np.uint8]
 
 BASELINE, EXTENDED = 0, 1
 RESTART = 0xD0
+END = np.array([0xFF, 0xD9], np.uint8)
+"""The marker after the last byte of a picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,8 @@ def rows_stream(data: Bytes1D, first: int, stop: int) -> Rows | None:
         return None
     if data[scan[0]] != len(frame.components) or not 0 <= first < stop <= frame.height:
         return None  # one scan per component: others follow
-    high = 8 * (1 if len(frame.components) == 1 else max(v for _, _, v in frame.components))
-    top, bottom = max(0, first // high - 1), min(-(-frame.height // high), -(-stop // high) + 1)
+    _, high = unit_size(frame)
+    top, bottom = rows_of_units(frame, first, stop)
     height = min(frame.height, bottom * high)
     if header.restart_interval and top:
         found = _between_restarts(
@@ -63,14 +65,27 @@ def rows_stream(data: Bytes1D, first: int, stop: int) -> Rows | None:
         if found is not None:
             begin, body = found
             height -= begin * high
-            parts = [_with_height(data[: scan[1]], place, height), body, _END]
+            parts = [_with_height(data[: scan[1]], place, height), body, END]
             return Rows(np.concatenate(parts), begin * high, height)
     if 2 * stop > frame.height + frame.height // 2:
         return None  # most of it is decoded anyway
     return Rows(_with_height(data, place, height), 0, height)
 
 
-_END = np.array([0xFF, 0xD9], np.uint8)
+def unit_size(frame: Frame) -> tuple[int, int]:
+    """Return the width and height of an MCU in pixels (T.81 A.2)."""
+    if len(frame.components) == 1:
+        return 8, 8
+    return (
+        8 * max(h for _, h, _ in frame.components),
+        8 * max(v for _, _, v in frame.components),
+    )
+
+
+def rows_of_units(frame: Frame, first: int, stop: int) -> tuple[int, int]:
+    """Return the first row of MCUs that rows of pixels need, and the one after the last."""
+    _, high = unit_size(frame)
+    return max(0, first // high - 1), min(-(-frame.height // high), -(-stop // high) + 1)
 
 
 def _with_height(data: Bytes1D, place: int, height: int) -> Bytes1D:
@@ -86,9 +101,7 @@ def _between_restarts(
 
     None if restart markers are not where rows begin, or not as many as there should be.
     """
-    is_single = len(frame.components) == 1
-    wide = 8 * (1 if is_single else max(h for _, h, _ in frame.components))
-    high = 8 * (1 if is_single else max(v for _, _, v in frame.components))
+    wide, high = unit_size(frame)
     across, down = -(-frame.width // wide), -(-frame.height // high)
     while top and top * across % interval:
         top -= 1

@@ -1,4 +1,7 @@
-"""Compiled loops, which are optional: every one has an equivalent in Python, with the same results.
+"""Compiled loops, which are optional: without them, results are the same.
+
+Each has an equivalent in Python, except for `jpeg_walk`, which would take longer there than it
+saves: without it, JPEG pictures are decoded from their first row.
 
 `loops` is the module that is built from the C files in this folder, or None if it was not: without
 a compiler, packages and editable installs come without it. `ANYCHUNK_PURE=1` in the environment
@@ -18,6 +21,9 @@ type _Buffer = bytes | bytearray | memoryview
 class Loops(Protocol):
     """The functions of the compiled module."""
 
+    def jpeg_walk(
+        self, data: Buffer, tables: bytes, layout: Buffer, rows: Buffer, first: int, /
+    ) -> int: ...
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...
