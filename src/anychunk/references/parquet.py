@@ -36,6 +36,7 @@ from anychunk.references.chunk_references import (
 from anychunk.references.documents import Fields, parse_document, parse_nodes, write_documents
 from anychunk.references.loading import Range, Rows, build_index, count_chunks, url_resolver
 from anychunk.references.osml_reading import corrected
+from anychunk.references.parquet_footer import values_by_column
 from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
@@ -360,13 +361,13 @@ def _read_table(arrow: Any, folder: Folder, name: str, most: int) -> Any:
         return None
     limits.check_index(size, where=where)
     try:
-        file = arrow.parquet.ParquetFile(BytesIO(source.read(0, size).tobytes()))
+        data = source.read(0, size).tobytes()
+        file = arrow.parquet.ParquetFile(BytesIO(data))
         rows = file.metadata.num_rows
         if rows > most:
             raise FormatError(f"{where}: {rows} rows, expected at most record_size, {most}")
-        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
         # entries of lists, of which a compressed row may have any number
-        values = [sum(g.column(c).num_values for g in groups) for c in range(len(file.schema))]
+        values = values_by_column(data, where=where)
         limits.check_table(max([rows, *values]), where=where, references=size)
         return _columns(arrow, file.read())
     except AnychunkError:
