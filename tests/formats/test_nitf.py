@@ -121,6 +121,28 @@ def test_left_justified_samples_whose_low_bits_are_in_use(
     np.testing.assert_array_equal(found, gdal_shown(tmp_path / "a.ntf"))
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize(("dtype", "nbpp", "abpp"), [("i2", 16, 11), ("i4", 32, 20)])
+@pytest.mark.parametrize("imode", "BPS")
+def test_signed_samples_whose_high_bits_are_in_use(tmp_path, imode, dtype, nbpp, abpp):
+    """They are left as stored, as GDAL does: extending them would lose bits."""
+    image = Image(array(dtype, (2, 6, 5), bits=nbpp), imode=imode, block=(4, 4))
+    image.fields = {"ABPP": f"{abpp:02d}"}
+    found = read(tmp_path, [image])["0/0/image"][...]
+    np.testing.assert_array_equal(found, image.shown)
+    np.testing.assert_array_equal(found, gdal_shown(tmp_path / "a.ntf"))
+
+
+def test_high_bits_that_were_not_looked_at_are_an_error(tmp_path):
+    values = np.zeros((1, 1500, 1000), "i2")
+    values[0, 705, 500] = 0x5231
+    (tmp_path / "a.ntf").write_bytes(nitf([Image(values, fields={"ABPP": "12"})]))
+    with pytest.raises(anychunk.errors.ChunkDecodeError, match=r"4 high bits.*justify=False"):
+        anychunk.open_array(tmp_path / "a.ntf")[...]
+    found = anychunk.open_array(tmp_path / "a.ntf", justify=False)[...]
+    np.testing.assert_array_equal(found, values[0])
+
+
 def test_packed_left_justified_samples_whose_low_bits_are_in_use(tmp_path):
     image = Image(array("u2", (1, 1, 3), bits=12), nbpp=12, imode="B", pjust="L")
     image.array[0, 0] = 0x10, 0x20, 0x31

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import struct
 import subprocess
 import sys
 import warnings
@@ -12,6 +13,7 @@ import pytest
 import tifffile
 
 import anychunk
+from anychunk.errors import AnychunkError
 from anychunk.model.index import ArrayIndex
 from anychunk.testing.formats import FormatContract
 from tests.corpus import needs_corpus, samples, sha256
@@ -347,3 +349,17 @@ def test_one_bad_page_among_good_ones_is_named(tmp_path):
     assert sorted(group) == ["0"]
     assert "page 1" in group.attrs["tiff"]["refused"][0]
     assert "34676" in group.attrs["tiff"]["refused"][0]
+
+
+def test_zeros_of_a_table_of_another_length_do_not_say_that_there_is_no_data(tmp_path):
+    """A damaged count makes the first of the wrong offsets zero; rasterio reads the header."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.full((10, 10), 7, np.uint16), metadata=None, rowsperstrip=10)
+    data = bytearray(path.read_bytes()) + bytes(64)
+    with tifffile.TiffFile(path) as file:
+        entry = file.pages[0].tags["StripOffsets"].offset
+    data[entry + 4 : entry + 8] = struct.pack("<I", 9)
+    data[entry + 8 : entry + 12] = struct.pack("<I", len(data) - 64)
+    path.write_bytes(data)
+    with pytest.raises(AnychunkError):
+        anychunk.open_array(str(path))[...]

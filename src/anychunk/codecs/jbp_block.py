@@ -11,7 +11,8 @@ Lossless: yes.
 Decoded bytes are `(bands, height, width)` in C order, little-endian, in the narrowest type that
 holds NBPP bits. If only ABPP of them are significant, samples are shifted to the low end (PJUST
 `L`; bits that would be lost are an error), and a signed sample is extended from its highest
-significant bit, because the bits above it are zero (JBP table A-3). If `complex_pairs` is true,
+significant bit, because the bits above it are zero (JBP table A-3); others than zeros or the sign
+are an error. If `complex_pairs` is true,
 bands 0 and 1 are the real and imaginary parts (I and Q) of the first decoded band, 2 and 3 those of
 the second, and so on.
 """
@@ -105,6 +106,21 @@ def sign_extended(samples: Array, bits: int, dtype: np.dtype[Any]) -> Array:
     signed = (samples << unused).view(f"i{samples.dtype.itemsize}")
     extended: Array = (signed >> signed.dtype.type(unused)).astype(dtype, copy=False)
     return extended
+
+
+def uses_high_bits(samples: Array, extended: Array, nbpp: int, bits: int) -> bool:
+    """Return whether signed samples of `nbpp` bits are more than their low `bits` bits say.
+
+    Above the significant bits are zeros (JBP table A-3) or, as many writers have it, the sign.
+
+    Parameters:
+        samples: The samples, as numbers of `nbpp` bits.
+        extended: The numbers that their low bits are.
+        nbpp: Bits per stored sample.
+        bits: How many of them are significant.
+    """
+    above = samples.view(f"u{samples.dtype.itemsize}") & (((1 << nbpp) - 1) ^ ((1 << bits) - 1))
+    return bool(((above != 0) & (samples != extended)).any())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +252,14 @@ class JbpBlock(BytesToBytes):
         if native.dtype.kind == "u":
             return native
         bits = self.nbpp - self.unused
-        return sign_extended(native.view(f"u{native.dtype.itemsize}"), bits, native.dtype)
+        extended = sign_extended(native.view(f"u{native.dtype.itemsize}"), bits, native.dtype)
+        if uses_high_bits(native, extended, self.nbpp, bits):
+            raise ChunkDecodeError(
+                f"jbp-block: the {self.unused} high bits of signed samples are in use, expected "
+                f"zeros or the sign with ABPP {self.abpp} of {self.nbpp}; to leave samples as "
+                "stored, open NITF files with justify=False"
+            )
+        return extended
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         nbytes = math.prod(self.shape) * self.dtype.itemsize

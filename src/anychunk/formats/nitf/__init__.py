@@ -62,8 +62,9 @@ def parse(
         source: the file.
         rsets: whether to look for reduced resolutions in sibling files (.r1, .r2 …). The default is
             True for local files, and for remote files whose name ends in .r0.
-        justify: whether left-justified samples (PJUST L) are shifted to the low end. The default is
-            to do so unless their low bits are in use.
+        justify: whether left-justified samples (PJUST L) are shifted to the low end, and signed
+            ones extended from their highest significant bit. The default is to do so unless the
+            other bits are in use.
         complex_pairs: whether pairs of I and Q bands of SAR images (SICD) are one complex band.
         sidecars: whether to look for side files (.aux.xml, .nfw, .ovr, .msk); None: if the file is
             local. Those of a file with several images are ignored.

@@ -14,7 +14,15 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs import to_json
-from anychunk.codecs.jbp_block import ALIGNED, ORDERS, JbpBlock, plane_bytes, unpack
+from anychunk.codecs.jbp_block import (
+    ALIGNED,
+    ORDERS,
+    JbpBlock,
+    plane_bytes,
+    sign_extended,
+    unpack,
+    uses_high_bits,
+)
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.formats import _raw
 from anychunk.formats.nitf.blocks import DIMENSIONS, Mask, Offsets, Stored, block_grid, read_mask
@@ -58,8 +66,9 @@ class Options:
     """What the caller decides about samples."""
 
     justify: bool | None = None
-    """Whether left-justified samples are shifted to the low end. None: unless the bits that ABPP
-    calls not significant are in use, as far as a look at the samples shows."""
+    """Whether left-justified samples are shifted to the low end, and signed ones extended. None:
+    unless the bits that ABPP calls not significant are in use, as far as a look at the samples
+    shows."""
     complex_pairs: bool = True
     """Whether pairs of I and Q bands are one complex band."""
 
@@ -77,10 +86,10 @@ def uncompressed_index(source: Source, image: Image, options: Options) -> Stored
     mask = read_mask(source, image)
     offsets = block_offsets(image, mask)
     check_extent(image, offsets, source.size())
-    if is_left_justified(image):
+    if has_other_bits(image):
         is_shifted = options.justify
         if is_shifted is None:
-            is_shifted = not uses_low_bits(source, image, offsets)
+            is_shifted = not uses_other_bits(source, image, offsets)
         if not is_shifted:
             image = replace(image, abpp=image.nbpp)
             mask = read_mask(source, image)  # the pad pixel is justified like other samples
@@ -151,17 +160,21 @@ def paired(chunks: ByteRanges) -> ByteRanges:
     )
 
 
-def is_left_justified(image: Image) -> bool:
-    """Return whether the low bits of samples are not significant, by the subheader."""
-    return image.pjust == "L" and image.abpp < image.nbpp and image.dtype.kind in "ui"
+def has_other_bits(image: Image) -> bool:
+    """Return whether samples have bits that are not significant, and that reading changes.
+
+    Those of right-justified unsigned samples are zero, or part of the number.
+    """
+    is_changed = image.pjust == "L" or image.dtype.kind == "i"
+    return is_changed and image.abpp < image.nbpp and image.dtype.kind in "ui"
 
 
-def uses_low_bits(source: Source, image: Image, offsets: Offsets) -> bool:
-    """Return whether samples that are left-justified use their low bits all the same.
+def uses_other_bits(source: Source, image: Image, offsets: Offsets) -> bool:
+    """Return whether bits that are not significant are in use all the same.
 
     JBP table A-3 requires zeros there. Some writers copy ABPP and PJUST from elsewhere; shifting
-    their samples would lose bits. This looks at `LOOKS` evenly distributed pieces, and the codec
-    raises if another one has such bits.
+    or extending their samples would lose bits. This looks at `LOOKS` evenly distributed pieces, and
+    the codec raises if another one has such bits.
     """
     planes = stored_bands(image) if image.imode in ("B", "S") else 1
     plane = block_bytes(image) // planes
@@ -177,17 +190,22 @@ def uses_low_bits(source: Source, image: Image, offsets: Offsets) -> bool:
         count = min(LOOK_SAMPLES, pixels - piece * LOOK_SAMPLES)
         length = plane_bytes(count, image.nbpp)
         # a truncated file is an error when the chunk is read
-        if start + length <= source.size() and has_low_bits(
+        if start + length <= source.size() and are_bits_used(
             source.read(start, length), count, image
         ):
             return True
     return False
 
 
-def has_low_bits(data: npt.NDArray[np.uint8], count: int, image: Image) -> bool:
-    """Return whether a bit that ABPP calls not significant is set in left-justified samples."""
-    samples = unpack(data, count, image.nbpp, np.dtype(f"u{image.dtype.itemsize}"))
-    return bool((samples & ((1 << image.nbpp - image.abpp) - 1)).any())
+def are_bits_used(data: npt.NDArray[np.uint8], count: int, image: Image) -> bool:
+    """Return whether samples use bits that ABPP calls not significant."""
+    if image.pjust == "L":
+        low = unpack(data, count, image.nbpp, np.dtype(f"u{image.dtype.itemsize}"))
+        return bool((low & ((1 << image.nbpp - image.abpp) - 1)).any())
+    samples = unpack(data, count, image.nbpp, image.dtype).astype(image.dtype)
+    unsigned = samples.view(f"u{image.dtype.itemsize}")
+    extended = sign_extended(unsigned, image.abpp, image.dtype)
+    return uses_high_bits(samples, extended, image.nbpp, image.abpp)
 
 
 def is_plain(image: Image) -> bool:

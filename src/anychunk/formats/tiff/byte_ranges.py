@@ -79,7 +79,8 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
             _limit_to_samples(lengths[:count], layout, is_single=count == 1)
         grid = layout.file_grid
         return offsets[:count].reshape(grid), lengths[:count].reshape(grid)
-    has_data = bool(offsets[:known].any())
+    # a table of another length than that of the page is damaged: its zeros do not say that
+    has_data = bool(offsets[:known].any()) or _stated_length(page) not in (None, count)
     if known == count:
         full_offsets, full_lengths = offsets[:count], lengths[:count]
     else:
@@ -144,6 +145,12 @@ def table_length(page: Page) -> int:
     file = source_file(page)
     entry = None if file is None else file.table(page.offset, OFFSETS)
     return len(page.dataoffsets) if entry is None else entry.number
+
+
+def _stated_length(page: Page) -> int | None:
+    """Return how many offsets a page's own tag has, None if it has no tags (tifffile cuts them)."""
+    tags = getattr(page, "tags", None) or {}
+    return next((tags[code].count for code in (273, 324) if code in tags), None)
 
 
 def _offsets(page: Page, layout: Layout, count: int) -> Table:
