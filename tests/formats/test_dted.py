@@ -77,6 +77,18 @@ def test_made_cells(tmp_path, lon, lat):
     equals_gdal(made_cell(tmp_path / "c.dt0", values, datum=b"WGS72"))
 
 
+@pytest.mark.parametrize(("short", "whole"), [("380000N ", "0380000N"), ("095930S ", "0095930S")])
+def test_latitude_of_two_digits(tmp_path, short, whole):
+    """DDMMSSH with a space behind it, as osml-imagery-io's own samples have it."""
+    values = terrain(7, 5)
+    shown = [
+        anychunk.open(made_cell(tmp_path / name, values, lat=lat))["0"]
+        for name, lat in (("a.dt0", short), ("b.dt0", whole))
+    ]
+    assert shown[0].attrs["spatial:transform"] == shown[1].attrs["spatial:transform"]
+    np.testing.assert_array_equal(shown[0]["0/image"][...], values)
+
+
 def test_twos_complement_and_negative_zero(tmp_path):
     """GDAL takes heights below -16000 m for two's complement; -0 is 0."""
     stored = [0xFFFE, 0x8000, 0xFFFF, 0xC001, 0xBE80, 0xBE81, 1]

@@ -1,8 +1,10 @@
 """TIFF files that GDAL writes, read as GDAL reads them: what tifffile does not read, or not right."""
 
+import imagecodecs
 import numpy as np
 import pytest
 import rasterio
+import tifffile
 
 import anychunk
 
@@ -49,6 +51,31 @@ def test_lerc_in_a_big_endian_file(tmp_path, dtype, interleave):
     options = {"compress": "lerc_zstd", "interleave": interleave, "ENDIANNESS": "BIG"}
     np.testing.assert_array_equal(write(tmp_path / "a.tif", array, **options), array)
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.tif")[...], array)
+
+
+@QUIET
+@pytest.mark.parametrize("second", [None, "deflate", "zstd"])
+def test_lerc_with_reversed_bits(tmp_path, second):
+    """FillOrder 2, as `tiffcp -f lsb2msb` writes it: libtiff reverses the bits of LERC, too."""
+    path = tmp_path / "a.tif"
+    array = np.linspace(0, 1000, 40 * 50).reshape(40, 50).astype("uint16")
+    tifffile.imwrite(
+        path, array, tile=(16, 32), compression="lerc", extratags=[(263, 3, 1, 2, True)],
+        compressionargs={"compression": second} if second else {}, byteorder="<",
+    )  # fmt: skip
+    data = bytearray(path.read_bytes())
+    with tifffile.TiffFile(path) as file:
+        page = file.pages[0]
+        # tifffile does not write FillOrder: another tag becomes it
+        data[page.tags[263].offset : page.tags[263].offset + 2] = (266).to_bytes(2, "little")
+        for start, count in zip(page.dataoffsets, page.databytecounts, strict=True):
+            data[start : start + count] = imagecodecs.bitorder_encode(
+                bytes(data[start : start + count])
+            )
+    path.write_bytes(data)
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(file.read(1), array)
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], array)
 
 
 @QUIET

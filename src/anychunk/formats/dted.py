@@ -7,6 +7,7 @@ Refused: files that end before the records that their header announces; wrong ch
          opened with `checksums=False`.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -175,14 +176,21 @@ def count(uhl: bytes, offset: int, url: str) -> int:
 
 
 def angle(value: bytes, hemispheres: str, url: str) -> float:
-    """Return degrees of DDDMMSSH."""
-    digits, hemisphere = text(value[:7]), text(value[7:]).upper()
-    if len(digits) != 7 or not digits.isdigit() or hemisphere not in tuple(hemispheres):
+    """Return degrees of DDDMMSSH.
+
+    Some writers give latitudes two digits of degrees and a space behind them; the place of the
+    hemisphere tells them apart. GDAL takes 380000N for 380 degrees.
+    """
+    found = re.fullmatch(
+        rf"(\d{{2,3}})(\d\d)(\d\d)([{hemispheres}])", text(value).upper(), re.ASCII
+    )
+    if found is None:
         raise FormatError(
             f"{url}: the UHL origin is {text(value)!r}, expected DDDMMSS and one of {hemispheres}"
         )
-    degrees = int(digits[:3]) + int(digits[3:5]) / 60 + int(digits[5:]) / 3600
-    return degrees if hemisphere == hemispheres[0] == "E" or hemisphere == "N" else -degrees
+    degrees, minutes, seconds = (int(found[i]) for i in (1, 2, 3))
+    total = degrees + minutes / 60 + seconds / 3600
+    return total if found[4] in "EN" else -total
 
 
 def records_per_chunk(cell: Cell) -> int:

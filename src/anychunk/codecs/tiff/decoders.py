@@ -316,7 +316,7 @@ RIFF_REVERSED = bytes.fromhex("4a926262")
 
 def decode_webp(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     if data[:4].tobytes() == RIFF_REVERSED:
-        # libtiff applies FillOrder 2 to WebP, but to no other picture stream (tif_webp.c)
+        # libtiff applies FillOrder 2 to WebP and LERC, but to no other picture stream
         data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
     check_picture(tile, data)
     # encoders omit the alpha band from the stream if it is opaque
@@ -327,15 +327,26 @@ def decode_webp(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     return imagecodecs.webp_decode(data, hasalpha=has_alpha)  # type: ignore[no-any-return]
 
 
+ZLIB = tuple(bytes((0x78, level)) for level in (0x01, 0x5E, 0x9C, 0xDA))
+ZSTD_MAGIC = bytes.fromhex("28b52ffd")
+LERC_REVERSED = tuple(
+    bytes.fromhex(start) for start in ("32a64ec6", "14adf4bf", "1e80", "1e7a", "1e39", "1e5b")
+)
+"""`Lerc`, and the signatures of zstd and zlib, with the bits of each byte reversed."""
+
+
 def decode_lerc(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode LERC, which may be compressed again by deflate or zstd (LercParameters tag).
 
     The tag is not needed: the second compression is recognised by its signature.
     """
     nbytes = tile.nbytes + 4096
-    if data[:2].tobytes() in (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"):
+    if data[:4].tobytes().startswith(LERC_REVERSED):
+        # FillOrder 2
+        data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
+    if data[:2].tobytes() in ZLIB:
         data = inflate(data, np.empty(nbytes, np.uint8))
-    elif data[:4].tobytes() == b"\x28\xb5\x2f\xfd":
+    elif data[:4].tobytes() == ZSTD_MAGIC:
         data = decode_zstd(data, np.empty(nbytes, np.uint8))
     size, dtype = check_picture(tile, data), lerc_dtype(data.data)
     if out is None or (*out.shape, 1) != size or dtype is None or dtype.itemsize != out.itemsize:
