@@ -18,6 +18,9 @@ type _Buffer = bytes | bytearray | memoryview
 class Loops(Protocol):
     """The functions of the compiled module."""
 
+    def fax_rows(
+        self, tables: Buffer, data: Buffer, pixels: Buffer, is_reversed: bool, black: bool, /
+    ) -> bool: ...
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...
