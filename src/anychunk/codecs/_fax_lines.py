@@ -54,8 +54,12 @@ PASS, HORIZONTAL, VERTICAL = 1, 2, 3
 # T.4 table 4
 DISTANCES = {
     "1": 0,
-    **{"011": 1, "000011": 2, "0000011": 3},
-    **{"010": -1, "000010": -2, "0000010": -3},
+    "011": 1,
+    "000011": 2,
+    "0000011": 3,
+    "010": -1,
+    "000010": -2,
+    "0000010": -3,
 }
 """Codes of vertical mode: how far to the right of the change above a change of colour is."""
 MODES = {"0001": PASS, "001": HORIZONTAL, **dict.fromkeys(DISTANCES, VERTICAL)}

@@ -11,8 +11,8 @@ checked:
 - in Group 3, libtiff skips from the end of a row to the next end-of-line code: `fax_lines` checks
   that nothing but fill is skipped.
 
-Group 4 data that are exactly as T.6 prescribes are decoded by our compiled module, where there is one:
-libtiff takes longer to open a file around each strip than to decode it.
+Group 4 data that are exactly as T.6 prescribes are decoded by the compiled module, where there is
+one: straight to their place, without a TIFF file for libtiff around each strip.
 
 A change of bits that turns codes into others of the same length, with which every row still adds
 up, cannot be detected: the format has no checksum.

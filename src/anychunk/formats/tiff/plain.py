@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.tiff.tile import DEFLATE, LZW, NONE
+from anychunk.codecs.tiff.tile import CCITT_T6, DEFLATE, LZW, NONE
 from anychunk.errors import AnychunkError
 from anychunk.formats.tiff.axes import Arrangement, arrangement
 from anychunk.formats.tiff.byte_ranges import MANY, chunk_lengths, piece_rows, whole_rows
@@ -282,14 +282,22 @@ class _Stated(NamedTuple):
         predictors = (1,) if self.compression == NONE else (1, 2, 3)
         return (
             min(self.width, self.height, self.chunk_width, self.chunk_height) > 0
-            and self.compression in COMPRESSIONS
+            and (self.compression in COMPRESSIONS or self.is_fax())
             and self.photometric <= PALETTE
             and (self.photometric != RGB or self.bands >= 3)
             and self.planar in (1, 2)
             and self.predictor in predictors
-            and self.bits in BITS.get(self.sample_format, ())
+            and (self.bits in BITS.get(self.sample_format, ()) or self.is_fax())
             # tifffile takes a column of uncompressed tiles for contiguous rows
             and not (self.is_tiled and self.compression == NONE and self.chunk_width == self.width)
+        )
+
+    def is_fax(self) -> bool:
+        """Return whether this is a page of Group 4 facsimile."""
+        return (
+            self.compression == CCITT_T6
+            and (self.bits, self.bands, self.sample_format, self.predictor) == (1, 1, 1, 1)
+            and self.photometric < RGB
         )
 
     def layout(self) -> Layout:
