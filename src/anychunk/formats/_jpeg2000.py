@@ -229,6 +229,21 @@ def whole_range(stream: Codestream, url: str) -> ByteRanges:
     )
 
 
+def has_single_parts(stream: Codestream) -> bool:
+    """Return whether every tile has exactly one tile-part."""
+    starts = stream.starts
+    return len(stream.offsets) == len(starts) - 1 and bool((starts[1:] > starts[:-1]).all())
+
+
+def single_parts(stream: Codestream, url: str) -> ByteRanges:
+    """Return the byte ranges of chunks that are tiles of one tile-part each."""
+    siz = stream.header.siz
+    grid = chunk_grid(siz, siz.rows, siz.columns)
+    return ByteRanges(
+        offsets=stream.offsets.reshape(grid), lengths=stream.lengths.reshape(grid), urls=(url,)
+    )
+
+
 def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
     """Return the byte ranges of chunks: the tile-parts of their tiles, coalesced if adjacent."""
     y_chunks, y_tiles = y.pairs()

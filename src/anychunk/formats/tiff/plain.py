@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.tiff.tile import CCITT_T6, DEFLATE, LZW, NONE
 from anychunk.errors import AnychunkError
+from anychunk.formats._two_steps import Plain
 from anychunk.formats.tiff.axes import Arrangement, arrangement
 from anychunk.formats.tiff.byte_ranges import MANY, chunk_lengths, piece_rows, whole_rows
 from anychunk.formats.tiff.directory import LONG, LONG8, SHORT, TYPE_SIZES, Form
@@ -69,15 +70,6 @@ DICOM = slice(128, 132)
 """Where a file that is also a DICOM file says so."""
 
 
-class Plain(NamedTuple):
-    """What is known about the array of a plain file, and the bytes that say so."""
-
-    fields: dict[str, Any]
-    """Fields of the `ArrayIndex`; the others depend on metadata."""
-    pieces: dict[int, bytes]
-    """The parts of the file that describe the page, by offset."""
-
-
 def plain_array(source: FileSource) -> Plain | None:
     """Return the array of a file with one ordinary page; None if the file is anything else."""
     file = _File(source)
@@ -98,8 +90,6 @@ def plain_array(source: FileSource) -> Plain | None:
         "codecs": tuple({**c, "configuration": dict(c["configuration"])} for c in pattern.codecs),
         "chunks": ByteRanges(offsets=tables[0], lengths=tables[1], urls=(source.url,)),
         "dimension_names": pattern.names,
-        "pins": {},
-        "roots": (),
     }
     return Plain(fields, file.pieces)
 
