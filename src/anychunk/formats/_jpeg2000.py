@@ -13,6 +13,7 @@ origin, whose size may not be divisible at lower resolutions. So there are three
 import base64
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ def chunk_size(tile: int, step: int, factor: int) -> int:
     return math.lcm(tile, step * factor) // step
 
 
+@lru_cache(maxsize=64)
 def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
     """Return the axes y and x of a level; None if the image must be one chunk."""
     x_edges, y_edges = edges(siz, level)
