@@ -308,6 +308,7 @@ def decode_stream(
     stream: bytes,
     header: MainHeader,
     rect: Rect,
+    level: int,
     *,
     out: Array | None = None,
     threads: int = 0,
@@ -318,14 +319,15 @@ def decode_stream(
         stream: The codestream of a window.
         header: The main header that describes it.
         rect: Its area, on the reference grid.
+        level: Resolution level.
         out: Shaped (bands, y, x); used if all components have the same type and grid.
         threads: How many threads decode, if OpenJPEG does.
     """
     if openjph.is_faster(header, rect, NO_BYTES, ()):
-        planes = decode_faster([stream], header, rect, 0, out)
+        planes = decode_faster([stream], header, rect, level, out)
         if planes is not None:
             return planes
-    return openjpeg.decode(stream, header.siz, rect, 0, out, threads=threads)
+    return openjpeg.decode(stream, header.siz, rect, level, out, threads=threads)
 
 
 _USUAL: Cache[bytes] = Cache(1 << 20)

@@ -249,7 +249,7 @@ def _decode_stream(siz: Siz, payload: memoryview, window: Rect, out: Array, thre
         area = canvas
         is_all = here == window and out.dtype == siz.dtype and out.flags.c_contiguous
         place = out if is_all else None
-        planes = decode_stream(bytes(payload), made, canvas, out=place, threads=threads)
+        planes = decode_stream(bytes(payload), made, canvas, 0, out=place, threads=threads)
         if place is not None and np.may_share_memory(planes[0], place):
             return
     _place(siz, 0, grown, window, out, area, planes, 0)
