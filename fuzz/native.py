@@ -1,13 +1,15 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
-tiles and parameters and damaged JPEG scans, and separates bands of arrays of any shape and strides.
-A finding is a report of the sanitizer, or an answer that differs from that of the Python code.
+tiles and parameters and damaged JPEG scans, decodes damaged facsimile, and separates bands of arrays
+of any shape and strides. A finding is a report of the sanitizer, or an answer that differs from that
+of the Python code.
 """
 
 import argparse
 import importlib.machinery
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import imagecodecs
 import numpy as np
+import tifffile
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src/anychunk/native").glob("*.c"))
@@ -118,6 +121,30 @@ def scan(loops, pictures, rng) -> None:
         loops.jpeg_walk(data[start:], bytes(tables), layout, rows, int(rng.integers(-1, last + 2)))
 
 
+def facsimile(loops, rng) -> None:
+    """Decode damaged Group 4 data, some of them with damaged tables of codes."""
+    from anychunk.codecs._fax_lines import compiled_tables
+
+    shape = int(rng.integers(1, 20)), int(rng.choice([1, 2, 7, 64, 65, 300, 2700]))
+    pixels = np.cumsum(rng.random(shape) > rng.random(), axis=1, dtype=np.uint8) % 2
+    page = imagecodecs.tiff_encode(
+        pixels.astype(bool), compression="CCITTFAX4", rowsperstrip=len(pixels)
+    )
+    with tifffile.TiffFile(io.BytesIO(page)) as tif:
+        start, count = tif.pages[0].dataoffsets[0], tif.pages[0].databytecounts[0]
+    data, tables = bytearray(page[start : start + count]), compiled_tables().copy()
+    out = np.zeros(shape, np.uint8)
+    assert loops.fax_rows(tables, bytes(data), out, False, True)
+    assert np.array_equal(out, pixels)
+    for place in rng.integers(0, len(data), int(rng.integers(1, 6))).tolist():
+        data[place] = int(rng.integers(256))
+    if rng.integers(3) == 0:
+        places = rng.integers(0, len(tables), 400)
+        tables[places] = rng.integers(0, 1 << 16, len(places))
+    is_reversed = bool(rng.integers(4) == 0)
+    loops.fax_rows(tables, bytes(data[: int(rng.integers(len(data) + 1))]), out, is_reversed, True)
+
+
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
     from anychunk.codestream.packet_walk import MORE, Walk
@@ -139,6 +166,7 @@ def fuzz(minutes: float, seed: int) -> int:
     while time.monotonic() < end:
         separate(loops, rng)
         scan(loops, pictures, rng)
+        facsimile(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():

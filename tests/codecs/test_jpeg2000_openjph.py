@@ -25,7 +25,7 @@ def shallow(stream, level=0):
     header = read_main_header(stream)
     rect = header.siz.image.scaled(1 << level, 1 << level)
     out = np.empty((len(header.siz.components), rect.height, rect.width), header.siz.dtype)
-    openjph.decode_shallow(stream, header, level, out)
+    openjph.decode_shallow([stream], header, level, out)
     return out
 
 

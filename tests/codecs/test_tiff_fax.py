@@ -5,6 +5,7 @@ import io
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
+import imagecodecs
 import numpy as np
 import pytest
 import rasterio
@@ -12,6 +13,7 @@ import tifffile
 from PIL import Image
 
 import anychunk
+from anychunk import native
 from anychunk.codecs import _fax_lines as fax_lines
 from anychunk.codecs.tiff import fax, libtiff_messages
 from anychunk.codecs.tiff_tile import TiffTile
@@ -306,3 +308,49 @@ def test_an_imagecodecs_that_reports_nothing_is_refused(monkeypatch):
     monkeypatch.setattr(libtiff_messages, "_decode", lambda _: (None, []))
     with pytest.raises(MissingDependencyError, match="imagecodecs"):
         libtiff_messages._check_that_messages_arrive.__wrapped__()
+
+
+@pytest.mark.skipif(
+    native.loops is None,
+    reason="the compiled module is not built: install a C compiler, then make setup",
+)
+def test_the_compiled_module_agrees():
+    """It decodes what libtiff's encoder writes; of damaged data, only what libtiff decodes."""
+    agreed = refused = 0
+    for pixels in pictures():
+        data = strip(pixels, "group 4")
+        for order in (1, 2):
+            stored = np.frombuffer(data, np.uint8)
+            stored = stored if order == 1 else imagecodecs.bitorder_decode(stored.copy())
+            out = np.full(pixels.size, 7, np.uint8)
+            assert fax.decode_exact(tile(pixels, "group 4", fill_order=order), stored, out)
+            np.testing.assert_array_equal(out.reshape(pixels.shape), pixels)
+        made = tile(pixels, "group 4")
+        for bit in np.random.default_rng(6).integers(0, 8 * len(data), 200).tolist():
+            damaged = bytearray(data)
+            damaged[bit // 8] ^= 128 >> bit % 8
+            stored = np.frombuffer(damaged, np.uint8)
+            out = np.full(pixels.size, 7, np.uint8)
+            if not fax.decode_exact(made, stored, out):
+                refused += 1
+                continue
+            agreed += 1
+            expected = fax.decode(made, stored)[..., 0]  # by libtiff
+            np.testing.assert_array_equal(out.reshape(pixels.shape), expected)
+    assert agreed > 20
+    assert refused > 200
+
+
+def test_the_compiled_module_leaves_odd_data_to_libtiff():
+    pixels = picture()
+    data = strip(pixels, "group 4")
+    codes = to_bits(data)[: to_bits(data).rindex(END_OF_BLOCK)]
+    made, shorter = (tile(pixels, "group 4", tile_height=n, last_height=n) for n in (20, 19))
+    for one, stored in ((made, to_bytes(codes)), (shorter, data), (made, data[:9]), (made, b"")):
+        out = np.zeros(one.tile_height * one.tile_width, np.uint8)
+        assert not fax.decode_exact(one, np.frombuffer(stored, np.uint8), out)
+    whole = np.frombuffer(data, np.uint8)
+    assert not fax.decode_exact(made, whole, np.zeros((20, 140), np.uint8)[:, ::2])
+    assert not fax.decode_exact(made, whole, np.zeros(pixels.shape, np.uint16))
+    two = tile(pixels, "group 4", samples_per_pixel=2)
+    assert not fax.decode_exact(two, whole, np.zeros(2 * pixels.size, np.uint8))

@@ -120,6 +120,39 @@ def test_a_file_of_gdal_with_a_place(tmp_path):
     assert group["0"].attrs["proj:code"] == "EPSG:32633"
 
 
+def write_fax(path, **options):
+    profile = {"driver": "GTiff", "width": 90, "height": 70, "count": 1, "dtype": "uint8"}
+    with rasterio.open(path, "w", compress="CCITTFAX4", nbits=1, **profile, **options) as file:
+        file.write((GREY > 99).astype("u1"), 1)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("photometric", ["minisblack", "miniswhite"])
+def test_facsimile(photometric, tmp_path, monkeypatch):
+    path = tmp_path / "a.tif"
+    write_fax(path, blockysize=16, photometric=photometric)
+    assert_same(path)
+    monkeypatch.setattr(tifffile, "TiffFile", lambda *_, **__: pytest.fail("asks tifffile"))
+    with rasterio.open(path) as peer:
+        np.testing.assert_array_equal(anychunk.open_array(path)[...], peer.read(1))
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("seed", range(5))
+def test_damaged_facsimile(seed, tmp_path):
+    path = tmp_path / "a.tif"
+    write_fax(path, blockysize=16)
+    data, rng, agreed = path.read_bytes(), np.random.default_rng(seed), 0
+    for _ in range(80):
+        damaged = bytearray(data)
+        damaged[int(rng.integers(8, 200))] = int(rng.choice([0, 1, 2, 3, 4, 255]))
+        path.write_bytes(damaged)
+        if quick(path) is not None:
+            agreed += 1
+            assert_same(path)
+    assert agreed
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_files(seed, tmp_path):
     """Whatever bytes of a directory change, the quick parser agrees, or gives up."""

@@ -52,13 +52,19 @@ LONGER = """
 """Runs of 1792, 1856 ... 2560 pixels of either colour."""
 PASS, HORIZONTAL, VERTICAL = 1, 2, 3
 # T.4 table 4
-MODES = {
-    "0001": PASS,
-    "001": HORIZONTAL,
-    **dict.fromkeys(("1", "011", "010", "000011", "000010", "0000011", "0000010"), VERTICAL),
+DISTANCES = {
+    "1": 0,
+    "011": 1,
+    "000011": 2,
+    "0000011": 3,
+    "010": -1,
+    "000010": -2,
+    "0000010": -3,
 }
-WIDTH = 13
-"""Bits of the longest code."""
+"""Codes of vertical mode: how far to the right of the change above a change of colour is."""
+MODES = {"0001": PASS, "001": HORIZONTAL, **dict.fromkeys(DISTANCES, VERTICAL)}
+WIDTH, MODE_WIDTH = 13, 7
+"""Bits of the longest code of a run, and of a mode."""
 BLOCK = 1 << 13
 """Bytes of which windows are computed at a time."""
 SLACK = 1 << 14
@@ -269,12 +275,12 @@ def mode_table() -> list[tuple[int, int, bool]]:
     That is the number of bits of the vertical and pass codes that they begin with, how many of
     these codes are vertical ones, and, if there are none, whether a horizontal code is next.
     """
-    single = _table(MODES.items(), 7)
+    single = _table(MODES.items(), MODE_WIDTH)
     found = []
     for word in range(1 << WIDTH):
         used = vertical = 0
         while True:
-            mode, bits = single[(word << used >> (WIDTH - 7)) & 127]
+            mode, bits = single[(word << used >> (WIDTH - MODE_WIDTH)) & ((1 << MODE_WIDTH) - 1)]
             if mode not in (VERTICAL, PASS) or used + bits > WIDTH:
                 break
             used, vertical = used + bits, vertical + (mode == VERTICAL)
@@ -289,6 +295,19 @@ def run_table(is_black: bool) -> list[tuple[int, int]]:
     runs = [*range(64), *range(64, 1729, 64)]
     more = zip(LONGER.split(), range(1792, 2561, 64), strict=True)
     return _table([*zip(codes, runs, strict=True), *more], WIDTH)
+
+
+@cache
+def compiled_tables() -> npt.NDArray[np.uint16]:
+    """Return the tables of `native.loops.fax_rows`: white runs, black runs, modes.
+
+    An entry is the value of a code, times 16, plus its number of bits; no code has the value 4095.
+    The values of modes are 0 for pass, 1 for horizontal, 5 and the distance for vertical.
+    """
+    modes = {"0001": 0, "001": 1} | {code: 5 + distance for code, distance in DISTANCES.items()}
+    tables = [run_table(False), run_table(True), _table(modes.items(), MODE_WIDTH)]
+    entries = [(value & 0xFFF) << 4 | bits for table in tables for value, bits in table]
+    return np.array(entries, np.uint16)
 
 
 def _table(codes: Iterable[tuple[str, int]], width: int) -> list[tuple[int, int]]:

@@ -35,8 +35,8 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, v2_filter
-from anychunk.codecs.tiff import decoders, encoders, samples
-from anychunk.codecs.tiff.tile import PICTURES, Tile
+from anychunk.codecs.tiff import decoders, encoders, fax, samples
+from anychunk.codecs.tiff.tile import CCITT_T6, PICTURES, Tile
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 
 type Array = npt.NDArray[Any]
@@ -223,7 +223,10 @@ class TiffTile(Tile, BytesToBytes):
         decompressing a strip to the rows that it fills.
         """
         if not self._is_simple:
-            return False
+            if self.compression != CCITT_T6:
+                return False
+            self._check_sizes(data, spec)
+            return fax.decode_exact(self, data, target)
         if self.predictor != 1:
             return self._decode_simple(data, self._target(data, spec, out), target)
         if not target.flags.c_contiguous:

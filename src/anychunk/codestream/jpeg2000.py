@@ -602,22 +602,36 @@ GUARD = b"\xff\x7f" * 16
 0x7F after 0xFF is a stuffed 0 bit and seven 1 bits."""
 
 
+def single_tile_pieces(
+    header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
+) -> list[bytes | memoryview]:
+    """Return a codestream of one tile in pieces, so that its packets are not copied.
+
+    Packed packet headers (PPT) of several tile-parts must be numbered again in it.
+    """
+    pieces: list[bytes | memoryview] = [single_tile_header(header, tile)]
+    for part in parts:
+        sot = bytearray(data[part.offset : part.offset + SOT_BYTES])
+        # it is tile 0 of its stream; a length of 0 (up to the end) would include EOC
+        struct.pack_into(">HI", sot, 4, 0, part.length)
+        if len(parts) > 1:
+            # some encoders write a TNsot that is one too small: write the true number
+            sot[11] = len(parts) if len(parts) < 256 else 0
+        pieces += [bytes(sot), data[part.offset + SOT_BYTES : part.offset + part.length]]
+    return [*pieces, END]
+
+
 def single_tile_stream(
     header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
 ) -> bytearray:
     """Return a codestream that consists of one tile, from its tile-parts in `data`."""
-    stream = bytearray(single_tile_header(header, tile))
-    packed = 0
-    for part in parts:
-        start = len(stream)
-        stream += data[part.offset : part.offset + part.length]
-        # it is tile 0 of its stream; a length of 0 (up to the end) would include EOC
-        struct.pack_into(">HI", stream, start + 4, 0, part.length)
-        if len(parts) > 1:
-            # some encoders write a TNsot that is one too small: write the true number
-            stream[start + 11] = len(parts) if len(parts) < 256 else 0
+    pieces = single_tile_pieces(header, tile, data, parts)
+    stream = bytearray().join(pieces)
+    if len(parts) > 1:
+        start, packed = len(pieces[0]), 0
+        for part in parts:
             packed = _renumber(stream, start + SOT_BYTES, packed)
-    stream += END
+            start += part.length
     return stream
 
 

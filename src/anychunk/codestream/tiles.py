@@ -85,7 +85,12 @@ class _Parts:
 
 
 def index_tiles(
-    source: Readable, offset: int, length: int, *, is_announced: bool = False
+    source: Readable,
+    offset: int,
+    length: int,
+    *,
+    is_announced: bool = False,
+    header: MainHeader | None = None,
 ) -> Codestream:
     """Find the byte ranges of every tile of a codestream.
 
@@ -99,6 +104,7 @@ def index_tiles(
         length: Maximum length of the codestream; bytes after EOC are ignored.
         is_announced: Whether the container states `length`. Then the last tile-part may end there
             without EOC: the two lengths prove each other. Some satellite images lack EOC.
+        header: The main header, if it is known already.
 
     Raises:
         TruncatedError: A tile has no tile-part, a tile-part ends outside the range, or there is no
@@ -106,19 +112,21 @@ def index_tiles(
         FormatError: A header breaks the rules.
     """
     try:
-        return _index_tiles(source, offset, length, is_announced=is_announced)
+        return _index_tiles(source, offset, length, is_announced=is_announced, header=header)
     except NeedsMoreError as e:
         raise TruncatedError(f"{source.url} codestream @{offset}: {e}") from e
     except AnychunkError as e:
         raise type(e)(f"{source.url} codestream @{offset}: {e}") from e
 
 
-def _index_tiles(source: Readable, offset: int, length: int, *, is_announced: bool) -> Codestream:
+def _index_tiles(
+    source: Readable, offset: int, length: int, *, is_announced: bool, header: MainHeader | None
+) -> Codestream:
     if offset + length > source.size():
         raise TruncatedError(
             f"{length} bytes announced at byte {offset}, the object ends after {source.size()}"
         )
-    header = read_header(source, offset, length)
+    header = read_header(source, offset, length) if header is None else header
     first, end = offset + header.length, offset + length
     parts = tlm_parts(source, header, first, end) if header.tlm else None
     has_tlm = parts is not None and _has_end(source, parts.end, end, is_announced=is_announced)

@@ -46,7 +46,7 @@ from anychunk.io import (
     report_change,
     stat_pin,
 )
-from anychunk.io.buffers import borrowed
+from anychunk.io.buffers import borrowed, one_piece
 from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number
 from anychunk.model.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
 
@@ -434,15 +434,24 @@ class Reading:
             raise kind(f"{where}: {e}") from e
 
     def read_window(
-        self, number: int, window: Rect | None = None, *, is_whole: bool = False
+        self,
+        number: int,
+        window: Rect | None = None,
+        *,
+        is_whole: bool = False,
+        has_front: bool = True,
     ) -> Stored:
-        """Return the bytes for the codec, of a part of a chunk that is a part of a tile."""
+        """Return the bytes for the codec, of a part of a chunk that is a part of a tile.
+
+        Without the front of the chunk, those of a whole tile need not be copied.
+        """
         if self._reader.is_absent(number):
             return None
         url, planned = self.plan(number, window, is_whole=is_whole)
         source = self.source(url)
         found = [source.read(offset, length) for offset, length in planned.ranges]
-        return join(self._reader.front(number), [planned.payload(found)])
+        front = self._reader.front(number) if has_front else b""
+        return join(front, [planned.payload(found)])
 
     def stream(self, numbers: Numbers) -> Iterator[Stored]:
         """Yield the stored bytes of several local chunks; each is valid until the next.
@@ -541,7 +550,7 @@ def join(front: bytes, pieces: Sequence[Bytes1D]) -> Bytes1D:
     """Concatenate the parts of a chunk; a single part without a front stays a view."""
     if not front and len(pieces) == 1:
         return pieces[0]
-    return np.concatenate([np.frombuffer(front, np.uint8), *pieces])
+    return one_piece([front, *pieces])
 
 
 @dataclass(eq=False)

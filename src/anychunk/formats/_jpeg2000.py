@@ -13,6 +13,7 @@ origin, whose size may not be divisible at lower resolutions. So there are three
 import base64
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ def chunk_size(tile: int, step: int, factor: int) -> int:
     return math.lcm(tile, step * factor) // step
 
 
+@lru_cache(maxsize=64)
 def axes(siz: Siz, level: int) -> tuple[_Axis, _Axis] | None:
     """Return the axes y and x of a level; None if the image must be one chunk."""
     x_edges, y_edges = edges(siz, level)
@@ -226,6 +228,21 @@ def whole_range(stream: Codestream, url: str) -> ByteRanges:
         offsets=np.full(grid, stream.offset, np.uint64),
         lengths=np.full(grid, stream.length, np.uint64),
         urls=(url,),
+    )
+
+
+def has_single_parts(stream: Codestream) -> bool:
+    """Return whether every tile has exactly one tile-part."""
+    starts = stream.starts
+    return len(stream.offsets) == len(starts) - 1 and bool((starts[1:] > starts[:-1]).all())
+
+
+def single_parts(stream: Codestream, url: str) -> ByteRanges:
+    """Return the byte ranges of chunks that are tiles of one tile-part each."""
+    siz = stream.header.siz
+    grid = chunk_grid(siz, siz.rows, siz.columns)
+    return ByteRanges(
+        offsets=stream.offsets.reshape(grid), lengths=stream.lengths.reshape(grid), urls=(url,)
     )
 
 

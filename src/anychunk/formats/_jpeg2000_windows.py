@@ -46,7 +46,7 @@ def divided(array: ArrayIndex) -> ArrayIndex:
     level = int(codec.get("resolution_level", 0))
     height, width = array.chunk_shape[-2:]
     shape = (_side(height, array.grid[-2]), _side(width, array.grid[-1]))
-    if not _is_large(header) or not _can_divide(header, array, level):
+    if not is_large(header) or not _can_divide(header, array, level):
         return array
     # a small level of a large tile stays one chunk, but has few of the tile's code-blocks
     if shape == (height, width) and level == 0:
@@ -144,7 +144,7 @@ def _side(size: int, count: int) -> int:
     return next((n for n in range(SIDE, SMALLEST - 1, -1) if size % n == 0), size)
 
 
-def _is_large(header: MainHeader) -> bool:
+def is_large(header: MainHeader) -> bool:
     """Return whether tiles are large at full resolution."""
     rect = header.siz.tile(0).scaled(*scale(header.siz, 0))
     return rect.width * rect.height > SIDE * SIDE

@@ -3,11 +3,13 @@
 import contextlib
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Buffer, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
+
+from anychunk.io import system
 
 KEPT_BYTES = 8 << 20
 """Maximum number of bytes that a thread keeps per purpose."""
@@ -25,6 +27,24 @@ def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     memory = np.empty(nbytes + PAGE, np.uint8)
     start = -memory.ctypes.data % PAGE
     return memory[start : start + nbytes]
+
+
+LARGE_BYTES = 4 << 20
+"""From this size on, memory is better mapped than allocated."""
+
+
+def one_piece(pieces: Sequence[Buffer]) -> npt.NDArray[np.uint8]:
+    """Return the bytes of all pieces, one after the other, in fresh memory.
+
+    A large result is mapped, outside of the heap: when an allocator gets a large piece back, it
+    returns all free memory to the operating system, and decoders that allocate much would have page
+    faults again and again.
+    """
+    arrays = [np.frombuffer(piece, np.uint8) for piece in pieces]
+    nbytes = sum(array.size for array in arrays)
+    if nbytes < LARGE_BYTES:
+        return np.concatenate(arrays)
+    return np.concatenate(arrays, out=np.frombuffer(system.map_memory(nbytes), np.uint8))
 
 
 @contextmanager

@@ -12,12 +12,14 @@ found by looking for the function, not by the name of the system, so that a test
 | path of an opened file | `/proc` | not needed | `GetFinalPathNameByHandleW` |
 | replacing a file that is open | yes | yes | tried again, then an error |
 | links | symbolic | symbolic | symbolic, junctions |
+| large pages of memory on request | yes | no | no |
 """
 
 import contextlib
 import errno
 import gc
 import io
+import mmap
 import os
 import re
 import sys
@@ -56,6 +58,21 @@ DEVICES = re.compile(
     r"(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9\u00b9\u00b2\u00b3])", re.IGNORECASE
 )
 """Names of devices in every folder of Windows, with any extension."""
+
+PRIVATE: int = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+HUGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+
+
+def map_memory(nbytes: int) -> mmap.mmap:
+    """Return fresh memory that is not part of the heap, with large pages where there are any."""
+    if not PRIVATE:
+        return mmap.mmap(-1, nbytes)
+    memory = mmap.mmap(-1, nbytes, flags=PRIVATE)  # large pages are for private memory only
+    if HUGE is not None:
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(HUGE)
+    return memory
+
 
 _POSITION = threading.Lock()
 """Held while a shared handle is moved and used."""

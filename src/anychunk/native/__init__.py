@@ -24,6 +24,9 @@ class Loops(Protocol):
     def jpeg_walk(
         self, data: Buffer, tables: bytes, layout: Buffer, rows: Buffer, first: int, /
     ) -> int: ...
+    def fax_rows(
+        self, tables: Buffer, data: Buffer, pixels: Buffer, is_reversed: bool, black: bool, /
+    ) -> bool: ...
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...

@@ -217,12 +217,15 @@ class WindowRead:
         get = self._reading.read_window
         if measuring.collectors:
             get = partial(measuring.timed, "fetch_seconds", get)
-        payload = get(task.number, task.window, is_whole=task.is_whole)
+        payload = get(task.number, task.window, is_whole=task.is_whole, has_front=False)
         assert payload is not None
-        self.decode(task, payload)
+        self._measured(task, payload)
 
     def decode(self, task: Task, payload: Bytes1D) -> None:
-        """Decode one task into the buffer of its group."""
+        """Decode one task into the buffer of its group, from bytes with the front of its chunk."""
+        self._measured(task, payload[FRONT.size :])
+
+    def _measured(self, task: Task, payload: Bytes1D) -> None:
         if measuring.collectors:
             size = task.window.width * task.window.height * self._bands * self._dtype.itemsize
             measuring.count(chunks=1, stored_bytes=len(payload), decoded_bytes=size)
@@ -238,7 +241,7 @@ class WindowRead:
         place = group.buffer[:, y : y + window.height, x : x + window.width]
         level = codec.resolution_level
         with located(lambda: self._reader.describe(task.number)):
-            view = memoryview(payload)[FRONT.size :]
+            view = memoryview(payload)
             try:
                 decode_window(
                     codec.header,
@@ -253,9 +256,11 @@ class WindowRead:
                 if task.is_whole:
                     raise
                 # some streams decode only as a whole, such as samples of 30 bits
-                whole = self._reading.read_window(task.number, window, is_whole=True)
+                whole = self._reading.read_window(
+                    task.number, window, is_whole=True, has_front=False
+                )
                 assert whole is not None
-                decode_window(codec.header, level, memoryview(whole)[FRONT.size :], window, place)
+                decode_window(codec.header, level, memoryview(whole), window, place)
 
     def finish(self) -> None:
         """Copy what was decoded to its place in the result."""

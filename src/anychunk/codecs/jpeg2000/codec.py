@@ -22,7 +22,6 @@ import math
 import struct
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -53,6 +52,7 @@ from anychunk.codestream.jpeg2000 import (
     find_codestream,
     name,
     read_main_header,
+    single_tile_pieces,
     single_tile_stream,
     stream_parts,
     tile_parts,
@@ -255,9 +255,15 @@ def decode_tile(
     if not is_checked and rect.width * rect.height > SUSPICIOUS * sum(p.length for p in parts):
         is_checked = True
         check_tile(header, tile, data, parts)
+    planes: Sequence[Array] | None = None
+    if openjph.is_faster(header, rect, data, parts):
+        pieces = single_tile_pieces(header, tile, data, parts)
+        planes = decode_faster(pieces, header, rect, level, out)
+        if planes is not None and is_checked:
+            return planes
     stream = single_tile_stream(header, tile, data, parts)
     try:
-        planes = decode_stream(stream, header, rect, level, data=data, parts=parts, out=out)
+        planes = openjpeg.decode(stream, siz, rect, level, out) if planes is None else planes
     except ChunkDecodeError:
         check_tile(header, tile, data, parts)
         if not openjph.is_needed(header):
@@ -276,38 +282,52 @@ WALKED: Cache[bool] = Cache(4 << 20)
 """Small tiles that were walked, with their bytes: each is read again at every resolution."""
 
 
+def decode_faster(
+    pieces: Sequence[BytesLike], header: MainHeader, rect: Rect, level: int, out: Array | None
+) -> Sequence[Array] | None:
+    """Decode a stream for which `openjph.is_faster` is true; None if OpenJPEG has to decode it.
+
+    Parameters:
+        pieces: The stream, in pieces; the first has the main header.
+        header: The main header that describes it.
+        rect: Its area, on the reference grid.
+        level: Resolution level.
+        out: Shaped (bands, y, x); the result is in it.
+    """
+    here = rect.scaled(1 << level, 1 << level)
+    shape = (len(header.siz.components), here.height, here.width)
+    target = np.empty(shape, header.siz.dtype) if out is None else out
+    try:
+        openjph.decode_shallow(pieces, header, level, target)
+    except ChunkDecodeError:
+        return None
+    return target  # type: ignore[return-value]
+
+
 def decode_stream(
-    stream: bytes | bytearray,
+    stream: bytes,
     header: MainHeader,
     rect: Rect,
     level: int,
     *,
-    data: memoryview = NO_BYTES,
-    parts: Sequence[TilePart] = (),
     out: Array | None = None,
     threads: int = 0,
 ) -> Sequence[Array]:
-    """Decode a stream with the decoder that is the fastest for it; `openjpeg.decode` has more.
+    """Decode a stream of one tile, without headers besides the main one, by the faster decoder.
 
     Parameters:
-        stream: A codestream of one tile, or of a window.
+        stream: The codestream of a window.
         header: The main header that describes it.
         rect: Its area, on the reference grid.
         level: Resolution level.
-        data: Bytes that contain the tile-parts of the tile.
-        parts: The tile-parts, unless their headers are known to be empty.
         out: Shaped (bands, y, x); used if all components have the same type and grid.
         threads: How many threads decode, if OpenJPEG does.
     """
-    siz = header.siz
-    if openjph.is_faster(header, rect, data, parts):
-        here = rect.scaled(1 << level, 1 << level)
-        shape = (len(siz.components), here.height, here.width)
-        target = np.empty(shape, siz.dtype) if out is None else out
-        with suppress(ChunkDecodeError):
-            openjph.decode_shallow(stream, header, level, target)
-            return target  # type: ignore[return-value]
-    return openjpeg.decode(stream, siz, rect, level, out, threads=threads)
+    if openjph.is_faster(header, rect, NO_BYTES, ()):
+        planes = decode_faster([stream], header, rect, level, out)
+        if planes is not None:
+            return planes
+    return openjpeg.decode(stream, header.siz, rect, level, out, threads=threads)
 
 
 _USUAL: Cache[bytes] = Cache(1 << 20)

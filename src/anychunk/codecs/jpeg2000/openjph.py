@@ -12,7 +12,7 @@ outside of their range, which streams that were cut to a rate have, would become
   decoded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Buffer, Sequence
 from typing import Any
 
 import imagecodecs
@@ -35,7 +35,7 @@ from anychunk.codestream.jpeg2000 import (
     segments,
 )
 from anychunk.errors import ChunkDecodeError
-from anychunk.io.buffers import borrowed
+from anychunk.io.buffers import borrowed, one_piece
 
 type Array = npt.NDArray[Any]
 
@@ -124,17 +124,22 @@ def _planes(qcd: bytes) -> int:
     return (qcd[0] >> 5) + max((step >> 3 for step in qcd[1:]), default=0) - 1
 
 
-def decode_shallow(stream: bytes | bytearray, header: MainHeader, level: int, out: Array) -> None:
+def decode_shallow(stream: Sequence[Buffer], header: MainHeader, level: int, out: Array) -> None:
     """Decode a stream of up to 16 bits into `out`, shaped (components, y, x).
+
+    Parameters:
+        stream: The pieces of the stream; the first has the main header.
+        header: The main header.
+        level: Resolution level.
+        out: Where samples are decoded to.
 
     Raises:
         ChunkDecodeError: OpenJPH does not decode it, or to another shape, or samples exceed their
             range; OpenJPEG may decode it.
     """
     component = header.siz.components[0]
-    made = bytearray(stream)
-    places = slice(SSIZ, SSIZ + SSIZ_STEP * len(header.siz.components), SSIZ_STEP)
-    made[places] = bytes([0x80 | CLAIMED - 1]) * len(header.siz.components)
+    made = one_piece(stream)
+    made[SSIZ : SSIZ + SSIZ_STEP * len(header.siz.components) : SSIZ_STEP] = 0x80 | CLAIMED - 1
     shape = out.shape[1:] if len(out) == 1 else out.shape
     with borrowed("htj2k", 4 * out.size) as memory:
         decoded = memory.view(np.int32).reshape(shape)

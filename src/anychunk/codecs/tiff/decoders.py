@@ -492,7 +492,7 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D, *, may_interleave: bool = Fa
         ChunkDecodeError: The chunk does not decode, or not to the shape that `tile` announces.
     """
     if tile.compression in CCITT:
-        array = fax.decode(tile, data)
+        array = fax.decode(tile, data, out)
     elif tile.backend == "libtiff" or tile.compression in LIBTIFF:
         array = synthetic.decode_libtiff(tile, data)
     elif tile.compression == OLD_JPEG:

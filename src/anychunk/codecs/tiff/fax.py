@@ -11,6 +11,9 @@ checked:
 - in Group 3, libtiff skips from the end of a row to the next end-of-line code: `fax_lines` checks
   that nothing but fill is skipped.
 
+Group 4 data that are exactly as T.6 prescribes are decoded by the compiled module, where there is
+one: straight to their place, without a TIFF file for libtiff around each strip.
+
 A change of bits that turns codes into others of the same length, with which every row still adds
 up, cannot be detected: the format has no checksum.
 """
@@ -28,6 +31,7 @@ from anychunk.codecs.tiff import libtiff_messages
 from anychunk.codecs.tiff.synthetic import synthetic_tiff
 from anychunk.codecs.tiff.tile import CCITT_T4, CCITT_T6, Tile
 from anychunk.errors import ChunkDecodeError
+from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
 
@@ -41,12 +45,19 @@ END_OF_BLOCK = 3
 NO_EOL = "Try to decode (read) fax Group 3 data without EOL at line 0 "
 
 
-def decode(tile: Tile, data: Bytes1D) -> Array:
+def decode(tile: Tile, data: Bytes1D, out: Bytes1D | None = None) -> Array:
     """Decode a chunk to (rows, columns, bands); raise `ChunkDecodeError` if it is damaged.
 
     Rows beyond those of the chunk are checked too, and left out: some writers state a height that
     is too small.
+
+    Parameters:
+        tile: The tags that describe the chunk.
+        data: Its stored bytes.
+        out: A buffer as large as the decoded chunk, which the result may be in.
     """
+    if out is not None and decode_exact(tile, data, out):
+        return out.view(bool).reshape(-1, tile.tile_width, 1)
     if tile.compression == CCITT_T4:
         bits = imagecodecs.bitorder_decode(data) if tile.fill_order == 2 else data
         is_two_dimensional = bool(tile.t4_options & TWO_DIMENSIONAL)
@@ -60,6 +71,27 @@ def decode(tile: Tile, data: Bytes1D) -> Array:
             )
             return array[:kept]
     return _decode_to_end(tile, data, tile.tile_height * tile.tile_depth + 1)
+
+
+def decode_exact(tile: Tile, data: Bytes1D, target: Array) -> bool:
+    """Decode a whole chunk to `target`, bytes or bools in order; return False if that fails.
+
+    It does for other than Group 4 data, and for any that are not the usual codes of as many rows,
+    with their end: `decode` reads them, or says what is wrong. `target` may have been written to.
+    """
+    if (
+        loops is None
+        or tile.compression != CCITT_T6
+        or tile.samples_per_pixel != 1
+        or tile.bits != 1
+        or target.dtype.itemsize != 1
+        or not target.flags.c_contiguous
+        or target.size != tile.tile_height * tile.tile_depth * tile.tile_width
+    ):
+        return False
+    pixels = target.reshape(-1, tile.tile_width)
+    tables = fax_lines.compiled_tables()
+    return loops.fax_rows(tables, data, pixels, tile.fill_order == 2, True)
 
 
 def _decode_to_end(tile: Tile, data: Bytes1D, asked: int) -> Array:

@@ -10,16 +10,19 @@ Refused: wavelets and decompositions of part 2, samples of more than 31 bits, JP
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from anychunk.codestream.tiles import Codestream, index_tiles
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, describe, level_arrays, levels
 from anychunk.formats._jpeg2000_windows import divided
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
+from anychunk.formats._two_steps import in_two_steps
 from anychunk.formats.jpeg2000.boxes import SIGNATURE, Box, Header, read_header, scan
 from anychunk.formats.jpeg2000.drawing import image_bands, image_display
 from anychunk.formats.jpeg2000.georeference import read_geojp2, read_gml
-from anychunk.io import Source
+from anychunk.formats.jpeg2000.plain import plain_image
+from anychunk.io import FileSource, Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Meaning, Place
 from anychunk.model.index import GroupIndex, Json
@@ -40,12 +43,24 @@ def parse(source: Source, *, sidecars: bool | None = None) -> GroupIndex:
         sidecars: whether to look for side files (.aux.xml, .j2w, .ovr, .msk); None: if the file is
             local.
     """
+    plain = plain_image(source) if isinstance(source, FileSource) else None
+    if plain is None or not isinstance(source, FileSource):
+        return parse_file(source, sidecars=sidecars)
+    array, stream = plain
+    later = partial(parse_file, sidecars=sidecars is not False, known=stream)
+    return in_two_steps(source, array, later)
+
+
+def parse_file(
+    source: Source, *, sidecars: bool | None = None, known: Codestream | None = None
+) -> GroupIndex:
+    """Index any JPEG 2000 file, as `parse` does; `known` is its only codestream."""
     side = side_files(source, sidecars=sidecars)
     about: dict[str, Json] = {}
     if side.refused:
         about["refused"] = [str(e) for e in side.refused]
     if source.read(0, min(4, source.size())).tobytes() == CODESTREAM_MAGIC:
-        stream = index_tiles(source, 0, source.size())
+        stream = known or index_tiles(source, 0, source.size())
         group = image(stream, source.url, Header(), Found(side=side))
         return root_group({"0": group}, {"j2k": about} if about else {}, pins=dict(side.pins))
     boxes = scan(source)
@@ -63,7 +78,7 @@ def parse(source: Source, *, sidecars: bool | None = None) -> GroupIndex:
     found = replace(metadata(source, boxes), side=side)
     members = {}
     for number, box in enumerate(streams):
-        stream = index_tiles(source, box.offset, box.length, is_announced=box.is_announced)
+        stream = known or index_tiles(source, box.offset, box.length, is_announced=box.is_announced)
         header = own[number].over(default) if number < len(own) else default
         if len(streams) == 1:
             check_size(stream, header, source.url)

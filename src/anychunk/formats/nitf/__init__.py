@@ -17,6 +17,7 @@ from anychunk.errors import AnychunkError, FormatError, TruncatedError, Unsuppor
 from anychunk.formats import _jpeg2000
 from anychunk.formats._bands import without_single_band
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
+from anychunk.formats._two_steps import in_two_steps
 from anychunk.formats.nitf.attributes import (
     header_json,
     overflow_tres,
@@ -26,17 +27,18 @@ from anychunk.formats.nitf.attributes import (
 )
 from anychunk.formats.nitf.bilevel import bilevel_index
 from anychunk.formats.nitf.blocks import Stored
-from anychunk.formats.nitf.header import VERSIONS, File, Segment, read_file
+from anychunk.formats.nitf.header import HEAD, VERSIONS, File, Segment, read_file
 from anychunk.formats.nitf.image_segment import Image, read_image
 from anychunk.formats.nitf.jpeg import jpeg_index
 from anychunk.formats.nitf.jpeg2000 import jpeg2000_index
 from anychunk.formats.nitf.meaning import image_meaning
 from anychunk.formats.nitf.place import image_place
+from anychunk.formats.nitf.plain import plain_array
 from anychunk.formats.nitf.rsets import Parsed, ParsedImage, with_rsets
 from anychunk.formats.nitf.tre import Tre
 from anychunk.formats.nitf.uncompressed import Options, uncompressed_index
 from anychunk.formats.nitf.vector_quantization import COVERAGE, rpf_locations, vq_index
-from anychunk.io import Source
+from anychunk.io import FileSource, Source
 from anychunk.metadata.meaning import Level
 from anychunk.model.index import GroupIndex, Json
 
@@ -70,8 +72,27 @@ def parse(
             local. Those of a file with several images are ignored.
     """
     options = Options(justify=justify, complex_pairs=complex_pairs)
+    plain = plain_array(source) if isinstance(source, FileSource) else None
+    if plain is None or not isinstance(source, FileSource):
+        return parse_all(source, options, rsets=rsets, sidecars=sidecars)
+    later = partial(
+        parse_all, options=options, rsets=rsets, sidecars=sidecars is not False,
+        first=len(plain.pieces[0]),
+    )  # fmt: skip
+    return in_two_steps(source, plain, later)
+
+
+def parse_all(
+    source: Source,
+    options: Options,
+    *,
+    rsets: bool | None = None,
+    sidecars: bool | None = None,
+    first: int = HEAD,
+) -> GroupIndex:
+    """Index any NITF file, as `parse` does; `first` is the number of bytes of the first read."""
     one = partial(parse_file, options=options)
-    parsed = one(source)
+    parsed = one(source, first=first)
     has_rsets = source.is_local or source.url.endswith(".r0") if rsets is None else rsets
     if has_rsets:
         parsed = with_rsets(parsed, source, one)
@@ -99,9 +120,9 @@ def beside(parsed: Parsed, side: SideFiles) -> Parsed:
     )
 
 
-def parse_file(source: Source, *, options: Options) -> Parsed:
+def parse_file(source: Source, *, options: Options, first: int = HEAD) -> Parsed:
     """Parse one file, without its R-sets."""
-    file = read_file(source)
+    file = read_file(source, first=first)
     further = overflow_tres(file, source)
     images: dict[str, ParsedImage] = {}
     refusals: list[AnychunkError] = []

@@ -66,11 +66,16 @@ def block_grid(image: Image) -> tuple[int, ...]:
     return (image.bands, *grid) if image.has_bands_apart else grid
 
 
+def without_mask(image: Image) -> Mask:
+    """Return where the image data begins, of an image whose blocks follow each other."""
+    return Mask(image.segment.offset, None, None)
+
+
 def read_mask(source: Source, image: Image) -> Mask:
     """Read the mask table in front of the image data, if the image has one."""
     segment = image.segment
     if not image.is_masked:
-        return Mask(segment.offset, None, None)
+        return without_mask(image)
     head = source.read(segment.offset, 10).tobytes()
     data_offset, block_width, pad_width, pad_bits = struct.unpack(">IHHH", head)
     if block_width not in (0, 4) or pad_width not in (0, 4) or pad_bits > 128:

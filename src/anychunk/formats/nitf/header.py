@@ -6,6 +6,7 @@ Spec: MIL-STD-2500C and the Joint BIIF Profile, tables A-1 and following (NITF 2
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 from anychunk import limits
@@ -242,6 +243,12 @@ LAYOUTS: dict[Kind, Callable[[str], Layout]] = {
 }
 
 
+@cache
+def layout(kind: Kind | Literal["file"], version: str) -> Layout:
+    """Return the layout of the file header, or of a kind of subheader."""
+    return file_layout(version) if kind == "file" else LAYOUTS[kind](version)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Segment:
     """One segment: its subheader, and where its bytes are."""
@@ -285,16 +292,24 @@ class File:
         return tuple(s for s in self.segments if s.kind == kind)
 
 
-def read_file(source: Source) -> File:
+HEAD = 8192
+"""Bytes of the first read; most headers are shorter."""
+
+
+def read_file(source: Source, *, first: int = HEAD) -> File:
     """Read the file header and all subheaders.
 
     A damaged subheader does not prevent other segments from being read.
+
+    Parameters:
+        source: the file.
+        first: bytes of the first read.
 
     Raises:
         FormatError: the file header cannot be read.
         TruncatedError: the file ends within the subheader of an image.
     """
-    head = source.read(0, min(source.size(), 8192)).tobytes()
+    head = source.read(0, min(source.size(), first)).tobytes()
     version = VERSIONS.get(head[:9])
     if version is None:
         raise FormatError(
@@ -315,7 +330,7 @@ def _file_header(source: Source, head: bytes, version: str) -> Values:
     if length > len(head):
         head += source.read(len(head), max(0, length - len(head))).tobytes()
     try:
-        return read(file_layout(version), head[:length])[0]
+        return read(layout("file", version), head[:length])[0]
     except AnychunkError as e:
         raise type(e)(f"{source.url} file header: {e}") from e
 
@@ -400,7 +415,7 @@ def _subheader(
                 f"the file ends after {source.size()}"
             )
         data = source.read(offset, length).tobytes()
-        values, end = read(LAYOUTS[kind](version), data)
+        values, end = read(layout(kind, version), data)
         if is_image and values["IM"] != "IM":
             raise FormatError(f"its subheader begins with {data[:2]!r}, expected b'IM'")
     except AnychunkError as e:

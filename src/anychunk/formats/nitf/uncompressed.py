@@ -95,18 +95,21 @@ def uncompressed_index(source: Source, image: Image, options: Options) -> Stored
             mask = read_mask(source, image)  # the pad pixel is justified like other samples
     if has_pairs:
         return Stored(arrays=[pairs_index(source.url, image, offsets)])
+    return Stored(arrays=[blocks_array(source.url, image, mask, offsets)], pad=mask.pad)
+
+
+def blocks_array(url: str, image: Image, mask: Mask, offsets: Offsets) -> ArrayIndex:
+    """Return the array of an image whose blocks are at `offsets`."""
     cut = plan(image, can_shorten=is_plain(image))
-    chunk_shape = (cut.bands, cut.rows, image.block_width)
-    array = ArrayIndex(
+    return ArrayIndex(
         shape=image.shape,
-        chunk_shape=chunk_shape,
+        chunk_shape=(cut.bands, cut.rows, image.block_width),
         data_type=image.dtype.name,
         codecs=codecs(image, cut),
-        chunks=byte_ranges(source.url, image, cut, offsets),
+        chunks=byte_ranges(url, image, cut, offsets),
         fill_value=fill_value_json(mask.fill(image), image.dtype),
         dimension_names=DIMENSIONS,
     )
-    return Stored(arrays=[array], pad=mask.pad)
 
 
 def has_complex_pairs(image: Image) -> bool:

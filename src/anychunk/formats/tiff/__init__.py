@@ -13,14 +13,15 @@ Refused: bands of different types; subsampled YCbCr in separate planes; compress
 
 import math
 from dataclasses import replace
-from typing import cast
+from functools import partial
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import tifffile
 
-from anychunk.errors import AnychunkError, FormatError, untrusted
+from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
+from anychunk.formats._two_steps import in_two_steps
 from anychunk.formats.tiff import ome_xml
 from anychunk.formats.tiff.gdal_metadata import fill_value
 from anychunk.formats.tiff.images import Image, Refusal, find_images
@@ -29,11 +30,10 @@ from anychunk.formats.tiff.ome_companions import with_companions
 from anychunk.formats.tiff.page_stack import Stack, mask_array, stack_arrays
 from anychunk.formats.tiff.plain import plain_array
 from anychunk.formats.tiff.tifffile_source import tiff_file
-from anychunk.io import FileSource, KeptSource, Source
+from anychunk.io import FileSource, Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Level
-from anychunk.metadata.ome import VARIABLE
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, deferred, find, with_arrays
+from anychunk.model.index import GroupIndex, Json, Node
 
 EXTENSIONS = (".tif", ".tiff", ".btf")
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -56,34 +56,9 @@ def parse(source: Source, *, sidecars: bool | None = None) -> GroupIndex:
             local.
     """
     plain = plain_array(source) if isinstance(source, FileSource) else None
-    if plain is None:
+    if plain is None or not isinstance(source, FileSource):
         return parse_file(source, sidecars=sidecars)
-    kept = KeptSource(source.url, source.pin(), plain.pieces)
-    whole = _Later(kept, looks_beside=sidecars is not False)
-    root = deferred(GroupIndex, whole, pins={}, roots=())
-    image = deferred(ArrayIndex, whole.image, **plain.fields)
-    return with_arrays(root, {PLAIN_PATH: image})
-
-
-PLAIN_PATH = f"0/0/{VARIABLE}"
-"""Path of the only array of a plain file."""
-
-
-class _Later:
-    """Indexes a plain file once, when more than its array is asked for."""
-
-    def __init__(self, source: Source, *, looks_beside: bool) -> None:
-        self._source, self._looks_beside = source, looks_beside
-        self._found: GroupIndex | None = None
-
-    def __call__(self) -> GroupIndex:
-        if self._found is None:
-            with untrusted(self._source.url):
-                self._found = parse_file(self._source, sidecars=self._looks_beside)
-        return self._found
-
-    def image(self) -> ArrayIndex:
-        return cast("ArrayIndex", find(self(), PLAIN_PATH))
+    return in_two_steps(source, plain, partial(parse_file, sidecars=sidecars is not False))
 
 
 def parse_file(source: Source, *, sidecars: bool | None = None) -> GroupIndex:

@@ -14,14 +14,15 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.tiff.tile import DEFLATE, LZW, NONE
+from anychunk.codecs.tiff.tile import CCITT_T6, DEFLATE, LZW, NONE
 from anychunk.errors import AnychunkError
+from anychunk.formats._two_steps import Plain
 from anychunk.formats.tiff.axes import Arrangement, arrangement
 from anychunk.formats.tiff.byte_ranges import MANY, chunk_lengths, piece_rows, whole_rows
 from anychunk.formats.tiff.directory import LONG, LONG8, SHORT, TYPE_SIZES, Form
@@ -69,15 +70,6 @@ DICOM = slice(128, 132)
 """Where a file that is also a DICOM file says so."""
 
 
-class Plain(NamedTuple):
-    """What is known about the array of a plain file, and the bytes that say so."""
-
-    fields: dict[str, Any]
-    """Fields of the `ArrayIndex`; the others depend on metadata."""
-    pieces: dict[int, bytes]
-    """The parts of the file that describe the page, by offset."""
-
-
 def plain_array(source: FileSource) -> Plain | None:
     """Return the array of a file with one ordinary page; None if the file is anything else."""
     file = _File(source)
@@ -98,8 +90,6 @@ def plain_array(source: FileSource) -> Plain | None:
         "codecs": tuple({**c, "configuration": dict(c["configuration"])} for c in pattern.codecs),
         "chunks": ByteRanges(offsets=tables[0], lengths=tables[1], urls=(source.url,)),
         "dimension_names": pattern.names,
-        "pins": {},
-        "roots": (),
     }
     return Plain(fields, file.pieces)
 
@@ -282,14 +272,22 @@ class _Stated(NamedTuple):
         predictors = (1,) if self.compression == NONE else (1, 2, 3)
         return (
             min(self.width, self.height, self.chunk_width, self.chunk_height) > 0
-            and self.compression in COMPRESSIONS
+            and (self.compression in COMPRESSIONS or self.is_fax())
             and self.photometric <= PALETTE
             and (self.photometric != RGB or self.bands >= 3)
             and self.planar in (1, 2)
             and self.predictor in predictors
-            and self.bits in BITS.get(self.sample_format, ())
+            and (self.bits in BITS.get(self.sample_format, ()) or self.is_fax())
             # tifffile takes a column of uncompressed tiles for contiguous rows
             and not (self.is_tiled and self.compression == NONE and self.chunk_width == self.width)
+        )
+
+    def is_fax(self) -> bool:
+        """Return whether this is a page of Group 4 facsimile."""
+        return (
+            self.compression == CCITT_T6
+            and (self.bits, self.bands, self.sample_format, self.predictor) == (1, 1, 1, 1)
+            and self.photometric < RGB
         )
 
     def layout(self) -> Layout:

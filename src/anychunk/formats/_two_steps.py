@@ -1,0 +1,61 @@
+"""Files with one ordinary image, indexed in two steps: its array at once, the rest on demand.
+
+Reading pixels needs the array of full resolution only. Attributes, coordinates, coarser levels and
+side files take longer to make than a small chunk to decode. A format that recognises an ordinary
+file by a look at its headers returns the array; the general parser makes the rest when another
+field of the index is asked for, from the bytes that were read then.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from anychunk.errors import untrusted
+from anychunk.io import FileSource, KeptSource, Source
+from anychunk.metadata.ome import VARIABLE
+from anychunk.model.index import ArrayIndex, GroupIndex, deferred, find, with_arrays
+
+PATH = f"0/0/{VARIABLE}"
+"""Path of the array that is known at once."""
+
+
+class Plain(NamedTuple):
+    """What is known about the array of an ordinary file, and the bytes that say so."""
+
+    fields: dict[str, Any]
+    """Fields of the `ArrayIndex`; the others depend on metadata."""
+    pieces: dict[int, bytes]
+    """The parts of the file that describe the image, by offset."""
+
+
+def in_two_steps(
+    source: FileSource, plain: Plain, parse: Callable[[Source], GroupIndex]
+) -> GroupIndex:
+    """Return the index of an ordinary file.
+
+    Parameters:
+        source: the file.
+        plain: its array; no chunk of it may be absent.
+        parse: the general parser, called once, when more is asked for. Its source is not one of
+            files on a disk: whether to look for side files must be given. It must not fail.
+    """
+    whole = _Later(KeptSource(source.url, source.pin(), plain.pieces), parse)
+    root = deferred(GroupIndex, whole, pins={}, roots=())
+    image = deferred(ArrayIndex, whole.image, pins={}, roots=(), **plain.fields)
+    return with_arrays(root, {PATH: image})
+
+
+class _Later:
+    """Indexes a file once, when more than its array is asked for."""
+
+    def __init__(self, source: Source, parse: Callable[[Source], GroupIndex]) -> None:
+        self._source, self._parse = source, parse
+        self._found: GroupIndex | None = None
+
+    def __call__(self) -> GroupIndex:
+        if self._found is None:
+            with untrusted(self._source.url):
+                self._found = self._parse(self._source)
+        return self._found
+
+    def image(self) -> ArrayIndex:
+        return cast("ArrayIndex", find(self(), PATH))
