@@ -1,9 +1,9 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
-tiles and parameters and damaged JPEG scans, decodes damaged facsimile, and separates bands of arrays
-of any shape and strides. A finding is a report of the sanitizer, or an answer that differs from that
-of the Python code.
+tiles, parameters and JPEG scans, decodes damaged facsimile, and separates bands of arrays of any
+shape and strides. A finding is a report of the sanitizer, or an answer that differs from that of
+the Python code.
 """
 
 import argparse

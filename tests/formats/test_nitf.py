@@ -534,3 +534,13 @@ def test_malformed_files(sample):
     group = anychunk.open(sample.file)
     for name in group.group_keys():
         np.testing.assert_array_equal(group[f"{name}/0/image"][...], gdal_shown(sample.file))
+
+
+def test_a_reserved_count_that_is_not_zero_is_refused(tmp_path):
+    """GDAL refuses it, too: it takes NUMX for a number of segments."""
+    data = nitf([Image(array("u1", (1, 6, 5), bits=8))])
+    at = 382  # after the lengths of one image, and NUMS
+    assert data[at - 6 : at + 3] == b"030000000"
+    (tmp_path / "a.ntf").write_bytes(data[:at] + b"002" + data[at + 3 :])
+    with pytest.raises(anychunk.errors.FormatError, match="NUMX"):
+        anychunk.open(tmp_path / "a.ntf")

@@ -330,9 +330,13 @@ def _file_header(source: Source, head: bytes, version: str) -> Values:
     if length > len(head):
         head += source.read(len(head), max(0, length - len(head))).tobytes()
     try:
-        return read(layout("file", version), head[:length])[0]
+        values = read(layout("file", version), head[:length])[0]
     except AnychunkError as e:
         raise type(e)(f"{source.url} file header: {e}") from e
+    if values.get("NUMX"):
+        # it is reserved; a reader that takes it for a count finds all later fields elsewhere
+        raise FormatError(f"{source.url} file header: NUMX is {values['NUMX']}, expected 000")
+    return values
 
 
 def _digits(text: bytes, name: str, source: Source) -> int:

@@ -29,7 +29,7 @@ from anychunk.formats.nitf.uncompressed import (
     block_offsets,
     blocks_array,
     has_complex_pairs,
-    is_left_justified,
+    has_other_bits,
 )
 from anychunk.io import FileSource
 from anychunk.model.grid import Shape
@@ -173,6 +173,6 @@ def _is_plain(image: Image) -> bool:
         and image.nbpp in LISTED
         and count <= MOST_CHUNKS
         and count * block_bytes(image) == image.segment.length
-        and not is_left_justified(image)
+        and not has_other_bits(image)
         and not has_complex_pairs(image)
     )
