@@ -611,3 +611,43 @@ def test_one_file_of_each_format(sample, tmp_path):
         values = expected.reshape(-1, *expected.shape[-2:])
         np.testing.assert_array_equal(found.read(), values)
     assert checked(path) == VALID
+
+
+def written(path, values, colors=None, **profile):
+    """Write a file with rasterio, as its users do."""
+    described = {"height": values.shape[0], "width": values.shape[1], "count": 1}
+    with rasterio.open(path, "w", driver="GTiff", dtype=values.dtype, **described, **profile) as f:
+        f.write(values, 1)
+        if colors is not None:
+            f.write_colormap(1, colors)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "profile"),
+    [("uint8", {}), ("uint8", {"nbits": 1, "photometric": "palette"}), ("uint16", {})],
+)
+def test_a_color_table_that_rasterio_writes(tmp_path, dtype, profile):
+    """It states MinIsBlack, a ColorMap, and COLORINTERP=Palette."""
+    colors = {0: (255, 0, 0, 255), 1: (0, 0, 255, 255)}
+    classes = np.random.default_rng(0).integers(0, 2, (600, 700)).astype(dtype)
+    written(tmp_path / "a.tif", classes, colors, **profile)
+    report = convert(tmp_path / "a.tif", tmp_path / "b.tif", levels=2, verify=True)
+    assert report.losses == ()
+    with rasterio.open(tmp_path / "b.tif") as found:
+        np.testing.assert_array_equal(found.read(1), classes)
+        assert [found.colormap(1)[n] for n in (0, 1)] == list(colors.values())
+        assert found.colorinterp[0].name == "palette"
+    # most frequent classes, not their mean
+    blocks = classes.reshape(300, 2, 350, 2).transpose(0, 2, 1, 3).reshape(300, 350, 4)
+    ones = blocks.sum(-1)
+    decided = ones != 2
+    (level,) = overviews(tmp_path / "b.tif")
+    np.testing.assert_array_equal(level[0][decided], (ones > 2)[decided])
+
+
+def test_a_transform_without_a_crs(tmp_path):
+    written(tmp_path / "a.tif", smooth((40, 50)), transform=from_origin(100, 200, 3, 3))
+    convert(tmp_path / "a.tif", tmp_path / "b.tif")
+    with rasterio.open(tmp_path / "b.tif") as found:
+        assert found.crs is None
+        assert found.transform == from_origin(100, 200, 3, 3)

@@ -57,7 +57,8 @@ def geo_tags(place: Place, *, is_point: bool) -> GeoTags:
         )
     if place.transform is None and not place.gcps and place.bbox is not None and loss is None:
         loss = "the bounding box, because no transform is known"
-    if keys or tiepoints or matrix:
+    # GDAL takes keys without a CRS for a local one; pixels are areas where nothing is stated
+    if keys or ((tiepoints or matrix) and is_point):
         raster = gk.PIXEL_IS_POINT if is_point else PIXEL_IS_AREA
         keys = {gk.RASTER_TYPE: raster, **keys}
     directory, doubles, text = packed_keys(keys)

@@ -103,11 +103,11 @@ def color_map(drawn: Display, dtype: np.dtype[Any]) -> tuple[Tag | None, list[st
     """Return ColorMap, and what it cannot hold."""
     palette = drawn.get("palette", {})
     first, listed = int(palette.get("first", 0)), palette.get("colors", [])
-    if dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)) or drawn.get("bands") != [0]:
+    entries = {"bool": 2, "uint8": 1 << 8, "uint16": 1 << 16}.get(dtype.name)
+    if entries is None or drawn.get("bands") != [0]:
         return None, [
-            f"the palette; TIFF has palettes of the first band, uint8 or uint16, not {dtype}"
+            f"the palette; TIFF has palettes of the first band, bool, uint8 or uint16, not {dtype}"
         ]
-    entries = 1 << (8 * dtype.itemsize)
     if first < 0 or first + len(listed) > entries:
         return None, [f"the palette, whose values {first} to {first + len(listed) - 1} do not fit"]
     table = np.zeros((3, entries), np.uint16)
