@@ -119,3 +119,38 @@ def test_names_that_are_numbers(tmp_path):
     for wrong in ([1.0], [None], [True], ["²"], 1.5):
         with pytest.raises(OptionError, match="band"):
             chosen(wrong)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("options", [{}, {"window": ((40, 240), (80, 400))}])
+def test_points_and_coefficients_of_a_coarser_level(tmp_path, options):
+    """Overviews of GDAL state them in their own pixels."""
+    from rasterio.control import GroundControlPoint
+    from rasterio.rpc import RPC
+
+    points = [(0, 0, 10, 20), (0, 400, 11, 20), (300, 0, 10, 19), (300.5, 400.25, 11, 19)]
+    terms = [[1.0] + [0.0] * 19] * 4
+    rpc = RPC(*[500.0, 100.0, 20.0, 5.0], *terms[:2], 150.25, 149.75, 15.0, 7.0, *terms[2:],
+              200.5, 201.25, 0.0, 0.0)  # fmt: skip
+    values = np.zeros((300, 400), "uint8")
+    with rasterio.open(
+        tmp_path / "a.tif", "w", driver="GTiff", width=400, height=300, count=1, dtype="uint8"
+    ) as file:
+        file.write(values, 1)
+        ground = [GroundControlPoint(r, c, x, y, 0) for r, c, x, y in points]
+        file.gcps = (ground, rasterio.CRS.from_epsg(4326))
+        file.rpcs = rpc
+        file.build_overviews([2])
+    anychunk.convert(tmp_path / "a.tif", tmp_path / "b.tif", level=1, **options)
+    top, left = (20, 40) if options else (0, 0)
+    with (
+        rasterio.open(tmp_path / "a.tif", overview_level=0) as expected,
+        rasterio.open(tmp_path / "b.tif") as found,
+    ):
+        ours, theirs = ([(g.row, g.col, g.x, g.y) for g in f.gcps[0]] for f in (found, expected))
+        moved = [(row - top, col - left, x, y) for row, col, x, y in theirs]
+        np.testing.assert_allclose(ours, moved, rtol=0, atol=1e-9)
+        assert found.rpcs.line_off == expected.rpcs.line_off - top
+        assert found.rpcs.samp_off == expected.rpcs.samp_off - left
+        assert found.rpcs.line_scale == expected.rpcs.line_scale
+        assert found.rpcs.samp_scale == expected.rpcs.samp_scale
