@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -301,3 +302,15 @@ except SystemExit:
     assert done.stdout.split() == ["0"]
     loaded = set(done.stderr.splitlines()[-1].split())
     assert not loaded & (SLOW - {"typer", "pydantic", "rich", "imagecodecs", "importlib.metadata"})
+
+
+COMMANDS = ("info", "index", "convert", "verify", "thumb", "serve", "formats", "codecs")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_no_types_of_python(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    printed = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert not re.search(r"<(str|int|list|float|bool)|\{", printed), printed

@@ -24,7 +24,8 @@ COMBINATIONS = ("stack", "concat", "mosaic", "group")
 
 def index(  # noqa: PLR0917 - typer reads options from the signature
     files: list[str] = typer.Argument(  # noqa: B008 - how typer declares an argument
-        help="Paths, URLs, or glob patterns; JSON or GeoParquet files of STAC items."
+        metavar="FILES...",
+        help="Paths, URLs, or glob patterns; JSON or GeoParquet files of STAC items.",
     ),
     output: str = typer.Option(
         ..., "-o", "--output", help="Where to save the index: .json, .parquet or .icechunk."
