@@ -20,7 +20,6 @@ EPILOG = f"""Options of every command: -q prints less, -v more, --debug the trac
 {EXIT_CODES}"""
 
 
-
 class Command(typer.core.TyperCommand):
     """A command whose help shows `FILE` and `--port PORT`, without braces and types of Python."""
 

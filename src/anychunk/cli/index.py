@@ -191,6 +191,7 @@ def _summary(done: "Summary", output: str, failures: "Failures", *, as_json: boo
     for message in failures.values():
         typer.echo(f"skipped: {' '.join(message.split())}", err=True)
     talk.summary(
-        f"{done.files} files, {done.arrays} arrays, {done.chunks} chunks, "
-        f"{size(done.stored_bytes)}, {len(failures)} failures"
+        f"{talk.counted(done.files, 'file')}, {talk.counted(done.arrays, 'array')}, "
+        f"{talk.counted(done.chunks, 'chunk')}, "
+        f"{size(done.stored_bytes)}, {talk.counted(len(failures), 'failure')}"
     )
