@@ -651,3 +651,41 @@ def test_a_transform_without_a_crs(tmp_path):
     with rasterio.open(tmp_path / "b.tif") as found:
         assert found.crs is None
         assert found.transform == from_origin(100, 200, 3, 3)
+
+
+def test_the_crs_of_heights(tmp_path):
+    place = {"crs": "EPSG:32633+5773", "transform": from_origin(5e5, 5e6, 10, 10)}
+    written(tmp_path / "a.tif", smooth((40, 50)), **place)
+    for name, options in (("b.tif", {}), ("c.tif", {"window": ((0, 20), (0, 30))})):
+        convert(tmp_path / "a.tif", tmp_path / name, **options)
+        with rasterio.open(tmp_path / name) as found, rasterio.open(tmp_path / "a.tif") as given:
+            assert found.crs == given.crs
+            assert "EGM96" in found.crs.to_wkt()
+
+
+@pytest.mark.parametrize("bits", [2, 3, 7])
+def test_white_is_zero_in_few_bits(tmp_path, bits):
+    """GDAL derives a palette from BitsPerSample, which is 8 in the file that we write."""
+    levels = (np.arange(600) % (1 << bits)).astype("uint8").reshape(20, 30)
+    written(tmp_path / "a.tif", levels, nbits=bits, photometric="MINISWHITE")
+    report = convert(tmp_path / "a.tif", tmp_path / "b.tif", verify=True)
+    assert report.losses == ()
+    with rasterio.open(tmp_path / "a.tif") as given, rasterio.open(tmp_path / "b.tif") as found:
+        np.testing.assert_array_equal(found.read(1), levels)
+        ours, theirs = found.colormap(1), given.colormap(1)
+        colors = np.array([[ours[n], theirs[n]] for n in range(1 << bits)])
+    assert np.abs(colors[:, 0] - colors[:, 1]).max() <= 1
+    assert colors[0, 0].tolist() == [255] * 4
+    assert colors[-1, 0].tolist() == [0, 0, 0, 255]
+
+
+def test_opacity_of_one_bit_is_not_that_of_eight(tmp_path):
+    """Marked as opacity, 1 of 255 would make the picture invisible."""
+    values = smooth((4, 40, 50), "uint8", 1)
+    display = drawing.with_alpha(drawing.rgb(), 3, limits=(0, 1))
+    node = made(tmp_path, [values], display=display)
+    report = convert(node, tmp_path / "a.tif")
+    assert [loss for loss in report.losses if "opacity from 0 to 1" in loss]
+    with rasterio.open(tmp_path / "a.tif") as found:
+        np.testing.assert_array_equal(found.read(), values)
+        assert (found.dataset_mask() == 255).all()

@@ -35,17 +35,19 @@ class GeoTags:
     """What of the place is not written."""
 
 
-def geo_tags(place: Place, *, is_point: bool) -> GeoTags:
+def geo_tags(place: Place, *, is_point: bool, vertical: Mapping[int, int] | None = None) -> GeoTags:
     """Return the tags of a place.
 
     Parameters:
         place: where an image lies.
         is_point: whether pixels stand for points in their centres (AREA_OR_POINT=Point).
+        vertical: keys of the CRS of heights, which go with those of a CRS.
     """
     loss = None
     keys: dict[int, int | float | str] = {}
     if place.crs is not None:
         keys, loss = crs_keys(place.crs)
+        keys |= (vertical or {}) if keys else {}
     scale, tiepoints, matrix = affine_tags(place.transform, is_point=is_point)
     if place.transform is None and place.gcps:
         # GeoTIFF 1.1 annex B.6: (column, row, 0, x, y, z); those of points are half a pixel off

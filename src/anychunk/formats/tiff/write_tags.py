@@ -5,7 +5,7 @@ Spec: TIFF 6.0 sections 8, 16 and 23; GDAL's GTiff driver for GDAL_METADATA and 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,7 @@ from anychunk.formats.tiff import gdal_metadata as gdal
 from anychunk.formats.tiff import photometry as ph
 from anychunk.formats.tiff import place as pl
 from anychunk.formats.tiff.write_directory import Tag, doubles, rational, shorts, text
+from anychunk.metadata import drawing
 from anychunk.metadata.geo_key_writing import GeoTags, geo_tags
 from anychunk.metadata.meaning import Band, Display, Meaning
 
@@ -58,6 +59,13 @@ def colors(display: Display | None, bands: int, dtype: np.dtype[Any], *, is_jpeg
     kind, tags, losses = _model(drawn, bands, dtype)
     losses += _display_losses(drawn)
     alpha = drawn.get("alpha")
+    opaque = drawing.full_range(dtype.name)
+    if alpha is not None and tuple(alpha["range"]) != opaque:
+        losses.append(
+            f"that band {alpha['band']} is opacity from {_listed(alpha['range'])}; TIFF takes it "
+            f"for {_listed(opaque)}"
+        )
+        alpha = None
     count = ph.color_count(kind, bands)
     extra = [0] * (bands - count)
     if alpha is not None and count <= alpha["band"] < bands:
@@ -82,14 +90,36 @@ def _model(drawn: Display, bands: int, dtype: np.dtype[Any]) -> tuple[int, list[
     if model == "cmyk" and bands >= 4 and first == [0, 1, 2, 3]:
         return ph.SEPARATED, [], []
     if model == "grey" and drawn.get("inverted"):
-        return ph.MINISWHITE, [], []
+        return _inverted(drawn, bands, dtype)
     if model == "palette":
         table, losses = color_map(drawn, dtype)
         return (ph.PALETTE, [table], losses) if table is not None else (ph.MINISBLACK, [], losses)
     losses = []
-    if model in ("rgb", "cmyk", "ycbcr"):
+    if model == "ycbcr":
+        losses.append(f"that bands {first} are brightness and colour differences (YCbCr)")
+    elif model in ("rgb", "cmyk"):
         losses.append(f"that bands {first} are drawn as {model}; TIFF needs them to be the first")
     return ph.MINISBLACK, [], losses
+
+
+def _inverted(drawn: Display, bands: int, dtype: np.dtype[Any]) -> tuple[int, list[Tag], list[str]]:
+    """Return the tags of shades of grey in which the lowest value is white.
+
+    TIFF takes the largest value of the type for black. Samples of fewer bits get a palette instead.
+    """
+    full = drawing.full_range(dtype.name)
+    white, black = drawn.get("range", [list(full)])[0]
+    if (white, black) == full:
+        return ph.MINISWHITE, [], []
+    if bands > 1 or dtype != np.uint8 or not 0 <= white < black:
+        return ph.MINISWHITE, [], [f"that white is {white:g}, and black is {black:g}"]
+    values = np.clip((black - np.arange(256)) / (black - white), 0, 1)
+    ramp = np.rint(values * 65535).astype(int).tolist()
+    return ph.PALETTE, [shorts(ph.COLOR_MAP, *ramp * 3)], []
+
+
+def _listed(limits: Sequence[float]) -> str:
+    return " to ".join(f"{n:g}" for n in limits)
 
 
 def _display_losses(drawn: Display) -> Iterator[str]:
@@ -223,10 +253,17 @@ def resolution_tags(meaning: Meaning) -> list[Tag]:
     ]
 
 
-def place_tags(meaning: Meaning) -> tuple[list[Tag], str | None]:
-    """Return the tags of where an image lies, and what they cannot hold."""
+def place_tags(
+    meaning: Meaning, vertical: Mapping[int, int] | None = None
+) -> tuple[list[Tag], str | None]:
+    """Return the tags of where an image lies, and what they cannot hold.
+
+    Parameters:
+        meaning: of the image.
+        vertical: the GeoKeys of the CRS of heights, by number.
+    """
     is_point = meaning.tags.get("AREA_OR_POINT") == "Point"
-    found: GeoTags = geo_tags(meaning.place, is_point=is_point)
+    found: GeoTags = geo_tags(meaning.place, is_point=is_point, vertical=vertical)
     tags = [
         doubles(code, *values)
         for code, values in (
