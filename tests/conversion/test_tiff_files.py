@@ -689,3 +689,27 @@ def test_opacity_of_one_bit_is_not_that_of_eight(tmp_path):
     with rasterio.open(tmp_path / "a.tif") as found:
         np.testing.assert_array_equal(found.read(), values)
         assert (found.dataset_mask() == 255).all()
+
+
+@pytest.mark.parametrize(
+    "stated", ["2020-02-03T04:05:06.25+02:00", "1960-01-01T00:00:00", "2020-02-03T23:59:59.999999"]
+)
+@pytest.mark.parametrize("names", [("b.tif",), ("b.zarr", "c.tif")])
+def test_the_date_of_an_image_is_not_that_of_its_file(tmp_path, stated, names):
+    path = tmp_path / "a.tif"
+    written(path, smooth((8, 8)))
+    with rasterio.open(path, "r+") as file:
+        file.update_tags(TIFFTAG_DATETIME="2026:05:05 00:00:00")
+        file.update_tags(ns="IMAGERY", ACQUISITIONDATETIME=stated)
+    for name in names:
+        convert(path, tmp_path / name)
+        path = tmp_path / name
+    with rasterio.open(path) as found:
+        assert found.tags()["TIFFTAG_DATETIME"] == "2026:05:05 00:00:00"
+        when = np.datetime64(found.tags(ns="IMAGERY")["ACQUISITIONDATETIME"])
+    expected = {"2020-02-03T04:05:06.25+02:00": "2020-02-03T02:05:06.25"}.get(stated, stated)
+    assert when == np.datetime64(expected)
+    index = anychunk.index([path], combine="stack", dates="tags")
+    assert anychunk.open(index)["0/0/t"][:].tolist() == [
+        np.datetime64(expected, "us").astype(int).item()
+    ]

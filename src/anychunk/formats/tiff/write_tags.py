@@ -163,6 +163,7 @@ def metadata_tag(meaning: Meaning, names: tuple[str | None, ...]) -> list[Tag]:
         names: the colours that a reader derives from other tags.
     """
     items = [_item(name, value) for name, value in meaning.tags.items() if is_item(name)]
+    items += _date_items(meaning)
     for number, band in enumerate(meaning.bands[: len(names)]):
         items += _band_items(number, band, names[number])
     if not items:
@@ -212,19 +213,34 @@ def text_tags(meaning: Meaning) -> list[Tag]:
         for name, value in meaning.tags.items()
         if name in TEXT_CODES
     }
-    if DATE_TIME not in found and meaning.time is not None:
-        found |= {tag.code: tag for tag in _date_tag(meaning.time)}
+    when = _time(meaning)
+    if DATE_TIME not in found and when is not None:
+        found[DATE_TIME] = text(DATE_TIME, _tag_text(when))
     return [*found.values(), *resolution_tags(meaning)]
 
 
-def _date_tag(iso: str) -> list[Tag]:
+def _time(meaning: Meaning) -> datetime | None:
+    """Return when an image was taken, in UTC."""
     try:
-        when = datetime.fromisoformat(iso)
-    except ValueError:
-        return []
-    if when.tzinfo is not None:
-        when = when.astimezone(UTC)
-    return [text(DATE_TIME, when.strftime("%Y:%m:%d %H:%M:%S"))]
+        when = datetime.fromisoformat(meaning.time or "")
+        return when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _tag_text(when: datetime) -> str:
+    """Return a date as the tag DateTime has it."""
+    return f"{when:%Y:%m:%d %H:%M:%S}".rjust(19, "0")  # years before 1000
+
+
+def _date_items(meaning: Meaning) -> Iterator[str]:
+    """Yield when an image was taken, if DateTime cannot say it, or says when it was written."""
+    when = _time(meaning)
+    if when is None:
+        return
+    tag = meaning.tags.get(gdal.TEXTS[DATE_TIME], _tag_text(when))
+    if tag != _tag_text(when) or when.microsecond:
+        yield _item("ACQUISITIONDATETIME", when.isoformat(" "), domain="IMAGERY")
 
 
 def resolution_tags(meaning: Meaning) -> list[Tag]:
