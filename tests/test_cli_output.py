@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -301,3 +302,59 @@ except SystemExit:
     assert done.stdout.split() == ["0"]
     loaded = set(done.stderr.splitlines()[-1].split())
     assert not loaded & (SLOW - {"typer", "pydantic", "rich", "imagecodecs", "importlib.metadata"})
+
+
+COMMANDS = ("info", "index", "convert", "verify", "thumb", "serve", "formats", "codecs")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_no_types_of_python(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    printed = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert not re.search(r"<(str|int|list|float|bool)|\{", printed), printed
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGPIPE")
+def test_a_reader_that_has_seen_enough(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((40, 40), "uint8"))
+    names = ["a.tif"] * 200
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anychunk", "info", "--deep", "--json", *names],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.read(1) == b"["
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(PATIENCE_S) == 141
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_an_index_does_not_replace_a_pipe(tmp_path, capsys):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((40, 40), "uint8"))
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = run(
+        capsys, "index", str(tmp_path / "a.tif"), "-o", str(tmp_path / "pipe"), "--format",
+        "kerchunk",
+    )  # fmt: skip
+    assert (code, "not a regular file" in err) == (2, True)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_one_is_singular(tmp_path, capsys):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((40, 40), "uint8"))
+    source = str(tmp_path / "a.tif")
+    assert ": 1 array, " in run(capsys, "convert", source, str(tmp_path / "b.tif"))[1]
+    assert "; 1 array, 1 chunk (" in run(capsys, "verify", source)[1]
+    shown = run(capsys, "index", source, "-o", str(tmp_path / "a.json"))[1]
+    assert shown.startswith("1 file, 1 array, 1 chunk, ")
+
+
+def test_extensions_of_targets_are_named(tmp_path, capsys):
+    np.save(tmp_path / "a.npy", np.zeros((8, 8)))
+    _, _, err = run(capsys, "convert", str(tmp_path / "a.npy"), str(tmp_path / "a.xyz"))
+    assert ".zarr .tif .ome.tif .n5" in err

@@ -26,7 +26,7 @@ from anychunk.combine.batches import (
 from anychunk.combine.mosaic import Overlap
 from anychunk.combine.ordering import date_of, in_order, sorted_urls
 from anychunk.combine.parallel import Failures, attempt
-from anychunk.errors import AnychunkError, FilesError
+from anychunk.errors import AnychunkError, FilesError, FormatError
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io import Storage, absolute
 from anychunk.metadata.joining import collected_warnings
@@ -116,6 +116,8 @@ def index_files(files: Files, *, overlap: Overlap = "error") -> Node:
     Raises:
         FilesError: Some files cannot be indexed and failures are not noted, or none can be.
     """
+    if not files.urls:
+        raise FormatError("index: the list of files is empty")
     parts = [p for some in files.parts([files.items(files.urls)]) for p in some]
     check_failures(parts, files.failures, total=len(files.urls))
     how = files.recipe.how

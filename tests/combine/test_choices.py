@@ -1,5 +1,6 @@
 """Files that differ only in compression, read back by rasterio and tifffile."""
 
+import imagecodecs
 import numpy as np
 import pytest
 import rasterio
@@ -88,3 +89,28 @@ def test_what_else_differs_is_refused(files, tmp_path):
     tifffile.imwrite(tmp_path / "other.tif", VALUES[0], tile=(32, 32), compression="zlib")
     with pytest.raises(FormatError, match=r"other.tif 0/0: chunk shape \(1, 32, 32\), expected"):
         anychunk.index([files[0], str(tmp_path / "other.tif")], combine="stack")
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_bytes_behind_a_stream_are_ignored_as_in_one_file(tmp_path):
+    """Writers may round the lengths of tiles up; GDAL and we read them alike."""
+    values = np.arange(64 * 48, dtype="uint16").reshape(64, 48)
+    encode = {"zlib": imagecodecs.zlib_encode, "zstd": imagecodecs.zstd_encode}
+    paths = []
+    for name, function in encode.items():
+        tiles = [
+            bytes(function(values[y : y + 16, x : x + 16].tobytes())) + bytes(5)
+            for y in range(0, 64, 16)
+            for x in range(0, 48, 16)
+        ]
+        paths.append(str(tmp_path / f"{name}.tif"))
+        tifffile.imwrite(
+            paths[-1], iter(tiles), shape=values.shape, dtype=values.dtype, tile=(16, 16),
+            compression=name, metadata=None,
+        )  # fmt: skip
+        with rasterio.open(paths[-1]) as file:
+            np.testing.assert_array_equal(file.read(1), values)
+    node = anychunk.index(paths, combine="stack", dates=False)
+    assert node["0/0/image"].codecs[0]["name"] == "anychunk.choice"
+    np.testing.assert_array_equal(read(node), [values, values])
+    np.testing.assert_array_equal(anychunk.open(node)["0/0/image"][1, 20:30, 5:20], values[20:30, 5:20])  # fmt: skip

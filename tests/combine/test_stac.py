@@ -455,3 +455,25 @@ def test_command_line(tmp_path, capsys):
     code, printed = run("-o", target, "--combine", "stack")
     assert (code, printed.err.count("\n")) == (2, 1)
     assert "choose some by assets=" in printed.err
+
+
+@pytest.mark.parametrize("epsg", ["NaN", "Infinity", "1e999"])
+def test_numbers_that_json_does_not_have(tmp_path, epsg):
+    write_files(tmp_path)
+    text = json.dumps(made_item(0).to_dict(transform_hrefs=False))
+    path = tmp_path / "item.json"
+    path.write_text(text.replace("32633", epsg).replace("[32, 48]", f"[{epsg}, 48]"))
+    found = anychunk.index(path, combine="stack", assets="red")
+    np.testing.assert_array_equal(anychunk.open_array(found)[0], VALUES[0, 0])
+
+
+def test_files_among_items_are_named(items, tmp_path):
+    (tmp_path / "a.tif").write_bytes(b"II*\0")
+    with pytest.raises(FormatError, match=r"a\.tif: .*expected STAC items"):
+        anychunk.index([items[0], tmp_path / "a.tif"], combine="stack", assets="red")
+
+
+@pytest.mark.parametrize("combine", ["stack", "group", "mosaic", "concat"])
+def test_no_files(combine):
+    with pytest.raises(FormatError, match="empty"):
+        anychunk.index([], combine=combine)

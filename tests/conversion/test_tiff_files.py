@@ -611,3 +611,105 @@ def test_one_file_of_each_format(sample, tmp_path):
         values = expected.reshape(-1, *expected.shape[-2:])
         np.testing.assert_array_equal(found.read(), values)
     assert checked(path) == VALID
+
+
+def written(path, values, colors=None, **profile):
+    """Write a file with rasterio, as its users do."""
+    described = {"height": values.shape[0], "width": values.shape[1], "count": 1}
+    with rasterio.open(path, "w", driver="GTiff", dtype=values.dtype, **described, **profile) as f:
+        f.write(values, 1)
+        if colors is not None:
+            f.write_colormap(1, colors)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "profile"),
+    [("uint8", {}), ("uint8", {"nbits": 1, "photometric": "palette"}), ("uint16", {})],
+)
+def test_a_color_table_that_rasterio_writes(tmp_path, dtype, profile):
+    """It states MinIsBlack, a ColorMap, and COLORINTERP=Palette."""
+    colors = {0: (255, 0, 0, 255), 1: (0, 0, 255, 255)}
+    classes = np.random.default_rng(0).integers(0, 2, (600, 700)).astype(dtype)
+    written(tmp_path / "a.tif", classes, colors, **profile)
+    report = convert(tmp_path / "a.tif", tmp_path / "b.tif", levels=2, verify=True)
+    assert report.losses == ()
+    with rasterio.open(tmp_path / "b.tif") as found:
+        np.testing.assert_array_equal(found.read(1), classes)
+        assert [found.colormap(1)[n] for n in (0, 1)] == list(colors.values())
+        assert found.colorinterp[0].name == "palette"
+    # most frequent classes, not their mean
+    blocks = classes.reshape(300, 2, 350, 2).transpose(0, 2, 1, 3).reshape(300, 350, 4)
+    ones = blocks.sum(-1)
+    decided = ones != 2
+    (level,) = overviews(tmp_path / "b.tif")
+    np.testing.assert_array_equal(level[0][decided], (ones > 2)[decided])
+
+
+def test_a_transform_without_a_crs(tmp_path):
+    written(tmp_path / "a.tif", smooth((40, 50)), transform=from_origin(100, 200, 3, 3))
+    convert(tmp_path / "a.tif", tmp_path / "b.tif")
+    with rasterio.open(tmp_path / "b.tif") as found:
+        assert found.crs is None
+        assert found.transform == from_origin(100, 200, 3, 3)
+
+
+def test_the_crs_of_heights(tmp_path):
+    place = {"crs": "EPSG:32633+5773", "transform": from_origin(5e5, 5e6, 10, 10)}
+    written(tmp_path / "a.tif", smooth((40, 50)), **place)
+    for name, options in (("b.tif", {}), ("c.tif", {"window": ((0, 20), (0, 30))})):
+        convert(tmp_path / "a.tif", tmp_path / name, **options)
+        with rasterio.open(tmp_path / name) as found, rasterio.open(tmp_path / "a.tif") as given:
+            assert found.crs == given.crs
+            assert "EGM96" in found.crs.to_wkt()
+
+
+@pytest.mark.parametrize("bits", [2, 3, 7])
+def test_white_is_zero_in_few_bits(tmp_path, bits):
+    """GDAL derives a palette from BitsPerSample, which is 8 in the file that we write."""
+    levels = (np.arange(600) % (1 << bits)).astype("uint8").reshape(20, 30)
+    written(tmp_path / "a.tif", levels, nbits=bits, photometric="MINISWHITE")
+    report = convert(tmp_path / "a.tif", tmp_path / "b.tif", verify=True)
+    assert report.losses == ()
+    with rasterio.open(tmp_path / "a.tif") as given, rasterio.open(tmp_path / "b.tif") as found:
+        np.testing.assert_array_equal(found.read(1), levels)
+        ours, theirs = found.colormap(1), given.colormap(1)
+        colors = np.array([[ours[n], theirs[n]] for n in range(1 << bits)])
+    assert np.abs(colors[:, 0] - colors[:, 1]).max() <= 1
+    assert colors[0, 0].tolist() == [255] * 4
+    assert colors[-1, 0].tolist() == [0, 0, 0, 255]
+
+
+def test_opacity_of_one_bit_is_not_that_of_eight(tmp_path):
+    """Marked as opacity, 1 of 255 would make the picture invisible."""
+    values = smooth((4, 40, 50), "uint8", 1)
+    display = drawing.with_alpha(drawing.rgb(), 3, limits=(0, 1))
+    node = made(tmp_path, [values], display=display)
+    report = convert(node, tmp_path / "a.tif")
+    assert [loss for loss in report.losses if "opacity from 0 to 1" in loss]
+    with rasterio.open(tmp_path / "a.tif") as found:
+        np.testing.assert_array_equal(found.read(), values)
+        assert (found.dataset_mask() == 255).all()
+
+
+@pytest.mark.parametrize(
+    "stated", ["2020-02-03T04:05:06.25+02:00", "1960-01-01T00:00:00", "2020-02-03T23:59:59.999999"]
+)
+@pytest.mark.parametrize("names", [("b.tif",), ("b.zarr", "c.tif")])
+def test_the_date_of_an_image_is_not_that_of_its_file(tmp_path, stated, names):
+    path = tmp_path / "a.tif"
+    written(path, smooth((8, 8)))
+    with rasterio.open(path, "r+") as file:
+        file.update_tags(TIFFTAG_DATETIME="2026:05:05 00:00:00")
+        file.update_tags(ns="IMAGERY", ACQUISITIONDATETIME=stated)
+    for name in names:
+        convert(path, tmp_path / name)
+        path = tmp_path / name
+    with rasterio.open(path) as found:
+        assert found.tags()["TIFFTAG_DATETIME"] == "2026:05:05 00:00:00"
+        when = np.datetime64(found.tags(ns="IMAGERY")["ACQUISITIONDATETIME"])
+    expected = {"2020-02-03T04:05:06.25+02:00": "2020-02-03T02:05:06.25"}.get(stated, stated)
+    assert when == np.datetime64(expected)
+    index = anychunk.index([path], combine="stack", dates="tags")
+    assert anychunk.open(index)["0/0/t"][:].tolist() == [
+        np.datetime64(expected, "us").astype(int).item()
+    ]

@@ -71,6 +71,18 @@ def test_dates(tmp_path):
     assert found.sel(t="2026-03-09").shape[-2:] == (700, 900)
 
 
+def test_dates_are_exact(tmp_path):
+    dates = np.array(["1969-07-20T20:17:40.123457", "2026-03-09T10:11:12.987653"], "datetime64[ns]")
+    array = xr.DataArray(DATA[:2], dims=("time", "y", "x"), coords={"time": dates})
+    anychunk.write(array, tmp_path / "a.zarr")
+    with xr.open_dataset(tmp_path / "a.zarr/0", engine="zarr") as found:
+        np.testing.assert_array_equal(found.t.values.astype("datetime64[ns]"), dates)
+    array = array.assign_coords(time=[dates[0], np.datetime64("NaT", "ns")])
+    anychunk.write(array, tmp_path / "b.zarr")
+    with xr.open_dataset(tmp_path / "b.zarr/0", engine="zarr") as found:
+        assert "t" not in found.coords
+
+
 def test_a_type_that_zarr_lacks(tmp_path):
     with pytest.raises(UnsupportedError):
         anychunk.write(np.zeros((2, 2), np.longdouble), tmp_path / "a.zarr")

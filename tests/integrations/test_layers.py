@@ -12,7 +12,6 @@ import anychunk
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import FormatWarning, LimitError, UnsupportedError
 from anychunk.integrations import layers as module
-from anychunk.integrations.layers import several_chunks
 from anychunk.integrations.napari import get_reader, name_of
 from anychunk.metadata.drawing import channels, grey, indexed, rgb, with_alpha, with_mask
 from anychunk.metadata.meaning import Axis
@@ -307,14 +306,6 @@ def test_names():
     assert name_of("https://host/d.tif?sig=SECRET/x.y") == "d"
 
 
-def test_small_chunks_are_read_together():
-    assert several_chunks((10_000, 10_000), (16, 10_000), 1) == (128, 10_000)
-    assert several_chunks((3, 50, 60), (1, 10, 10), 2) == (1, 50, 60)
-    assert several_chunks((100_000, 100_000), (256, 256), 2) == (1024, 1024)
-    assert several_chunks((5000, 5000), (4096, 4096), 2) == (4096, 4096)
-    assert several_chunks((1_000_000, 1_000_000), (256, 256), 1) == (8192, 8192)
-
-
 def huge(shape, chunk):
     """Return the index of an array of any size, whose chunks are objects that do not exist."""
     grid = tuple(-(-n // side) for n, side in zip(shape, chunk, strict=True))
@@ -341,19 +332,6 @@ def test_a_petabyte_is_opened_without_listing_its_chunks():
     opened = anychunk.open(index)
     with pytest.raises(LimitError, match="1073741824 chunks along an axis"):
         module.layers(index, open_path=lambda _: opened, title="line")
-
-
-def test_selections_of_bands(tmp_path):
-    data = RANDOM.integers(0, 255, (4, 5, 6, 7)).astype("uint8")
-    axes = [Axis(name=n) for n in "tcyx"]
-    array = anychunk.open(made(tmp_path, [data], axes=axes, chunk=(1, 5, 3, 4)))["0/0/image"]
-    view = module.Bands(array, 1, [3, 0, 1])
-    expected = np.moveaxis(data, 1, -1)[..., [3, 0, 1]]
-    one = module.Bands(array, 1, [2], is_single=True)
-    for selection in (np.s_[:], np.s_[1], np.s_[1:3, 2:5, 0], np.s_[:, 1, :, 1:]):
-        np.testing.assert_array_equal(view[selection], expected[selection])
-    for selection in (np.s_[:], np.s_[1], np.s_[1:3, 2:5, 0], np.s_[0, :, 3:]):
-        np.testing.assert_array_equal(one[selection], data[:, 2][selection])
 
 
 def test_limits_of_a_large_level_are_those_of_a_window(tmp_path, monkeypatch):

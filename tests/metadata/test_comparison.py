@@ -21,6 +21,10 @@ def scaled(*pairs):
     return meant(bands=tuple(Band(scale=scale, offset=offset) for scale, offset in pairs))
 
 
+def named(*names):
+    return meant(bands=tuple(Band(name=name) for name in names))
+
+
 def painted(*colours):
     return meant(display={"model": "palette", "palette": {"first": 0, "colors": list(colours)}})
 
@@ -40,6 +44,14 @@ def painted(*colours):
         (scaled((1, 0), (2, 0)), scaled((1, 0)), ["scale and offset of band 1"]),
         (meant(bands=(Band(unit="m"),)), meant(bands=(Band(unit="ft"),)), ["unit of band 0"]),
         (meant(bands=(Band(name="a"),)), meant(bands=(Band(name="b"),)), []),
+        (named("red", "nir"), named("nir", "red"), ["order of bands"]),
+        (named("red", "nir"), named("red", "swir"), []),
+        (named("red", None), named(None, "red"), []),
+        (
+            meant(display={"model": "grey", "inverted": True}),
+            meant(display={"model": "grey"}),
+            ["colour of the largest value"],
+        ),
         (painted([0, 0, 0, 255]), painted([0, 0, 0, 255]), []),
         (painted([0, 0, 0, 255]), painted([1, 0, 0, 255]), ["palette entry 0"]),
         (painted([0, 0, 0, 255]), meant(display={"model": "grey"}), ["palette"]),

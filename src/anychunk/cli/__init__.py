@@ -14,6 +14,9 @@ from anychunk.errors import AnychunkError, OptionError
 INTERRUPTED = 130
 """The exit code that shells expect after Ctrl-C: 128 + SIGINT."""
 
+PIPE_CLOSED = 141
+"""128 + SIGPIPE, which ends other programs in this case."""
+
 
 def __getattr__(name: str) -> Any:
     if name != "app":
@@ -43,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("anychunk: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        # Python writes what is left when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)
     except (AnychunkError, OSError, LookupError, ValueError, TypeError, MemoryError) as e:
         if is_debug:
             raise

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+import typer.core
 
 from anychunk.cli import codecs, convert, formats, index, info, serve, thumb, verify
 from anychunk.cli.printing import summary
@@ -17,6 +18,24 @@ EPILOG = f"""Options of every command: -q prints less, -v more, --debug the trac
 --limit NAME=VALUE changes a limit.
 
 {EXIT_CODES}"""
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help shows `FILE` and `--port PORT`, without braces and types of Python."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                name = str(parameter.metavar or parameter.name).split()
+                # releases of typer word them in different ways
+                vars(parameter).update(
+                    get_usage_pieces=lambda ctx, name=name: name,
+                    display_type_rich=lambda ctx: "",
+                )
+            elif parameter.metavar is None and not getattr(parameter, "is_flag", True):
+                parameter.metavar = str(parameter.name).rpartition("_")[2].upper()
+
 
 app = typer.Typer(
     name="anychunk",
@@ -37,7 +56,7 @@ for _command in (
     codecs.codecs,
 ):
     # given as such, because the first sentence of a docstring is cut off
-    app.command(short_help=summary(_command.__doc__), epilog=EPILOG)(_command)
+    app.command(cls=Command, short_help=summary(_command.__doc__), epilog=EPILOG)(_command)
 
 # found by name: depending on its version, typer uses click or a vendored copy of it
 UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

@@ -192,7 +192,8 @@ def report(done: "Report", *, as_json: bool) -> None:
         say_arrays(done.target)
     resumed = f", {size(done.skipped_bytes)} of it written before" if done.skipped_bytes else ""
     checked = ", verified" if done.is_verified else ""
-    talk.summary(f"{done.target}: {done.arrays} arrays, {size(done.nbytes)}{resumed}{checked}")
+    arrays = talk.counted(done.arrays, "array")
+    talk.summary(f"{done.target}: {arrays}, {size(done.nbytes)}{resumed}{checked}")
 
 
 def say_arrays(target: str) -> None:

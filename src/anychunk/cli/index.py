@@ -24,7 +24,8 @@ COMBINATIONS = ("stack", "concat", "mosaic", "group")
 
 def index(  # noqa: PLR0917 - typer reads options from the signature
     files: list[str] = typer.Argument(  # noqa: B008 - how typer declares an argument
-        help="Paths, URLs, or glob patterns; JSON or GeoParquet files of STAC items."
+        metavar="FILES...",
+        help="Paths, URLs, or glob patterns; JSON or GeoParquet files of STAC items.",
     ),
     output: str = typer.Option(
         ..., "-o", "--output", help="Where to save the index: .json, .parquet or .icechunk."
@@ -190,6 +191,7 @@ def _summary(done: "Summary", output: str, failures: "Failures", *, as_json: boo
     for message in failures.values():
         typer.echo(f"skipped: {' '.join(message.split())}", err=True)
     talk.summary(
-        f"{done.files} files, {done.arrays} arrays, {done.chunks} chunks, "
-        f"{size(done.stored_bytes)}, {len(failures)} failures"
+        f"{talk.counted(done.files, 'file')}, {talk.counted(done.arrays, 'array')}, "
+        f"{talk.counted(done.chunks, 'chunk')}, "
+        f"{size(done.stored_bytes)}, {talk.counted(len(failures), 'failure')}"
     )

@@ -68,7 +68,7 @@ def selected(
         "bbox_crs": bbox_crs or None,
         "window": ranges(window) if window else None,
         "bands": band_list(bands) if bands else None,
-        "level": int(level) if level.lstrip("-").isdigit() else level or None,
+        "level": int(level) if level.removeprefix("-").isdecimal() else level or None,
         "time": time or None,
     }
 
@@ -89,21 +89,21 @@ def ranges(text: str) -> list[tuple[int | None, int | None]]:
     """Parse Y0:Y1,X0:X1; an end that is left out is the edge of the image."""
     sides = [side.strip().split(":") for side in text.split(",")]
     ends = [end.strip() for side in sides for end in side]
-    if [len(side) for side in sides] != [2, 2] or not all(e.isdigit() or not e for e in ends):
+    if [len(side) for side in sides] != [2, 2] or not all(e.isdecimal() or not e for e in ends):
         raise typer.BadParameter(f"{text!r}; expected Y0:Y1,X0:X1", param_hint="--window")
     y0, y1, x0, x1 = (int(end) if end else None for end in ends)
     return [(y0, y1), (x0, x1)]
 
 
 def band_list(text: str) -> list[int | str]:
-    """Parse names and numbers of bands; 0:3 stands for 0, 1 and 2."""
+    """Parse names and numbers of bands; 0:3 stands for the numbers 0, 1 and 2."""
     found: list[int | str] = []
     for part in (part.strip() for part in text.split(",")):
         first, colon, last = part.partition(":")
-        if colon and first.isdigit() and last.isdigit():
+        if colon and first.isdecimal() and last.isdecimal():
             found += range(int(first), min(int(last), int(first) + MOST_BANDS))
         elif part:
-            found.append(int(part) if part.isdigit() else part)
+            found.append(part)  # a number or a name, which only the image can tell
     return found
 
 

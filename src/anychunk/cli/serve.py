@@ -18,8 +18,9 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     files: Annotated[
         list[str],
         typer.Argument(
+            metavar="FILES...",
             help="Files, URLs, saved indexes, folders, prefixes of object stores ending in `/`, "
-            "or `@LIST`, a text file with one of these per line."
+            "or `@LIST`, a text file with one of these per line.",
         ),
     ],
     host: Annotated[

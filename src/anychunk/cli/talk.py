@@ -41,6 +41,11 @@ def detail(text: str) -> None:
         print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
+def counted(count: int, thing: str) -> str:
+    """Return a number of things: 1 array, 2 arrays."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def causes(error: BaseException) -> list[str]:
     """Return what an error was caused by, one line each."""
     found: list[str] = []

@@ -14,7 +14,9 @@ from anychunk.errors import UnsupportedError
 
 
 def thumb(  # noqa: PLR0917 - typer calls it by name
-    file: Annotated[str, typer.Argument(help="Path or URL of a file, folder or saved index.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Path or URL of a file, folder or saved index.")
+    ],
     output: Annotated[
         str,
         typer.Option(

@@ -115,7 +115,8 @@ def show(report: "Report") -> None:
     verdict = "good" if report.is_good else "problems found"
     other = f", compared with {report.compared}" if report.compared else ""
     console.print(
-        f"{report.source}: {verdict}; {report.arrays} arrays, {report.chunks} chunks "
+        f"{report.source}: {verdict}; {talk.counted(report.arrays, 'array')}, "
+        f"{talk.counted(report.chunks, 'chunk')} "
         f"({report.absent} absent), {size(report.decoded_bytes)} decoded{other}",
         soft_wrap=True,
         highlight=False,

@@ -136,6 +136,11 @@ class Decoder:
         self._to_array: ToArray | None = None
         self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
         self._codecs, self._spec = [ours(codec) for codec in codecs], spec
+        if is_range:  # codecs that decode by inner codecs
+            self._codecs = [
+                codec.of_ranges() if hasattr(codec, "of_ranges") else codec
+                for codec in self._codecs
+            ]
         self._is_range = is_range
         pairs = evolve(fuse(self._codecs), spec)
         filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]

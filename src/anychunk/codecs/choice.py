@@ -90,9 +90,19 @@ class Choice(ArrayToBytes):
         """Whether chunks at the edges of the array are decoded differently by some codec."""
         return any(_is_placed(chain) for chain in self.chains)
 
+    @cached_property
+    def _is_range(self) -> bool:
+        return False
+
+    def of_ranges(self) -> Self:
+        """Return the codec for chunks that are ranges of larger files: see `chain.Decoder`."""
+        found = replace(self)
+        found.__dict__.update(chains=self.chains, _is_range=True)
+        return found
+
     def at_edges(self, *, is_lowest: bool, is_rightmost: bool) -> Self:
         """Return the codec for the chunks of one place, as `tiff-tile` has it."""
-        found = replace(self)
+        found = self.of_ranges() if self._is_range else replace(self)
         found.__dict__["chains"] = tuple(
             tuple(_at_edges(codec, is_lowest, is_rightmost) for codec in chain)
             if _is_placed(chain)
@@ -114,7 +124,9 @@ class Choice(ArrayToBytes):
         if decoder is None:
             from anychunk.codecs.chain import Decoder, array_spec
 
-            decoder = Decoder(self.chains[number], array_spec(spec.shape, spec))
+            decoder = Decoder(
+                self.chains[number], array_spec(spec.shape, spec), is_range=self._is_range
+            )
             if len(self._decoders) < KEPT:
                 self._decoders[key] = decoder
         if scratch is not None and len(scratch) > decoder.nbytes:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from anychunk import limits
 from anychunk.errors import FormatError, MissingDependencyError, untrusted
@@ -219,7 +219,9 @@ def _parsed(data: bytes, url: str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as e:
-        raise FormatError(f"{url}: is not JSON: {e}") from e
+        raise FormatError(
+            f"{url}: is not JSON, expected STAC items as the other sources have: {e}"
+        ) from e
 
 
 def _of_json(
@@ -453,7 +455,7 @@ def _crs(asset: Mapping[str, Any], properties: Mapping[str, Any]) -> str | None:
         code, number = _text(holder.get("proj:code")), holder.get("proj:epsg")
         if code is not None:
             return code.upper()
-        if isinstance(number, int | float) and not isinstance(number, bool):
+        if _is_number(number):
             return f"EPSG:{int(number)}"
     return None
 
@@ -464,11 +466,19 @@ def _either(name: str, asset: Mapping[str, Any], properties: Mapping[str, Any]) 
 
 def _numbers(value: Any, counts: Sequence[int]) -> tuple[float, ...] | None:
     found = _list(value)
-    if len(found) not in counts or not all(
-        isinstance(n, int | float) and not isinstance(n, bool) for n in found
-    ):
+    if len(found) not in counts or not all(map(_is_number, found)):
         return None
     return tuple(float(n) for n in found[:6])
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Return whether a value is a finite number; Python reads NaN and Infinity in JSON, too."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) < LARGEST
+
+
+LARGEST = 1e300
+"""Numbers beyond are not those of any place."""
 
 
 def _shape(value: Any) -> tuple[int, int] | None:

@@ -283,8 +283,8 @@ def writer_of(url: str) -> formats.WritableFormat:
         return formats.writer(url)
     except UnsupportedError as e:
         raise UnsupportedError(
-            f"{url}: cannot infer the format from this extension; use .zarr .n5 .jnrrd .nrrd, or "
-            "pass format"
+            f"{url}: cannot infer the format from this extension; use .zarr .tif .ome.tif .n5 "
+            ".jnrrd .nrrd, or pass format"
         ) from e
 
 

@@ -28,6 +28,7 @@ from anychunk.formats.tiff.write_directory import Page, Tag, longs, shorts, text
 from anychunk.formats.tiff.write_ome import OmeImage
 from anychunk.formats.tiff.write_tiles import Compression, TileFormat
 from anychunk.limits import MIB
+from anychunk.metadata.geo_keys import USER_DEFINED, VERTICAL_CRS, VERTICAL_UNITS
 from anychunk.metadata.meaning import Axis, Band, Meaning
 from anychunk.metadata.reading import levels_of
 from anychunk.model import images as im
@@ -36,6 +37,8 @@ from anychunk.model.images import Image
 from anychunk.model.index import GroupIndex, Node
 from anychunk.selection import PART_OF, Selection
 
+VERTICAL_KEYS = {VERTICAL_CRS: "VerticalCSTypeGeoKey", VERTICAL_UNITS: "VerticalUnitsGeoKey"}
+"""As attributes of TIFF files name them."""
 EXTENSIONS = (".tif", ".tiff", ".btf", ".tf8")
 SUBFILE_TYPE, WIDTH, HEIGHT, DESCRIPTION, PHOTOMETRIC = 254, 256, 257, 270, 262
 REDUCED, MASK = 1, 4
@@ -326,7 +329,7 @@ class PictureMaker:
             raise UnsupportedError(
                 f"{self.where}: jpeg holds three bands only as red, green and blue; use deflate"
             )
-        place, lost = write_tags.place_tags(described)
+        place, lost = write_tags.place_tags(described, vertical_keys(described))
         self.losses += [*colors.losses, *([lost] if lost else []), *self.lost_of(described)]
         tags = [
             *place,
@@ -360,7 +363,7 @@ class PictureMaker:
         colors = write_tags.colors(
             meaning.display if is_color else None, samples, dtype, is_jpeg=is_jpeg
         )
-        place, lost = write_tags.place_tags(meaning)
+        place, lost = write_tags.place_tags(meaning, vertical_keys(meaning))
         self.losses += [*write_ome.losses(meaning), *([lost] if lost else [])]
         self.losses += self.native_losses(meaning)
         if any(described.mask is not None for described in levels_of(self.source, self.image)):
@@ -497,6 +500,18 @@ class PictureMaker:
         left_out += [key for key in whole if key not in ("tiff", *Selection.__annotations__)]
         if left_out:
             yield f"the attributes {' '.join(left_out)}"
+
+
+def vertical_keys(meaning: Meaning) -> dict[int, int]:
+    """Return the GeoKeys of the CRS of heights, which only TIFF files have."""
+    whole = meaning.native.get(PART_OF, {})
+    about = meaning.native.get("tiff") or (whole.get("tiff") if isinstance(whole, Mapping) else {})
+    keys = about.get("geo_keys") if isinstance(about, Mapping) else None
+    if not isinstance(keys, Mapping):
+        return {}
+    found = {number: keys.get(name) for number, name in VERTICAL_KEYS.items()}
+    is_code = isinstance(code := found[VERTICAL_CRS], int) and 0 < code < USER_DEFINED
+    return {n: v for n, v in found.items() if isinstance(v, int) and is_code and 0 <= v < 1 << 16}
 
 
 def aligned(masks: Sequence[Level], side: int) -> list[Level]:

@@ -14,7 +14,7 @@ from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import UnsupportedError
 from anychunk.io import Storage, as_url
-from anychunk.metadata import cf
+from anychunk.metadata import cf, dates
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import NAMES, Axis, Band, Crs, Level, Meaning, Place, Transform
 from anychunk.metadata.reading import SYNONYMS
@@ -211,9 +211,10 @@ def axis_of(array: Any, dim: Any, name: str, place: Place) -> Axis:
     coordinate = array.coords[dim]
     values = np.asarray(coordinate.values)
     if values.dtype.kind == "M":
-        seconds = values.astype("datetime64[ms]").astype(np.int64) / 1000
-        units = {"units": "seconds since 1970-01-01", "standard_name": "time"}
-        return Axis(name=name, values=tuple(map(float, seconds)), attributes=units)
+        if np.isnat(values).any():
+            return Axis(name=name)
+        found = values.astype("datetime64[us]").astype(np.int64).tolist()
+        return Axis(name=name, values=tuple(found), attributes=dates.attributes())
     if values.dtype.kind not in "iuf":
         return Axis(name=name)
     unit = coordinate.attrs.get("units")

@@ -15,7 +15,9 @@ from bioio_base import reader as base
 
 from anychunk import api
 from anychunk.errors import AnychunkError
-from anychunk.integrations.layers import PIXEL, Picture, drawable, lazy, units
+from anychunk.integrations.layers import Picture, drawable
+from anychunk.integrations.lazy_arrays import lazy
+from anychunk.integrations.placement import PIXEL, units
 from anychunk.io import Sources, Storage, as_url, is_remote, without_maps
 from anychunk.metadata.meaning import TYPES
 from anychunk.metadata.ome import scale_and_translation

@@ -21,24 +21,20 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.errors import (
-    AnychunkError,
-    FormatWarning,
-    LimitError,
-    MissingDependencyError,
-    UnsupportedError,
-)
+from anychunk.errors import AnychunkError, FormatWarning, UnsupportedError
+from anychunk.integrations.colours import as_nan, colormap, label_colours, looked_up, painted
 from anychunk.integrations.cost import Budget, is_within
+from anychunk.integrations.lazy_arrays import Bands, dask_array, lazy, levels_or_one, spread
+from anychunk.integrations.placement import placement
 from anychunk.metadata import painting, windows
 from anychunk.metadata.cf import type_range
-from anychunk.metadata.crs import is_geographic, linear_unit
 from anychunk.metadata.meaning import Channel, Display, Meaning
-from anychunk.metadata.ome import COLORS, scale_and_translation
+from anychunk.metadata.ome import COLORS
 from anychunk.metadata.painting import Limits
-from anychunk.metadata.reading import levels_of, meaning_of
+from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
 from anychunk.model.images import Image
-from anychunk.model.index import ArrayIndex, Json, Node, find
+from anychunk.model.index import ArrayIndex, Node, find
 from anychunk.thumbnail import without_nodata
 
 type Array = npt.NDArray[Any]
@@ -51,38 +47,10 @@ MOST_CHANNELS = 16
 """Bands that become layers of their own; more are an axis with a slider, unless they have names."""
 MOST_COLOURS = 256
 """Colours of a palette that a colormap of napari shows exactly."""
-LEAST_BYTES = 1 << 20
-"""Small chunks are read several at a time: dask takes a while for each."""
-MOST_BYTES = 64 << 20
-"""The longest such read."""
-MOST_BLOCKS = 1 << 14
-"""Above so many of them in a plane, dask takes noticeably long for one."""
-MOST_ALONG = 1 << 20
-"""Chunks along one axis, which dask lists when an array is made."""
 WINDOW = 1024
 """Sides of the part of a level that limits are found from, if reading all of it is too much."""
 BUDGET = Budget(decoded=64 << 20, stored=16 << 20, stored_remote=4 << 20)
 """What may be read to find limits."""
-UNITS = {
-    *("angstrom", "nanometer", "micrometer", "millimeter", "centimeter", "meter", "kilometer"),
-    *(
-        "inch",
-        "foot",
-        "survey_foot",
-        "second",
-        "millisecond",
-        "microsecond",
-        "minute",
-        "hour",
-        "day",
-        "degree",
-    ),
-}
-"""Units that napari's library of units knows by these names, which are OME-Zarr's."""
-MAP_UNITS = {"metre": "meter", "degree": "degree", "foot": "foot", "US survey foot": "survey_foot"}
-"""Units of map coordinates as napari's library of units calls them."""
-PIXEL = "pixel"
-"""The unit of axes without one."""
 
 
 def layers(node: Node, *, open_path: Callable[[str], Any], title: str) -> list[LayerData]:
@@ -337,7 +305,7 @@ class Picture:
             values = values.astype(np.float32)
         if values.dtype.kind == "f" and nodata is not None and not math.isnan(nodata):
             missing = np.asarray(nodata).astype(values.dtype)
-            return values.map_blocks(_as_nan, missing, dtype=values.dtype)
+            return values.map_blocks(as_nan, missing, dtype=values.dtype)
         return values
 
     def _coloured(
@@ -463,276 +431,3 @@ class Picture:
             **placement(self.node, self.image, self.meaning, names),
             **given,
         }
-
-
-def placement(node: Node, image: Image, meaning: Meaning, names: Sequence[str]) -> dict[str, Any]:
-    """Return axis labels, units, and scale and translation, or an affine where there is rotation.
-
-    Rows of georeferenced images go south: napari's y axis points down, and is -y of the map.
-
-    Parameters:
-        node: the index.
-        image: one of its images.
-        meaning: what its samples mean.
-        names: the axes of the layer, in order.
-    """
-    levels = levels_of(node, image)
-    scale, origin = scale_and_translation(meaning, levels[0], levels[0].image.shape)
-    steps = dict(zip(meaning.names, scale, strict=True))
-    starts = dict(zip(meaning.names, origin, strict=True))
-    matrix = np.diag([*(steps.get(n, 1.0) for n in names), 1.0])
-    matrix[:-1, -1] = [starts.get(n, 0.0) for n in names]
-    turned = map_matrix(meaning, names) if meaning.place.transform else space_matrix(meaning, names)
-    if turned is not None:
-        matrix = turned(matrix)
-    found: dict[str, Any] = {"axis_labels": tuple(names)}
-    known = units(meaning, names)
-    if any(unit != PIXEL for unit in known):
-        found["units"] = known
-    linear = matrix[:-1, :-1]
-    is_straight = np.count_nonzero(linear - np.diag(np.diagonal(linear))) == 0
-    if is_straight and (np.diagonal(linear) > 0).all():
-        return found | {"scale": np.diagonal(linear).copy(), "translate": matrix[:-1, -1].copy()}
-    return found | {"affine": matrix}
-
-
-def map_matrix(meaning: Meaning, names: Sequence[str]) -> Callable[[Array], Array] | None:
-    """Return what puts the georeference of an image into a matrix of its axes."""
-    transform = meaning.place.transform
-    if transform is None or not {"x", "y"} <= set(names):
-        return None
-    a, b, c, d, e, f = transform
-    y, x = names.index("y"), names.index("x")
-
-    def put(matrix: Array) -> Array:
-        matrix[[[y], [x]], [[y, x]]] = [[-e, -d], [b, a]]
-        # of the centre of the first pixel
-        matrix[y, -1], matrix[x, -1] = -((d + e) / 2 + f), (a + b) / 2 + c
-        return matrix
-
-    return put
-
-
-def space_matrix(meaning: Meaning, names: Sequence[str]) -> Callable[[Array], Array] | None:
-    """Return what puts a rotation in space into a matrix of axes; None if there is none."""
-    space = meaning.space
-    present = [n for n in "xyz" if n in names]
-    if space is None or len(present) < 2:
-        return None
-    affine = np.asarray(space.affine, np.float64)
-    linear = affine[:3, :3]
-    off = linear - np.diag(np.diagonal(linear))
-    if np.abs(off).max() <= 1e-6 * max(np.abs(linear).max(), 1e-300):
-        return None
-    rows = ["xyz".index(n) for n in present]
-    places = [names.index(n) for n in present]
-
-    def put(matrix: Array) -> Array:
-        matrix[np.ix_(places, places)] = linear[np.ix_(rows, rows)]
-        matrix[places, -1] = affine[rows, 3]
-        return matrix
-
-    # a plane of a tilted volume may collapse
-    part = linear[np.ix_(rows, rows)]
-    return put if np.isfinite(part).all() and abs(np.linalg.det(part)) > 0 else None
-
-
-def units(meaning: Meaning, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the unit of every axis; `pixel` where none is known."""
-    known = {axis.name: axis.unit for axis in meaning.axes if axis.scale is not None}
-    crs = meaning.place.crs
-    if meaning.place.transform is not None and crs is not None:
-        unit = "degree" if is_geographic(crs) else MAP_UNITS.get(linear_unit(crs) or "")
-        known |= {"x": unit, "y": unit}
-    return tuple(unit if (unit := known.get(name)) in UNITS and unit else PIXEL for name in names)
-
-
-# pieces
-
-
-class Bands:
-    """Some bands of an array, along its last axis; or one band without that axis.
-
-    Not a selection of a dask array, which would list every chunk of an array of any size.
-    """
-
-    def __init__(
-        self, array: Any, axis: int | None, bands: Sequence[int], *, is_single: bool = False
-    ) -> None:
-        """Choose bands.
-
-        Parameters:
-            array: a zarr array.
-            axis: its axis of bands; None if it is one band.
-            bands: their numbers.
-            is_single: whether the result has no axis of bands.
-        """
-        self.array, self.axis, self.bands, self.is_single = array, axis, [*bands], is_single
-        place = [n for i, n in enumerate(array.shape) if i != axis]
-        chunks = [n for i, n in enumerate(array.chunks) if i != axis]
-        self.shape = tuple(place) if is_single else (*place, len(self.bands))
-        self.chunks = tuple(chunks) if is_single else (*chunks, len(self.bands))
-        self.dtype, self.ndim = array.dtype, len(self.shape)
-
-    def __getitem__(self, selection: Any) -> Array:
-        """Read a selection of slices and integers."""
-        given = selection if isinstance(selection, tuple) else (selection,)
-        given = (*given, *[slice(None)] * (self.ndim - len(given)))
-        if self.is_single:
-            given = (*given, 0)
-        parts = [part if isinstance(part, slice) else slice(part, part + 1) for part in given]
-        bands, first = self.bands[parts.pop()], min(self.bands)
-        if self.axis is None:
-            data = np.asarray(self.array[tuple(parts)])[..., np.newaxis]
-        else:
-            # bands lie close together, and those of pictures in one chunk
-            first, last = min(bands, default=0), max(bands, default=-1)
-            parts.insert(self.axis, slice(first, last + 1))
-            data = np.moveaxis(np.asarray(self.array[tuple(parts)]), self.axis, -1)
-            data = data[..., [band - first for band in bands]]
-        return data[tuple(slice(None) if isinstance(part, slice) else 0 for part in given)]
-
-
-def lazy(array: Any) -> Any:
-    """Return a zarr array, or bands of one, as a dask array; its chunks are the file's, or several.
-
-    Raises `LimitError` if there are so many that dask could not list those of one axis.
-    """
-    is_last = isinstance(array, Bands) and not array.is_single
-    sides = 1 if is_last else 0
-    shape, chunk = (given[: array.ndim - sides] for given in (array.shape, array.chunks))
-    chunks = several_chunks(shape, chunk, array.dtype.itemsize)
-    most = max((-(-n // side) for n, side in zip(shape, chunks, strict=True)), default=0)
-    if most > MOST_ALONG:
-        raise LimitError(f"{most} chunks along an axis are over the limit of {MOST_ALONG} of dask")
-    chunks = (*chunks, array.shape[-1]) if is_last else chunks
-    meta = np.empty((0,) * array.ndim, array.dtype)
-    # not named by its content, which would have to be hashed
-    return dask_array().from_array(array, chunks=chunks, name=False, meta=meta)
-
-
-def spread(mask: Any, like: Any) -> Any:
-    """Return a mask (y, x) with the axes and chunks of an image (…, y, x, samples)."""
-    shape = (*like.shape[:-1], 1)
-    found = dask_array().broadcast_to(mask[..., np.newaxis], shape)
-    return found.rechunk((*like.chunks[:-1], (1,)))
-
-
-def dask_array() -> Any:
-    """Return the module of dask's arrays, which is optional."""
-    try:
-        import dask.array
-    except ImportError as e:
-        raise MissingDependencyError(
-            'layers of napari need dask; install it with: pip install "anychunk[napari]"'
-        ) from e
-    return dask.array
-
-
-def several_chunks(shape: Sequence[int], chunk: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Return a multiple of a chunk along the last two axes.
-
-    The least one of `LEAST_BYTES`, or with which a plane has at most `MOST_BLOCKS`, as far as they
-    are not longer than `MOST_BYTES`.
-    """
-    found = [max(1, min(n, side)) for n, side in zip(shape, chunk, strict=True)]
-    plane = [axis for axis in range(len(found)) if axis >= len(found) - 2]
-
-    def is_enough() -> bool:
-        nbytes = math.prod(found) * itemsize
-        blocks = math.prod(-(-shape[axis] // found[axis]) for axis in plane)
-        return nbytes >= LEAST_BYTES and (blocks <= MOST_BLOCKS or 2 * nbytes > MOST_BYTES)
-
-    while not is_enough():
-        growing = [axis for axis in plane if found[axis] < shape[axis]]
-        if not growing:
-            break
-        axis = min(growing, key=lambda i: found[i])
-        found[axis] = min(2 * found[axis], shape[axis])
-    return tuple(found)
-
-
-def levels_or_one(levels: list[Any]) -> Any:
-    """Return levels as napari takes them: a list if there are several that become smaller."""
-    kept = levels[:1]
-    for level in levels[1:]:
-        if math.prod(level.shape) < math.prod(kept[-1].shape):
-            kept.append(level)
-    return kept if len(kept) > 1 else kept[0]
-
-
-def _as_nan(block: Array, missing: Array) -> Array:
-    return np.where(block == missing, block.dtype.type(np.nan), block)
-
-
-def painted(
-    block: Array,
-    mask: Array | None = None,
-    *,
-    bands: Sequence[int],
-    display: Display,
-    limits: Mapping[int, Limits],
-    nodata: float | None,
-    samples: int,
-) -> npt.NDArray[np.uint8]:
-    """Return samples (…, x, band) as colours (…, x, 3 or 4).
-
-    Parameters:
-        block: the samples.
-        mask: which pixels are valid, (…, x, 1).
-        bands: the numbers of the bands in `block`.
-        display: how they are drawn.
-        limits: the samples that are drawn darkest and brightest, by number of the band.
-        nodata: the value of missing samples.
-        samples: 3, or 4 with opacity.
-    """
-    wide = block.astype(np.float64)
-    if nodata is not None:
-        wide = np.where(block == np.asarray(nodata).astype(block.dtype), np.nan, wide)
-    flat = wide.reshape(-1, *block.shape[-2:])  # colours do not depend on neighbours
-    planes = {b: flat[..., i].reshape(-1, block.shape[-2]) for i, b in enumerate(bands)}
-    colours = painting.paint(planes, display, dict(limits))
-    if colours.ndim == 2:
-        colours = np.repeat(colours[..., np.newaxis], 3, axis=2)
-    alpha = display.get("alpha")
-    hidden = np.logical_and.reduce(
-        [np.isnan(p) for b, p in planes.items() if alpha is None or b != alpha["band"]]
-    )
-    if mask is not None:
-        hidden = hidden | ~mask.reshape(hidden.shape)
-    if samples == 4:
-        opacity = colours[..., 3] if colours.shape[2] == 4 else np.full(hidden.shape, 255, np.uint8)
-        colours = np.dstack([colours[..., :3], np.where(hidden, 0, opacity).astype(np.uint8)])
-    found: npt.NDArray[np.uint8] = colours.reshape(*block.shape[:-1], samples)
-    return found
-
-
-def looked_up(block: Array, *, first: int, colours: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return numbers of colours (…, 1) as colours (…, 4)."""
-    number = np.clip(block[..., 0].astype(np.int64) - first, 0, len(colours) - 1)
-    found: npt.NDArray[np.uint8] = colours[number]
-    return found
-
-
-def colormap(colour: str, *, is_inverted: bool) -> Any:
-    """Return a colormap of napari from black to a colour given as RRGGBB, or back."""
-    if colour.upper() == "FFFFFF":
-        return "gray_r" if is_inverted else "gray"
-    rgb = [int(colour[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-    ends = [[0.0, 0.0, 0.0, 1.0], [*rgb, 1.0]]
-    name = f"#{colour.lower()}{' inverted' if is_inverted else ''}"
-    return {"name": name, "colors": ends[::-1] if is_inverted else ends}
-
-
-def label_colours(attributes: Mapping[str, Json]) -> dict[int | None, list[float]]:
-    """Return the colours of labels that OME-Zarr states, by number; empty if it states none."""
-    ome = attributes.get("ome")
-    stated = (ome if isinstance(ome, Mapping) else attributes).get("image-label")
-    listed = im.entries(stated.get("colors")) if isinstance(stated, Mapping) else ()
-    found: dict[int | None, list[float]] = {}
-    for entry in listed:
-        rgba = im.entries(entry.get("rgba")) if isinstance(entry, Mapping) else ()
-        value = entry.get("label-value") if isinstance(entry, Mapping) else None
-        if len(rgba) == 4 and all(isinstance(n, int) for n in (value, *rgba)):
-            found[value] = [min(max(n, 0), 255) / 255 for n in rgba]
-    return {None: [0.0] * 4, **found} if found else {}

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import stat
 import tempfile
 import threading
 from collections.abc import Buffer, Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,7 @@ def create(url: str) -> Iterator[BinaryIO]:
     Until then the name refers to the old file or to none. A failed write leaves nothing behind.
     """
     path = Path(local_path(url))
+    _check_replaceable(str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -207,6 +209,7 @@ def _aside_name(name: str) -> str:
 def _put_local(path: str, pieces: Sequence[Buffer], *, is_real: bool = False) -> None:
     """Write a file by its path; `is_real` refuses a folder that has become a link."""
     # no fsync: there are many chunks, and renaming complete files rules out torn ones
+    _check_replaceable(path)
     folder, name = os.path.split(path)
     aside = f"{folder}/{_aside_name(name)}" if folder else _aside_name(name)
     try:
@@ -226,6 +229,16 @@ def _put_local(path: str, pieces: Sequence[Buffer], *, is_real: bool = False) ->
         with contextlib.suppress(OSError):
             os.unlink(aside)  # noqa: PTH108
         raise SourceError(f"{path}: {e.strerror or e}") from e
+
+
+def _check_replaceable(path: str) -> None:
+    """Refuse to replace what is not a file, such as a device or a pipe."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - once per object
+    except OSError:
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise SourceError(f"{path}: is not a regular file, and cannot be replaced by one")
 
 
 def remove(url: str, *, storage: Storage | None = None) -> None:

@@ -63,6 +63,12 @@ def sample_differences(a: Meaning, b: Meaning, *, has_own_bands: bool = False) -
         found.append(Difference("nodata", a.nodata, b.nodata))
     if not is_same(_palette(a), _palette(b)):
         found.append(_palette_difference(_palette(a), _palette(b)))
+    if _is_inverted(a) != _is_inverted(b):
+        words = [("black" if _is_inverted(meaning) else "white") for meaning in (a, b)]
+        found.append(Difference("colour of the largest value", *words))
+    names, others = ([band.name or "" for band in meaning.bands] for meaning in (a, b))
+    if not has_own_bands and names != others and all(names) and set(names) == set(others):
+        found.append(Difference("order of bands", " ".join(names), " ".join(others)))
     for number in range(0 if has_own_bands else max(len(a.bands), len(b.bands))):
         mine, theirs = a.band(number), b.band(number)
         if not is_same([mine.scale, mine.offset], [theirs.scale, theirs.offset]):
@@ -84,6 +90,10 @@ def _palette_difference(a: Json, b: Json) -> Difference:
     pairs = enumerate(zip(mine, theirs, strict=True))
     number = next((n for n, (here, there) in pairs if here != there), 0)
     return Difference(f"palette entry {number}", mine[number], theirs[number])
+
+
+def _is_inverted(meaning: Meaning) -> bool:
+    return meaning.display is not None and bool(meaning.display.get("inverted"))
 
 
 def _palette(meaning: Meaning) -> Json:

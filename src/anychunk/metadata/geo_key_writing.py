@@ -35,17 +35,19 @@ class GeoTags:
     """What of the place is not written."""
 
 
-def geo_tags(place: Place, *, is_point: bool) -> GeoTags:
+def geo_tags(place: Place, *, is_point: bool, vertical: Mapping[int, int] | None = None) -> GeoTags:
     """Return the tags of a place.
 
     Parameters:
         place: where an image lies.
         is_point: whether pixels stand for points in their centres (AREA_OR_POINT=Point).
+        vertical: keys of the CRS of heights, which go with those of a CRS.
     """
     loss = None
     keys: dict[int, int | float | str] = {}
     if place.crs is not None:
         keys, loss = crs_keys(place.crs)
+        keys |= (vertical or {}) if keys else {}
     scale, tiepoints, matrix = affine_tags(place.transform, is_point=is_point)
     if place.transform is None and place.gcps:
         # GeoTIFF 1.1 annex B.6: (column, row, 0, x, y, z); those of points are half a pixel off
@@ -57,7 +59,8 @@ def geo_tags(place: Place, *, is_point: bool) -> GeoTags:
         )
     if place.transform is None and not place.gcps and place.bbox is not None and loss is None:
         loss = "the bounding box, because no transform is known"
-    if keys or tiepoints or matrix:
+    # GDAL takes keys without a CRS for a local one; pixels are areas where nothing is stated
+    if keys or ((tiepoints or matrix) and is_point):
         raster = gk.PIXEL_IS_POINT if is_point else PIXEL_IS_AREA
         keys = {gk.RASTER_TYPE: raster, **keys}
     directory, doubles, text = packed_keys(keys)

@@ -110,9 +110,33 @@ def meaning_of_level(node: Node, image: Image, number: int) -> Meaning:
             axis if axis.scale is None else replace(axis, scale=scale[n], origin=origin[n])
             for n, axis in enumerate(meaning.axes)
         ),
-        place=replace(place, transform=level_transform(meaning, level, full)),
+        place=replace(
+            _coarser_place(
+                place, *(dict(zip(meaning.names, factor, strict=True)).get(n, 1.0) for n in "xy")
+            ),
+            transform=level_transform(meaning, level, full),
+        ),
         space=space,
     )
+
+
+def _coarser_place(place: Place, across: float, down: float) -> Place:
+    """Return control points and coefficients in the pixels of a coarser level.
+
+    Points count from the corner of the first pixel, the offsets of coefficients from its centre.
+    """
+    rpc = place.rpc
+    if rpc is not None:
+        rpc = dict(rpc)
+        for name, factor in (("line", down), ("samp", across)):
+            offset, size = rpc.get(f"{name}_off"), rpc.get(f"{name}_scale")
+            if isinstance(offset, int | float) and isinstance(size, int | float):
+                rpc |= {
+                    f"{name}_off": (offset + 0.5) / factor - 0.5,
+                    f"{name}_scale": size / factor,
+                }
+    gcps = tuple((c / across, r / down, x, y, z) for c, r, x, y, z in place.gcps)
+    return replace(place, gcps=gcps, rpc=rpc)
 
 
 def _coarser(

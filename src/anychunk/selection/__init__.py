@@ -132,7 +132,7 @@ def _cut_image(
     node: Node, image: Image, wanted: Selection, cuts: dict[str, Cut], *, near_levels: bool
 ) -> GroupIndex:
     """Return the group of a part of an image; where its samples are is added to `cuts`."""
-    where = image.path or "image"
+    where = f"image {image.path}".rstrip()
     levels = levels_of(node, image)
     # those that `levels_of` returns: all but levels with other axes than the first
     paths = [p for p in image.levels if _ndim(node, p) == len(image.axes)]
@@ -283,11 +283,12 @@ def _with_bands(
     labels = [_label(meaning, number) for number in range(count)]
     chosen: list[int] = []
     for band in bands:
-        number = _band_number(band, labels)
-        if number is None:
+        numbers = _band_numbers(band, labels)
+        if len(numbers) != 1:
             known = ", ".join(f"{n} {label or ''}".strip() for n, label in enumerate(labels[:40]))
-            raise OptionError(f"{where}: no band {band!r}; there are {count}: {known}")
-        chosen.append(number)
+            which = f"bands {numbers} are called {band!r}" if numbers else f"no band {band!r}"
+            raise OptionError(f"{where}: {which}; there are {count}: {known}")
+        chosen.append(numbers[0])
     if not chosen:
         raise OptionError(f"{where}: no bands are selected")
     if len(set(chosen)) < len(chosen):
@@ -305,11 +306,20 @@ def _label(meaning: Meaning, number: int) -> str | None:
     return meaning.band(number).name or next((label for label in labels if label), None)
 
 
-def _band_number(band: int | str, labels: Sequence[str | None]) -> int | None:
-    """Return the number of a band; a name that is a number counts as the number."""
-    if isinstance(band, int) or band.isdigit():
-        return int(band) if 0 <= int(band) < len(labels) else None
-    known = [number for number, label in enumerate(labels) if label == band]
-    if not known:
-        known = [n for n, label in enumerate(labels) if label and label.lower() == band.lower()]
-    return known[0] if len(known) == 1 else None
+def _band_numbers(band: int | str, labels: Sequence[str | None]) -> list[int]:
+    """Return the numbers of the bands that a number or a name can mean.
+
+    A text of digits may be both.
+    """
+    if isinstance(band, int):
+        return [band] if 0 <= band < len(labels) else []
+    found = [number for number, label in enumerate(labels) if label == band]
+    if not found:
+        found = [n for n, label in enumerate(labels) if label and label.lower() == band.lower()]
+    if band.isdecimal() and len(band) < LONGEST_NUMBER and int(band) < len(labels):
+        found = sorted({*found, int(band)})
+    return found
+
+
+LONGEST_NUMBER = 10
+"""Digits of a text that may be the number of a band."""

@@ -1,17 +1,18 @@
 """Boxes on the map and windows of pixels as rows and columns of a level."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
-from anychunk.errors import MissingDependencyError, OptionError
-from anychunk.metadata import crs, geo
+from anychunk.errors import OptionError
+from anychunk.metadata import geo
 from anychunk.metadata.meaning import Meaning, Transform
 from anychunk.model.grid import Shape
+from anychunk.selection.map_boxes import own_boxes
 from anychunk.selection.wanted import Selection
 
 TOUCHED = 1e-6
 """Pixels of which less than this is inside of a box are not part of it: rounding errors."""
-LON_LAT = "OGC:CRS84"
 FAR = 1e18
 """Positions beyond this are outside of any image."""
 
@@ -35,15 +36,30 @@ def rows_and_columns(
         raise OptionError(f"{where}: axes {' '.join(names)}; a box needs y and x")
     y, x = names.index("y"), names.index("x")
     if wanted.window is not None:
-        top, bottom = _scaled(wanted.window[0], factor[y], shape[y])
-        left, right = _scaled(wanted.window[1], factor[x], shape[x])
+        rows_asked, columns_asked = wanted.window
+        down = _scaled(rows_asked, factor[y], shape[y])
+        sides = [(down, _scaled(columns_asked, factor[x], shape[x]))]
     else:
-        (top, bottom), (left, right) = _box_sides(meaning, wanted, where)
-    rows = range(max(0, top), min(bottom, shape[y]))
-    columns = range(max(0, left), min(right, shape[x]))
-    if not rows or not columns:
+        sides = _box_sides(meaning, (shape[y], shape[x]), wanted, where)
+    found = [(_inside(rows, shape[y]), _inside(columns, shape[x])) for rows, columns in sides]
+    found = sorted((pair for pair in found if all(pair)), key=lambda pair: pair[1].start)
+    if not found:
         raise OptionError(_outside(meaning, shape, wanted, factor, where))
-    return rows, columns
+    for (_, left), (_, right) in itertools.pairwise(found):
+        if right.start > left.stop:
+            raise OptionError(
+                f"{where}: the box {_numbers(wanted.bbox or ())} lies at both edges of the image, "
+                "which the antimeridian divides; cut each side on its own"
+            )
+    return _hull([rows for rows, _ in found]), _hull([columns for _, columns in found])
+
+
+def _inside(side: tuple[int, int], size: int) -> range:
+    return range(max(0, side[0]), min(side[1], size))
+
+
+def _hull(runs: Sequence[range]) -> range:
+    return range(min(run.start for run in runs), max(run.stop for run in runs))
 
 
 def _scaled(side: tuple[int | None, int | None], factor: float, size: int) -> tuple[int, int]:
@@ -54,15 +70,17 @@ def _scaled(side: tuple[int | None, int | None], factor: float, size: int) -> tu
 
 
 def _box_sides(
-    meaning: Meaning, wanted: Selection, where: str
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the rows and columns that a box touches."""
+    meaning: Meaning, plane: tuple[int, int], wanted: Selection, where: str
+) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the rows and columns that a box touches, for each of the places where it lies."""
     transform = _transform(meaning, where)
-    xmin, ymin, xmax, ymax = _own_box(meaning, wanted, where)
     inverse = _inverted(transform, where)
-    corners = [geo.apply(inverse, x, y) for x in (xmin, xmax) for y in (ymin, ymax)]
-    columns, rows = [c for c, _ in corners], [r for _, r in corners]
-    return _touched(rows), _touched(columns)
+    found = []
+    for box in own_boxes(meaning.place.crs, wanted, geo.bounds(transform, plane), where):
+        xmin, ymin, xmax, ymax = box
+        corners = [geo.apply(inverse, x, y) for x in (xmin, xmax) for y in (ymin, ymax)]
+        found.append((_touched([r for _, r in corners]), _touched([c for c, _ in corners])))
+    return found
 
 
 def _touched(positions: Sequence[float]) -> tuple[int, int]:
@@ -98,40 +116,6 @@ def _inverted(transform: Transform, where: str) -> Transform:
     return ia, ib, -(ia * c + ib * f), id_, ie, -(id_ * c + ie * f)
 
 
-def _own_box(meaning: Meaning, wanted: Selection, where: str) -> tuple[float, float, float, float]:
-    """Return the box in the CRS of the image."""
-    box = wanted.bbox
-    if box is None:
-        raise OptionError(f"{where}: there is no box")
-    name = LON_LAT if wanted.bbox_crs == "lonlat" else wanted.bbox_crs
-    own = meaning.place.crs
-    if name is None or (own is not None and own.code == name):
-        return box
-    if own is None:
-        raise OptionError(
-            f"{where}: the image has no CRS, so that {name} says nothing; use a window"
-        )
-    if not crs.has_pyproj():
-        raise MissingDependencyError(
-            'bbox_crs needs pyproj; install it with: pip install "anychunk[geo]"'
-        )
-    from pyproj import CRS, Transformer  # slow, and rarely needed
-    from pyproj.exceptions import ProjError
-
-    try:
-        between = Transformer.from_crs(
-            CRS.from_user_input(name), crs.known_crs(own), always_xy=True
-        )
-        found = between.transform_bounds(*box, densify_pts=21, errcheck=True)
-    except ProjError as e:
-        text = " ".join(str(e).split())
-        raise OptionError(f"{where}: {name} cannot be transformed to its CRS: {text}") from e
-    xmin, ymin, xmax, ymax = (float(n) for n in found)
-    if not all(math.isfinite(n) for n in (xmin, ymin, xmax, ymax)) or xmin >= xmax or ymin >= ymax:
-        raise OptionError(f"{where}: the box {box} of {name} is outside of the area of its CRS")
-    return xmin, ymin, xmax, ymax
-
-
 def _outside(
     meaning: Meaning, shape: Shape, wanted: Selection, factor: Sequence[float], where: str
 ) -> str:
@@ -140,9 +124,12 @@ def _outside(
     height, width = (shape[names.index(n)] for n in ("y", "x"))
     if wanted.bbox is not None:
         edges = geo.bounds(_transform(meaning, where), (height, width))
-        lies = " ".join(f"{n:.10g}" for n in edges)
-        asked = " ".join(f"{n:.10g}" for n in wanted.bbox)
+        lies, asked = _numbers(edges), _numbers(wanted.bbox)
         system = f" of {wanted.bbox_crs}" if wanted.bbox_crs else ""
         return f"{where}: nothing lies in the box {asked}{system}; the image covers {lies}"
     full = [round(n * factor[names.index(a)]) for n, a in ((height, "y"), (width, "x"))]
     return f"{where}: nothing is in the window {wanted.window}; the image is {full[0]} x {full[1]}"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{n:.10g}" for n in values)

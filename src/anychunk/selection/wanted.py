@@ -1,6 +1,7 @@
 """What a caller wants of an image, checked as far as that is possible without the image."""
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,7 +18,8 @@ class Selection:
     """What the caller wants of each image; None: everything."""
 
     bbox: tuple[float, float, float, float] | None = None
-    """(xmin, ymin, xmax, ymax): every pixel that the box touches."""
+    """(xmin, ymin, xmax, ymax): every pixel that the box touches. Of longitudes, xmin may be larger
+    than xmax."""
     bbox_crs: str | None = None
     """The CRS of `bbox`, x before y; None: that of the image. `lonlat`: degrees."""
     window: Window | None = None
@@ -57,9 +59,7 @@ def selection(
         bbox=None if bbox is None else _checked_box(bbox),
         bbox_crs=bbox_crs,
         window=None if window is None else _checked_window(window),
-        bands=None
-        if bands is None
-        else ((bands,) if isinstance(bands, int | str) else tuple(bands)),
+        bands=None if bands is None else _checked_bands(bands),
         level=level,
         time=time,
     )
@@ -72,9 +72,24 @@ def _checked_box(bbox: Sequence[float]) -> tuple[float, float, float, float]:
         raise OptionError(f"bbox {bbox!r}: expected xmin, ymin, xmax, ymax") from None
     if not all(math.isfinite(n) for n in (xmin, ymin, xmax, ymax)):
         raise OptionError(f"bbox {bbox!r}: expected finite numbers")
-    if xmin >= xmax or ymin >= ymax:
+    # xmin > xmax: across the antimeridian, which only the CRS can tell
+    if xmin == xmax or ymin >= ymax:
         raise OptionError(f"bbox {bbox!r} is empty: expected xmin < xmax and ymin < ymax")
     return xmin, ymin, xmax, ymax
+
+
+def _checked_bands(bands: Sequence[int | str] | int | str) -> tuple[int | str, ...]:
+    listed: Any = [bands] if isinstance(bands, int | str) else bands
+    try:
+        return tuple(_checked_band(band) for band in listed)
+    except TypeError:
+        raise OptionError(f"bands {bands!r}: expected numbers from 0, or names") from None
+
+
+def _checked_band(band: Any) -> int | str:
+    if isinstance(band, bool):
+        raise TypeError(band)
+    return band if isinstance(band, str) else operator.index(band)
 
 
 def _checked_window(window: Sequence[Any]) -> Window:

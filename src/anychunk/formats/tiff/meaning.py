@@ -47,7 +47,7 @@ def image_meaning(image: Image, xml: ET.Element | None) -> Meaning:
         tags={**gdal.tags, **tags},
         native={"tiff": {"kind": image.kind, **page_attributes(page, keys, gdal)}},
         bands=_bands(full, gdal, channels),
-        display=_display(image, channels),
+        display=_display(image, gdal, channels),
         time=page_time(page, gdal),
     )
 
@@ -100,9 +100,10 @@ def _bands(
     return tuple(found)
 
 
-def _display(image: Image, channels: list[ome_xml.OmeChannel]) -> Display:
+def _display(image: Image, gdal: GdalMetadata, channels: list[ome_xml.OmeChannel]) -> Display:
     full = image.levels[0]
-    found = photometry.display(full.keyframe, full.layout)
+    stated = gdal.bands.get(0, {}).get("colorinterp")
+    found = photometry.display(full.keyframe, full.layout, stated)
     count = _band_count(full)
     if count > full.layout.bands or (channels and found["model"] in ("grey", "channels")):
         listed = ome_xml.display_channels(channels, count)

@@ -89,9 +89,18 @@ def interpretations(page: tifffile.TiffPage, kind: int, bands: int) -> list[str 
     return names
 
 
-def display(page: tifffile.TiffPage, layout: Layout) -> Display:
-    """Return how the samples of a page are drawn."""
+def display(page: tifffile.TiffPage, layout: Layout, stated: str | None = None) -> Display:
+    """Return how the samples of a page are drawn.
+
+    Parameters:
+        page: the page.
+        layout: its layout.
+        stated: the colour of the first band by GDAL_METADATA. GDAL adds a ColorMap to pages that it
+            has begun as MinIsBlack, for which TIFF 6.0 has none, and states Palette there.
+    """
     kind, bands = photometric(page, layout), layout.bands
+    if kind == MINISBLACK and bands == 1 and stated == COLORS[PALETTE][0]:
+        kind = PALETTE
     name, bits = layout.dtype.name, layout.bits if isinstance(layout.bits, int) else None
     limits = drawing.limits_of(name, bits)
     found = _model(page, kind, bands, limits)

@@ -155,9 +155,8 @@ def losses(meaning: Meaning) -> list[str]:
     for axis in meaning.axes:
         known = UNITS if axis.name in ("x", "y", "z") else TIMES
         if axis.scale is not None and axis.unit not in known and axis.name != "c":
-            found.append(
-                f"the size of elements along {axis.name}, {axis.scale:g} {axis.unit or ''}"
-            )
+            size = f"{axis.scale:g} {axis.unit or 'without a unit'}"
+            found.append(f"the size of elements along {axis.name}, {size}")
         if axis.values is not None:
             found.append(f"the positions along {axis.name}")
         if axis.origin and axis.name != "c":

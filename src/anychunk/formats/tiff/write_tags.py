@@ -5,7 +5,7 @@ Spec: TIFF 6.0 sections 8, 16 and 23; GDAL's GTiff driver for GDAL_METADATA and 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,7 @@ from anychunk.formats.tiff import gdal_metadata as gdal
 from anychunk.formats.tiff import photometry as ph
 from anychunk.formats.tiff import place as pl
 from anychunk.formats.tiff.write_directory import Tag, doubles, rational, shorts, text
+from anychunk.metadata import drawing
 from anychunk.metadata.geo_key_writing import GeoTags, geo_tags
 from anychunk.metadata.meaning import Band, Display, Meaning
 
@@ -58,6 +59,13 @@ def colors(display: Display | None, bands: int, dtype: np.dtype[Any], *, is_jpeg
     kind, tags, losses = _model(drawn, bands, dtype)
     losses += _display_losses(drawn)
     alpha = drawn.get("alpha")
+    opaque = drawing.full_range(dtype.name)
+    if alpha is not None and tuple(alpha["range"]) != opaque:
+        losses.append(
+            f"that band {alpha['band']} is opacity from {_listed(alpha['range'])}; TIFF takes it "
+            f"for {_listed(opaque)}"
+        )
+        alpha = None
     count = ph.color_count(kind, bands)
     extra = [0] * (bands - count)
     if alpha is not None and count <= alpha["band"] < bands:
@@ -82,14 +90,36 @@ def _model(drawn: Display, bands: int, dtype: np.dtype[Any]) -> tuple[int, list[
     if model == "cmyk" and bands >= 4 and first == [0, 1, 2, 3]:
         return ph.SEPARATED, [], []
     if model == "grey" and drawn.get("inverted"):
-        return ph.MINISWHITE, [], []
+        return _inverted(drawn, bands, dtype)
     if model == "palette":
         table, losses = color_map(drawn, dtype)
         return (ph.PALETTE, [table], losses) if table is not None else (ph.MINISBLACK, [], losses)
     losses = []
-    if model in ("rgb", "cmyk", "ycbcr"):
+    if model == "ycbcr":
+        losses.append(f"that bands {first} are brightness and colour differences (YCbCr)")
+    elif model in ("rgb", "cmyk"):
         losses.append(f"that bands {first} are drawn as {model}; TIFF needs them to be the first")
     return ph.MINISBLACK, [], losses
+
+
+def _inverted(drawn: Display, bands: int, dtype: np.dtype[Any]) -> tuple[int, list[Tag], list[str]]:
+    """Return the tags of shades of grey in which the lowest value is white.
+
+    TIFF takes the largest value of the type for black. Samples of fewer bits get a palette instead.
+    """
+    full = drawing.full_range(dtype.name)
+    white, black = drawn.get("range", [list(full)])[0]
+    if (white, black) == full:
+        return ph.MINISWHITE, [], []
+    if bands > 1 or dtype != np.uint8 or not 0 <= white < black:
+        return ph.MINISWHITE, [], [f"that white is {white:g}, and black is {black:g}"]
+    values = np.clip((black - np.arange(256)) / (black - white), 0, 1)
+    ramp = np.rint(values * 65535).astype(int).tolist()
+    return ph.PALETTE, [shorts(ph.COLOR_MAP, *ramp * 3)], []
+
+
+def _listed(limits: Sequence[float]) -> str:
+    return " to ".join(f"{n:g}" for n in limits)
 
 
 def _display_losses(drawn: Display) -> Iterator[str]:
@@ -103,11 +133,11 @@ def color_map(drawn: Display, dtype: np.dtype[Any]) -> tuple[Tag | None, list[st
     """Return ColorMap, and what it cannot hold."""
     palette = drawn.get("palette", {})
     first, listed = int(palette.get("first", 0)), palette.get("colors", [])
-    if dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)) or drawn.get("bands") != [0]:
+    entries = {"bool": 2, "uint8": 1 << 8, "uint16": 1 << 16}.get(dtype.name)
+    if entries is None or drawn.get("bands") != [0]:
         return None, [
-            f"the palette; TIFF has palettes of the first band, uint8 or uint16, not {dtype}"
+            f"the palette; TIFF has palettes of the first band, bool, uint8 or uint16, not {dtype}"
         ]
-    entries = 1 << (8 * dtype.itemsize)
     if first < 0 or first + len(listed) > entries:
         return None, [f"the palette, whose values {first} to {first + len(listed) - 1} do not fit"]
     table = np.zeros((3, entries), np.uint16)
@@ -133,6 +163,7 @@ def metadata_tag(meaning: Meaning, names: tuple[str | None, ...]) -> list[Tag]:
         names: the colours that a reader derives from other tags.
     """
     items = [_item(name, value) for name, value in meaning.tags.items() if is_item(name)]
+    items += _date_items(meaning)
     for number, band in enumerate(meaning.bands[: len(names)]):
         items += _band_items(number, band, names[number])
     if not items:
@@ -182,19 +213,34 @@ def text_tags(meaning: Meaning) -> list[Tag]:
         for name, value in meaning.tags.items()
         if name in TEXT_CODES
     }
-    if DATE_TIME not in found and meaning.time is not None:
-        found |= {tag.code: tag for tag in _date_tag(meaning.time)}
+    when = _time(meaning)
+    if DATE_TIME not in found and when is not None:
+        found[DATE_TIME] = text(DATE_TIME, _tag_text(when))
     return [*found.values(), *resolution_tags(meaning)]
 
 
-def _date_tag(iso: str) -> list[Tag]:
+def _time(meaning: Meaning) -> datetime | None:
+    """Return when an image was taken, in UTC."""
     try:
-        when = datetime.fromisoformat(iso)
-    except ValueError:
-        return []
-    if when.tzinfo is not None:
-        when = when.astimezone(UTC)
-    return [text(DATE_TIME, when.strftime("%Y:%m:%d %H:%M:%S"))]
+        when = datetime.fromisoformat(meaning.time or "")
+        return when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _tag_text(when: datetime) -> str:
+    """Return a date as the tag DateTime has it."""
+    return f"{when:%Y:%m:%d %H:%M:%S}".rjust(19, "0")  # years before 1000
+
+
+def _date_items(meaning: Meaning) -> Iterator[str]:
+    """Yield when an image was taken, if DateTime cannot say it, or says when it was written."""
+    when = _time(meaning)
+    if when is None:
+        return
+    tag = meaning.tags.get(gdal.TEXTS[DATE_TIME], _tag_text(when))
+    if tag != _tag_text(when) or when.microsecond:
+        yield _item("ACQUISITIONDATETIME", when.isoformat(" "), domain="IMAGERY")
 
 
 def resolution_tags(meaning: Meaning) -> list[Tag]:
@@ -223,10 +269,17 @@ def resolution_tags(meaning: Meaning) -> list[Tag]:
     ]
 
 
-def place_tags(meaning: Meaning) -> tuple[list[Tag], str | None]:
-    """Return the tags of where an image lies, and what they cannot hold."""
+def place_tags(
+    meaning: Meaning, vertical: Mapping[int, int] | None = None
+) -> tuple[list[Tag], str | None]:
+    """Return the tags of where an image lies, and what they cannot hold.
+
+    Parameters:
+        meaning: of the image.
+        vertical: the GeoKeys of the CRS of heights, by number.
+    """
     is_point = meaning.tags.get("AREA_OR_POINT") == "Point"
-    found: GeoTags = geo_tags(meaning.place, is_point=is_point)
+    found: GeoTags = geo_tags(meaning.place, is_point=is_point, vertical=vertical)
     tags = [
         doubles(code, *values)
         for code, values in (
