@@ -112,8 +112,8 @@ def _check_size(found: References, written: Mapping[str, str], target: str) -> N
     if least > most:
         raise LimitError(
             f"{target}: {count} references are more than {least} bytes of JSON, over the limit of "
-            f"{most} with which it is opened again; save the index as parquet or Icechunk, or "
-            "raise index_bytes with anychunk.limits.override"
+            f"{most} with which it is opened again; save the index as parquet or Icechunk; "
+            f"{limits.how_to_raise('index_bytes')}"
         )
 
 
