@@ -60,7 +60,7 @@ def test_other_readers_find_what_was_written(url, rows, copied):
 def test_the_same_as_from_pyarrow(monkeypatch, rows):
     lengths = np.arange(rows, dtype=np.uint64) % np.uint64(3)
     lengths[0] = WHOLE
-    copied = {number: b"copied" for number in range(1, rows, 4)}
+    copied = dict.fromkeys(range(1, rows, 4), b"copied")
     lengths[list(copied)] = 0
     references = ChunkReferences(
         grid=(rows,),
@@ -86,7 +86,7 @@ def test_fastparquet_reads_an_empty_page_to_the_end():
 
 @pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
 def test_fsspec_finds_every_chunk_of_a_group(tmp_path):
-    """fsspec takes a table that it cannot read for absent chunks, which read as fill values."""
+    """A table that fsspec cannot read is taken for absent chunks, read as fill values."""
     for number in range(3):
         write_geotiff(
             tmp_path / f"{number}.tif", np.full((64, 64), number, "uint16"), 500_000, 5_000_000

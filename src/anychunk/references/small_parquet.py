@@ -5,9 +5,9 @@ Spec: https://parquet.apache.org/docs/file-format; the metadata is Thrift's comp
 A group of many files has several tables per file, most of them of a few rows. pyarrow takes 0.3 ms
 to set up a writer, several times what everything else about such a table costs.
 
-Pages are not compressed, which is what most of them gain nothing from. No page is empty: fastparquet,
-which fsspec uses, reads a page of 0 bytes to the end of the column, and fails; fsspec takes that for
-absent chunks, which read as fill values.
+Pages are not compressed, which would gain nothing. No page is empty: fastparquet, which fsspec
+uses, takes a page of 0 bytes for all that follows, and fails; fsspec takes that for absent chunks,
+which read as fill values. pyarrow writes such a page for an uncompressed dictionary without entries.
 """
 
 import struct
@@ -117,7 +117,7 @@ def _chunk(name: str, rows: int, place: int, size: int, first_data: int) -> byte
     """Return the metadata of a column."""
     kind = INT64 if name in ("offset", "size") else BYTE_ARRAY
     encodings = [PLAIN, RLE, RLE_DICTIONARY] if first_data else [PLAIN, RLE]
-    fields = [
+    fields: list[Field] = [
         (1, I32, kind),
         (2, LIST, _list(I32, [_zigzag(n) for n in encodings])),
         (3, LIST, _list(BINARY, [_binary(name.encode())])),
@@ -161,8 +161,12 @@ def _schema(*, has_raw: bool) -> bytes:
     return _list(STRUCT, [root, *columns])
 
 
-def _struct(*fields: tuple[int, int, int | bytes]) -> bytes:
-    """Return a struct of (number, type, value) in rising order; the numbers differ by at most 15."""
+type Field = tuple[int, int, int | bytes]
+"""Number, type and value."""
+
+
+def _struct(*fields: Field) -> bytes:
+    """Return a struct of fields in rising order, whose numbers differ by at most 15."""
     found, last = bytearray(), 0
     for number, kind, value in fields:
         found.append((number - last) << 4 | kind)
