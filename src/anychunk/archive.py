@@ -8,6 +8,7 @@ from one index, which is small, because it has one table per array and not one i
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ from anychunk.combine.parallel import Failures, attempt
 from anychunk.errors import AnychunkError, FilesError
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io import Storage, absolute
+from anychunk.io.buffers import give_back, returned_at_once
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.references import icechunk
@@ -255,17 +257,21 @@ def _append(
     batches = cut(files.items(urls), how, there, batch)
     if len(batches) > 1:
         batches = cut(files.items(_in_stated_order(files, urls)), how, there, batch)
-    for parts in files.parts(batches):
-        check_failures(parts, files.failures, total=len(urls), may_be_none=True)
-        count = sum(len(part.urls) for part in parts)
-        if not count:
-            continue
-        node = _joined(parts, files.recipe)
-        if how == "group":
-            node = with_points(node, storage=archive.storage)
-        axis = None if how == "group" else axis_of(node)
-        archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
-        done.add(node, count, is_extended=how != "group")
+    # Icechunk builds the metadata of all groups again at each commit, on several threads
+    with returned_at_once() if how == "group" else nullcontext():
+        for parts in files.parts(batches):
+            check_failures(parts, files.failures, total=len(urls), may_be_none=True)
+            count = sum(len(part.urls) for part in parts)
+            if not count:
+                continue
+            node = _joined(parts, files.recipe)
+            if how == "group":
+                node = with_points(node, storage=archive.storage)
+            axis = None if how == "group" else axis_of(node)
+            archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
+            done.add(node, count, is_extended=how != "group")
+            if how == "group":
+                give_back()
 
 
 def _in_stated_order(files: Files, urls: Sequence[str]) -> Sequence[str]:

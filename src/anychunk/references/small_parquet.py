@@ -7,7 +7,7 @@ to set up a writer, several times what everything else about such a table costs.
 
 Pages are not compressed, which would gain nothing. No page is empty: fastparquet, which fsspec
 uses, takes a page of 0 bytes for all that follows, and fails; fsspec takes that for absent chunks,
-which read as fill values. pyarrow writes such a page for an uncompressed dictionary without entries.
+which read as fill values. pyarrow writes such a page for an uncompressed dictionary of no entries.
 """
 
 import struct
