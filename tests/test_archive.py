@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
+import rasterio
+import rasterio.enums
 import tifffile
 
 import anychunk
@@ -30,6 +32,7 @@ from anychunk.errors import (
     SourceError,
 )
 from anychunk.references import icechunk as ice
+from tests.combine.files import write_geotiff
 from tests.http_server import serve
 from tests.nginx import needs_nginx, serve_nginx
 from tests.patience import PATIENCE_S, wait_until
@@ -348,6 +351,33 @@ def test_append_of_another_place_drops_the_place(tmp_path):
         assert not [key for key in found.attributes if key.startswith("spatial:")]
     assert "grid_mapping" not in node["0/0/image"].attributes
     assert set(node["0/0"].members) == {"image"}
+
+
+@pytest.mark.parametrize("factors", [[4], [2, 4], [8], []])
+@pytest.mark.filterwarnings("ignore:.*levels that not all files have")
+def test_append_finds_levels_by_their_shapes(tmp_path, factors):
+    """As rasterio reads the overviews of each file."""
+    paths = []
+    for number, own in enumerate(([2, 4], [2, 4], factors)):
+        values = np.random.default_rng(number).integers(0, 999, (64, 64), dtype="uint16")
+        paths.append(write_geotiff(tmp_path / f"{number}.tif", values, 500_000, 5_000_000))
+        with rasterio.open(paths[-1], "r+") as file:
+            file.build_overviews(own, rasterio.enums.Resampling.nearest)
+    target = tmp_path / "r.icechunk"
+    anychunk.append(paths[:2], target, combine="stack", along="z")
+    anychunk.append(paths[2:], target, combine="stack", along="z")
+    opened = anychunk.open(target)
+    kept = [factor for factor in (2, 4) if factor in factors]
+    names = {factor: str(n) for n, factor in enumerate((1, 2, 4))}
+    assert sorted(opened["0"].group_keys()) == ["0", *(names[factor] for factor in kept)]
+    for number, path in enumerate(paths):
+        for factor in (1, *kept):
+            own = factors if number == 2 else [2, 4]
+            options = {} if factor == 1 else {"overview_level": own.index(factor)}
+            with rasterio.open(path, **options) as file:
+                truth = file.read(1)
+            found = opened[f"0/{names[factor]}/image"][number]
+            np.testing.assert_array_equal(found, truth)
 
 
 def test_append_refuses_what_does_not_go_on(tmp_path):
