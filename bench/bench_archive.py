@@ -22,6 +22,8 @@ from bench.measure import Row
 DATE = b"2000:01:01 00:00:00"
 COMMIT = 250
 """Files of a measured commit."""
+ALONG = {"stack": None, "concat": "y", "group": None}
+"""How files are combined, and the axis that is passed."""
 
 
 def make_files(folder: Path, count: int) -> None:
@@ -73,7 +75,8 @@ def archive(folder: str, how: str, count: int) -> None:
     total = time.process_time()
     for there in (1000, count):
         start = 0 if there == 1000 else 1000 + COMMIT
-        anychunk.append(files_of(folder, start, there), target, combine=how)
+        files = files_of(folder, start, there)
+        anychunk.append(files, target, combine=how, along=ALONG[how])
         if there == count:
             break
         commits[there] = commit(folder, target, how, there)
@@ -100,8 +103,9 @@ def commit(folder: str, target: str, how: str, there: int) -> float:
     from anychunk.references.icechunk import Archive
 
     start = time.process_time()
-    node = anychunk.index(files_of(folder, there, there + COMMIT), combine=how)
-    Archive(target).append(node, along="t" if how == "stack" else None)
+    files = files_of(folder, there, there + COMMIT)
+    node = anychunk.index(files, combine=how, along=ALONG[how])
+    Archive(target).append(node, along="t" if how == "stack" else ALONG[how])
     return time.process_time() - start
 
 
@@ -120,6 +124,16 @@ def held(folder: str, count: int) -> None:
     node = anychunk.index(files_of(folder, 0, count), combine="stack")
     gc.collect()
     print(json.dumps((resident() - before) / node["0/0/image"].shape[0]))
+
+
+def streamed(folder: str, form: str, count: int) -> None:
+    """Print milliseconds per file, and the peak in MiB, of a group that is saved in batches."""
+    import anychunk
+
+    start = time.process_time()
+    anychunk.index(files_of(folder, 0, count), combine="group", to=f"{folder}/streamed.{form}")
+    found = {"ms": (time.process_time() - start) / count * 1e3, "peak": peak_mib()}
+    print(json.dumps(found))
 
 
 def parquet(folder: str, count: int) -> None:
@@ -178,7 +192,7 @@ def run(*, quick: bool):
     few = 200 if quick else 1000
     with tempfile.TemporaryDirectory() as name:
         make_files(Path(name), count + COMMIT)
-        for how in ("stack", "group"):
+        for how in ALONG:
             found = child(f"archive({name!r}, {how!r}, {count})")
             first, last = found["commits"]
             exponent = math.log(last / first) / math.log(count / 1000)
@@ -195,6 +209,10 @@ def run(*, quick: bool):
             shutil.rmtree(f"{name}/{how}.icechunk")
         yield Row(f"index of a stack of {few:,} files, KiB per file",
                   child(f"held({name!r}, {few})"), "<= 4")  # fmt: skip
+        for form in ("json", "parquet"):
+            found = child(f"streamed({name!r}, {form!r}, {count})")
+            title = f"group of {count:,} files into {form}, peak MiB"
+            yield Row(title, found["peak"], "<= 512", f"{found['ms']:.1f} ms per file, all in")
         found = child(f"parquet({name!r}, {few})")
         detail = f"4 arrays per file; kerchunk JSON {found['json']:.2f} ms"
         yield Row(f"parquet of a group of {few:,} files, ms per file", found["parquet"], "<= 2",

@@ -6,19 +6,33 @@ import pickle
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import weakref
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
+import rasterio
+import rasterio.enums
 import tifffile
 
 import anychunk
-from anychunk import limits
+from anychunk import limits, references
+from anychunk.archive import Files, save_files
 from anychunk.cli import main
+from anychunk.combine.batches import Recipe
 from anychunk.combine.patterns import expand
-from anychunk.errors import AnychunkError, FilesError, FormatError, SourceChangedError, SourceError
+from anychunk.errors import (
+    AnychunkError,
+    FilesError,
+    FormatError,
+    LimitError,
+    SourceChangedError,
+    SourceError,
+)
 from anychunk.references import icechunk as ice
+from tests.combine.files import write_geotiff
 from tests.http_server import serve
 from tests.nginx import needs_nginx, serve_nginx
 from tests.patience import PATIENCE_S, wait_until
@@ -339,6 +353,33 @@ def test_append_of_another_place_drops_the_place(tmp_path):
     assert set(node["0/0"].members) == {"image"}
 
 
+@pytest.mark.parametrize("factors", [[4], [2, 4], [8], []])
+@pytest.mark.filterwarnings("ignore:.*levels that not all files have")
+def test_append_finds_levels_by_their_shapes(tmp_path, factors):
+    """As rasterio reads the overviews of each file."""
+    paths = []
+    for number, own in enumerate(([2, 4], [2, 4], factors)):
+        values = np.random.default_rng(number).integers(0, 999, (64, 64), dtype="uint16")
+        paths.append(write_geotiff(tmp_path / f"{number}.tif", values, 500_000, 5_000_000))
+        with rasterio.open(paths[-1], "r+") as file:
+            file.build_overviews(own, rasterio.enums.Resampling.nearest)
+    target = tmp_path / "r.icechunk"
+    anychunk.append(paths[:2], target, combine="stack", along="z")
+    anychunk.append(paths[2:], target, combine="stack", along="z")
+    opened = anychunk.open(target)
+    kept = [factor for factor in (2, 4) if factor in factors]
+    names = {factor: str(n) for n, factor in enumerate((1, 2, 4))}
+    assert sorted(opened["0"].group_keys()) == ["0", *(names[factor] for factor in kept)]
+    for number, path in enumerate(paths):
+        for factor in (1, *kept):
+            own = factors if number == 2 else [2, 4]
+            options = {} if factor == 1 else {"overview_level": own.index(factor)}
+            with rasterio.open(path, **options) as file:
+                truth = file.read(1)
+            found = opened[f"0/{names[factor]}/image"][number]
+            np.testing.assert_array_equal(found, truth)
+
+
 def test_append_refuses_what_does_not_go_on(tmp_path):
     write_cog(tmp_path / "a.tif", VALUES)
     write_cog(tmp_path / "b.tif", VALUES.astype("uint8"))
@@ -564,6 +605,99 @@ def test_indexed_to_a_target(tmp_path, form, how):
     assert len(anychunk.index(target).pins) == 4
     anychunk.index(paths[0], to=target)
     assert len(anychunk.index(target).pins) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("i.json", {}),
+        ("i.json", {"zarr_format": 2}),
+        ("i.json", {"relative": False}),
+        ("i.parquet", {}),
+        ("i.parquet", {"relative": False}),
+    ],
+)
+def test_a_large_group_is_saved_piece_by_piece(tmp_path, monkeypatch, form, options):
+    """What is saved is what one index of all files would be; no more than a batch is held."""
+    monkeypatch.setattr("anychunk.archive.MOST_IMAGES", 3)
+    monkeypatch.setattr("anychunk.references.documents.MOST_IMAGES", 3)
+    paths = written(tmp_path, 9)
+    held, adding = [], references.adding
+
+    @contextmanager
+    def watched(*args, **kinds):
+        with adding(*args, **kinds) as add:
+
+            def note(node):
+                add(node)
+                held.append(weakref.ref(node))
+                sizes.append(len(node.members))
+                alive.append(sum(ref() is not None for ref in held))
+
+            yield note
+
+    alive, sizes = [], []
+    monkeypatch.setattr("anychunk.references.adding", watched)
+    files = Files(urls=paths, recipe=Recipe(parse=anychunk.index, how="group"))
+    done = save_files(files, str(tmp_path / form), batch=2, **options)
+    assert (done.files, sizes) == (9, [2, 2, 2, 2, 1])
+    assert max(alive) <= 2  # the one that is added, and the one before it
+    node = anychunk.index(paths, combine="group")
+    (tmp_path / "whole").mkdir()
+    node.save(tmp_path / "whole" / form, **options)
+    if form == "i.parquet":
+        for name in (".zmetadata", "anychunk.json"):
+            one, other = (
+                json.loads((folder / form / name).read_text())
+                for folder in (tmp_path, tmp_path / "whole")
+            )
+            del one["metadata"][ROOT[name]], other["metadata"][ROOT[name]]  # names their folders
+            assert one == other
+    found, truth = (anychunk.index(folder / form, allow=["*"]) for folder in
+                    (tmp_path, tmp_path / "whole"))  # fmt: skip
+    assert (found.members, found.pins) == (truth.members, truth.pins)
+    attributes = [dict(index.attributes["anychunk"]) for index in (found, truth)]
+    assert attributes[0].pop("base", None) == attributes[1].pop("base", None) or not options
+    assert attributes[0] == attributes[1]
+
+
+ROOT = {".zmetadata": ".zattrs", "anychunk.json": "zarr.json"}
+
+
+def test_a_large_group_without_a_good_file_replaces_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("anychunk.archive.MOST_IMAGES", 1)
+    paths = written(tmp_path, 3)
+    for form in ("i.json", "i.parquet"):
+        anychunk.index(paths, combine="group", to=tmp_path / form, batch=1)
+    for path in paths:
+        Path(path).write_bytes(b"II*\0")
+    for form in ("i.json", "i.parquet"):
+        with pytest.raises(FilesError, match="3 of 3"):
+            anychunk.index(paths, combine="group", to=tmp_path / form, batch=1, failures={})
+        assert len(anychunk.index(tmp_path / form).pins) == 3
+
+
+@needs_s3
+def test_a_large_group_on_s3(tmp_path, monkeypatch):
+    monkeypatch.setattr("anychunk.archive.MOST_IMAGES", 1)
+    (tmp_path / "bucket").mkdir()
+    paths = written(tmp_path, 3)
+    with serve_s3(tmp_path) as storage:
+        for form in ("i.json", "i.parquet"):
+            target = f"s3://bucket/{form}"
+            anychunk.index(paths, combine="group", to=target, batch=1, storage=storage)
+            found = anychunk.open(target, allow=["*"], storage=storage)
+            for i in range(3):
+                image = found[f"f{i:03}/0/0/image"][...]
+                np.testing.assert_array_equal(image, VALUES[:16, :16] + i)
+
+
+def test_json_over_the_limit_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("anychunk.archive.MOST_IMAGES", 1)
+    paths = written(tmp_path, 3)
+    with limits.override(index_bytes=5000), pytest.raises(LimitError, match="--limit index_bytes"):
+        anychunk.index(paths, combine="group", to=tmp_path / "i.json", batch=1)
+    assert not list(tmp_path.glob("*.json*"))
 
 
 def test_streams_that_are_cut_are_not_saved_in_batches(tmp_path, monkeypatch):

@@ -1,13 +1,14 @@
 """Index many files: held as one index, or saved batch by batch and forgotten.
 
-What is held in memory is bounded by a batch wherever the target can be written in batches, which is
-an Icechunk repository. Other targets are written from one index; a stack or concatenation of many
-files is small, because it has one table per array and not one index per file.
+What is held in memory is bounded by a batch wherever the target can be written in batches: an
+Icechunk repository, and groups in every form. Stacks and concatenations in other forms are written
+from one index, which is small, because it has one table per array and not one index per file.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,10 +30,12 @@ from anychunk.combine.parallel import Failures, attempt
 from anychunk.errors import AnychunkError, FilesError, FormatError
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io import Storage, absolute
+from anychunk.io.buffers import give_back, returned_at_once
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.references import icechunk
 from anychunk.references.chunk_references import Copy
+from anychunk.references.documents import MOST_IMAGES
 from anychunk.references.seek_points import has_streams, with_points
 
 FILES_PER_COMMIT = 500
@@ -161,12 +164,15 @@ def save_files(
         target: A path or url.
         format: "kerchunk", "parquet" or "icechunk"; inferred from the extension by default.
         overlap: As in `combine.combine`.
-        batch: The number of files that are held in memory, for Icechunk.
+        batch: The number of files that are held in memory, for Icechunk and for groups.
         copy: "needed" copies chunks that the format cannot refer to; "never" refuses them.
         storage: obstore's options, for the target and the sources.
         options: Those of the index format's own `save`.
     """
     kind, how, done = references.index_format(target, format), files.recipe.how, Summary()
+    if kind != "icechunk" and _is_large_group(files, batch, options):
+        _save_group(files, target, kind, batch, done, copy=copy, storage=storage, **options)
+        return done
     if kind != "icechunk" or how is None or not _is_in_batches(files):
         node = index_files(files, overlap=overlap)
         references.save(node, target, format=kind, copy=copy, storage=storage, **options)
@@ -178,6 +184,33 @@ def save_files(
         if files.failures and not done.files:
             raise FilesError(files.failures, len(files.urls))
     return done
+
+
+def _is_large_group(files: Files, batch: int | None, options: Mapping[str, Any]) -> bool:
+    """Return whether files are saved as a group that is not held in memory.
+
+    The root of a smaller one has the metadata of all files, for readers that cannot list keys.
+    """
+    least = max(batch or FILES_PER_COMMIT, MOST_IMAGES)
+    is_group = files.recipe.how == "group" and len(files.urls) > least
+    return is_group and options.get("layout") in (None, "anychunk")
+
+
+def _save_group(
+    files: Files, target: str, kind: str, batch: int | None, done: Summary, **options: Any
+) -> None:
+    """Save a group as kerchunk JSON or parquet, batch by batch; count the files in `done`."""
+    options.pop("layout", None)
+    batches = cut(files.items(files.urls), "group", 0, batch or FILES_PER_COMMIT)
+    with references.adding(target, files.urls, format=kind, **options) as add:
+        for parts in files.parts(batches):
+            check_failures(parts, files.failures, total=len(files.urls), may_be_none=True)
+            if count := sum(len(part.urls) for part in parts):
+                node = _joined(parts, files.recipe)
+                add(node)
+                done.add(node, count, is_extended=False)
+        if files.failures and not done.files:
+            raise FilesError(files.failures, len(files.urls))
 
 
 def _is_in_batches(files: Files) -> bool:
@@ -226,17 +259,21 @@ def _append(
     batches = cut(files.items(urls), how, there, batch)
     if len(batches) > 1:
         batches = cut(files.items(_in_stated_order(files, urls)), how, there, batch)
-    for parts in files.parts(batches):
-        check_failures(parts, files.failures, total=len(urls), may_be_none=True)
-        count = sum(len(part.urls) for part in parts)
-        if not count:
-            continue
-        node = _joined(parts, files.recipe)
-        if how == "group":
-            node = with_points(node, storage=archive.storage)
-        axis = None if how == "group" else axis_of(node)
-        archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
-        done.add(node, count, is_extended=how != "group")
+    # Icechunk builds the metadata of all groups again at each commit, on several threads
+    with returned_at_once() if how == "group" else nullcontext():
+        for parts in files.parts(batches):
+            check_failures(parts, files.failures, total=len(urls), may_be_none=True)
+            count = sum(len(part.urls) for part in parts)
+            if not count:
+                continue
+            node = _joined(parts, files.recipe)
+            if how == "group":
+                node = with_points(node, storage=archive.storage)
+            axis = None if how == "group" else axis_of(node)
+            archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
+            done.add(node, count, is_extended=how != "group")
+            if how == "group":
+                give_back()
 
 
 def _in_stated_order(files: Files, urls: Sequence[str]) -> Sequence[str]:

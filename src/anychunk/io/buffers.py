@@ -68,3 +68,30 @@ def give_back() -> None:
     """Return freed memory, which the allocator would keep, to the operating system."""
     with contextlib.suppress(OSError, AttributeError):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)
+
+
+M_MMAP_THRESHOLD = -3
+"""glibc's number of this parameter of `mallopt`."""
+LARGE_BLOCK = 1 << 20
+USUAL_LARGE_BLOCK = 32 << 20
+"""What glibc's own adjustment arrives at once blocks of this size were freed."""
+
+
+@contextmanager
+def returned_at_once() -> Iterator[None]:
+    """Let freed blocks of 1 MiB and more go back to the operating system while the block runs.
+
+    glibc keeps freed blocks of up to 32 MiB for the thread that asked for them. Where several
+    threads build copies of something large one after the other, each keeps the memory of its own.
+    """
+    _set_large_block(LARGE_BLOCK)
+    try:
+        yield
+    finally:
+        _set_large_block(USUAL_LARGE_BLOCK)
+        give_back()
+
+
+def _set_large_block(nbytes: int) -> None:
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, nbytes)

@@ -57,6 +57,20 @@ def create(url: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def creating(url: str, *, storage: Storage | None = None) -> Iterator[BinaryIO]:
+    """Write a file piece by piece, local or remote, which appears when the block succeeds."""
+    if not is_remote(url):
+        with create(url) as file:
+            yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="anychunk-") as folder:
+        path = Path(folder) / "object"
+        with path.open("wb") as file:
+            yield cast("BinaryIO", file)
+        upload(url, str(path), storage=storage)
+
+
+@contextmanager
 def update(url: str) -> Iterator[BinaryIO]:
     """Open a local file to write parts of it in place; it is created empty if it does not exist."""
     path = Path(local_path(url))

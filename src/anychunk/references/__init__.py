@@ -1,12 +1,13 @@
 """Saved indexes: kerchunk JSON and parquet, Icechunk repositories, and VirtualiZarr manifests."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 from anychunk.errors import SourceChangedError, UnsupportedError, untrusted
 from anychunk.io import Folder, HeldPin, Source, Storage, open_source
-from anychunk.model.index import Node, Saved, register_saving, saved_at, with_saved
+from anychunk.model.index import GroupIndex, Node, Saved, register_saving, saved_at, with_saved
 from anychunk.references import icechunk, kerchunk, parquet
 from anychunk.references.seek_points import with_points
 from anychunk.references.virtualizarr import to_virtualizarr
@@ -66,6 +67,31 @@ def save(node: Node, target: str, *, format: str | None = None, **options: Any) 
     if options.get("layout") == "osml":
         node = with_whole_strips(node)
     chosen.save(with_points(node, storage=options.get("storage")), target, **options)
+
+
+@contextmanager
+def adding(
+    target: str, urls: Sequence[str], *, format: str, **options: Any
+) -> Iterator[Callable[[GroupIndex], None]]:
+    """Save the group of very many files as kerchunk JSON or parquet, piece by piece.
+
+    Yield a function that adds the index of some files, which is not kept in memory. What is at
+    `target` is replaced when the block succeeds.
+
+    Parameters:
+        target: A path or url.
+        urls: All files.
+        format: "kerchunk" or "parquet".
+        options: Those of the index format's own `save`, but for layouts.
+    """
+    storage = options.get("storage")
+    chosen = (
+        kerchunk.adding(target, urls, **options)
+        if format == "kerchunk"
+        else parquet.adding(target, **options)
+    )
+    with chosen as add:
+        yield lambda node: add(with_points(node, storage=storage))
 
 
 def sniff(head: bytes) -> bool:

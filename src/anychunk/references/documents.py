@@ -31,6 +31,7 @@ __all__ = [
     "Document",
     "Fields",
     "Nodes",
+    "added_root",
     "check_array",
     "check_chunk_shape",
     "parse_array",
@@ -41,6 +42,7 @@ __all__ = [
     "read_base",
     "read_pins",
     "root_attributes",
+    "root_documents",
     "write_documents",
 ]
 
@@ -59,6 +61,7 @@ def write_documents(
     separator: str = "/",
     *,
     is_consolidated: bool = False,
+    most_images: int = MOST_IMAGES,
 ) -> dict[str, Document]:
     """Return every metadata document of an index by its key.
 
@@ -70,6 +73,7 @@ def write_documents(
         separator: The separator in chunk keys of Zarr v3.
         is_consolidated: Whether groups hold the metadata of everything below them as well, for
             readers that cannot list the keys of a store.
+        most_images: Up to this number of images, the root is one of these groups.
     """
     found: dict[str, Document] = {}
     for path, member in walk(node):
@@ -92,11 +96,13 @@ def write_documents(
         else:
             found[f"{start}.zgroup"] = {"zarr_format": 2}
             found[f"{start}.zattrs"] = document["attributes"]
-    return {**found, **_consolidated(node, found, zarr_format)} if is_consolidated else found
+    if not is_consolidated:
+        return found
+    return {**found, **_consolidated(node, found, zarr_format, most_images)}
 
 
 def _consolidated(
-    node: Node, documents: Mapping[str, Document], zarr_format: int
+    node: Node, documents: Mapping[str, Document], zarr_format: int, most_images: int
 ) -> dict[str, Document]:
     """Return the documents of groups that hold the metadata of everything below them, by key.
 
@@ -105,7 +111,7 @@ def _consolidated(
     """
     paths = [path for path, member in walk(node) if isinstance(member, GroupIndex)]
     found_images = [image.path for image in images(node) if image.path]
-    if len(found_images) > MOST_IMAGES:
+    if len(found_images) > most_images:
         known = set(found_images)
         paths = [p for p in paths if p and any(part in known for part in _parents(p))]
     found: dict[str, Document] = {}
@@ -145,6 +151,29 @@ def root_attributes(node: Node, references: Mapping[str, str], base: str | None)
     if base is not None:
         about["base"] = base
     return {**node.attributes, "anychunk": about} if about else node.attributes
+
+
+def added_root(there: Document, new: Document) -> Document:
+    """Return the attributes of the root of a group, with those of more files added.
+
+    Only what is under `anychunk` is kept: files of a group share nothing else.
+    """
+    old, added = there.get("anychunk") or {}, new.get("anychunk") or {}
+    about: Json = {**added, **old}
+    about["files"] = old.get("files", 0) + added.get("files", 0)
+    for key in ("pins", KEY):
+        if key in added:
+            about[key] = {**old.get(key, {}), **added[key]}
+    if folders := [*old.get("folders", ()), *added.get("folders", ())]:
+        about["folders"] = folders
+    return {"anychunk": about}
+
+
+def root_documents(attributes: Document, zarr_format: int) -> dict[str, Document]:
+    """Return the documents of a root group with attributes that are complete, by key."""
+    if zarr_format == 2:
+        return {".zgroup": {"zarr_format": 2}, ".zattrs": attributes}
+    return {"zarr.json": GroupIndex(members={}, attributes=attributes).metadata()}
 
 
 def pin_json(pin: Pin) -> Document:

@@ -15,29 +15,44 @@ index was saved in.
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
-from typing import Any
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
 from anychunk.io import Folder, Storage, absolute, sink
-from anychunk.model.index import WHOLE, GroupIndex, Node
+from anychunk.io.spool import Spool
+from anychunk.model.index import WHOLE, GroupIndex, Json, Node, Uint64
 from anychunk.references.chunk_references import (
     Capabilities,
     ChunkReferences,
     Copy,
+    References,
     chunk_references,
     used_urls,
     with_found_pins,
 )
-from anychunk.references.documents import Fields, parse_document, parse_nodes, write_documents
+from anychunk.references.documents import (
+    Document,
+    Fields,
+    added_root,
+    parse_document,
+    parse_nodes,
+    root_attributes,
+    root_documents,
+    write_documents,
+)
 from anychunk.references.loading import Range, Rows, build_index, count_chunks, url_resolver
 from anychunk.references.osml_reading import corrected
 from anychunk.references.parquet_footer import values_by_column
 from anychunk.references.portable_codecs import with_portable_codecs
+from anychunk.references.small_parquet import write_references
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
 from anychunk.references.zarr_v2 import to_v2
@@ -87,10 +102,7 @@ def save(
             f"{target}: the root of the index is an array, expected a group; "
             "save it as kerchunk JSON or Icechunk"
         )
-    node = saved_form(node, storage)
-    node = with_portable_codecs(node, may_transpose=False)
-    found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
-    node = with_found_pins(node, found)
+    node, found = _with_references(node, copy, storage)
     written = {url: absolute(url) for url in used_urls(found)}
     base = None if relative is False else folder_of(target)
     v3 = write_documents(node, written, base, 3)
@@ -106,6 +118,96 @@ def save(
         v2 = write_documents(_with_v2_arrays(node), written, base, 2)
         put(V3_METADATA, json.dumps({"metadata": v3}).encode())
         put(V2_METADATA, json.dumps({"metadata": v2, "record_size": RECORD_SIZE}).encode())
+
+
+def _with_references(
+    node: GroupIndex, copy: Copy, storage: Storage | None
+) -> tuple[GroupIndex, References]:
+    """Return an index with portable codecs and the pins of all sources, and its references."""
+    node = with_portable_codecs(saved_form(node, storage), may_transpose=False)
+    found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
+    return with_found_pins(node, found), found
+
+
+@contextmanager
+def adding(
+    target: str,
+    *,
+    relative: bool | None = None,
+    copy: Copy = "never",
+    storage: Storage | None = None,
+) -> Iterator[Callable[[GroupIndex], None]]:
+    """Save the group of very many files piece by piece, none of which is kept in memory.
+
+    Yield a function that adds the index of some files. Tables and metadata wait in temporary files:
+    what is at `target` stays until the block has succeeded.
+
+    Parameters:
+        target: The folder.
+        relative: As in `save`.
+        copy: As in `save`.
+        storage: As in `save`.
+    """
+    arrow = _pyarrow()
+    base = None if relative is False else folder_of(target)
+    top = target.rstrip("/")
+    known: dict[Any, bytes] = {}
+    names: list[str] = []
+    root: dict[str, Any] = {}
+    with Spool() as tables, Documents(3) as v3, Documents(2) as v2:
+
+        def add(node: GroupIndex) -> None:
+            nonlocal root
+            node, found = _with_references(node, copy, storage)
+            written = {url: absolute(url) for url in used_urls(found)}
+            sink.check_case(top, found)
+            names.extend(node.members)
+            for path, (_, references) in found.items():
+                for record, data in _records(arrow, references, written, known):
+                    tables.add(f"{path}/refs.{record}.parq", data)
+            root = added_root(root, root_attributes(node, written, base))
+            v3.add(write_documents(node, written, base, 3))
+            v2.add(write_documents(_with_v2_arrays(node), written, base, 2))
+
+        yield add
+        sink.check_case(top, names)
+        sink.remove(f"{top}/{V2_METADATA}", storage=storage)
+        with sink.writing(top, storage=storage) as put:
+            for name, data in tables:
+                put(name, data)
+        with sink.creating(f"{top}/{V3_METADATA}", storage=storage) as file:
+            v3.write(file, root, {})
+        with sink.creating(f"{top}/{V2_METADATA}", storage=storage) as file:
+            v2.write(file, root, {"record_size": RECORD_SIZE})
+
+
+class Documents:
+    """Metadata documents that wait in a temporary file, as JSON, for those of the root."""
+
+    def __init__(self, zarr_format: int) -> None:
+        self._zarr_format = zarr_format
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def add(self, documents: Mapping[str, Document]) -> None:
+        """Keep the documents of all but the root."""
+        found = {key: document for key, document in documents.items() if "/" in key}
+        if found:
+            self._file.write(json.dumps(found).encode()[1:-1] + b", ")
+
+    def write(self, file: BinaryIO, root: Document, fields: Mapping[str, Json]) -> None:
+        """Write all documents under `metadata`, the root's last, after other fields."""
+        start = "".join(f"{json.dumps(name)}: {json.dumps(v)}, " for name, v in fields.items())
+        file.write(f'{{{start}"metadata": {{'.encode())
+        self._file.seek(0)
+        shutil.copyfileobj(self._file, file, 1 << 20)
+        last = root_documents(root, self._zarr_format)
+        file.write(json.dumps(last).encode()[1:] + b"}")
 
 
 def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
@@ -125,6 +227,8 @@ def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
 
 MOST_KNOWN = 1000
 """How many tables of copied chunks are kept while an index is saved."""
+SMALL_ROWS = 256
+"""Up to this number of rows, a table with at most one url is written without pyarrow."""
 
 
 def _records(
@@ -137,7 +241,7 @@ def _records(
         references: The references of the array.
         written: How each url is written.
         known: Tables of copied chunks that were made before, by content: files of one grid have the
-            same coordinates, and a table costs more than everything else about them. Extended.
+            same coordinates. Extended.
     """
     count = math.prod(references.grid)
     if count <= RECORD_SIZE and not references.lengths.any():
@@ -145,14 +249,40 @@ def _records(
         if content not in known:
             if len(known) >= MOST_KNOWN:
                 known.clear()
-            names = arrow.array([""], arrow.string())
-            known[content] = _parquet(arrow, _table(arrow, references, slice(0, count), names))
+            known[content] = _file(arrow, references, slice(0, count), [])
         yield 0, known[content]
         return
-    names = arrow.array([written.get(url, "") for url in references.urls] or [""], arrow.string())
+    names = [written.get(url, "") for url in references.urls]
     for record in range(-(-count // RECORD_SIZE)):
         rows = slice(record * RECORD_SIZE, min((record + 1) * RECORD_SIZE, count))
-        yield record, _parquet(arrow, _table(arrow, references, rows, names))
+        yield record, _file(arrow, references, rows, names)
+
+
+def _file(arrow: Any, references: ChunkReferences, rows: slice, names: list[str]) -> bytes:
+    """Return some chunks of an array as a parquet file."""
+    if 0 < rows.stop - rows.start <= SMALL_ROWS and len(names) <= 1:
+        offsets, lengths, raws = _columns_of(references, rows)
+        is_present: list[bool] = (references.lengths[rows] > 0).tolist()
+        url = names[0] if names and any(is_present) else None
+        return write_references(url, offsets, lengths, is_present, raws)
+    table = _table(arrow, references, rows, arrow.array(names or [""], arrow.string()))
+    return _parquet(arrow, table)
+
+
+def _columns_of(
+    references: ChunkReferences, rows: slice
+) -> tuple[Uint64, Uint64, list[bytes | None] | None]:
+    """Return offsets, sizes and, if there are any, the copied bytes of some chunks."""
+    lengths = references.lengths[rows]
+    # the convention for a whole object is offset 0, size 0
+    whole, none = lengths == WHOLE, np.uint64(0)
+    numbers = range(rows.start, rows.stop) if references.copied else ()
+    copied = [references.copied.get(number) for number in numbers]
+    return (
+        np.where(whole, none, references.offsets[rows]),
+        np.where(whole, none, lengths),
+        copied if any(copied) else None,
+    )
 
 
 def _table(arrow: Any, references: ChunkReferences, rows: slice, names: Any) -> Any:
@@ -162,12 +292,11 @@ def _table(arrow: Any, references: ChunkReferences, rows: slice, names: Any) -> 
     if references.url_ids is not None:
         ids = references.url_ids[rows].astype(np.int32)
     indices = arrow.array(ids, mask=lengths == 0)
-    # the convention for a whole object is offset 0, size 0
-    whole = lengths == WHOLE
+    offsets, sizes, copied = _columns_of(references, rows)
     columns = {
         "path": names.take(indices),
-        "offset": arrow.array(np.where(whole, 0, references.offsets[rows]).astype(np.int64)),
-        "size": arrow.array(np.where(whole, 0, lengths).astype(np.int64)),
+        "offset": arrow.array(offsets.astype(np.int64)),
+        "size": arrow.array(sizes.astype(np.int64)),
     }
     # not nullable: fastparquet, which fsspec may use, reads nullable integers as floats
     fields = [
@@ -175,9 +304,7 @@ def _table(arrow: Any, references: ChunkReferences, rows: slice, names: Any) -> 
         arrow.field("offset", arrow.int64(), nullable=False),
         arrow.field("size", arrow.int64(), nullable=False),
     ]
-    numbers = range(rows.start, rows.stop) if references.copied else ()
-    copied = [references.copied.get(number) for number in numbers]
-    if any(copied):
+    if copied is not None:
         columns["raw"] = arrow.array(copied, arrow.binary())
         fields.append(arrow.field("raw", arrow.binary()))
     return arrow.table(columns, arrow.schema(fields))
@@ -188,7 +315,7 @@ def _parquet(arrow: Any, table: Any) -> bytes:
     arrow.parquet.write_table(
         table,
         buffer,
-        compression="zstd",
+        compression="zstd",  # also because no page is empty then, see `small_parquet`
         write_statistics=["offset", "size"],  # without them fastparquet reads floats, too
         store_schema=False,
         use_dictionary=["path"],

@@ -4,7 +4,7 @@ Extended images are described anew, from the meanings of what is there and of wh
 as if all files had been combined at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +48,8 @@ class Changes:
     """Metadata documents to write, by key."""
     shifts: dict[str, Shape] = field(default_factory=dict)
     """Where on their grids the new chunks of arrays go, by path."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Paths in the appended index of arrays that have another path in the repository."""
     coordinates: dict[str, ArrayIndex] = field(default_factory=dict)
     """Coordinates whose bytes are written anew, by path."""
     removed: list[str] = field(default_factory=list)
@@ -92,7 +94,10 @@ def append_index(  # noqa: PLR0917 - one caller, which has all of them at hand
             {key: doc for key, doc in changes.documents.items() if doc != there.get(key)},
         )
     )
-    added = {path: (found[path][1], shift) for path, shift in changes.shifts.items()}
+    added = {
+        path: (found[changes.sources.get(path, path)][1], shift)
+        for path, shift in changes.shifts.items()
+    }
     write_chunks(work, added, node.pins)
     if changes.coordinates:
         made = GroupIndex(members=changes.coordinates)
@@ -209,15 +214,14 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
         )
     _check_dates([meaning.axes[number] for meaning in meanings], rules, where)
     levels: list[Level] = []
-    for old, added, place in zip(levels_of(*there), levels_of(*new), new[1].levels, strict=False):
-        if _without(old.image.shape, number) != _without(added.image.shape, number) and levels:
-            break
+    for old, added, place, source in _common_levels(there, new, number):
         document, shift = _extended(
             documents[_key(place)], added.image, number, f"{target} {place}"
         )
-        changes.shifts[place] = shift
+        changes.shifts[place], changes.sources[place] = shift, source
         levels.append(_longer(old, document))
-    if dropped := there[1].level_names[len(levels) :]:
+    kept = {level.name for level in levels}
+    if dropped := [name for name in there[1].level_names if name not in kept]:
         joining.warn(f"{where}: levels that not all files have are dropped: {' '.join(dropped)}")
     shapes = [find_shape(*pair) for pair in (there, new)]
     meaning = joining.concatenated(meanings, number, shapes, where=where)
@@ -236,6 +240,23 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
         for key in documents
         if key.startswith(start) and key != "zarr.json" and key not in changes.documents
     ]
+
+
+def _common_levels(
+    there: tuple[Node, Image], new: tuple[Node, Image], axis: int
+) -> Iterator[tuple[Level, Level, str, str]]:
+    """Yield the levels that both have, and the paths of their arrays: full resolutions first.
+
+    Coarser levels are the same if they have the same shape, as when files are combined: files may
+    have overviews of different factors.
+    """
+    old, added = (list(zip(levels_of(*side), side[1].levels, strict=True)) for side in (there, new))
+    yield old[0][0], added[0][0], old[0][1], added[0][1]
+    coarser = {_without(level.image.shape, axis): (level, path) for level, path in added[:0:-1]}
+    for level, path in old[1:]:
+        found = coarser.pop(_without(level.image.shape, axis), None)
+        if found is not None:
+            yield level, found[0], path, found[1]
 
 
 def _without(shape: Shape, axis: int) -> Shape:

@@ -13,11 +13,13 @@ async def write_documents(store: Any, documents: Mapping[str, Document]) -> None
     """Write metadata documents by their keys."""
     make = default_buffer_prototype().buffer.from_bytes
     await asyncio.gather(
-        *(
-            store.set(key, make(json.dumps(document).encode()))
-            for key, document in documents.items()
-        )
+        *(store.set(key, make(_text(document))) for key, document in documents.items())
     )
+
+
+def _text(document: Document) -> bytes:
+    # without spaces: a snapshot has the metadata of all nodes, and a writer holds it several times
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 async def delete_keys(store: Any, keys: Iterable[str]) -> None:

@@ -6,14 +6,14 @@ Refused: `gen` (jinja), references without a url, references outside what is all
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from io import BytesIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError, UnsupportedError
-from anychunk.io import Source, Storage, absolute, is_remote, sink
-from anychunk.model.index import Node
+from anychunk.io import Source, Storage, absolute, sink
+from anychunk.model.index import GroupIndex, Node
 from anychunk.references.chunk_references import (
     Capabilities,
     Copy,
@@ -22,10 +22,16 @@ from anychunk.references.chunk_references import (
     used_urls,
     with_found_pins,
 )
-from anychunk.references.documents import parse_nodes, write_documents
+from anychunk.references.documents import (
+    added_root,
+    parse_nodes,
+    root_attributes,
+    root_documents,
+    write_documents,
+)
 from anychunk.references.kerchunk.chunk_keys import rows_by_array
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
-from anychunk.references.kerchunk.json_writer import write_json
+from anychunk.references.kerchunk.json_writer import JsonWriter
 from anychunk.references.kerchunk.osml_layout import osml_layout
 from anychunk.references.loading import build_index, no_rows, url_resolver
 from anychunk.references.osml_reading import corrected
@@ -80,14 +86,77 @@ def save(
     documents = write_documents(
         node, written, base, zarr_format, separator, is_consolidated=layout != "osml"
     )
-    settings: dict[str, Any] = {"zarr_format": zarr_format, "separator": separator}
-    if is_remote(target):
-        buffer = BytesIO()
-        write_json(buffer, documents, found, written=written, folder=folder, **settings)
-        sink.put(target, buffer.getvalue(), storage=storage)
-    else:
-        with sink.create(target) as file:
-            write_json(file, documents, found, written=written, folder=folder, **settings)
+    uses_base = any(text.startswith(BASE) for text in written.values())
+    with sink.creating(target, storage=storage) as file:
+        writer = JsonWriter(
+            file,
+            base=folder if uses_base else None,
+            zarr_format=zarr_format,
+            separator=separator,
+        )
+        writer.add_documents(documents)
+        writer.add_references(found, written)
+        writer.end()
+
+
+@contextmanager
+def adding(
+    target: str,
+    urls: Sequence[str],
+    *,
+    zarr_format: Literal[2, 3] = 3,
+    relative: bool | None = None,
+    copy: Copy = "never",
+    storage: Storage | None = None,
+) -> Iterator[Callable[[GroupIndex], None]]:
+    """Save the group of very many files piece by piece, none of which is kept.
+
+    Yield a function that adds the index of some files. The index is saved when the block succeeds.
+
+    Parameters:
+        target: The file to write.
+        urls: All files, which decide whether urls are relative.
+        zarr_format: As in `save`.
+        relative: As in `save`.
+        copy: As in `save`.
+        storage: As in `save`.
+    """
+    folder = folder_of(target)
+    base = folder if _is_relative(sorted(urls), folder, relative, target) else None
+    separator = "." if zarr_format == 2 else "/"
+    root: dict[str, Any] = {}
+    with sink.creating(target, storage=storage) as file:
+        writer = JsonWriter(file, base=base, zarr_format=zarr_format, separator=separator)
+
+        def add(node: GroupIndex) -> None:
+            nonlocal root
+            node = with_portable_codecs(saved_form(node, storage), may_transpose=zarr_format == 3)
+            found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
+            node = with_found_pins(node, found)
+            written = {url: _written(url, base) for url in set(used_urls(found))}
+            documents = write_documents(
+                node, written, base, zarr_format, separator, is_consolidated=True, most_images=0
+            )
+            root = added_root(root, root_attributes(node, written, base))
+            # the root is written last, and never with the metadata of so many files
+            writer.add_documents({key: d for key, d in documents.items() if "/" in key})
+            writer.add_references(found, written)
+            _check_written(writer.size(), target)
+
+        yield add
+        writer.add_documents(root_documents(root, zarr_format))
+        _check_written(writer.size(), target)
+        writer.end()
+
+
+def _check_written(size: int, target: str) -> None:
+    most = limits.get().index_bytes
+    if size > most:
+        raise LimitError(
+            f"{target}: more than {size} bytes of JSON are over the limit of {most} with which it "
+            f"is opened again; save the index as parquet or Icechunk; "
+            f"{limits.how_to_raise('index_bytes')}"
+        )
 
 
 def _is_relative(urls: list[str], folder: str, relative: bool | None, target: str) -> bool:
@@ -112,8 +181,8 @@ def _check_size(found: References, written: Mapping[str, str], target: str) -> N
     if least > most:
         raise LimitError(
             f"{target}: {count} references are more than {least} bytes of JSON, over the limit of "
-            f"{most} with which it is opened again; save the index as parquet or Icechunk, or "
-            "raise index_bytes with anychunk.limits.override"
+            f"{most} with which it is opened again; save the index as parquet or Icechunk; "
+            f"{limits.how_to_raise('index_bytes')}"
         )
 
 

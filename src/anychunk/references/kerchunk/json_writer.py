@@ -7,7 +7,6 @@ straight from the columns.
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from io import BytesIO
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -16,47 +15,65 @@ from anychunk.model.grid import Numbers, chunk_coords
 from anychunk.model.index import WHOLE
 from anychunk.references.chunk_references import ChunkReferences, References
 from anychunk.references.documents import Document
-from anychunk.references.urls import BASE
 
 BATCH = 1 << 16
 """How many references are formatted at once."""
 
 
-def write_json(
-    file: BinaryIO | BytesIO,
-    documents: Mapping[str, Document],
-    found: References,
-    *,
-    written: Mapping[str, str],
-    folder: str,
-    zarr_format: int,
-    separator: str,
-) -> None:
-    """Write reference JSON, version 1.
+class JsonWriter:
+    """Writes reference JSON, version 1, piece by piece."""
 
-    Parameters:
-        file: The file to write to.
-        documents: The metadata documents, by key.
-        found: The references of every array.
-        written: How each url is written.
-        folder: The value of the template `base`.
-        zarr_format: 3 or 2, which decides the form of chunk keys.
-        separator: The separator in chunk keys.
-    """
-    uses_base = any(reference.startswith(BASE) for reference in written.values())
-    templates = {"base": folder.rstrip("/")} if uses_base else {}
-    file.write(b'{"version":1,')
-    if templates:
-        file.write(f'"templates":{json.dumps(templates)},'.encode())
-    file.write(b'"refs":{\n')
-    text = [f"{json.dumps(key)}:{json.dumps(json.dumps(d))}" for key, d in documents.items()]
-    file.write(",\n".join(text).encode())
-    for path, (_, references) in found.items():
-        prefix = (f"{path}/" if path else "") + ("" if zarr_format == 2 else "c" + separator)
-        for batch in _lines(prefix, separator, references, written):
-            file.write(b",\n")
-            file.write(batch.encode())
-    file.write(b"\n}}\n")
+    def __init__(
+        self, file: BinaryIO, *, base: str | None, zarr_format: int, separator: str
+    ) -> None:
+        """Write the start.
+
+        Parameters:
+            file: The file to write to.
+            base: The value of the template `base`, if urls are written with it.
+            zarr_format: 3 or 2, which decides the form of chunk keys.
+            separator: The separator in chunk keys.
+        """
+        self._file, self._zarr_format, self._separator = file, zarr_format, separator
+        file.write(b'{"version":1,')
+        if base is not None:
+            file.write(f'"templates":{json.dumps({"base": base.rstrip("/")})},'.encode())
+        file.write(b'"refs":{\n')
+        self._is_first = True
+
+    def add_documents(self, documents: Mapping[str, Document]) -> None:
+        """Write metadata documents, by key."""
+        lines = [f"{json.dumps(key)}:{json.dumps(json.dumps(d))}" for key, d in documents.items()]
+        if lines:
+            self._write(",\n".join(lines))
+
+    def add_references(self, found: References, written: Mapping[str, str]) -> None:
+        """Write the references of arrays.
+
+        Parameters:
+            found: The references of every array.
+            written: How each url is written.
+        """
+        separator = self._separator
+        for path, (_, references) in found.items():
+            start = "" if self._zarr_format == 2 else f"c{separator}"
+            prefix = (f"{path}/" if path else "") + start
+            for batch in _lines(prefix, separator, references, written):
+                self._write(batch)
+
+    def _write(self, lines: str) -> None:
+        if not self._is_first:
+            self._file.write(b",\n")
+        self._is_first = False
+        self._file.write(lines.encode())
+
+    def size(self) -> int:
+        """Return how many bytes were written."""
+        return self._file.tell()
+
+    def end(self) -> None:
+        """Write the end."""
+        self._file.write(b"\n}}\n")
 
 
 def _lines(
