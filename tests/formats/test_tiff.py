@@ -363,3 +363,23 @@ def test_zeros_of_a_table_of_another_length_do_not_say_that_there_is_no_data(tmp
     path.write_bytes(data)
     with pytest.raises(AnychunkError):
         anychunk.open_array(str(path))[...]
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("compression", [None, "zlib", "lzw"])
+def test_the_only_strip_without_a_byte_count_is_not_absent(tmp_path, compression):
+    """A count of 0 beside an offset: libtiff takes what follows, GDAL's absent strips have none."""
+    import rasterio
+
+    path = tmp_path / "a.tif"
+    image = np.arange(600, dtype=np.uint16).reshape(20, 30)
+    tifffile.imwrite(path, image, metadata=None, rowsperstrip=20, compression=compression)
+    data = bytearray(path.read_bytes())
+    with tifffile.TiffFile(path) as file:
+        tag = file.pages[0].tags["StripByteCounts"]
+    data[tag.valueoffset : tag.valueoffset + 2] = b"\0\0"
+    data[tag.valueoffset + 2 : tag.valueoffset + 4] = b"\0\0"
+    path.write_bytes(data)
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(file.read(1), image)
+    np.testing.assert_array_equal(anychunk.open_array(str(path))[...], image)

@@ -56,9 +56,10 @@ def check_count(layout: Layout, *, pages: int, known: int) -> None:
 def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
     """Return the offsets and lengths of a page's strips or tiles, shaped like `layout.file_grid`.
 
-    Length 0 marks those that the file declares absent (sparse files): their byte count is 0, or
-    the page has no data at all. An offset of 0 with a byte count, beside others that have data, is
-    damage; so is a byte count longer than the file. Those cannot be read.
+    Length 0 marks those that the file declares absent (sparse files): their byte count is 0, except
+    for that of the only strip if it has an offset, or the page has no data at all. An offset of 0
+    with a byte count, beside others that have data, is damage; so is a byte count longer than the
+    file. Those cannot be read.
 
     Parameters:
         page: the page, with its tables of offsets and byte counts.
@@ -73,6 +74,9 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
             f"{layout.where}: StripOffsets or TileOffsets are missing, expected {count} entries"
         )
     known = min(len(offsets), len(lengths), count)
+    if known == count == 1 and not layout.is_tiled and not lengths[0] and 0 < offsets[0] < size:
+        # the only strip, and not absent: as in libtiff, it may reach to the end of the file
+        lengths[0] = np.uint64(size) - offsets[0]
     # the common case, without the work below; matters for tables of millions of tiles
     if known == count and _is_sound(offsets, lengths, count, size):
         if layout.compression == NONE:
