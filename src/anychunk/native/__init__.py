@@ -18,6 +18,17 @@ type _Buffer = bytes | bytearray | memoryview
 class Loops(Protocol):
     """The functions of the compiled module."""
 
+    def place_rows(
+        self,
+        data: Buffer,
+        target: Buffer,
+        shape: tuple[int, int, int],
+        size: int,
+        predictor: int,
+        is_swapped: bool,
+        best: int = 2,
+        /,
+    ) -> bool: ...
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...

@@ -2,6 +2,7 @@
 #include "native.h"
 
 static PyMethodDef functions[] = {
+    {"place_rows", place_rows, METH_VARARGS, "Copy decompressed rows of a tile to their place in an array."},
     {"separate_bands", separate_bands, METH_VARARGS, "Copy interleaved samples, each band by itself."},
     {"walk_all", walk_all, METH_VARARGS, "Return how many tiles are exactly their packets."},
     {"walk_begin", walk_begin, METH_VARARGS, "Prepare the walk over the packets of a tile."},

@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <stdint.h>
 
+PyObject *place_rows(PyObject *module, PyObject *args);
 PyObject *separate_bands(PyObject *module, PyObject *args);
 PyObject *walk_all(PyObject *module, PyObject *args);
 PyObject *walk_begin(PyObject *module, PyObject *args);
