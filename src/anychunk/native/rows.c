@@ -18,6 +18,8 @@
 #include <emmintrin.h>
 #endif
 
+enum { BLOCK = 12 << 10 }; /* bytes of the rows that are taken apart at a time, in the cache of the first level */
+
 typedef struct {
     int64_t rows, columns; /* that are stored */
     int64_t bands;
@@ -180,34 +182,56 @@ static void take_apart(const uint8_t *from, uint8_t *to, int64_t pitch, int64_t 
     }
 }
 
-/* Place all rows; `memory` has room for one row, if there is predictor 3. */
+/* Write one row of one band, taken apart, to its place. */
+static void finish_row(const Layout *layout, uint8_t *from, uint8_t *to, int64_t columns)
+{
+    if (layout->predictor == 3) {
+        /* the planes follow each other, and the sum runs through all of them */
+        sum_8(from, from, layout->columns * layout->size);
+        join_planes(from, layout->columns, to, columns, layout->size);
+    } else if (layout->predictor == 2) {
+        sum_words(from, to, columns, layout->size);
+    } else {
+        memcpy(to, from, (size_t)(columns * layout->size));
+    }
+}
+
+/* Place all rows. They are taken apart in `memory`, `block` rows at a time, and each band is written by itself: bands
+ * that are a power of two apart, as they often are, would push each other out of the processor's cache. */
 static void place_all(const uint8_t *data, const Layout *layout, const Py_buffer *target, int64_t band_stride,
-                      uint8_t *memory)
+                      uint8_t *memory, int64_t block)
 {
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
     int64_t row_stride = target->strides[target->ndim - 2], bands = layout->bands;
-    int64_t row_bytes = layout->columns * bands * layout->size;
-    int size = layout->size, is_swapped = layout->is_swapped && size > 1;
+    int64_t run = layout->columns * layout->size;
+    int is_planes = layout->predictor == 3, is_swapped = layout->is_swapped && !is_planes;
+    int size = is_planes ? 1 : layout->size;
+    int64_t pixels = is_planes ? run : columns;
     Masks masks;
     if (bands <= MOST_BANDS)
-        fill_masks(&masks, (int)bands, layout->predictor == 3 ? 1 : size, is_swapped && layout->predictor != 3);
-    for (int64_t y = 0; y < rows; y++, data += row_bytes) {
-        uint8_t *to = (uint8_t *)target->buf + y * row_stride;
-        if (layout->predictor == 3) {
-            /* the planes of one band follow each other, and the sum runs through all of them */
-            int64_t run = layout->columns * size;
-            take_apart(data, memory, run, run, bands, 1, 0, &masks, layout->best);
-            for (int64_t k = 0; k < bands; k++) {
-                sum_8(memory + k * run, memory + k * run, run);
-                join_planes(memory + k * run, layout->columns, to + k * band_stride, columns, size);
-            }
-        } else if (layout->predictor == 2 && bands == 1 && !is_swapped) {
-            sum_words(data, to, columns, size);
-        } else {
-            take_apart(data, to, band_stride, columns, bands, size, is_swapped, &masks, layout->best);
-            for (int64_t k = 0; k < bands && layout->predictor == 2; k++)
-                sum_words(to + k * band_stride, to + k * band_stride, columns, size);
-        }
+        fill_masks(&masks, (int)bands, size, is_swapped);
+    for (int64_t first = 0; first < rows; first += block) {
+        int64_t last = first + block < rows ? first + block : rows;
+        for (int64_t y = first; y < last; y++, data += run * bands)
+            take_apart(data, memory + (y - first) * run, block * run, pixels, bands, size, is_swapped, &masks,
+                       layout->best);
+        for (int64_t k = 0; k < bands; k++)
+            for (int64_t y = first; y < last; y++)
+                finish_row(layout, memory + k * block * run + (y - first) * run,
+                           (uint8_t *)target->buf + y * row_stride + k * band_stride, columns);
+    }
+}
+
+/* The same where nothing is to be taken apart or joined. */
+static void place_plain(const uint8_t *data, const Layout *layout, const Py_buffer *target)
+{
+    int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
+    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->size) {
+        uint8_t *to = (uint8_t *)target->buf + y * target->strides[target->ndim - 2];
+        if (layout->predictor == 2)
+            sum_words(data, to, columns, layout->size);
+        else
+            memcpy(to, data, (size_t)(columns * layout->size));
     }
 }
 
@@ -269,14 +293,21 @@ PyObject *place_rows(PyObject *module, PyObject *args)
     layout.best = layout.best < most ? layout.best : most;
     int64_t band_stride;
     int is_done = is_layout(&layout, from.len) && takes(&to, &layout, &band_stride);
+    int is_plain = layout.bands == 1 && layout.predictor < 3 && (!layout.is_swapped || layout.size == 1);
     uint8_t *memory = NULL;
-    if (is_done && layout.predictor == 3) {
-        memory = malloc((size_t)(layout.columns * layout.bands * layout.size));
+    int64_t block = 1;
+    if (is_done && !is_plain) {
+        int64_t row = layout.columns * layout.bands * layout.size, fits = BLOCK / row;
+        block = fits < 1 ? 1 : fits > layout.rows ? layout.rows : fits;
+        memory = malloc((size_t)(block * row));
         is_done = memory != NULL;
     }
     if (is_done) {
         Py_BEGIN_ALLOW_THREADS
-        place_all(from.buf, &layout, &to, band_stride, memory);
+        if (is_plain)
+            place_plain(from.buf, &layout, &to);
+        else
+            place_all(from.buf, &layout, &to, band_stride, memory, block);
         Py_END_ALLOW_THREADS
     }
     free(memory);
