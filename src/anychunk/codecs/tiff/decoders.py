@@ -26,7 +26,7 @@ import numpy.typing as npt
 from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.leading_stream import zstd_frame_end
-from anychunk.codecs.streams import XZ_MEMORY
+from anychunk.codecs.streams import XZ_MEMORY, decode_one_xz
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
 from anychunk.codecs.tiff.tile import (
@@ -111,7 +111,9 @@ def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
-    # not by imagecodecs, which returns what it has of a truncated stream
+    found = decode_one_xz(data, out)
+    if found is not None:
+        return found
     stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
     return _confirmed(data, len(out), "lzma", stream, None)
 
