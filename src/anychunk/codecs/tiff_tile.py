@@ -227,6 +227,8 @@ class TiffTile(Tile, BytesToBytes):
         self._check_spec(spec)
         if self._placing is not None:
             return self._place_rows(data, target, out)
+        if self._is_picture:
+            return self._place_picture(data, target, out)
         if not self._is_simple or target.shape != spec.shape:
             return False
         if self.predictor != 1:
@@ -261,6 +263,48 @@ class TiffTile(Tile, BytesToBytes):
             plain = plain[: rows * self.row_bytes]
         size = self.dtype.itemsize
         return loops.place_rows(plain, target, shape, size, self.predictor, self._is_swapped)
+
+    def _place_picture(self, data: Bytes1D, target: Array, out: Bytes1D | None) -> bool:
+        """Decode a picture of the chunk's size, and let the compiled loop copy it.
+
+        Pictures of another size are decoded again, by the general path.
+        """
+        assert loops is not None
+        shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
+        if out is None or len(out) != self.nbytes:
+            out = decoders.scratch_buffer(self.nbytes)
+        place = out.view(self._picture_dtype).reshape(shape if shape[2] > 1 else shape[:2])
+        array = decoders.PICTURE_DECODERS[self.compression](self, data, place)
+        if (
+            array.shape != place.shape
+            or array.dtype.kind not in self._picture_kinds
+            or array.dtype.itemsize != self.dtype.itemsize
+            or not array.flags.c_contiguous
+        ):
+            return False
+        is_swapped = not array.dtype.isnative
+        return loops.place_rows(array, target, shape, self.dtype.itemsize, 1, is_swapped)
+
+    @cached_property
+    def _is_picture(self) -> bool:
+        """Whether a chunk is a picture whose samples only have to be copied."""
+        return (
+            loops is not None
+            and self.compression in decoders.PICTURE_DECODERS
+            and self.dtype.kind in "iuf"
+            and self.dtype.itemsize in (1, 2, 4, 8)
+            and self.tile_depth == 1
+            and self.backend == "direct"
+        )
+
+    @cached_property
+    def _picture_dtype(self) -> np.dtype[Any]:
+        return decoders.plain_dtype(self)
+
+    @cached_property
+    def _picture_kinds(self) -> str:
+        """The kinds of numbers that a picture may have: integers need not agree in their sign."""
+        return "iu" if self.dtype.kind in "iu" else self.dtype.kind
 
     @cached_property
     def _placing(self) -> tuple[decoders.StreamDecoder, bool] | None:

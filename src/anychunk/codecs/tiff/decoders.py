@@ -311,11 +311,11 @@ def decode_lerc(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
 
     The tag is not needed: the second compression is recognised by its signature.
     """
-    nbytes = tile.nbytes + 4096
-    if data[:2].tobytes() in (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"):
-        data = inflate(data, np.empty(nbytes, np.uint8))
-    elif data[:4].tobytes() == b"\x28\xb5\x2f\xfd":
-        data = decode_zstd(data, np.empty(nbytes, np.uint8))
+    start = data[:4].tobytes()
+    if start[:2] in (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"):
+        data = inflate(data, np.empty(tile.nbytes + 4096, np.uint8))
+    elif start == b"\x28\xb5\x2f\xfd":
+        data = decode_zstd(data, np.empty(tile.nbytes + 4096, np.uint8))
     size, dtype = check_picture(tile, data), lerc_dtype(data.data)
     if out is None or (*out.shape, 1) != size or dtype is None or dtype.itemsize != out.itemsize:
         out = None
