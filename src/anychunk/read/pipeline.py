@@ -189,7 +189,9 @@ class _Batch:
         if self.is_plain:
             place = self.out[target]
             is_fit = place.shape == self.shape or (
-                decode.takes_cropped and is_first_part(source, place.shape, self.shape)
+                decode.takes_cropped
+                and not decode.has_parts  # it may decode less
+                and is_first_part(source, place.shape, self.shape)
             )
             if is_fit and decode.into(stored, scratch, place):
                 return
