@@ -227,7 +227,7 @@ def test_blosc_with_a_byte_too_many():
 
 @pytest.mark.parametrize("check", [lzma.CHECK_NONE, lzma.CHECK_CRC32, lzma.CHECK_CRC64])
 def test_damaged_xz_is_what_the_standard_library_says(check):
-    """imagecodecs returns what it has of a truncated stream: every cut and flipped bit is tried."""
+    """Every cut and flipped bit is tried: imagecodecs returns what it has of a truncated stream."""
     plain = bytes(range(60)) * 5 + bytes(40)
     stored = np.frombuffer(lzma.compress(plain, check=check), np.uint8)
     damaged = [stored[:length] for length in range(len(stored))]

@@ -76,8 +76,9 @@ def _place_pixels(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> bool:
     if not pixels.flags.c_contiguous or np.may_share_memory(out, array):
         return False
     assert loops is not None
+    bands, rows, columns = array.shape[-3:]
     is_swapped = not array.dtype.isnative
-    return loops.place_rows(pixels, out, pixels.shape, size, 1, is_swapped)
+    return loops.place_rows(pixels, out, (rows, columns, bands), size, 1, is_swapped)
 
 
 def _separate_bands(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> bool:

@@ -18,7 +18,7 @@ type _Buffer = bytes | bytearray | memoryview
 class Loops(Protocol):
     """The functions of the compiled module."""
 
-    def place_rows(
+    def place_rows(  # noqa: PLR0917 - functions in C take no names
         self,
         data: Buffer,
         target: Buffer,
