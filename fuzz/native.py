@@ -89,7 +89,7 @@ def separate(loops, rng) -> None:
         assert np.array_equal(out, source), (source.shape, source.strides, out.strides)
 
 
-def place(loops, rng) -> None:
+def place_tile(loops, rng) -> None:
     """Place predicted rows of random tiles, in arrays that are as large, smaller or do not fit."""
     from tests.codecs.test_tiff_rows import predicted
 
@@ -129,7 +129,7 @@ def fuzz(minutes: float, seed: int) -> int:
     end, count = time.monotonic() + 60 * minutes, 0
     while time.monotonic() < end:
         separate(loops, rng)
-        place(loops, rng)
+        place_tile(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():
