@@ -1,9 +1,9 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
-tiles, parameters and JPEG scans, decodes damaged facsimile, and separates bands of arrays of any
-shape and strides. A finding is a report of the sanitizer, or an answer that differs from that of
-the Python code.
+tiles, parameters and JPEG scans, decodes damaged facsimile, and copies bands and rows of arrays of
+any shape and strides. A finding is a report of the sanitizer, or an answer that differs from that
+of the Python code.
 """
 
 import argparse
@@ -145,6 +145,34 @@ def facsimile(loops, rng) -> None:
     loops.fax_rows(tables, bytes(data[: int(rng.integers(len(data) + 1))]), out, is_reversed, True)
 
 
+def place_tile(loops, rng) -> None:
+    """Place predicted rows of random tiles, in arrays that are as large, smaller or do not fit."""
+    from tests.codecs.test_tiff_rows import predicted
+
+    rows, columns, bands = (int(n) for n in rng.integers(1, (6, 90, 7)))
+    size, predictor = int(rng.choice([1, 2, 4, 8])), int(rng.integers(1, 4))
+    is_swapped = bool(rng.integers(2))
+    pixels = rng.integers(0, 256, (rows, columns, bands * size), "u1").view(f"u{size}")
+    if predictor == 3 and size == 1:
+        predictor = 2
+    stored = predicted(pixels, predictor, is_swapped=is_swapped).copy()
+    # memory of exactly this size, as above; some of it is one row or column too large
+    high, wide = (int(rng.integers(1, n + 2)) for n in (rows, columns))
+    shape = (bands, high, wide) if bands > 1 or rng.integers(2) else (high, wide)
+    out = np.zeros(shape, pixels.dtype)
+    is_hostile = rng.integers(8) == 0
+    numbers = [rows, columns, bands]
+    if is_hostile:
+        numbers[int(rng.integers(3))] = int(rng.choice([-1, 0, 1, 1 << 31, 1 << 62]))
+    best = int(rng.integers(-1, 5))
+    is_done = loops.place_rows(stored, out, tuple(numbers), size, predictor, is_swapped, best)
+    is_fit = high <= rows and wide <= columns
+    assert is_hostile or is_done == is_fit, (numbers, out.shape)
+    if is_done:
+        expected = np.moveaxis(pixels, -1, 0)[:, :high, :wide].reshape(shape)
+        assert np.array_equal(out, expected), (numbers, size, predictor, is_swapped, out.shape)
+
+
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
     from anychunk.codestream.packet_walk import MORE, Walk
@@ -167,6 +195,7 @@ def fuzz(minutes: float, seed: int) -> int:
         separate(loops, rng)
         scan(loops, pictures, rng)
         facsimile(loops, rng)
+        place_tile(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():

@@ -98,7 +98,7 @@ def test_other_copies_are_not_taken_for_bands():
 
 @needs_loops
 @pytest.mark.parametrize("dtype", ["u1", ">u2", "<i2", "?"])
-@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("lead", [(), (1,), (2,), (2, 3)])
 def test_the_compiled_loop_is_used_for_bands(dtype, lead, monkeypatch):
     called = []
 
@@ -107,12 +107,27 @@ def test_the_compiled_loop_is_used_for_bands(dtype, lead, monkeypatch):
             called.append(loops.separate_bands(*arguments))
             return called[-1]
 
+        def place_rows(self, *arguments):
+            called.append(loops.place_rows(*arguments))
+            return called[-1]
+
     monkeypatch.setattr(copying, "loops", Spy())
     source = np.moveaxis(field((*lead, 30, 40, 3), dtype), -1, -3)
     out = np.zeros(source.shape, np.dtype(dtype).newbyteorder("="))
     copying.assign(out, source)
     assert called == [True]
     assert np.array_equal(out, source)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<u8", ">i4", "u1", "<f2"])
+def test_bands_of_any_size(dtype):
+    pixels = field((30, 41, 3), dtype)
+    for source in (np.moveaxis(pixels, -1, 0), np.moveaxis(pixels, -1, 0)[None]):
+        room = np.full((*source.shape[:-1], 50), 9).astype(np.dtype(dtype).newbyteorder("="))
+        copying.assign(room[..., 3:44], source)
+        assert np.array_equal(room[..., 3:44], source)
+        assert (room[..., :3] == 9).all()
+        assert (room[..., 44:] == 9).all()
 
 
 def test_bands_copied_within_one_array():

@@ -339,7 +339,9 @@ class BytesToBytes(_CodecBase, BytesBytesCodec):
       `out` in `decode_bytes`.
     - `decode_into(data, spec, target, scratch) -> bool` decodes straight into `target`, an array
       of `spec.shape` and `spec.dtype` with any strides. It returns False, with `target` unchanged,
-      for chunks that it does not handle; these are then decoded the ordinary way.
+      for chunks that it does not handle; these are then decoded the ordinary way. If the codec has
+      `takes_cropped = True`, the last two axes of `target` may be shorter than those of the chunk,
+      whose first rows and columns it then takes.
     - `decode_part(data, spec, rows, columns) -> array | None` decodes only a part of a large chunk,
       given as ranges along the last two axes; None if decoding the chunk whole is as cheap.
     """

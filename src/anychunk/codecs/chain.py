@@ -159,6 +159,10 @@ class Decoder:
         be empty but for its index, and its inner chunks are what is compressed."""
         self._whole = whole_step(pairs)
         self._into = None if self._array_steps else into_step(pairs)
+        self.takes_cropped = self._into is not None and any(
+            getattr(codec, "takes_cropped", False) for codec, _ in filters
+        )
+        """Whether `into` may be given only the first rows and columns of a chunk."""
         self._part = None if self._array_steps else shortcut(pairs, "decode_part")
         self._many = None if self._array_steps else shortcut(pairs, "decode_many")
         self.depends_on_place = (
@@ -273,8 +277,9 @@ class Decoder:
     def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
         """Decode one chunk straight into `target`; return False if that is impossible.
 
-        `target` has the shape and data type of the chunk. After False, call the decoder instead:
-        something may have been written to `target`, but not the chunk.
+        `target` has the shape and data type of the chunk; the last two axes may be shorter if it
+        `takes_cropped`. After False, call the decoder instead: something may have been written to
+        `target`, but not the chunk.
         """
         if self._into is None:
             return False

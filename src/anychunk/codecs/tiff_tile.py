@@ -38,6 +38,7 @@ from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, v2_filt
 from anychunk.codecs.tiff import decoders, encoders, fax, samples
 from anychunk.codecs.tiff.tile import CCITT_T6, PICTURES, Tile
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
+from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
 
@@ -217,22 +218,129 @@ class TiffTile(Tile, BytesToBytes):
     def decode_into(
         self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
     ) -> bool:
-        """Decode a whole chunk directly to `target`; return False if that is not possible.
+        """Decode a chunk directly to `target`; return False if that is not possible.
 
-        Summing differences into `target` saves the pass that would copy the chunk there, as does
-        decompressing a strip to the rows that it fills.
+        Undoing the prediction into `target` saves the pass that would copy the chunk there, as does
+        decompressing a strip to the rows that it fills. The caller has compared the size of the
+        chunk with the limits.
         """
-        if not self._is_simple:
-            if self.compression != CCITT_T6:
-                return False
-            self._check_sizes(data, spec)
+        self._check_spec(spec)
+        if self._placing is not None:
+            return self._place_rows(data, target, out)
+        if self._is_picture:
+            return self._place_picture(data, target, out)
+        if self.compression == CCITT_T6:
             return fax.decode_exact(self, data, target)
+        if not self._is_simple or target.shape != spec.shape:
+            return False
         if self.predictor != 1:
             return self._decode_simple(data, self._target(data, spec, out), target)
         if not target.flags.c_contiguous:
             return False
-        self._check_sizes(data, spec)
         return self._decode_simple(data, target.reshape(-1).view(np.uint8))
+
+    takes_cropped: ClassVar[bool] = True
+    """Whether the target of `decode_into` may be only the upper left part of the chunk."""
+
+    def _place_rows(self, data: Bytes1D, target: Array, out: Bytes1D | None) -> bool:
+        """Decompress, and let the compiled loop do the rest."""
+        assert loops is not None
+        assert self._placing is not None
+        decompress, is_plain = self._placing
+        nbytes = self.nbytes
+        if is_plain and target.nbytes == nbytes and target.flags.c_contiguous:
+            inside = target.reshape(-1).view(np.uint8)
+            plain = decompress(data, inside)
+            if len(plain) == nbytes:
+                if plain is not inside and not _is_at(plain, inside):
+                    inside[:] = plain
+                return True
+        else:
+            if out is None or len(out) != nbytes:
+                out = decoders.scratch_buffer(nbytes)
+            plain = decompress(data, out)
+        rows = self.tile_height if len(plain) == nbytes else self.rows_of(len(plain))
+        shape = (rows, self.tile_width, self.samples_per_pixel)
+        if len(plain) != nbytes:
+            plain = plain[: rows * self.row_bytes]
+        size = self.dtype.itemsize
+        return loops.place_rows(plain, target, shape, size, self.predictor, self._is_swapped)
+
+    def _place_picture(self, data: Bytes1D, target: Array, out: Bytes1D | None) -> bool:
+        """Decode a picture of the chunk's size, and let the compiled loop copy it.
+
+        Pictures of another size are decoded again, by the general path.
+        """
+        assert loops is not None
+        shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
+        if out is None or len(out) != self.nbytes:
+            out = decoders.scratch_buffer(self.nbytes)
+        place = out.view(self._picture_dtype).reshape(shape if shape[2] > 1 else shape[:2])
+        array = decoders.PICTURE_DECODERS[self.compression](self, data, place)
+        if (
+            array.shape != place.shape
+            or array.dtype.kind not in self._picture_kinds
+            or array.dtype.itemsize != self.dtype.itemsize
+            or not array.flags.c_contiguous
+        ):
+            return False
+        is_swapped = not array.dtype.isnative
+        return loops.place_rows(array, target, shape, self.dtype.itemsize, 1, is_swapped)
+
+    @cached_property
+    def _is_picture(self) -> bool:
+        """Whether a chunk is a picture whose samples only have to be copied."""
+        return (
+            loops is not None
+            and self.compression in decoders.PICTURE_DECODERS
+            and self.dtype.kind in "iuf"
+            and self.dtype.itemsize in (1, 2, 4, 8)
+            and self.tile_depth == 1
+            and self.backend == "direct"
+        )
+
+    @cached_property
+    def _picture_dtype(self) -> np.dtype[Any]:
+        return decoders.plain_dtype(self)
+
+    @cached_property
+    def _picture_kinds(self) -> str:
+        """The kinds of numbers that a picture may have: integers need not agree in their sign."""
+        return "iu" if self.dtype.kind in "iu" else self.dtype.kind
+
+    @cached_property
+    def _placing(self) -> tuple[decoders.StreamDecoder, bool] | None:
+        """What decompresses a chunk for the compiled loop, and whether that is all there is to do.
+
+        None if samples need more than the loop does, or there is no loop.
+        """
+        decompress = decoders.STREAM_DECODERS.get(self.compression)
+        kind, size = self.dtype.kind, self.dtype.itemsize
+        if self.predictor in samples.FLOAT_DISTANCES:
+            is_predictable = self.predictor == 3 and kind == "f" and self.bits in (16, 32, 64)
+        else:
+            is_predictable = self.predictor == 1 or (self.predictor == 2 and kind in "iuf")
+        if (
+            loops is None
+            or decompress is None
+            or not is_predictable
+            or size not in (1, 2, 4, 8)
+            or (self._is_swapped and kind == "c")
+            or self.tile_depth > 1
+            or self.fill_order != 1
+            or self.is_subsampled
+            or self.backend != "direct"
+            or sys.byteorder != "little"
+            or not samples.is_whole(self.sample_format, self.bits)
+        ):
+            return None
+        is_plain = self.samples_per_pixel == 1 and self.predictor == 1 and not self._is_swapped
+        return decompress, is_plain
+
+    @cached_property
+    def _is_swapped(self) -> bool:
+        """Whether decompressed samples are not in the order of this machine."""
+        return self.byte_order != sys.byteorder and self.dtype.itemsize > 1
 
     def decode_part(
         self, data: Bytes1D, spec: ChunkSpec, rows: range, columns: range
@@ -328,12 +436,20 @@ class TiffTile(Tile, BytesToBytes):
         )
 
     def _check_sizes(self, data: Bytes1D, spec: ChunkSpec | None) -> None:
-        if spec is not None and spec.nbytes != self.nbytes:
+        if spec is not None:
+            self._check_spec(spec)
+        limits.check_chunk(self.nbytes, where="tiff-tile", stored=len(data))
+
+    def _check_spec(self, spec: ChunkSpec) -> None:
+        # the chunks of an array have one spec: it is looked at once
+        if self.__dict__.get("_last_spec") is spec:
+            return
+        if spec.nbytes != self.nbytes:
             raise ChunkDecodeError(
                 f"tiff-tile: decodes to {self.nbytes} bytes, expected {spec.nbytes} for a chunk of "
                 f"shape {spec.shape} and type {spec.dtype}"
             )
-        limits.check_chunk(self.nbytes, where="tiff-tile", stored=len(data))
+        self.__dict__["_last_spec"] = spec
 
     def _placed(self, array: Array, out: Bytes1D, fill: Any) -> Bytes1D:
         """Copy samples to their place in `out`, unless they are there already; fill the rest."""

@@ -29,7 +29,7 @@ LEAST_COLUMNS = 16
 
 def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
     """Do `out[...] = array` for arrays of the same shape."""
-    if loops is not None and _separate_bands(out, array):
+    if loops is not None and (_place_pixels(out, array) or _separate_bands(out, array)):
         return
     if (
         array.size <= SMALL
@@ -53,6 +53,32 @@ def assign(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> None:
         here = tile if piece.shape == tile.shape else tile[tuple(slice(n) for n in piece.shape)]
         here[...] = piece
         out[place] = here
+
+
+def _place_pixels(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> bool:
+    """Copy (…, bands, rows, columns) that is stored as (rows, columns, bands), without gaps.
+
+    Return False if it is not that.
+    """
+    size = array.dtype.itemsize
+    if (
+        array.ndim < 3
+        or out.shape != array.shape
+        or not 1 < array.shape[-3] <= MOST_BANDS
+        or array.strides[-3] != size
+        or out.strides[-1] != size
+        or array.dtype.kind not in "biuf"
+        or array.dtype.newbyteorder("=") != out.dtype
+        or math.prod(array.shape[:-3]) != 1
+    ):
+        return False
+    pixels = array.reshape(array.shape[-3:]).transpose(1, 2, 0)
+    if not pixels.flags.c_contiguous or np.may_share_memory(out, array):
+        return False
+    assert loops is not None
+    bands, rows, columns = array.shape[-3:]
+    is_swapped = not array.dtype.isnative
+    return loops.place_rows(pixels, out, (rows, columns, bands), size, 1, is_swapped)
 
 
 def _separate_bands(out: npt.NDArray[Any], array: npt.NDArray[Any]) -> bool:

@@ -27,6 +27,17 @@ class Loops(Protocol):
     def fax_rows(
         self, tables: Buffer, data: Buffer, pixels: Buffer, is_reversed: bool, black: bool, /
     ) -> bool: ...
+    def place_rows(  # noqa: PLR0917 - functions in C take no names
+        self,
+        data: Buffer,
+        target: Buffer,
+        shape: tuple[int, int, int],
+        size: int,
+        predictor: int,
+        is_swapped: bool,
+        best: int = 2,
+        /,
+    ) -> bool: ...
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...

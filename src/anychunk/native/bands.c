@@ -9,6 +9,7 @@
  */
 #include "native.h"
 
+#include "bands.h"
 #include <string.h>
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
@@ -26,12 +27,9 @@
 #include <arm_neon.h>
 #endif
 
-enum { MOST_BANDS = 4, MOST_AXES = 8, VECTOR = 16, ABSENT = 0x80 };
+enum { MOST_AXES = 8, ABSENT = 0x80 };
 
-/* masks[k][v]: which bytes of vector v of a group of pixels are in the vector of band k, and where */
-typedef struct { uint8_t masks[MOST_BANDS][MOST_BANDS][VECTOR]; } Masks;
-
-static void fill_masks(Masks *masks, int bands, int size, int is_swapped)
+void fill_masks(Masks *masks, int bands, int size, int is_swapped)
 {
     for (int k = 0; k < bands; k++)
         for (int v = 0; v < bands; v++)
@@ -70,6 +68,7 @@ FOR("ssse3") static int64_t copy_ssse3(const uint8_t *from, uint8_t *const *to, 
                                        const Masks *masks)
 {
     switch (bands) { /* with constants, the loops over bands are unrolled */
+    case 1: return group_ssse3(from, to, pixels, size, masks, 1);
     case 2: return group_ssse3(from, to, pixels, size, masks, 2);
     case 3: return group_ssse3(from, to, pixels, size, masks, 3);
     default: return group_ssse3(from, to, pixels, size, masks, 4);
@@ -105,6 +104,7 @@ FOR("avx2") static int64_t copy_avx2(const uint8_t *from, uint8_t *const *to, in
                                      const Masks *masks)
 {
     switch (bands) {
+    case 1: return group_avx2(from, to, pixels, size, masks, 1);
     case 2: return group_avx2(from, to, pixels, size, masks, 2);
     case 3: return group_avx2(from, to, pixels, size, masks, 3);
     default: return group_avx2(from, to, pixels, size, masks, 4);
@@ -159,9 +159,8 @@ static void copy_rest(const uint8_t *from, uint8_t *const *to, int64_t first, in
                 to[k][i * size + b] = from[(i * bands + k) * size + (is_swapped ? size - 1 - b : b)];
 }
 
-/* Copy one row of pixels with the instructions `best`: 0 none, 1 SSSE3 or NEON, 2 AVX2. */
-static void copy_row(const uint8_t *from, uint8_t *const *to, int64_t pixels, int size, int bands, int is_swapped,
-                     const Masks *masks, int best)
+void copy_row(const uint8_t *from, uint8_t *const *to, int64_t pixels, int size, int bands, int is_swapped,
+              const Masks *masks, int best)
 {
     int64_t done = 0;
 #ifdef HAS_SHUFFLES
@@ -180,7 +179,7 @@ static void copy_row(const uint8_t *from, uint8_t *const *to, int64_t pixels, in
     copy_rest(from, to, done, pixels, size, bands, is_swapped);
 }
 
-static int best_kind(void)
+int best_kind(void)
 {
 #ifdef HAS_SHUFFLES
     static int found = -1; /* every thread would find the same */

@@ -188,7 +188,12 @@ class _Batch:
         """Decode one chunk, directly into the result if the selection takes all of it."""
         if self.is_plain:
             place = self.out[target]
-            if place.shape == self.shape and decode.into(stored, scratch, place):
+            is_fit = place.shape == self.shape or (
+                decode.takes_cropped
+                and not decode.has_parts  # it may decode less
+                and is_first_part(source, place.shape, self.shape)
+            )
+            if is_fit and decode.into(stored, scratch, place):
                 return
         part = decode.part(stored, source)
         if part is not None:
@@ -245,6 +250,11 @@ class _Batch:
             copying.assign(out[selection], array)
         else:
             out[selection] = self.wrap(array)
+
+
+def is_first_part(source: Sequence[slice], part: Shape, whole: Shape) -> bool:
+    """Return whether a box takes all of a chunk but some of its last rows and columns."""
+    return part[:-2] == whole[:-2] and not any(s.start for s in source)
 
 
 class IndexPipeline(CodecPipeline):

@@ -29,7 +29,7 @@ from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.leading_stream import zstd_frame_end
 from anychunk.codecs.seek.walk import checksum
-from anychunk.codecs.streams import XZ_MEMORY
+from anychunk.codecs.streams import XZ_MEMORY, decode_one_xz
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
 from anychunk.codecs.tiff.tile import (
@@ -116,7 +116,9 @@ def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
-    # not by imagecodecs, which returns what it has of a truncated stream
+    found = decode_one_xz(data, out)
+    if found is not None:
+        return found
     stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
     return _confirmed(data, len(out), "lzma", stream, None)
 
@@ -340,14 +342,15 @@ def decode_lerc(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
 
     The tag is not needed: the second compression is recognised by its signature.
     """
-    nbytes = tile.nbytes + 4096
-    if data[:4].tobytes().startswith(LERC_REVERSED):
+    start = data[:4].tobytes()
+    if start.startswith(LERC_REVERSED):
         # FillOrder 2
         data = imagecodecs.bitorder_decode(data, out=np.empty_like(data))
-    if data[:2].tobytes() in ZLIB:
-        data = inflate(data, np.empty(nbytes, np.uint8))
-    elif data[:4].tobytes() == ZSTD_MAGIC:
-        data = decode_zstd(data, np.empty(nbytes, np.uint8))
+        start = data[:4].tobytes()
+    if start[:2] in ZLIB:
+        data = inflate(data, np.empty(tile.nbytes + 4096, np.uint8))
+    elif start == ZSTD_MAGIC:
+        data = decode_zstd(data, np.empty(tile.nbytes + 4096, np.uint8))
     size, dtype = check_picture(tile, data), lerc_dtype(data.data)
     if out is None or (*out.shape, 1) != size or dtype is None or dtype.itemsize != out.itemsize:
         out = None

@@ -1,0 +1,317 @@
+/* Decompressed rows of a TIFF strip or tile to their place in an array: undo the prediction, swap bytes, take the bands
+ * apart, leave out what lies beyond the edge of the image; all in one pass, row by row, while a row is in the
+ * processor's cache.
+ *
+ * Predictor 2 (TIFF 6.0 section 14) stores each sample minus the one of the same band in the pixel before it, as
+ * integers. Predictor 3 (Adobe Photoshop TIFF Technical Note 3) sorts the bytes of a row into planes, the most
+ * significant first, and then stores each byte minus that of the pixel before it. Taking the bands apart first makes
+ * both plain running sums of contiguous numbers, several of which are added at a time where there is SSE2.
+ */
+#include "native.h"
+
+#include "bands.h"
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(_M_X64)
+#define HAS_SSE2 1
+#include <emmintrin.h>
+#endif
+
+enum { BLOCK = 12 << 10 }; /* bytes of the rows that are taken apart at a time, in the cache of the first level */
+
+typedef struct {
+    int64_t rows, columns; /* that are stored */
+    int64_t bands;
+    int size; /* of a sample, in bytes */
+    int predictor, is_swapped, best;
+} Layout;
+
+/* Running sums, of unsigned words that wrap; `from` and `to` may be the same. */
+#define SUM_ONE_BY_ONE(word)                                                                                           \
+    for (; i < count; i++) {                                                                                           \
+        word value;                                                                                                    \
+        memcpy(&value, from + i * sizeof value, sizeof value);                                                         \
+        total = (word)(total + value);                                                                                 \
+        memcpy(to + i * sizeof total, &total, sizeof total);                                                           \
+    }
+
+#ifdef HAS_SSE2
+/* Sum the words of a vector by adding it to itself, shifted by 1, 2, 4 … words; then add the sum of all before it. */
+#define SUM_VECTORS(word, add, first, spread)                                                                          \
+    __m128i before = _mm_setzero_si128();                                                                              \
+    for (; i + VECTOR / (int64_t)sizeof(word) <= count; i += VECTOR / sizeof(word)) {                                  \
+        __m128i x = _mm_loadu_si128((const __m128i *)(from + i * sizeof(word)));                                       \
+        first x = add(x, _mm_slli_si128(x, 8));                                                                        \
+        _mm_storeu_si128((__m128i *)(to + i * sizeof(word)), add(x, before));                                          \
+        before = add(before, spread(x));                                                                               \
+    }                                                                                                                  \
+    {                                                                                                                  \
+        uint8_t last[VECTOR];                                                                                          \
+        _mm_storeu_si128((__m128i *)last, before);                                                                     \
+        memcpy(&total, last, sizeof total);                                                                            \
+    }
+
+static inline __m128i spread_64(__m128i x) { return _mm_shuffle_epi32(x, 0xEE); }
+static inline __m128i spread_32(__m128i x) { return _mm_shuffle_epi32(x, 0xFF); }
+static inline __m128i spread_16(__m128i x) { return spread_32(_mm_shufflehi_epi16(x, 0xFF)); }
+static inline __m128i spread_8(__m128i x) { return spread_16(_mm_unpackhi_epi8(x, x)); }
+#else
+#define SUM_VECTORS(word, add, first, spread)
+#endif
+
+static void sum_8(const uint8_t *from, uint8_t *to, int64_t count)
+{
+    int64_t i = 0;
+    uint8_t total = 0;
+    SUM_VECTORS(uint8_t, _mm_add_epi8,
+                x = _mm_add_epi8(x, _mm_slli_si128(x, 1)); x = _mm_add_epi8(x, _mm_slli_si128(x, 2));
+                x = _mm_add_epi8(x, _mm_slli_si128(x, 4));, spread_8)
+    SUM_ONE_BY_ONE(uint8_t)
+}
+
+static void sum_16(const uint8_t *from, uint8_t *to, int64_t count)
+{
+    int64_t i = 0;
+    uint16_t total = 0;
+    SUM_VECTORS(uint16_t, _mm_add_epi16, x = _mm_add_epi16(x, _mm_slli_si128(x, 2));
+                x = _mm_add_epi16(x, _mm_slli_si128(x, 4));, spread_16)
+    SUM_ONE_BY_ONE(uint16_t)
+}
+
+static void sum_32(const uint8_t *from, uint8_t *to, int64_t count)
+{
+    int64_t i = 0;
+    uint32_t total = 0;
+    SUM_VECTORS(uint32_t, _mm_add_epi32, x = _mm_add_epi32(x, _mm_slli_si128(x, 4));, spread_32)
+    SUM_ONE_BY_ONE(uint32_t)
+}
+
+static void sum_64(const uint8_t *from, uint8_t *to, int64_t count)
+{
+    int64_t i = 0;
+    uint64_t total = 0;
+    SUM_VECTORS(uint64_t, _mm_add_epi64, , spread_64)
+    SUM_ONE_BY_ONE(uint64_t)
+}
+
+static void sum_words(const uint8_t *from, uint8_t *to, int64_t count, int size)
+{
+    switch (size) {
+    case 1: sum_8(from, to, count); break;
+    case 2: sum_16(from, to, count); break;
+    case 4: sum_32(from, to, count); break;
+    default: sum_64(from, to, count); break;
+    }
+}
+
+/* Join `size` planes of bytes, the most significant first, `pitch` bytes apart, to `count` little-endian words. */
+static void join_planes(const uint8_t *planes, int64_t pitch, uint8_t *to, int64_t count, int size)
+{
+    int64_t i = 0;
+#ifdef HAS_SSE2
+#define PLANE(n) _mm_loadu_si128((const __m128i *)(planes + (size - 1 - (n)) * pitch + i))
+#define STORE(n, x) _mm_storeu_si128((__m128i *)(to + i * size) + (n), x)
+    if (size == 2) {
+        for (; i + VECTOR <= count; i += VECTOR) {
+            __m128i low = PLANE(0), high = PLANE(1);
+            STORE(0, _mm_unpacklo_epi8(low, high));
+            STORE(1, _mm_unpackhi_epi8(low, high));
+        }
+    } else if (size == 4) {
+        for (; i + VECTOR <= count; i += VECTOR) {
+            __m128i a = PLANE(0), b = PLANE(1), c = PLANE(2), d = PLANE(3);
+            __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d);
+            STORE(0, _mm_unpacklo_epi16(ab, cd));
+            STORE(1, _mm_unpackhi_epi16(ab, cd));
+            ab = _mm_unpackhi_epi8(a, b), cd = _mm_unpackhi_epi8(c, d);
+            STORE(2, _mm_unpacklo_epi16(ab, cd));
+            STORE(3, _mm_unpackhi_epi16(ab, cd));
+        }
+    }
+#undef PLANE
+#undef STORE
+#endif
+    for (; i < count; i++)
+        for (int n = 0; n < size; n++)
+            to[i * size + n] = planes[(size - 1 - n) * pitch + i];
+}
+
+/* Copy the samples of one band, which are `step` bytes apart. */
+static void copy_band(const uint8_t *from, int64_t step, uint8_t *to, int64_t count, int size, int is_swapped)
+{
+    if (is_swapped) {
+        for (int64_t i = 0; i < count; i++)
+            for (int n = 0; n < size; n++)
+                to[i * size + n] = from[i * step + size - 1 - n];
+        return;
+    }
+    switch (size) { /* with constants, memcpy is a load and a store */
+    case 1:
+        for (int64_t i = 0; i < count; i++)
+            to[i] = from[i * step];
+        break;
+    case 2:
+        for (int64_t i = 0; i < count; i++)
+            memcpy(to + i * 2, from + i * step, 2);
+        break;
+    case 4:
+        for (int64_t i = 0; i < count; i++)
+            memcpy(to + i * 4, from + i * step, 4);
+        break;
+    default:
+        for (int64_t i = 0; i < count; i++)
+            memcpy(to + i * 8, from + i * step, 8);
+    }
+}
+
+/* Copy `pixels` of a row to rows of its bands, `pitch` bytes apart. */
+static void take_apart(const uint8_t *from, uint8_t *to, int64_t pitch, int64_t pixels, int64_t bands, int size,
+                       int is_swapped, const Masks *masks, int best)
+{
+    if (bands == 1 && !is_swapped) {
+        memcpy(to, from, (size_t)(pixels * size));
+    } else if (bands <= MOST_BANDS) {
+        uint8_t *rows[MOST_BANDS];
+        for (int k = 0; k < bands; k++)
+            rows[k] = to + k * pitch;
+        copy_row(from, rows, pixels, size, (int)bands, is_swapped, masks, best);
+    } else {
+        for (int64_t k = 0; k < bands; k++)
+            copy_band(from + k * size, bands * size, to + k * pitch, pixels, size, is_swapped);
+    }
+}
+
+/* Write one row of one band, taken apart, to its place. */
+static void finish_row(const Layout *layout, uint8_t *from, uint8_t *to, int64_t columns)
+{
+    if (layout->predictor == 3) {
+        /* the planes follow each other, and the sum runs through all of them */
+        sum_8(from, from, layout->columns * layout->size);
+        join_planes(from, layout->columns, to, columns, layout->size);
+    } else if (layout->predictor == 2) {
+        sum_words(from, to, columns, layout->size);
+    } else {
+        memcpy(to, from, (size_t)(columns * layout->size));
+    }
+}
+
+/* Place all rows. They are taken apart in `memory`, `block` rows at a time, and each band is written by itself: bands
+ * that are a power of two apart, as they often are, would push each other out of the processor's cache. */
+static void place_all(const uint8_t *data, const Layout *layout, const Py_buffer *target, int64_t band_stride,
+                      uint8_t *memory, int64_t block)
+{
+    int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
+    int64_t row_stride = target->strides[target->ndim - 2], bands = layout->bands;
+    int64_t run = layout->columns * layout->size;
+    int is_planes = layout->predictor == 3, is_swapped = layout->is_swapped && !is_planes;
+    int size = is_planes ? 1 : layout->size;
+    int64_t pixels = is_planes ? run : columns;
+    Masks masks;
+    if (bands <= MOST_BANDS)
+        fill_masks(&masks, (int)bands, size, is_swapped);
+    for (int64_t first = 0; first < rows; first += block) {
+        int64_t last = first + block < rows ? first + block : rows;
+        for (int64_t y = first; y < last; y++, data += run * bands)
+            take_apart(data, memory + (y - first) * run, block * run, pixels, bands, size, is_swapped, &masks,
+                       layout->best);
+        for (int64_t k = 0; k < bands; k++)
+            for (int64_t y = first; y < last; y++)
+                finish_row(layout, memory + k * block * run + (y - first) * run,
+                           (uint8_t *)target->buf + y * row_stride + k * band_stride, columns);
+    }
+}
+
+/* The same where nothing is to be taken apart or joined. */
+static void place_plain(const uint8_t *data, const Layout *layout, const Py_buffer *target)
+{
+    int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
+    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->size) {
+        uint8_t *to = (uint8_t *)target->buf + y * target->strides[target->ndim - 2];
+        if (layout->predictor == 2)
+            sum_words(data, to, columns, layout->size);
+        else
+            memcpy(to, data, (size_t)(columns * layout->size));
+    }
+}
+
+/* Return whether the target takes such rows; find how far apart its bands are. Its axes are those of a chunk:
+ * (…, rows, columns), and before them one of bands, and others of length 1. */
+static int takes(const Py_buffer *target, const Layout *layout, int64_t *band_stride)
+{
+    int axes = target->ndim;
+    if (axes < 2 || target->shape == NULL || target->strides == NULL || target->itemsize != layout->size
+        || target->shape[axes - 1] > layout->columns || target->shape[axes - 2] > layout->rows
+        || target->shape[axes - 1] < 1 || target->shape[axes - 2] < 1 || target->strides[axes - 1] != layout->size)
+        return 0;
+    int64_t bands = 1;
+    *band_stride = 0;
+    for (int i = 0; i < axes - 2; i++) {
+        if (target->shape[i] == 1)
+            continue;
+        if (bands != 1)
+            return 0;
+        bands = target->shape[i];
+        *band_stride = target->strides[i];
+    }
+    return bands == layout->bands;
+}
+
+static int is_layout(const Layout *layout, Py_ssize_t length)
+{
+    int size = layout->size;
+    if ((size != 1 && size != 2 && size != 4 && size != 8) || layout->predictor < 1 || layout->predictor > 3
+        || (layout->predictor == 3 && size == 1))
+        return 0;
+    /* a length in memory: none of the products below it overflows */
+    if (layout->rows < 1 || layout->columns < 1 || layout->bands < 1 || layout->rows > length
+        || layout->columns > length || layout->bands > length)
+        return 0;
+    int64_t left = length / size;
+    if (layout->columns > left / layout->bands || layout->rows > left / (layout->columns * layout->bands))
+        return 0;
+    return layout->rows * layout->columns * layout->bands * size == length;
+}
+
+PyObject *place_rows(PyObject *module, PyObject *args)
+{
+    PyObject *source, *target;
+    long long rows, columns, bands;
+    Layout layout = {.best = 2};
+    if (!PyArg_ParseTuple(args, "OO(LLL)iip|i", &source, &target, &rows, &columns, &bands, &layout.size,
+                          &layout.predictor, &layout.is_swapped, &layout.best))
+        return NULL;
+    layout.rows = rows, layout.columns = columns, layout.bands = bands;
+    Py_buffer from, to;
+    if (PyObject_GetBuffer(source, &from, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(target, &to, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&from);
+        return NULL;
+    }
+    int most = best_kind();
+    layout.best = layout.best < most ? layout.best : most;
+    int64_t band_stride;
+    int is_done = is_layout(&layout, from.len) && takes(&to, &layout, &band_stride);
+    int is_plain = layout.bands == 1 && layout.predictor < 3 && (!layout.is_swapped || layout.size == 1);
+    uint8_t *memory = NULL;
+    int64_t block = 1;
+    if (is_done && !is_plain) {
+        int64_t row = layout.columns * layout.bands * layout.size, fits = BLOCK / row;
+        block = fits < 1 ? 1 : fits > layout.rows ? layout.rows : fits;
+        memory = malloc((size_t)(block * row));
+        is_done = memory != NULL;
+    }
+    if (is_done) {
+        Py_BEGIN_ALLOW_THREADS
+        if (is_plain)
+            place_plain(from.buf, &layout, &to);
+        else
+            place_all(from.buf, &layout, &to, band_stride, memory, block);
+        Py_END_ALLOW_THREADS
+    }
+    free(memory);
+    PyBuffer_Release(&from);
+    PyBuffer_Release(&to);
+    return PyBool_FromLong(is_done);
+}

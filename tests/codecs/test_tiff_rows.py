@@ -1,0 +1,211 @@
+"""Decompressed rows of TIFF tiles to their place: the compiled loop and what uses it."""
+
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+import tifffile
+
+import anychunk
+from anychunk.codecs.base import ChunkSpec
+from anychunk.codecs.tiff_tile import TiffTile
+from anychunk.errors import ChunkDecodeError
+from anychunk.native import loops
+
+compiled = pytest.mark.skipif(
+    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
+)
+# bytes have no planes
+PREDICTED = [(size, predictor) for size in (1, 2, 4, 8) for predictor in (1, 2, 3)]
+PREDICTED.remove((1, 3))
+
+
+def predicted(pixels, predictor, *, is_swapped=False):
+    """Return (rows, columns, bands) of unsigned integers as a writer stores them.
+
+    By the texts: TIFF 6.0 section 14, and Adobe Photoshop TIFF Technical Note 3.
+    """
+    if predictor == 3:
+        big = pixels.astype(pixels.dtype.newbyteorder(">"))
+        rows, columns, bands = pixels.shape
+        planes = big.view(np.uint8).reshape(rows, columns * bands, -1).transpose(0, 2, 1)
+        line = planes.reshape(rows, -1)
+        coded = line.copy()
+        coded[:, bands:] -= line[:, :-bands]
+        return coded.reshape(-1)
+    coded = pixels.copy()
+    if predictor == 2:
+        coded[:, 1:] -= pixels[:, :-1]
+    return (coded.byteswap() if is_swapped else coded).reshape(-1).view(np.uint8)
+
+
+@compiled
+@pytest.mark.parametrize(("size", "predictor"), PREDICTED)
+@pytest.mark.parametrize("bands", [1, 2, 3, 4, 5])
+def test_rows_are_placed_as_they_were_before_prediction(size, predictor, bands):
+    rng = np.random.default_rng(size + 10 * predictor + 100 * bands)
+    sides = [(1, 1), (3, 7), (4, 17), (2, 64), (3, 131), (40, 200)]
+    for (rows, columns), best, is_swapped in itertools.product(sides, (0, 1, 2), (False, True)):
+        pixels = rng.integers(0, 256, (rows, columns, bands * size), "u1").view(f"u{size}")
+        stored = predicted(pixels, predictor, is_swapped=is_swapped)
+        expected = np.moveaxis(pixels, -1, 0)
+        for high, wide in ((rows, columns), (max(1, rows - 1), max(1, columns - 5))):
+            room = np.full((bands, high + 1, wide + 2), 77, pixels.dtype)
+            shape = (rows, columns, bands)
+            target = room[:, :high, :wide]
+            assert loops.place_rows(stored, target, shape, size, predictor, is_swapped, best)
+            assert np.array_equal(target, expected[:, :high, :wide])
+            assert (room[:, high:] == 77).all()
+            assert (room[:, :, wide:] == 77).all()
+
+
+@compiled
+def test_what_does_not_fit_is_not_placed():
+    data, out = np.zeros(24, np.uint8), np.full((4, 6), 9, np.uint8)
+    refused = [
+        (data, out, (4, 6, 2), 1, 1),  # more than the data
+        (data, out, (4, 5, 1), 1, 1),  # fewer
+        (data, out, (3, 8, 1), 1, 1),  # rows that the data lacks
+        (data, out, (8, 3, 1), 1, 1),  # columns that it lacks
+        (data, out, (4, 3, 2), 1, 1),  # bands that the target lacks
+        (data, out, (4, 3, 1), 2, 1),  # samples of another size
+        (data, out, (4, 6, 1), 1, 3),  # bytes in planes
+        (data, out, (4, 6, 1), 1, 4),
+        (data, out, (4, 2, 1), 3, 1),
+        (data, out, (-4, -6, 1), 1, 1),
+        (data, out, (1 << 62, 1 << 62, 1 << 62), 1, 1),
+        (data, out.reshape(2, 2, 6), (2, 6, 3), 1, 1),
+        (data, out.reshape(2, 2, 2, 3), (2, 3, 4), 1, 1),  # two axes of bands
+        (data, out[:, ::2], (4, 6, 1), 1, 1),
+        (data, out.T, (4, 6, 1), 1, 1),
+        (data, out[:0], (4, 6, 1), 1, 1),
+    ]
+    for *arguments, predictor in refused:
+        assert not loops.place_rows(*arguments, predictor, False)
+    assert (out == 9).all()
+    with pytest.raises((BufferError, ValueError)):
+        loops.place_rows(data, b"constant", (4, 6, 1), 1, 1, False)
+    with pytest.raises((BufferError, ValueError)):
+        loops.place_rows(data[::2], out, (2, 6, 1), 1, 1, False)
+
+
+KINDS = [
+    (compression, dtype, planar, order)
+    for compression in ("none", "packbits", "lzw", "zlib", "zstd", "lzma")
+    for dtype in ("uint8", "int16", "uint32", "float16", "float32", "float64")
+    for planar in ("contig", "separate")
+    for order in ("<", ">")
+]
+
+
+LAYOUTS = ({"tile": (32, 48)}, {"rowsperstrip": 9})
+BOXES = [
+    (slice(None),),
+    (slice(None), slice(0, 50), slice(0, 60)),
+    (slice(1, 2), slice(3, 66), slice(5, 83)),
+    (slice(None), slice(0, 9), slice(0, 83)),
+]
+
+
+def field(dtype):
+    steps = np.random.default_rng(0).integers(-3, 4, (3, 70, 83))
+    return np.cumsum(steps, axis=2).astype(dtype)
+
+
+def write(path, pixels, compression, planar, order, **layout):
+    options = {"compression": None if compression == "none" else compression}
+    if compression in ("lzw", "zlib", "zstd"):
+        options["predictor"] = 3 if pixels.dtype.kind == "f" else 2
+    tifffile.imwrite(
+        path, pixels, photometric="minisblack", planarconfig=planar, byteorder=order, **options,
+        **layout, metadata=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("compression", "dtype", "planar", "order"), KINDS)
+def test_tiles_and_strips_read_as_tifffile_reads_them(tmp_path, compression, dtype, planar, order):
+    pixels = field(dtype)
+    stored = pixels if planar == "separate" else np.moveaxis(pixels, 0, -1)
+    for number, layout in enumerate(LAYOUTS):
+        path = tmp_path / f"{number}.tif"
+        write(path, stored, compression, planar, order, **layout)
+        assert np.array_equal(np.asarray(tifffile.imread(path)), stored)
+        array = anychunk.open_array(str(path))
+        for box in BOXES:
+            assert np.array_equal(array[box], pixels[box])
+
+
+@compiled
+@pytest.mark.parametrize("compression", ["packbits", "lzw", "zlib", "zstd", "lzma"])
+def test_a_truncated_chunk_is_refused_wherever_it_goes(compression):
+    number = {"packbits": 32773, "lzw": 5, "zlib": 8, "zstd": 50000, "lzma": 34925}[compression]
+    pixels = np.random.default_rng(0).integers(0, 60, (24, 40, 3), "u1")
+    tile = TiffTile(
+        compression=number, samples_per_pixel=3, tile_width=40, tile_height=24, last_height=24,
+        last_width=40,
+    )  # fmt: skip
+    spec = ChunkSpec((3, 24, 40), np.dtype("u1"))
+    bands = np.ascontiguousarray(np.moveaxis(pixels, -1, 0)).reshape(-1)
+    stored = np.frombuffer(bytes(tile.encode_bytes(bands, spec)), np.uint8)
+    whole, cropped = np.zeros((3, 24, 40), np.uint8), np.zeros((3, 9, 40), np.uint8)
+    for target in (whole, cropped):
+        assert tile.decode_into(stored, spec, target, None)
+        assert np.array_equal(target, np.moveaxis(pixels, -1, 0)[:, : target.shape[1]])
+        for length in range(0, len(stored) - 24, 7):
+            with pytest.raises((ChunkDecodeError, RuntimeError, ValueError)):
+                tile.decode_into(stored[:length], spec, target, None)
+
+
+def test_pictures_at_the_edges_are_cropped(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (70, 83, 3), "u1")
+    for compression, size in (("jpegxl", 32), ("webp", 48), ("lerc", 32), ("png", 32)):
+        path = tmp_path / f"{compression}.tif"
+        stored = pixels if compression != "lerc" else pixels[..., 0]
+        lossless = (
+            {"compressionargs": {"lossless": True}} if compression in ("jpegxl", "webp") else {}
+        )
+        tifffile.imwrite(
+            path, stored, tile=(size, size), compression=compression, metadata=None, **lossless
+        )
+        expected = np.moveaxis(stored, -1, 0) if stored.ndim == 3 else stored
+        array = anychunk.open_array(str(path))
+        assert np.array_equal(array[...], expected)
+        assert np.array_equal(array[..., :50, :60], expected[..., :50, :60])
+
+
+def test_the_codec_can_be_pickled_after_it_was_used(tmp_path):
+    tifffile.imwrite(
+        tmp_path / "a.tif", np.zeros((64, 64), "u2"), tile=(32, 32), compression="zlib"
+    )
+    array = anychunk.open_array(str(tmp_path / "a.tif"))
+    assert not array[...].any()
+    assert not pickle.loads(pickle.dumps(array))[...].any()
+
+
+def test_results_are_the_same_without_the_compiled_module(tmp_path):
+    for number, (compression, dtype, planar, order) in enumerate(KINDS):
+        pixels = field(dtype)
+        stored = pixels if planar == "separate" else np.moveaxis(pixels, 0, -1)
+        layout = LAYOUTS[number % 2]
+        write(tmp_path / f"{number}.tif", stored, compression, planar, order, **layout)
+    code = (
+        "import anychunk, numpy as np, sys, zlib\n"
+        "for number in range(int(sys.argv[2])):\n"
+        "    found = anychunk.open_array(f'{sys.argv[1]}/{number}.tif')[:, :66, 5:]\n"
+        "    print(zlib.crc32(np.ascontiguousarray(found)))\n"
+    )
+    compiled, pure = (
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path), str(len(KINDS))],
+            check=True, capture_output=True, text=True, env={**os.environ, **more},
+        ).stdout.split()
+        for more in ({}, {"ANYCHUNK_PURE": "1"})
+    )  # fmt: skip
+    assert compiled == pure
+    expected = [zlib.crc32(np.ascontiguousarray(field(kind[1])[:, :66, 5:])) for kind in KINDS]
+    assert [int(number) for number in pure] == expected
