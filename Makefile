@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # an absolute path, because child processes run elsewhere
 export COVERAGE_FILE := $(CURDIR)/.coverage
 
-.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages client-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-integrations test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check bench format clean
+.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages client-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-integrations test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check check-tests bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -72,11 +72,11 @@ fuzz-guided: setup .venv-atheris/ready
 	@touch $@
 
 # The tests on every other supported interpreter found here: OTHERS_TESTS, or all. Left out (ONCE) is what does not
-# depend on the interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of
-# compiled code (OpenJPEG, z5py, tensorstore, numpy).
+# depend on the interpreter: parts that run in separate processes (browser, servers, clusters), long comparisons of
+# compiled code (OpenJPEG, z5py, tensorstore, numpy), and the documentation.
 ONCE := readers page test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
   server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py codecs/test_zarr_suite.py \
-  fuzz formats/test_tiff_edits.py formats/test_jpeg2000_edits.py codecs/test_hostile_chunks.py
+  fuzz formats/test_tiff_edits.py formats/test_jpeg2000_edits.py codecs/test_hostile_chunks.py test_docs.py
 OTHERS = for version in 3.12 3.13 3.14; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
@@ -156,13 +156,18 @@ docs: setup
 	@$(BIN)/python .ci/generate-docs
 	@out=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 
-# Two jobs at a time, except the tests, which use both cores. Documentation last: a test checks that it is up to date.
-# With TESTS, which .ci/run passes, coverage adds to that of an earlier run.
+# Two jobs at a time where each leaves a core idle.
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
-	@$(if $(TESTS),,$(BIN)/coverage erase)
+	@$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory check-tests
+
+# The rest of `make check`. Coverage adds to that of earlier runs. Documentation after the tests, one of which checks
+# that it is up to date.
+check-tests: setup
 	@$(MAKE) --no-print-directory test COVER=1
-	@$(MAKE) --no-print-directory coverage test-others guard fuzz-check docs TESTS=
+	@$(MAKE) --no-print-directory guard TESTS=
+	@$(MAKE) --no-print-directory --jobs 2 coverage docs test-others fuzz-check TESTS=
 
 bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import numpy as np
-import ome_types
 import pytest
 import rasterio
 import tifffile
@@ -392,6 +391,8 @@ def test_regions_and_runs_do_not_show(tmp_path, monkeypatch):
 
 
 def test_ome_tiff(tmp_path):
+    import ome_types
+
     values = smooth((2, 3, 4, 140, 130))
     axes = [
         Axis(name="t", unit="second", scale=0.5), Axis(name="c"),
@@ -434,6 +435,8 @@ def test_ome_tiff(tmp_path):
 
 
 def test_ome_tiff_of_colours_and_of_several_images(tmp_path):
+    import ome_types
+
     values = smooth((3, 90, 70), "uint8", 200)
     path = tmp_path / "a.ome.tif"
     convert(
@@ -449,6 +452,8 @@ def test_ome_tiff_of_colours_and_of_several_images(tmp_path):
 
 
 def test_ome_xml_of_the_source_is_kept(tmp_path):
+    import ome_types
+
     values = smooth((2, 64, 64))
     source, path = tmp_path / "s.ome.tif", tmp_path / "a.ome.tif"
     tifffile.imwrite(source, values, metadata={
