@@ -4,7 +4,8 @@ SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN := $(VENV)/$(SCRIPTS)
 # Three workers on two cores, because many tests wait for servers and child processes. Tests of one file stay together,
 # because they share servers and generated files; tests/conftest.py starts with the files that take longest.
-PYTEST_FLAGS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+WORKERS := 3
+PYTEST_FLAGS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of interpreters, each of which would compile everything it imports
 unexport PYTHONDONTWRITEBYTECODE
 # an absolute path, because child processes run elsewhere
@@ -116,10 +117,8 @@ test-peers: setup .venv-osml/ready
 # The plug-ins of napari and bioio in the real ones, which are large: an environment of their own. Where Qt and Xvfb are
 # installed, a window of napari is opened once.
 test-integrations: .venv-integrations/ready
-	@.venv-integrations/$(SCRIPTS)/python -m pytest $(NAPARI_PYTEST) tests/integrations \
+	@.venv-integrations/$(SCRIPTS)/python -m pytest tests/integrations \
 	  "tests/test_examples.py::test_blocks[docs/howto/napari.md]" "tests/test_examples.py::test_blocks[docs/howto/bioio.md]" $(TESTS)
-# plug-ins of pytest that napari installs: they import it, and its warnings are errors here
-NAPARI_PYTEST := -p no:napari -p no:napari-plugin-engine -p no:npe2
 
 .venv-integrations/ready: pyproject.toml constraints.txt .ci/find-python .ci/install-packages
 	@echo "setting up .venv-integrations"

@@ -59,14 +59,16 @@ UNMEASURED = {
 }
 
 
-# Modules and tests stay until the end: the collector need not look at them, neither now nor after every test.
-gc.disable()
-
-
-def pytest_collection_finish():
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """Keep the garbage collector from looking at modules and tests, which stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):
