@@ -12,7 +12,6 @@ import rasterio
 import tifffile
 from rasterio.transform import from_gcps, from_origin
 from rasterio.windows import Window
-from rio_cogeo import cog_validate
 
 import anychunk
 from anychunk.cli import main
@@ -26,6 +25,10 @@ from anychunk.model import images as im
 from anychunk.read.zarr_array import open_path
 from tests.corpus import needs_corpus, samples
 from tests.made_images import made
+
+cog_validate = pytest.importorskip(
+    "rio_cogeo", reason="rio-cogeo is not here: pip install rio-cogeo"
+).cog_validate
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 UTM = Place(crs=Crs(code="EPSG:32631"), transform=(10.0, 0.0, 5e5, 0.0, -10.0, 5e6))
