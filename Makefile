@@ -2,15 +2,16 @@
 VENV := .venv
 SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN := $(VENV)/$(SCRIPTS)
-# Three workers on two cores, because many tests wait for servers and child processes. Tests of one file stay together,
+# Four workers on two cores, because many tests wait for servers and child processes. Tests of one file stay together,
 # because they share servers and generated files; tests/conftest.py starts with the files that take longest.
-PYTEST_FLAGS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+WORKERS := 4
+PYTEST_FLAGS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of interpreters, each of which would compile everything it imports
 unexport PYTHONDONTWRITEBYTECODE
 # an absolute path, because child processes run elsewhere
 export COVERAGE_FILE := $(CURDIR)/.coverage
 
-.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages client-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-integrations test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check bench format clean
+.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages client-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-integrations test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check check-tests bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -72,11 +73,11 @@ fuzz-guided: setup .venv-atheris/ready
 	@touch $@
 
 # The tests on every other supported interpreter found here: OTHERS_TESTS, or all. Left out (ONCE) is what does not
-# depend on the interpreter: parts that run in separate processes (browser, servers, clusters), and long comparisons of
-# compiled code (OpenJPEG, z5py, tensorstore, numpy).
+# depend on the interpreter: parts that run in separate processes (browser, servers, clusters), long comparisons of
+# compiled code (OpenJPEG, z5py, tensorstore, numpy), and the documentation.
 ONCE := readers page test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
   server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py codecs/test_zarr_suite.py \
-  fuzz formats/test_tiff_edits.py formats/test_jpeg2000_edits.py codecs/test_hostile_chunks.py
+  fuzz formats/test_tiff_edits.py formats/test_jpeg2000_edits.py codecs/test_hostile_chunks.py test_docs.py
 OTHERS = for version in 3.12 3.13 3.14; do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
@@ -116,10 +117,8 @@ test-peers: setup .venv-osml/ready
 # The plug-ins of napari and bioio in the real ones, which are large: an environment of their own. Where Qt and Xvfb are
 # installed, a window of napari is opened once.
 test-integrations: .venv-integrations/ready
-	@.venv-integrations/$(SCRIPTS)/python -m pytest $(NAPARI_PYTEST) tests/integrations \
+	@.venv-integrations/$(SCRIPTS)/python -m pytest tests/integrations \
 	  "tests/test_examples.py::test_blocks[docs/howto/napari.md]" "tests/test_examples.py::test_blocks[docs/howto/bioio.md]" $(TESTS)
-# plug-ins of pytest that napari installs: they import it, and its warnings are errors here
-NAPARI_PYTEST := -p no:napari -p no:napari-plugin-engine -p no:npe2
 
 .venv-integrations/ready: pyproject.toml constraints.txt .ci/find-python .ci/install-packages
 	@echo "setting up .venv-integrations"
@@ -156,13 +155,18 @@ docs: setup
 	@$(BIN)/python .ci/generate-docs
 	@out=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 
-# Two jobs at a time, except the tests, which use both cores. Documentation last: a test checks that it is up to date.
-# With TESTS, which .ci/run passes, coverage adds to that of an earlier run.
+# Two jobs at a time where each leaves a core idle.
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
-	@$(if $(TESTS),,$(BIN)/coverage erase)
+	@$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory check-tests
+
+# The rest of `make check`. Coverage adds to that of earlier runs. Documentation after the tests, one of which checks
+# that it is up to date.
+check-tests: setup
 	@$(MAKE) --no-print-directory test COVER=1
-	@$(MAKE) --no-print-directory coverage test-others guard fuzz-check docs TESTS=
+	@$(MAKE) --no-print-directory guard TESTS=
+	@$(MAKE) --no-print-directory --jobs 2 coverage docs test-others fuzz-check TESTS=
 
 bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)

@@ -28,6 +28,8 @@ SWITCHES = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE_MS = 1000 * PATIENCE_S
+"""Playwright gives up after 30 s otherwise."""
 SETTLED = "#picture[data-settled=true]"
 
 
@@ -68,7 +70,9 @@ def browser(*switches: str) -> Iterator[Any]:
         "playwright.sync_api", reason="playwright is not here: pip install playwright"
     )
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=path, args=[*SWITCHES, *switches])
+        started = driver.chromium.launch(
+            executable_path=path, args=[*SWITCHES, *switches], timeout=PATIENCE_MS
+        )
         try:
             yield started
         finally:
@@ -84,6 +88,7 @@ class Look:
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", self._on_request)

@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 from pathlib import Path
@@ -21,17 +22,29 @@ for _timeout in ("CONNECT", "TCP"):
 LONGEST = [
     "test_examples.py",
     "page/test_viewer.py",
-    "conversion/test_staging.py",
-    "references/test_matrix.py",
     "readers/test_matrix.py",
-    "formats/test_tiff_edits.py",
-    "codecs/test_zarr_suite.py",
-    "test_import.py",
-    "test_systems.py",
-    "test_archive.py",
+    "server/test_clients.py",
+    "references/test_matrix.py",
     "formats/test_n5_hostile.py",
+    "test_import.py",
+    "conversion/test_staging.py",
+    "test_archive.py",
+    "conversion/test_conversion.py",
+    "server/test_connection.py",
+    "formats/test_jpeg2000.py",
+    "formats/test_tiff_edits.py",
     "formats/test_jnrrd_hostile.py",
+    "test_cli.py",
+    "formats/test_tiff.py",
+    "test_plugins.py",
+    "codecs/test_registry.py",
+    "codecs/test_zarr_suite.py",
+    "codecs/test_cast_plan.py",
     "fuzz/test_fuzz.py",
+    "server/test_corpus.py",
+    "test_systems.py",
+    "test_neighbours.py",
+    "test_specs.py",
 ]
 
 # Coverage takes as long to start as most commands. Here, children run nothing that is not measured elsewhere.
@@ -44,6 +57,18 @@ UNMEASURED = {
     "test_patience.py",
     "test_plugins.py",
 }
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """Keep the garbage collector from looking at modules and tests, which stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):

@@ -84,6 +84,10 @@ def as_script(file, folder, environment, output):
     os.chdir(folder)
     sys.path.insert(0, "")
     warnings.simplefilter("ignore", UserWarning)
+    if "_repr_html_" in file.read_text("utf-8"):
+        from anychunk.integrations import notebooks
+
+        notebooks.SECONDS = PATIENCE_S  # a busy machine takes long to draw
     runpy.run_path(str(file), run_name="__main__")
 
 

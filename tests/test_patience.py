@@ -26,12 +26,16 @@ def number(node: ast.expr) -> bool:
 def breaches(tree: ast.AST) -> list[str]:
     """Return the places where a test reads a clock, sleeps, or limits a wait by a number."""
     found = []
+    nodes = list(ast.walk(tree))
     yields = {
         node.func
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node) == "asyncio.sleep(0)"
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "sleep"
+        and ast.unparse(node) == "asyncio.sleep(0)"
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if node in yields:
             continue
         if isinstance(node, ast.Attribute) and node.attr in CLOCKS | PAGE_CLOCKS:

@@ -12,6 +12,9 @@ from anychunk.conversion.readers import READERS
 from anychunk.errors import UnsupportedError
 from tests.test_cli import run
 
+for _package in ("xarray", "rioxarray", "ome_zarr_models", "zarrs"):
+    pytest.importorskip(_package, reason=f"{_package} is not here: pip install {_package}")
+
 EVERYWHERE = set(READERS) - {"ome-zarr"}  # its newest release refuses the installed dask
 
 

@@ -7,13 +7,11 @@ import subprocess
 import sys
 
 import numpy as np
-import ome_types
 import pytest
 import rasterio
 import tifffile
 from rasterio.transform import from_gcps, from_origin
 from rasterio.windows import Window
-from rio_cogeo import cog_validate
 
 import anychunk
 from anychunk.cli import main
@@ -27,6 +25,10 @@ from anychunk.model import images as im
 from anychunk.read.zarr_array import open_path
 from tests.corpus import needs_corpus, samples
 from tests.made_images import made
+
+cog_validate = pytest.importorskip(
+    "rio_cogeo", reason="rio-cogeo is not here: pip install rio-cogeo"
+).cog_validate
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 UTM = Place(crs=Crs(code="EPSG:32631"), transform=(10.0, 0.0, 5e5, 0.0, -10.0, 5e6))
@@ -392,6 +394,8 @@ def test_regions_and_runs_do_not_show(tmp_path, monkeypatch):
 
 
 def test_ome_tiff(tmp_path):
+    import ome_types
+
     values = smooth((2, 3, 4, 140, 130))
     axes = [
         Axis(name="t", unit="second", scale=0.5), Axis(name="c"),
@@ -434,6 +438,8 @@ def test_ome_tiff(tmp_path):
 
 
 def test_ome_tiff_of_colours_and_of_several_images(tmp_path):
+    import ome_types
+
     values = smooth((3, 90, 70), "uint8", 200)
     path = tmp_path / "a.ome.tif"
     convert(
@@ -449,6 +455,8 @@ def test_ome_tiff_of_colours_and_of_several_images(tmp_path):
 
 
 def test_ome_xml_of_the_source_is_kept(tmp_path):
+    import ome_types
+
     values = smooth((2, 64, 64))
     source, path = tmp_path / "s.ome.tif", tmp_path / "a.ome.tif"
     tifffile.imwrite(source, values, metadata={

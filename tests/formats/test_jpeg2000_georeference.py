@@ -25,6 +25,8 @@ needs_jp2_driver = pytest.mark.skipif(
 )
 UUID = bytes.fromhex("b14bf8bd083d4b43a5ae8cd7d5a6ce03")
 
+NEEDS_PYPROJ = 'the order of axes of this CRS is in pyproj: pip install "anychunk[geo]"'
+
 
 @needs_corpus
 @pytest.mark.parametrize(
@@ -112,6 +114,8 @@ def georeference(path):
     ],
 )
 def test_files_of_gdal(tmp_path, kind, registration, code, transform):
+    if kind != "GeoJP2" and transform.b:
+        pytest.importorskip("pyproj", reason=NEEDS_PYPROJ)
     path = tmp_path / "a.jp2"
     options = {
         "GeoJP2": {"GeoJP2": "YES", "GMLJP2": "NO"},
@@ -236,6 +240,8 @@ EASTING = "<gml:axisName>Easting</gml:axisName><gml:axisName>Northing</gml:axisN
 )
 def test_order_of_axes(tmp_path, crs, names, is_turned):
     """A rotated grid: only the name of the CRS tells which number is the northing."""
+    if crs.endswith(("::2326", "::27700")):
+        pytest.importorskip("pyproj", reason=NEEDS_PYPROJ)
     text = ROTATED.format(crs=crs, names=names, origin="39.5 12.5", column="0.5 3", row="-4 0.25")
     root = f"<gml:FeatureCollection xmlns:gml='http://www.opengis.net/gml'>{text}</gml:FeatureCollection>"
     label = box(b"lbl ", b"gml.root-instance")

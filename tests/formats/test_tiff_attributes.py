@@ -1,7 +1,6 @@
 """What made TIFF files mean, rule by rule: nodata, axes, resolution, colours, texts."""
 
 import numpy as np
-import ome_types
 import pytest
 import rasterio
 import tifffile
@@ -241,6 +240,8 @@ def test_ome_units_are_kept(tmp_path, size, unit, scale, name):
 
 
 def test_ome_is_what_ome_types_reads(tmp_path):
+    import ome_types
+
     path = tmp_path / "a.ome.tif"
     metadata = {
         "axes": "TCZYX", "PhysicalSizeX": 0.1, "PhysicalSizeY": 0.2, "PhysicalSizeZ": 0.3,
@@ -299,6 +300,8 @@ def test_axes_beyond_those_of_an_image_divide_it(tmp_path):
 @pytest.mark.parametrize("planar", ["contig", "separate"])
 def test_channels_of_several_samples_are_one_axis(tmp_path, compression, planar):
     """As SizeC counts them: channels times samples."""
+    import ome_types
+
     path = tmp_path / "a.ome.tif"
     data = np.arange(4 * 2 * 8 * 9 * 3, dtype="uint16").reshape(4, 2, 8, 9, 3)
     axes = "ZCYXS"

@@ -5,6 +5,8 @@ import pytest
 
 from anychunk.metadata.meaning import Axis, Band, Level, Meaning
 from anychunk.metadata.ome import ome, omero_channels, scale_and_translation, type_range
+
+pytest.importorskip("xarray", reason='xarray is not here: pip install "anychunk[xarray]"')
 from tests.metadata.test_hierarchy import axes, stored
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser import Look, browser
-from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +31,4 @@ def chromium(switches) -> Iterator[object]:
 @pytest.fixture
 def look(chromium, size, address) -> Iterator[Look]:
     with chromium.new_context(viewport=size, reduced_motion="reduce") as context:
-        page = context.new_page()
-        page.set_default_timeout(1000 * PATIENCE_S)
-        yield Look(page, address)
+        yield Look(context.new_page(), address)

@@ -10,7 +10,7 @@ import rasterio
 import tifffile
 
 from tests.browser import ROOT, Look, expected, served
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import wait_until
 
 AXE = ROOT / "viewer/node_modules/axe-core/axe.min.js"
 MANY = 400
@@ -246,7 +246,6 @@ def test_a_changed_file_is_shown_anew(chromium, size, tmp_path):
     with served(path.parent) as url:
         context = chromium.new_context(viewport=size, reduced_motion="reduce")
         look = Look(context.new_page(), url.rstrip("/"))
-        look.page.set_default_timeout(1000 * PATIENCE_S)
 
         def brightest():
             return look.pixels().max(axis=(0, 1)).tolist()

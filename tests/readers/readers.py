@@ -1,5 +1,6 @@
 """The readers of the field: each opens a store in its own way and says what it found."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -187,63 +189,102 @@ def by_tensorstore(place: Place) -> Found:
     )
 
 
+class OtherProcess:
+    """A reader in a process of its own: one for all stores, because starting it takes longest.
+
+    The program reads a line of JSON, the arguments, and answers with a line of JSON: an object,
+    with `error` if reading failed.
+    """
+
+    def __init__(self, command: list[str], cwd: Path | None = None) -> None:
+        own = {k: v for k, v in os.environ.items() if not k.startswith(("COVERAGE", "PYTHONPATH"))}
+        self._process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=own,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        atexit.register(self._end)
+
+    def ask(self, *arguments: str) -> dict[str, Any]:
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"{self._process.args[0]} ended with {self._process.wait(PATIENCE_S)}"
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return answer
+
+    def _end(self) -> None:
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(PATIENCE_S)
+
+
 ZARRS = """
-import sys, numpy, zarr, zarrs
+import json, sys, numpy, zarr, zarrs
 zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True})
-array = zarr.open_array(sys.argv[1], mode="r")
-numpy.save(sys.argv[2], array[...])
+for line in sys.stdin:
+    place, target = json.loads(line)
+    answer = {}
+    try:
+        numpy.save(target, zarr.open_array(place, mode="r")[...])
+    except Exception as e:
+        answer = {"error": f"{type(e).__name__}: {e}"}
+    print(json.dumps(answer), flush=True)
 """
+
+
+@cache
+def zarrs_process() -> OtherProcess:
+    # the pipeline is a setting of the whole process
+    return OtherProcess([sys.executable, "-W", "ignore", "-c", ZARRS])
 
 
 def by_zarrs(place: Place) -> Found:
     import tempfile
 
-    # a process of its own: the pipeline is a setting of the whole process
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "found.npy"
-        place_of = f"{place.url}/{place.array}"
-        _run([sys.executable, "-W", "ignore", "-c", ZARRS, place_of, str(target)])
+        zarrs_process().ask(f"{place.url}/{place.array}", str(target))
         return Found(pixels=np.load(target), tells={"pixels"})
 
 
 ZARRITA = """
 import * as zarr from "zarrita";
 import { FileSystemStore } from "@zarrita/storage";
-const place = process.argv[1];
-const store = place.startsWith("http") ? new zarr.FetchStore(place) : new FileSystemStore(place);
-const array = await zarr.open(store, { kind: "array" });
-const { data, shape } = await zarr.get(array);
-process.stdout.write(JSON.stringify({ shape, values: Array.from(data, Number) }));
+import { createInterface } from "node:readline";
+const read = async (place) => {
+  const store = place.startsWith("http") ? new zarr.FetchStore(place) : new FileSystemStore(place);
+  const array = await zarr.open(store, { kind: "array" });
+  const { data, shape } = await zarr.get(array);
+  return { shape, values: Array.from(data, Number) };
+};
+for await (const line of createInterface({ input: process.stdin })) {
+  const answer = await read(JSON.parse(line)[0]).catch((e) => ({ error: String(e) }));
+  process.stdout.write(JSON.stringify(answer) + "\\n");
+}
 """
+
+
+@cache
+def zarrita_process() -> OtherProcess:
+    return OtherProcess(["node", "--input-type=module", "-e", ZARRITA], cwd=VIEWER)
 
 
 def by_zarrita(place: Place) -> Found:
     if shutil.which("node") is None or not (VIEWER / "node_modules" / "zarrita").is_dir():
         raise MissingToolError("Node with zarrita: install Node 20, then make viewer-packages")
-    text = _run(
-        ["node", "--input-type=module", "-e", ZARRITA, f"{place.url}/{place.array}"], cwd=VIEWER
-    )
-    found = json.loads(text)
+    found = zarrita_process().ask(f"{place.url}/{place.array}")
     return Found(pixels=np.array(found["values"]).reshape(found["shape"]), tells={"pixels"})
 
 
 class MissingToolError(Exception):
     """A reader that pip does not install is missing."""
-
-
-def _run(command: list[str], cwd: Path | None = None) -> str:
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        env={**os.environ, "PYTHONPATH": ""},
-    )
-    if done.returncode:
-        raise ValueError(done.stderr.strip().splitlines()[-1] if done.stderr else "no message")
-    return done.stdout
 
 
 READERS: dict[str, Callable[[Place], Found]] = {

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -45,11 +46,19 @@ def listed(server):
 
 def place(server, listed, name, prefix="zarr"):
     """Return the path of the first level of the first image."""
-    group = zarr.open_group(http_store(f"{server.url}/{prefix}/{name}"), mode="r")
-    image = listed[name]["images"][0]["path"]
+    return place_in(f"{server.url}/{prefix}/{name}", listed[name]["images"][0]["path"])
+
+
+@cache
+def place_in(url, image):
+    group = zarr.open_group(http_store(url), mode="r")
     shown = group[image] if image else group
     level = shown.attrs["ome"]["multiscales"][0]["datasets"][0]["path"]
     return f"{image}/{level}" if image else level
+
+
+first = cache(files.first)
+"""The path and the pixels of the first level, by our own reader."""
 
 
 def http_store(url):
@@ -67,7 +76,7 @@ def test_zarr_python(server, folder, listed, name, prefix):
     path = place(server, listed, name, prefix)
     group = zarr.open_group(http_store(f"{server.url}/{prefix}/{name}"), mode="r")
     assert group.metadata.consolidated_metadata is not None
-    expected = files.first(folder / name)[1]
+    expected = first(folder / name)[1]
     found = group[path]
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found[...], expected)
@@ -75,7 +84,7 @@ def test_zarr_python(server, folder, listed, name, prefix):
 
 @pytest.mark.parametrize("name", files.NAMES)
 def test_raw_keeps_the_codecs_of_the_file(server, folder, name):
-    own_path, expected = files.first(folder / name)
+    own_path, expected = first(folder / name)
     store = http_store(f"{server.url}/raw/{name}")
     found = zarr.open_array(store, path=own_path, mode="r")
     np.testing.assert_array_equal(found[...], expected)
@@ -87,7 +96,7 @@ def test_tensorstore(server, folder, listed, name, prefix):
     url = f"{server.url}/{prefix}/{name}/{place(server, listed, name)}/"
     spec = {"driver": "zarr3", "kvstore": {"driver": "http", "base_url": url}}
     found = tensorstore.open(spec, read=True).result()
-    expected = files.first(folder / name)[1]
+    expected = first(folder / name)[1]
     np.testing.assert_array_equal(found.read().result(), expected)
 
 
@@ -97,7 +106,7 @@ def test_gdal(server, folder, listed, name):
         if "Zarr" not in env.drivers():
             pytest.skip("this GDAL has no Zarr driver")
     path = place(server, listed, name)
-    expected = files.first(folder / name)[1]
+    expected = first(folder / name)[1]
     url = f'ZARR:"/vsicurl/{server.url}/zarr/{name}":/{path}'
     if expected.ndim == 3 and expected.shape[0] > 1:
         url += ":0"
@@ -138,7 +147,7 @@ def test_zarrita(server, folder, listed):
     )
     assert done.returncode == 0, done.stderr
     for path, found in json.loads(done.stdout).items():
-        expected = files.first(folder / paths[path])[1]
+        expected = first(folder / paths[path])[1]
         plain = [int(v) if isinstance(v, str) else v for v in found["values"]]
         values = np.array(plain, expected.dtype).reshape(found["shape"])
         np.testing.assert_array_equal(values, expected, err_msg=path)

@@ -54,6 +54,7 @@ def test_some_chunks_are_kept_whatever_else_uses_memory(filled, monkeypatch):
     least = 64 * MIB // LEAST
     assert (filled.encoded.nbytes, filled.small.nbytes) == (least, least)
     # it does not look again at once: that takes time
+    monkeypatch.setattr(memory, "INTERVAL_S", math.inf)
     monkeypatch.setattr(memory, "resident_bytes", lambda: pytest.fail("looked again"))
     guard.tend()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from tests.browser import browser
+from tests.browser import PATIENCE_MS, browser
 from tests.patience import PATIENCE_S
 from tests.server import files
 from tests.server.serving import running
@@ -113,6 +113,7 @@ def test_neuroglancer(folder):
                 state.show_axis_lines = state.show_scale_bar = False
                 state.show_default_annotations = False
             page = started.new_page(viewport={"width": 400, "height": 300})
+            page.set_default_timeout(PATIENCE_MS)
             page.goto(page_url)
             shown = viewer.screenshot(size=[160, 96]).screenshot.image_pixels
             page.close()
