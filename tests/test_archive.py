@@ -258,7 +258,7 @@ def test_command_line(tmp_path, capsys):
     assert e.value.code == 1
     shown = capsys.readouterr()
     assert "2 files, 2 arrays, 40 chunks" in shown.out
-    assert "1 failures" in shown.out
+    assert "1 failure\n" in shown.out
     assert "skipped: " in shown.err
     assert set(anychunk.open(tmp_path / "i.parquet").group_keys()) == {"a", "b"}
     with pytest.raises(SystemExit) as e:

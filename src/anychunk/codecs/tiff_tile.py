@@ -231,12 +231,11 @@ class TiffTile(Tile, BytesToBytes):
             return self._place_picture(data, target, out)
         if self.compression == CCITT_T6:
             return fax.decode_exact(self, data, target)
-        if not self._is_simple or target.shape != spec.shape:
+        is_in_order = self.predictor != 1 or target.flags.c_contiguous
+        if not self._is_simple or target.shape != spec.shape or not is_in_order:
             return False
         if self.predictor != 1:
             return self._decode_simple(data, self._target(data, spec, out), target)
-        if not target.flags.c_contiguous:
-            return False
         return self._decode_simple(data, target.reshape(-1).view(np.uint8))
 
     takes_cropped: ClassVar[bool] = True
