@@ -61,7 +61,7 @@ def write_documents(
     separator: str = "/",
     *,
     is_consolidated: bool = False,
-    most_images: int = MOST_IMAGES,
+    most_images: int | None = None,
 ) -> dict[str, Document]:
     """Return every metadata document of an index by its key.
 
@@ -73,7 +73,8 @@ def write_documents(
         separator: The separator in chunk keys of Zarr v3.
         is_consolidated: Whether groups hold the metadata of everything below them as well, for
             readers that cannot list the keys of a store.
-        most_images: Up to this number of images, the root is one of these groups.
+        most_images: Up to this number of images, `MOST_IMAGES` by default, the root is one of these
+            groups.
     """
     found: dict[str, Document] = {}
     for path, member in walk(node):
@@ -98,7 +99,8 @@ def write_documents(
             found[f"{start}.zattrs"] = document["attributes"]
     if not is_consolidated:
         return found
-    return {**found, **_consolidated(node, found, zarr_format, most_images)}
+    most = MOST_IMAGES if most_images is None else most_images
+    return {**found, **_consolidated(node, found, zarr_format, most)}
 
 
 def _consolidated(
