@@ -50,9 +50,32 @@ PLAIN = {
     "no metadata": (GREY, {"compression": "zlib", "metadata": None, "software": False}),
     "resolution": (GREY, {"resolution": (300, 300), "resolutionunit": "inch"}),
 }
+RGB = np.stack([GREY, GREY[::-1], GREY // 2], -1)
+PICTURES = {
+    "jpeg": (GREY, {"compression": "jpeg"}),
+    "jpeg strips": (GREY, {"compression": "jpeg", "rowsperstrip": 16}),
+    "jpeg tiles": (GREY, {"compression": "jpeg", "tile": (32, 32)}),
+    "jpeg rgb": (RGB, {"compression": "jpeg", "photometric": "rgb", "tile": (32, 32)}),
+    "jpeg 4:4:4": (RGB, {"compression": "jpeg", "photometric": "ycbcr", "subsampling": (1, 1)}),
+    "jpeg 4:2:0": (RGB, {"compression": "jpeg", "photometric": "ycbcr", "tile": (64, 64)}),
+    "jpeg bands": (
+        RGB,
+        {"compression": "jpeg", "photometric": "minisblack", "planarconfig": "contig"},
+    ),
+    "jpeg planar": (
+        np.moveaxis(RGB, -1, 0),
+        {"compression": "jpeg", "photometric": "minisblack", "planarconfig": "separate"},
+    ),
+    "webp": (RGB, {"compression": "webp", "compressionargs": {"lossless": True}, "tile": (32, 32)}),
+    "lerc": (GREY.astype("f4"), {"compression": "lerc", "tile": (32, 32)}),
+    "lerc zstd": (
+        GREY.astype("u2"),
+        {"compression": "lerc", "compressionargs": {"compression": "zstd"}},
+    ),
+}
 OTHERS = {
     "bits": (GREY > 9, {}),
-    "jpeg": (GREY, {"compression": "jpeg"}),
+    "jpeg xr": (GREY, {"compression": "jpegxr"}),
     "imagej": (GREY, {"imagej": True}),
     "ome": (GREY, {"ome": True}),
     "pages": (np.stack([GREY] * 3), {"compression": "zlib", "photometric": "minisblack"}),
@@ -94,6 +117,41 @@ def test_plain_files(case, tmp_path, monkeypatch):
     monkeypatch.undo()
     with rasterio.open(path) as peer:
         np.testing.assert_array_equal(array.reshape(peer.count, *peer.shape), peer.read())
+
+
+@pytest.mark.parametrize("case", PICTURES)
+def test_pictures(case, tmp_path, monkeypatch):
+    values, options = PICTURES[case]
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, values, **options)
+    assert_same(path)
+    expected = tifffile.imread(path)
+    monkeypatch.setattr(tifffile, "TiffFile", lambda *_, **__: pytest.fail("asks tifffile"))
+    array = anychunk.open_array(path)[...]
+    is_last = expected.ndim == 3 and expected.shape[-1] == 3
+    np.testing.assert_array_equal(array, np.moveaxis(expected, -1, 0) if is_last else expected)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_jpeg_of_gdal(tmp_path):
+    """With its tables in a tag, and the tags of its colours."""
+    path = tmp_path / "a.tif"
+    profile = {"driver": "GTiff", "count": 3, "height": 70, "width": 90, "dtype": "uint8"}
+    options = {"tiled": True, "blockxsize": 32, "blockysize": 32, "photometric": "ycbcr"}
+    with rasterio.open(path, "w", compress="jpeg", **profile, **options) as file:
+        file.write(np.moveaxis(RGB, -1, 0))
+    assert_same(path)
+    array = anychunk.open_array(path)[...]
+    np.testing.assert_array_equal(array, np.moveaxis(tifffile.imread(path), -1, 0))
+
+
+def test_subsampled_rgb_is_left_to_the_general_parser(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, RGB, compression="jpeg", photometric="ycbcr", tile=(64, 64))
+    assert quick(path) is not None
+    with tifffile.TiffFile(path, mode="r+b") as file:
+        file.pages[0].tags["PhotometricInterpretation"].overwrite(2)
+    assert quick(path) is None
 
 
 @pytest.mark.parametrize("case", OTHERS)
@@ -156,8 +214,8 @@ def test_damaged_facsimile(seed, tmp_path):
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_files(seed, tmp_path):
     """Whatever bytes of a directory change, the quick parser agrees, or gives up."""
-    names = sorted(PLAIN)
-    values, options = PLAIN[names[seed % len(names)]]
+    every = PLAIN | PICTURES
+    values, options = every[sorted(every)[seed % len(every)]]
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, values[:40], **options)
     data, rng = path.read_bytes(), np.random.default_rng(seed)

@@ -8,6 +8,7 @@ general parser decides, which also words the errors. The arrays that both find a
 Spec: TIFF 6.0 section 2, BigTIFF.
 """
 
+import base64
 import math
 import re
 import struct
@@ -20,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.tiff.tile import CCITT_T6, DEFLATE, LZW, NONE
+from anychunk.codecs.tiff.tile import CCITT_T6, DEFLATE, LERC, LZW, NONE, YCBCR
 from anychunk.errors import AnychunkError
 from anychunk.formats._two_steps import Plain
 from anychunk.formats.tiff.axes import Arrangement, arrangement
 from anychunk.formats.tiff.byte_ranges import MANY, chunk_lengths, piece_rows, whole_rows
 from anychunk.formats.tiff.directory import LONG, LONG8, SHORT, TYPE_SIZES, Form
-from anychunk.formats.tiff.layout import ZSTD, Layout
+from anychunk.formats.tiff.layout import JPEG, ZSTD, Layout
 from anychunk.formats.tiff.page_stack import array_codecs
 from anychunk.io import FileSource
 from anychunk.model.grid import Shape
@@ -41,27 +42,32 @@ MAGIC: dict[bytes, tuple[Literal["<", ">"], bool]] = {
 """First bytes of the file: byte order, and whether it is a BigTIFF."""
 BIG_OFFSETS = (b"\x08\0\0\0", b"\0\x08\0\0")
 """Bytes per offset, and zero, in either byte order (BigTIFF)."""
-ASCII, PACK_BITS, LZMA = 2, 32773, 34925
+ASCII, UNDEFINED, PACK_BITS, LZMA, WEBP = 2, 7, 32773, 34925, 50001
 RGB, PALETTE = 2, 3
-BITS = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (32, 64)}
+BITS: dict[int, tuple[int, ...]] = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (32, 64)}
 """Bits per sample, by SampleFormat."""
 COMPRESSIONS = frozenset((NONE, LZW, *DEFLATE, PACK_BITS, ZSTD, LZMA))
 """Those whose streams need nothing but the layout to be decoded."""
+WHOLE: dict[int, dict[int, tuple[int, ...]]] = {JPEG: {1: (8,)}, WEBP: {1: (8,)}, LERC: BITS}
+"""Compressions of whole pictures, which have no predictor, and what samples they may have."""
 MOST_ENTRIES, MOST_BYTES = 64, 1 << 16
 """Longer directories and values are not kept in memory."""
 MOST_VALUES = 16
 
 NUMBERS = frozenset((254, 256, 257, 259, 262, 277, 278, 284, 317, 322, 323))
 """Tags of one unsigned integer that the layout depends on."""
-LISTS = frozenset((258, 338, 339))
-"""Tags of one value per band, or per extra band."""
+LISTS = frozenset((258, 338, 339, 530))
+"""Tags of one value per band, or per extra band; YCbCrSubSampling."""
+JPEG_TABLES = 347
 OFFSETS, COUNTS = frozenset((273, 324)), frozenset((279, 325))
 DESCRIPTION, SOFTWARE = 270, 305
 OTHERS = frozenset((
     274, 282, 283, 296, 306, 315, 320, 33432, 33550, 33922, 34264, 34735, 34736, 34737, 42112,
-    42113,
+    42113, 50674, 529, 531, 532,
 ))  # fmt: skip
-"""Tags that say nothing about the structure: resolution, date, palette, place, GDAL's metadata."""
+"""Tags that say nothing about the structure: resolution, date, palette, place, GDAL's metadata,
+the second compression of LERC, which is recognised without it, and how YCbCr is converted, which is
+not needed for JPEG."""
 SHAPED = re.compile(rb'\{"shape": \[(\d+(?:, \d+){0,7})\](?:, "[a-z]{1,20}": null)?\}\0?')
 """The description that tifffile writes."""
 WRITERS = (b"tifffile.py", b"GDAL", b"ImageMagick", b"libtiff", b"Matplotlib", b"rasterio")
@@ -143,6 +149,8 @@ class _Values:
         self.lists: dict[int, tuple[int, ...]] = {}
         self.offsets: npt.NDArray[np.uint64] | None = None
         self.counts: npt.NDArray[np.uint64] | None = None
+        self.tables: bytes | None = None
+        """JPEG tables that all strips or tiles have in common."""
         self.shaped: int | None = None
         """The number of samples by tifffile's description."""
         self.seen: set[int] = set()
@@ -164,7 +172,10 @@ class _Values:
             return self._take_list(code, kind, data)
         if code in OFFSETS or code in COUNTS:
             return self._take_table(code, kind, data)
-        return code in OTHERS or (kind == ASCII and self._take_text(code, data))
+        if code == JPEG_TABLES:
+            self.tables = data
+        is_tables = code == JPEG_TABLES and kind == UNDEFINED
+        return is_tables or code in OTHERS or (kind == ASCII and self._take_text(code, data))
 
     def _take_list(self, code: int, kind: int, data: bytes) -> bool:
         if kind != SHORT or len(data) > 2 * MOST_VALUES:
@@ -224,6 +235,8 @@ class _Values:
             sample_format=kinds[0],
             predictor=numbers.get(317, 1),
             photometric=numbers[262],
+            tables=self.tables,
+            is_subsampled=self.lists.get(530, (1, 1)) != (1, 1),
         )
         found = _pattern(stated)
         if found is None or self.shaped not in (None, math.prod(found.shape)):
@@ -266,20 +279,38 @@ class _Stated(NamedTuple):
     sample_format: int
     predictor: int
     photometric: int
+    tables: bytes | None
+    is_subsampled: bool
 
     def is_plain(self) -> bool:
         """Return whether the general parser is not needed to make sense of these values."""
+        if self.compression in WHOLE:
+            return self.is_picture()
         predictors = (1,) if self.compression == NONE else (1, 2, 3)
         return (
             min(self.width, self.height, self.chunk_width, self.chunk_height) > 0
             and (self.compression in COMPRESSIONS or self.is_fax())
             and self.photometric <= PALETTE
+            and not self.is_subsampled
             and (self.photometric != RGB or self.bands >= 3)
             and self.planar in (1, 2)
             and self.predictor in predictors
             and (self.bits in BITS.get(self.sample_format, ()) or self.is_fax())
             # tifffile takes a column of uncompressed tiles for contiguous rows
             and not (self.is_tiled and self.compression == NONE and self.chunk_width == self.width)
+        )
+
+    def is_picture(self) -> bool:
+        """Return whether this is a page of pictures, in the usual colours."""
+        is_ycbcr = self.photometric == YCBCR
+        return (
+            min(self.width, self.height, self.chunk_width, self.chunk_height) > 0
+            and self.bits in WHOLE[self.compression].get(self.sample_format, ())
+            and self.predictor == 1
+            and (self.photometric <= RGB or (is_ycbcr and self.compression == JPEG))
+            and (self.photometric < RGB or (self.bands, self.planar) == (3, 1))
+            and self.planar in (1, 2)
+            and (is_ycbcr or not self.is_subsampled)
         )
 
     def is_fax(self) -> bool:
@@ -310,7 +341,13 @@ class _Stated(NamedTuple):
             photometric=self.photometric,
             fill_order=1,
             is_big=self.is_big,
+            configuration=self._configuration(),
         )
+
+    def _configuration(self) -> tuple[tuple[str, str], ...]:
+        if self.compression != JPEG or not self.tables:
+            return ()
+        return (("jpeg_tables", base64.b64encode(self.tables).decode()),)
 
 
 @lru_cache(maxsize=256)
