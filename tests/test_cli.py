@@ -167,7 +167,7 @@ def test_a_file_without_permission(tmp_path, command):
         (["thumb", "{file}", "--at", "q=1"], ["'q'"]),
         (["thumb", "{file}", "--at", "z:1"], ["'z:1'", "AXIS=INDEX"]),
         (["thumb", "{file}", "--image", "7"], ["image 7", "1"]),
-        (["convert", "{file}", "x.xyz"], ["x.xyz", ".zarr .n5 .jnrrd"]),
+        (["convert", "{file}", "x.xyz"], ["x.xyz", ".zarr .tif .ome.tif .n5 .jnrrd"]),
         (["convert", "{file}", "x.n5", "--shard", "8x8"], ["x.n5", "shard", ".zarr"]),
     ],
 )

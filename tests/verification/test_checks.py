@@ -179,7 +179,7 @@ def test_difference(dtype):
 def test_command(capsys, tiff):
     code, out, err = run(capsys, "verify", str(tiff), "--against", "tifffile")
     assert (code, err) == (0, "")
-    assert f"{tiff}: good; 1 arrays, 12 chunks (0 absent)" in out
+    assert f"{tiff}: good; 1 array, 12 chunks (0 absent)" in out
     tiff.write_bytes(tiff.read_bytes()[:-2000])
     code, out, _ = run(capsys, "verify", str(tiff), "--json")
     assert code == 1
@@ -194,7 +194,7 @@ def test_a_file_that_does_not_open_does_not_stop_the_others(capsys, tiff, tmp_pa
     code, out, err = run(capsys, "verify", *files)
     assert (code, err) == (1, "")
     assert all(f"error {file}: " in out for file in files[:2])
-    assert f"{tiff}: good; 1 arrays, 12 chunks" in out
+    assert f"{tiff}: good; 1 array, 12 chunks" in out
     code, out, _ = run(capsys, "verify", *files, "--json")
     assert code == 1
     assert [report["is_good"] for report in json.loads(out)] == [False, False, True]

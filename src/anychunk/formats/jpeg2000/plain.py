@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from anychunk import limits
 from anychunk.codecs import to_json
-from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable
+from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, level_image
 from anychunk.codestream.jpeg2000 import (
     PLM,
     PPM,
@@ -153,7 +153,10 @@ def _pattern(data: bytes) -> _Pattern | None:
         header = read_main_header(data)
         check_decodable(header)
         siz = header.siz
-        found = None if header.markers & {PPM, TLM, PLM} else axes(siz, 0)
+        image = level_image(siz, 0)
+        # subsampling may leave no sample at all
+        is_other = header.markers & {PPM, TLM, PLM} or not (image.width and image.height)
+        found = None if is_other else axes(siz, 0)
         if found is None or is_large(header):
             return None
     except AnychunkError:
