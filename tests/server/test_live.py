@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import tifffile
 
 import anychunk
 from anychunk.server import records, watch
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 from tests.server.files import decoded
 
 CHUNK = "/zarr/a.tif/0/0/image/c/0/0"
@@ -258,3 +259,30 @@ def test_a_changed_record_is_announced(live, file, tmp_path):
     assert latest["reset"] is True, "a revision of another server"
     again = client.get(f"/api/changes?since={latest['revision']}").json()
     assert (again["changed"], again["removed"], again["reset"]) == ([], [], False)
+
+
+def test_a_new_file_is_found_while_an_older_scan_is_running(live, file, tmp_path, monkeypatch):
+    """That scan has passed the folder already, so the request waits for it and scans again."""
+    client = live(tmp_path)
+    catalog = client.app_records._catalog
+    real, begun, may_end = catalog.scan, threading.Event(), threading.Event()
+
+    def slow(*arguments):
+        found = real(*arguments)
+        begun.set()
+        may_end.wait(PATIENCE_S)
+        return found
+
+    monkeypatch.setattr(catalog, "scan", slow)
+    client.get("/api/files")  # begins a scan in the background
+    assert begun.wait(PATIENCE_S)
+    np.save(tmp_path / "new.npy", np.zeros((20, 20)))
+    monkeypatch.setattr(catalog, "scan", real)
+    answers = []
+    asking = threading.Thread(
+        target=lambda: answers.append(client.get("/zarr/new.npy/zarr.json").status_code)
+    )
+    asking.start()
+    may_end.set()
+    asking.join(PATIENCE_S)
+    assert answers == [200]

@@ -334,6 +334,11 @@ class Records:
 
     def scan_if_due(self) -> None:
         """Scan before returning, unless the last scan was not long ago."""
+        with self._made:
+            # one that is running may have passed the place of a new file already
+            while self._is_scanning and not self._is_closed:
+                cancellation.check()
+                self._made.wait(0.1)
         if self._is_due():
             self.scan()
 
