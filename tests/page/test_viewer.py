@@ -355,8 +355,11 @@ def test_phone_and_keys(chromium, address):
     look.page.keyboard.press("?")
     assert "chunk grid" in look.page.locator("dialog").inner_text()
     look.page.keyboard.press("Escape")
+    look.page.locator("dialog").wait_for(state="hidden")
     before = look.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     look.page.keyboard.press("t")
-    assert look.page.evaluate("() => getComputedStyle(document.body).backgroundColor") != before
+    look.page.wait_for_function(
+        "before => getComputedStyle(document.body).backgroundColor !== before", arg=before
+    )
     assert look.complaints == []
     context.close()
