@@ -249,6 +249,30 @@ def test_damaged_jpeg2000(case, tmp_path):
     assert agreed
 
 
+def test_boxes_that_end_early_are_left_to_the_general_parser(tmp_path):
+    """A box of boxes may be of any length, so that another begins near its end."""
+    data = jp2()
+    at = data.index(b"jp2h") - 4
+    whole = int.from_bytes(data[at : at + 4], "big")
+    path = tmp_path / "a.jp2"
+    for length in range(whole):
+        path.write_bytes(data[:at] + length.to_bytes(4, "big") + data[at + 4 :])
+        assert jpeg2000_fields(path) is None
+        cut = data[at + 4 : at + max(length, 8)]
+        path.write_bytes(data[:at] + length.to_bytes(4, "big") + cut + data[at + whole :])
+        assert_agrees(path, jpeg2000_fields, jpeg2000_in_general)
+
+
+def test_jpeg2000_without_samples_is_left_to_the_general_parser(tmp_path):
+    """Subsampling by 127 from the sixth column on leaves none of 90 columns."""
+    data = bytearray(stream())
+    siz = data.index(b"\xff\x51")
+    data[siz + 14 : siz + 18] = (5).to_bytes(4, "big")
+    data[siz + 41] = 127
+    (tmp_path / "a.j2k").write_bytes(data)
+    assert jpeg2000_fields(tmp_path / "a.j2k") is None
+
+
 def test_truncated_jpeg2000(tmp_path):
     path = tmp_path / "a.jp2"
     for data in (jp2(), stream()):

@@ -113,13 +113,14 @@ def _codestream(head: bytes, end: int) -> tuple[int, tuple[int, int] | None, boo
 
 def _image_size(boxes: bytes) -> tuple[int, int] | None:
     """Return height and width of the image by jp2h; None if it has boxes that are not ordinary."""
-    if _box(boxes, 0) != (IMAGE_HEADER, b"ihdr"):
+    if _box(boxes, 0) != (IMAGE_HEADER, b"ihdr") or len(boxes) < IMAGE_HEADER:
         return None
     at = IMAGE_HEADER
     while at < len(boxes):
         length, kind = _box(boxes, at)
-        is_colour = kind == b"colr" and length == COLOUR and boxes[at + 8] == 1
-        if at + length > len(boxes) or not (is_colour or (kind == b"bpcc" and length > 8)):
+        is_inside = at + length <= len(boxes)
+        is_colour = kind == b"colr" and length == COLOUR and is_inside and boxes[at + 8] == 1
+        if not is_inside or not (is_colour or (kind == b"bpcc" and length > 8)):
             return None
         at += length
     height, width = struct.unpack(">II", boxes[8:16])
