@@ -247,7 +247,8 @@ def _is_certain(index: ArrayIndex, store: IndexStore) -> bool:
     if known_arrays(root) is not None:
         return True
     about = root.attributes.get("anychunk")
-    return isinstance(about, Mapping) and about.get("format") in FORMATS and saved_at(root) is None
+    name = about.get("format") if isinstance(about, Mapping) else None
+    return isinstance(name, str) and name in FORMATS and saved_at(root) is None
 
 
 @cache
