@@ -175,7 +175,7 @@ def place_tile(loops, rng) -> None:
 
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
-    from anychunk.codestream.packet_walk import MORE, Walk
+    from anychunk.codestream.packet_walk import DONE, MORE, Walk
     from tests.codestream.test_blocks import opened
 
     loops = load(os.environ[BUILT])
@@ -220,7 +220,7 @@ def fuzz(minutes: float, seed: int) -> int:
             tile[int(rng.integers(6))] = int(rng.choice([-1, 0, 3, 1 << 31, 1 << 62]))
         exact = loops.walk_all(numbers.tobytes(), data, np.array([tile, tile], np.int64))
         if not is_hostile and len(data) == len(body):
-            is_exact = answer[0] == blocks.DONE and not any(data[answer[1] :])
+            is_exact = answer[0] == DONE and not any(data[answer[1] :])
             assert exact == 2 * is_exact, (exact, answer, seed, count)
         if not is_hostile and len(data) == len(body):
             same = Walk(header, layout).resume(memoryview(data), 0)
