@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import itertools
 import json
+import re
 import subprocess
 import sys
 import time
@@ -123,10 +124,24 @@ def minimised(pool: Pool, found: list[tuple[int, Seed, Case, dict[str, Any]]], f
     return len(seen)
 
 
+def without_folders(outcome: Any) -> Any:
+    """Remove folders from all messages: they are those of one run on one machine."""
+    if isinstance(outcome, dict):
+        return {key: without_folders(value) for key, value in outcome.items()}
+    if isinstance(outcome, str):
+        return re.sub(r"(?<![\w/:.])/(?:[^\s/:'\"]+/)+", "", outcome)
+    return outcome
+
+
 def write(folder: Path, case: Case, outcome: dict[str, Any], **about: Any) -> Path:
     """Write a finding as a file that `--replay` and the tests run again."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = {"outcome": outcome["outcome"], **about, "found": outcome, "case": case.to_json()}
+    data = {
+        "outcome": outcome["outcome"],
+        **about,
+        "found": without_folders(outcome),
+        "case": case.to_json(),
+    }
     digest = hashlib.sha256(repr(signature(case, outcome)).encode()).hexdigest()[:8]
     name = f"{outcome['outcome'].replace(' ', '-')}-{case.seed.replace('/', '-')}-{digest}.json"
     (folder / name).write_text(json.dumps(data, indent=1) + "\n")

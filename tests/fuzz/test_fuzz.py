@@ -10,7 +10,7 @@ import pytest
 
 import fuzz.pool
 from fuzz import explained, mutations, seeds, state, worker
-from fuzz.__main__ import generated
+from fuzz.__main__ import generated, without_folders
 from fuzz.cases import Case, apply, make
 from fuzz.minimise import minimise, signature
 from fuzz.pool import Pool
@@ -194,3 +194,13 @@ def test_findings_stay_fixed():
     }
     assert len(found) == len(CASES)
     assert bad == {}
+
+
+def test_findings_name_no_folders():
+    message = "/tmp/x1/y2/a.tif 0/0/image: see https://example.org/a/b; '/home/me/b.tif' is cut"
+    assert without_folders(message) == (
+        "a.tif 0/0/image: see https://example.org/a/b; 'b.tif' is cut"
+    )
+    for path in CASES:
+        found = json.loads(path.read_text()).get("found", {})
+        assert without_folders(found) == found, path.name
