@@ -136,3 +136,18 @@ def read_frame(marker: int, body: bytes) -> Frame:
     return Frame(
         process=marker - 0xC0, depth=depth, height=height, width=width, components=components
     )
+
+
+def unit_size(frame: Frame) -> tuple[int, int]:
+    """Return the width and height in pixels of a minimum coded unit, MCU, in a scan of all bands.
+
+    In a scan of several components, an MCU holds as many 8 x 8 blocks of each component as its
+    sampling factors say. In a scan of one component it is a single block, whatever the factors
+    (T.81 A.2).
+    """
+    if len(frame.components) == 1:
+        return 8, 8
+    return (
+        8 * max(h for _, h, _ in frame.components),
+        8 * max(v for _, _, v in frame.components),
+    )

@@ -16,8 +16,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codestream.jpeg import DHT, FRAMES, SOS, Frame, markers, read_header
-from anychunk.codestream.jpeg_rows import BASELINE, END, EXTENDED, Rows, rows_of_units, unit_size
+from anychunk.codestream.jpeg import (
+    DHT,
+    FRAMES,
+    SOS,
+    Frame,
+    markers,
+    read_header,
+    unit_size,
+)
+from anychunk.codestream.jpeg_rows import BASELINE, END, EXTENDED, Rows, rows_of_units
 from anychunk.errors import FormatError
 from anychunk.native import loops
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codestream.jpeg import FRAMES, SOS, Frame, markers, read_header
+from anychunk.codestream.jpeg import FRAMES, SOS, Frame, markers, read_header, unit_size
 from anychunk.errors import FormatError
 
 type Bytes1D = npt.NDArray[np.uint8]
@@ -70,16 +70,6 @@ def rows_stream(data: Bytes1D, first: int, stop: int) -> Rows | None:
     if 2 * stop > frame.height + frame.height // 2:
         return None  # most of it is decoded anyway
     return Rows(_with_height(data, place, height), 0, height)
-
-
-def unit_size(frame: Frame) -> tuple[int, int]:
-    """Return the width and height of an MCU in pixels (T.81 A.2)."""
-    if len(frame.components) == 1:
-        return 8, 8
-    return (
-        8 * max(h for _, h, _ in frame.components),
-        8 * max(v for _, _, v in frame.components),
-    )
 
 
 def rows_of_units(frame: Frame, first: int, stop: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from anychunk.codestream.jpeg import (
     JpegHeader,
     markers,
     read_header,
+    unit_size,
 )
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 
@@ -63,16 +64,10 @@ class Stream:
 
 
 def units(frame: Frame) -> int:
-    """Return the number of minimum coded units (MCU) in a scan of all bands (T.81 A.2).
-
-    In a scan of several components, an MCU holds as many 8 x 8 blocks of each component as its
-    sampling factors say. In a scan of one component it is a single block, whatever the factors.
-    """
+    """Return the number of minimum coded units (MCU) in a scan of all bands (T.81 A.2)."""
     if frame.is_lossless:
         return frame.width * frame.height
-    is_single = len(frame.components) == 1
-    wide = 8 * (1 if is_single else max(h for _, h, _ in frame.components))
-    high = 8 * (1 if is_single else max(v for _, _, v in frame.components))
+    wide, high = unit_size(frame)
     return -(-frame.width // wide) * -(-frame.height // high)
 
 

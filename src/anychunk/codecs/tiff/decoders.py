@@ -67,7 +67,7 @@ from anychunk.codecs.tiff.tile import (
 from anychunk.codestream.jpeg import read_header
 from anychunk.codestream.jpeg_points import Scan, read_scan, stream_of_rows
 from anychunk.codestream.jpeg_rows import Rows, rows_stream
-from anychunk.codestream.jpeg_scan import head
+from anychunk.codestream.jpeg_scan import head, units
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
 from anychunk.io.cache import Cache
 
@@ -240,7 +240,7 @@ if hasattr(os, "register_at_fork"):
 
 def _rows_from_point(stream: Bytes1D, tables: bytes | None, rows: range) -> Rows | None:
     """Return a stream of some rows that begins with them; None if it must begin at the top."""
-    # the checksum of all bytes takes a thousandth of the time of decoding them
+    # the checksum of all bytes takes a hundredth of the time of decoding them
     key = (len(stream), checksum(stream), tables)
     if key not in WALKED:
         found = read_scan(stream, tables)
@@ -268,13 +268,7 @@ def with_jpeg_end(data: Bytes1D) -> Bytes1D:
 def _is_one_interval(data: Bytes1D) -> bool:
     """Return whether a restart interval of a stream is its whole picture (T.81 B.2.4.4)."""
     header = read_header(memoryview(data))
-    frame = header.frame
-    if frame is None:
-        return False
-    across = max(c[1] for c in frame.components)
-    down = max(c[2] for c in frame.components)
-    units = -(-frame.width // (8 * across)) * -(-frame.height // (8 * down))
-    return header.restart_interval == units
+    return header.frame is not None and header.restart_interval == units(header.frame)
 
 
 def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
