@@ -197,7 +197,7 @@ def test_findings_stay_fixed():
 
 
 def test_findings_name_no_folders():
-    message = "/tmp/x1/y2/a.tif 0/0/image: see https://example.org/a/b; '/home/me/b.tif' is cut"
+    message = "/var/x1/y2/a.tif 0/0/image: see https://example.org/a/b; '/home/me/b.tif' is cut"
     assert without_folders(message) == (
         "a.tif 0/0/image: see https://example.org/a/b; 'b.tif' is cut"
     )
