@@ -1,4 +1,6 @@
+import contextlib
 import gc
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -17,6 +19,8 @@ hypothesis.settings.load_profile("patient")
 # read by dask in every process: by default it gives up connections after 30 s
 for _timeout in ("CONNECT", "TCP"):
     os.environ[f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{_timeout}"] = f"{PATIENCE_S}s"
+
+TESTS = Path(__file__).parent
 
 # Files are handed to workers in this order, then the others: a long file that comes last keeps one worker busy alone.
 LONGEST = [
@@ -59,11 +63,36 @@ UNMEASURED = {
 }
 
 
+def import_from_different_ends(config):
+    """Import all test modules, each worker starting with another one.
+
+    In a fresh clone, every worker would compile all modules, and those of the packages they use. This way
+    each finds most of them compiled by the others.
+    """
+    worker = getattr(config, "workerinput", None)
+    if (
+        worker is None
+        or [Path(a).resolve() for a in config.args] != [TESTS]
+        or config.option.ignore
+    ):
+        return
+    names = [
+        ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
+        for path in sorted(TESTS.rglob("test_*.py"))
+    ]
+    start = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for name in names[start:] + names[:start]:
+        # what cannot be imported is reported when it is collected
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection():
+def pytest_collection(session):
     """Keep the garbage collector from looking at modules and tests, which stay until the end."""
     gc.disable()
     try:
+        import_from_different_ends(session.config)
         return (yield)
     finally:
         gc.collect()
@@ -72,7 +101,7 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    rank = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
+    rank = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
@@ -93,7 +122,7 @@ def defects(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def unmeasured_children(request, monkeypatch):
-    if request.path.relative_to(Path(__file__).parent).as_posix() in UNMEASURED:
+    if request.path.relative_to(TESTS).as_posix() in UNMEASURED:
         monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
 
 

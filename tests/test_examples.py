@@ -7,20 +7,19 @@ are installed: `make test-integrations`.
 
 import importlib.util
 import json
-import multiprocessing
 import os
 import re
-import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from anychunk import codecs
+from tests import forked
 from tests.patience import PATIENCE_S
 from tests.s3 import binary, serve_s3
 
@@ -35,6 +34,7 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+PLAIN = re.compile(r"anychunk( +('[^']*'|[\w:/.,=+-]+|(?<= )#.*))*")
 LARGE = ("napari", "bioio")
 
 
@@ -57,38 +57,26 @@ def run(command, folder, environment=None):
     return done.stdout
 
 
-def run_python(text, folder, environment):
-    """Run a block in a process of its own, forked from one that has imported what most need."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        run([sys.executable, "-W", "ignore::UserWarning", "-c", text], folder, environment)
-        return
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(
-        ["anychunk.api", "dask.array", "rasterio", "tifffile", "xarray"]
-    )
-    file, output = folder.parent / "block.py", folder.parent / "output"
-    file.write_text(text, "utf-8")
-    process = processes.Process(target=as_script, args=(file, folder, environment, output))
-    process.start()
-    process.join(PATIENCE_S)
-    assert process.exitcode == 0, output.read_text("utf-8")
+def run_forked(code, arguments, folder, environment, before=None):
+    done = forked.run(code, arguments, cwd=folder, environment=environment, before=before)
+    assert done.returncode == 0, f"{done.stderr}\n{done.stdout}"
 
 
-def as_script(file, folder, environment, output):
-    """Do in this process what `python FILE` does in another."""
-    with output.open("w", encoding="utf-8") as sink:
-        os.dup2(sink.fileno(), 1)
-        os.dup2(sink.fileno(), 2)
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
-    os.environ.update(environment)
-    os.chdir(folder)
-    sys.path.insert(0, "")
-    warnings.simplefilter("ignore", UserWarning)
-    if "_repr_html_" in file.read_text("utf-8"):
-        from anychunk.integrations import notebooks
+def patient_notebooks():
+    from anychunk.integrations import notebooks
 
-        notebooks.SECONDS = PATIENCE_S  # a busy machine takes long to draw
-    runpy.run_path(str(file), run_name="__main__")
+    notebooks.SECONDS = PATIENCE_S  # a busy machine takes long to draw
+
+
+def run_shell(text, folder, environment):
+    """Run a block of commands, by bash where it uses more of the shell than quotes and comments."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    if all(PLAIN.fullmatch(line) for line in lines):
+        for line in lines:
+            _, *words = shlex.split(line, comments=True)
+            run_forked(forked.COMMAND, words, folder, environment)
+    else:
+        run(["bash", "-e", "-o", "pipefail", "-c", text], folder, environment)
 
 
 def in_environment(storage):
@@ -123,9 +111,10 @@ def test_blocks(page, tmp_path):
             if language == "python" and missing(text):
                 continue
             if language == "python":
-                run_python(text, folder, environment)
+                before = patient_notebooks if "_repr_html_" in text else None
+                run_forked(text, [], folder, environment, before)
             elif language == "sh":
-                run(["bash", "-e", "-o", "pipefail", "-c", text], folder, environment)
+                run_shell(text, folder, environment)
             elif language == "toml":
                 assert tomllib.loads(text)
             elif language == "json":

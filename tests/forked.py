@@ -1,0 +1,99 @@
+"""Python code in a process of its own, forked from one that has already imported the slow packages.
+
+Starting an interpreter and importing zarr and xarray takes longer than most tests. Where there is no
+fork, an interpreter is started.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from multiprocessing import forkserver
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.patience import PATIENCE_S
+
+COMMAND = "import sys\nfrom anychunk.cli import main\nsys.exit(main())\n"
+"""What `anychunk` runs."""
+PRELOADED = [
+    *("anychunk.api", "anychunk.conversion", "anychunk.cli.commands", "anychunk.cli.convert"),
+    *("dask.array", "rasterio", "rich.console", "tifffile", "typer", "xarray"),
+]
+
+
+@cache
+def server() -> multiprocessing.context.ForkServerContext:
+    """Start the process that the others are forked from, without coverage: it would not see them."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(PRELOADED)
+    measured = os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if measured is not None:
+            os.environ["COVERAGE_PROCESS_CONFIG"] = measured
+    return processes
+
+
+def run(
+    code: str,
+    arguments: Sequence[object] = (),
+    *,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Do what `python -c CODE ARGUMENTS` does, and return its exit code and output.
+
+    `before`, a function of a module, is called first.
+    """
+    words = [str(argument) for argument in arguments]
+    environment = dict(environment or {})
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return subprocess.run(
+            [sys.executable, "-W", "ignore::UserWarning", "-c", code, *words],
+            cwd=cwd,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "code.py"
+        outputs = [Path(folder) / "stdout", Path(folder) / "stderr"]
+        file.write_text(code, "utf-8")
+        process = server().Process(
+            target=as_script, args=(file, words, cwd, environment, outputs, before)
+        )
+        process.start()
+        process.join(PATIENCE_S)
+        assert process.exitcode is not None, "waited in vain"
+        texts = [path.read_text("utf-8") if path.exists() else "" for path in outputs]
+        return subprocess.CompletedProcess(words, process.exitcode, *texts)
+
+
+def as_script(file, words, cwd, environment, outputs, before):
+    """Do in this process what `python FILE WORDS` does in another."""
+    for number, path in zip((1, 2), outputs, strict=True):
+        with path.open("w", encoding="utf-8") as sink:
+            os.dup2(sink.fileno(), number)
+    sys.stdout, sys.stderr = (
+        os.fdopen(number, "w", encoding="utf-8", buffering=1) for number in (1, 2)
+    )
+    # a shell starts what runs in the background with SIGINT ignored, and its children inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(environment)
+    os.chdir(cwd)
+    sys.path.insert(0, "")
+    sys.argv = ["anychunk", *words]
+    warnings.simplefilter("ignore", UserWarning)
+    if before:
+        before()
+    runpy.run_path(str(file), run_name="__main__")
