@@ -57,7 +57,7 @@ def test_lerc_in_a_big_endian_file(tmp_path, dtype, interleave):
 @QUIET
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_floats_that_lerc_loses_in_a_big_endian_file(tmp_path, dtype):
-    """libtiff swaps samples before LERC sees them: those that look like NaN then are masked."""
+    """LERC gets swapped samples from libtiff, and masks those that look like NaN then."""
     options = {"compress": "lerc", "ENDIANNESS": "BIG", "tiled": True}
     options |= {"blockxsize": 32, "blockysize": 32}
     array = np.full((1, 32, 64), 3.5, dtype)
