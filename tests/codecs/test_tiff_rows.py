@@ -7,12 +7,14 @@ import subprocess
 import sys
 import zlib
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
 
 import anychunk
 from anychunk.codecs.base import ChunkSpec
+from anychunk.codecs.tiff import decoders
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import ChunkDecodeError
 from anychunk.native import loops
@@ -176,6 +178,57 @@ def test_pictures_at_the_edges_are_cropped(tmp_path):
         array = anychunk.open_array(str(path))
         assert np.array_equal(array[...], expected)
         assert np.array_equal(array[..., :50, :60], expected[..., :50, :60])
+
+
+@pytest.mark.parametrize(
+    ("name", "bands"),
+    # WebP has three bands at least
+    [
+        (n, b)
+        for n in ("jpeg", "webp", "jpegxl", "lerc", "png")
+        for b in (1, 3)
+        if (n, b) != ("webp", 1)
+    ],
+)
+def test_a_picture_of_another_size_than_its_strip_is_decoded_once(
+    tmp_path, monkeypatch, name, bands
+):
+    """The last strip has fewer rows than the others."""
+    shape = (37, 50, bands) if bands > 1 else (37, 50)
+    pixels = np.random.default_rng(0).integers(0, 255, shape, "u1")
+    lossless = {"lossless": True} if name in ("jpegxl", "webp") else {}
+    tifffile.imwrite(
+        tmp_path / "a.tif", pixels, rowsperstrip=16, compression=name, metadata=None,
+        photometric="rgb" if bands > 1 else "minisblack", compressionargs=lossless,
+    )  # fmt: skip
+    expected = tifffile.imread(tmp_path / "a.tif")
+    expected = np.moveaxis(expected, -1, 0) if bands > 1 else expected
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        number = file.pages[0].compression
+    real, calls = decoders.PICTURE_DECODERS[number], []
+
+    def counted(tile, data, out):
+        calls.append(len(data))
+        return real(tile, data, out)
+
+    monkeypatch.setitem(decoders.PICTURE_DECODERS, number, counted)
+    array = anychunk.open_array(tmp_path / "a.tif")
+    assert np.array_equal(array[...], expected)
+    assert len(calls) == 3
+    assert np.array_equal(array[..., 30:36, 3:], expected[..., 30:36, 3:])
+
+
+@compiled
+def test_a_picture_smaller_than_its_chunk_leaves_the_fill_value():
+    pixels = np.random.default_rng(0).integers(0, 255, (10, 40), "u1")
+    tile = TiffTile(compression=34933, tile_width=40, tile_height=16, last_height=10, last_width=40)
+    spec = ChunkSpec((16, 40), np.dtype("u1"), 7)
+    stored = np.frombuffer(imagecodecs.png_encode(pixels), np.uint8)
+    target = np.zeros((16, 40), np.uint8)
+    assert tile.decode_into(stored, spec, target, None)
+    assert np.array_equal(target[:10], pixels)
+    assert (target[10:] == 7).all()
+    assert np.array_equal(tile.decode_view(stored, spec), target)
 
 
 def test_the_codec_can_be_pickled_after_it_was_used(tmp_path):

@@ -186,6 +186,19 @@ def _decoded_or_mapped(tile, stored):
         raise ChunkDecodeError(str(e)) from e
 
 
+def test_floats_that_lerc_would_lose_are_not_encoded():
+    """In big-endian order LERC gets swapped numbers, and keeps none that is NaN."""
+    tile = TiffTile(
+        compression=34887, bits_per_sample=32, sample_format=3, byte_order="big",
+        tile_width=2, tile_height=1,
+    )  # fmt: skip
+    kept, lost = (np.frombuffer(bytes.fromhex(f"3f8000000000f1{x}"), ">f4") for x in ("01", "7f"))
+    stored = tile.encode_bytes(as_bytes(kept.astype("f4")), None)
+    assert decode(tile, stored).tobytes() == kept.astype("f4").tobytes()
+    with pytest.raises(UnsupportedError):
+        tile.encode_bytes(as_bytes(lost.astype("f4")), None)
+
+
 def test_damaged_deflate_is_an_error():
     tile = TiffTile(compression=8, tile_width=64, tile_height=64)
     stored = bytearray(tile.encode_bytes(RNG.integers(0, 9, 4096).astype(np.uint8), None))

@@ -368,6 +368,31 @@ def test_references(href, base, url):
     assert stac.resolved_href(href, stac.Origin(base), None, "x") == url
 
 
+@pytest.mark.parametrize("allow", [None, ["*"]])
+def test_local_references_may_be_percent_encoded(tmp_path, allow):
+    """They are uris (RFC 3986), but many writers put plain paths there."""
+    folder = tmp_path / "my items"
+    write_files(folder)
+    (folder / "0_red.tif").rename(folder / "ä 100%.tif")
+    (folder / "1_red.tif").rename(folder / "a%20b.tif")
+    (folder / "2_red.tif").rename(folder / "a b.tif")
+    names = {"%C3%A4%20100%25.tif": 0, "ä 100%.tif": 0, "a%20b.tif": 1, "a%2520b.tif": 1}
+    names |= {"a b.tif": 2, f"{folder}/a b.tif".replace(" ", "%20"): 2}
+    for href, number in names.items():
+        item = made_item(0)
+        item.assets["red"].href = href
+        path = folder / "item.json"
+        path.write_text(json.dumps(item.to_dict(transform_hrefs=False)))
+        found = anychunk.open_array(path, assets="red", allow=allow)
+        np.testing.assert_array_equal(found[...], VALUES[number, 0])
+
+
+def test_encoded_references_do_not_leave_the_folder(tmp_path):
+    for href in ("%2e%2e/a.tif", "..%2Fa.tif", "%2Fetc%2Fpasswd", "a%00.tif", "http%3A//h/a.tif"):
+        with pytest.raises(FormatError, match="leads outside its folder"):
+            stac.resolved_href(href, stac.Origin(f"{tmp_path}/item.json"), None, "x")
+
+
 def test_relative_references_need_an_origin():
     for origin in (stac.Origin(), stac.Origin("https://h/catalog.json", is_own=False)):
         with pytest.raises(FormatError, match="is relative, and the item has no self link"):

@@ -303,6 +303,56 @@ def test_tiles_without_their_size_are_refused(tmp_path, code):
         anychunk.index(path)
 
 
+def without_tags(path, *codes):
+    """Give tags of the first page a number that no reader knows."""
+    data = bytearray(path.read_bytes())
+    with tifffile.TiffFile(path) as file:
+        for code in codes:
+            at = file.pages[0].tags[code].offset
+            data[at : at + 2] = (50000).to_bytes(2, "little")
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("code", "name"), [(256, "ImageWidth"), (257, "ImageLength")])
+def test_a_page_without_a_size_is_refused_beside_others(tmp_path, code, name):
+    """Both tags are required (TIFF 6.0 section 8); such a page was an image without pixels."""
+    path = tmp_path / "a.tif"
+    first, second = page(), page(height=20)
+    tifffile.imwrite(path, first, **PLAIN)
+    tifffile.imwrite(path, second, append=True, **PLAIN)
+    without_tags(path, code)
+    opened = anychunk.open(path)
+    hold(path, [second])
+    (reason,) = opened.attrs["tiff"]["refused"]
+    assert name in reason
+    (finding,) = anychunk.verify(path).findings
+    assert name in finding.what
+
+
+def test_the_only_page_without_a_size_has_no_pixels_and_says_so(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, page(), **PLAIN)
+    without_tags(path, 256)
+    assert anychunk.open_array(path).shape == (40, 0)
+    assert not anychunk.verify(path).is_good
+
+
+def test_a_size_is_not_taken_from_a_stream_that_compression_does_not_name(tmp_path):
+    """Uncompressed samples that look like a JPEG stream; with JPEG, the stream states the size."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, page(), compression="jpeg", metadata=None)
+    expected = tifffile.imread(path)
+    without_tags(path, 256, 257)
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], expected)
+    with tifffile.TiffFile(path) as file:
+        at = file.pages[0].tags[259].valueoffset
+    data = bytearray(path.read_bytes())
+    data[at : at + 2] = (1).to_bytes(2, "little")
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="ImageWidth"):
+        anychunk.open(path)
+
+
 def test_a_byte_count_longer_than_the_file(tmp_path):
     """A table of LONG that says it is LONG8: two counts in one number, and others from behind it."""
     path = tmp_path / "a.tif"

@@ -7,6 +7,7 @@ import rasterio
 import tifffile
 
 import anychunk
+from anychunk.errors import ChunkDecodeError
 
 HEIGHT, WIDTH = 45, 71
 QUIET = pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
@@ -51,6 +52,26 @@ def test_lerc_in_a_big_endian_file(tmp_path, dtype, interleave):
     options = {"compress": "lerc_zstd", "interleave": interleave, "ENDIANNESS": "BIG"}
     np.testing.assert_array_equal(write(tmp_path / "a.tif", array, **options), array)
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.tif")[...], array)
+
+
+@QUIET
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_that_lerc_loses_in_a_big_endian_file(tmp_path, dtype):
+    """LERC gets swapped samples from libtiff, and masks those that look like NaN then."""
+    options = {"compress": "lerc", "ENDIANNESS": "BIG", "tiled": True}
+    options |= {"blockxsize": 32, "blockysize": 32}
+    array = np.full((1, 32, 64), 3.5, dtype)
+    size = array.itemsize
+    lost = np.frombuffer(b"\x41" + bytes(size - 3) + b"\xf1\x7f", f">f{size}")[0]
+    array[0, 5, 40] = lost
+    array[0, 5, 3] = np.nan  # whose swapped bytes are a number
+    read = write(tmp_path / "a.tif", array, **options)
+    np.testing.assert_array_equal(read[..., :32], array[..., :32])
+    assert read[0, 5, 40] != lost
+    ours = anychunk.open_array(tmp_path / "a.tif")
+    np.testing.assert_array_equal(ours[:, :32], array[0, :, :32])
+    with pytest.raises(ChunkDecodeError, match="1 samples are lost"):
+        ours[...]
 
 
 @QUIET

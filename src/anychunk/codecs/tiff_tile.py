@@ -228,7 +228,7 @@ class TiffTile(Tile, BytesToBytes):
         if self._placing is not None:
             return self._place_rows(data, target, out)
         if self._is_picture:
-            return self._place_picture(data, target, out)
+            return self._place_picture(data, spec, target, out)
         if self.compression == CCITT_T6:
             return fax.decode_exact(self, data, target)
         is_in_order = self.predictor != 1 or target.flags.c_contiguous
@@ -265,11 +265,10 @@ class TiffTile(Tile, BytesToBytes):
         size = self.dtype.itemsize
         return loops.place_rows(plain, target, shape, size, self.predictor, self._is_swapped)
 
-    def _place_picture(self, data: Bytes1D, target: Array, out: Bytes1D | None) -> bool:
-        """Decode a picture of the chunk's size, and let the compiled loop copy it.
-
-        Pictures of another size are decoded again, by the general path.
-        """
+    def _place_picture(
+        self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
+    ) -> bool:
+        """Decode a picture, and let the compiled loop copy it if it has the chunk's size."""
         assert loops is not None
         shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
         if out is None or len(out) != self.nbytes:
@@ -277,14 +276,23 @@ class TiffTile(Tile, BytesToBytes):
         place = out.view(self._picture_dtype).reshape(shape if shape[2] > 1 else shape[:2])
         array = decoders.PICTURE_DECODERS[self.compression](self, data, place)
         if (
-            array.shape != place.shape
-            or array.dtype.kind not in self._picture_kinds
-            or array.dtype.itemsize != self.dtype.itemsize
-            or not array.flags.c_contiguous
+            array.shape == place.shape
+            and array.dtype.kind in self._picture_kinds
+            and array.dtype.itemsize == self.dtype.itemsize
+            and array.flags.c_contiguous
         ):
+            is_swapped = not array.dtype.isnative
+            return loops.place_rows(array, target, shape, self.dtype.itemsize, 1, is_swapped)
+        if target.dtype != self.dtype:
             return False
-        is_swapped = not array.dtype.isnative
-        return loops.place_rows(array, target, shape, self.dtype.itemsize, 1, is_swapped)
+        bands_first = np.moveaxis(decoders.fit(self, array), -1, 0)
+        whole = target.reshape(-1, *target.shape[-2:], copy=False)
+        _, rows, columns = bands_first.shape
+        part = whole[:, :rows, :columns]
+        if part.size < whole.size:
+            whole[...] = spec.fill_value
+        part[...] = bands_first[:, : part.shape[1], : part.shape[2]]
+        return True
 
     @cached_property
     def _is_picture(self) -> bool:

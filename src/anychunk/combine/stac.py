@@ -13,13 +13,16 @@ the caller has made, unless `allow` is given; and below the folders of `allow`.
 
 import io
 import json
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeGuard
+from urllib.parse import unquote
 
 from anychunk import limits
 from anychunk.errors import FormatError, MissingDependencyError, untrusted
@@ -403,13 +406,28 @@ def resolved_href(href: str, origin: Origin, allow: Sequence[str] | None, label:
         if is_remote(base):
             return _joined(base, href)
     if (allow is None and base is None) or (allow and EVERYWHERE in allow):
-        return as_url(href) if is_whole else f"{posixpath.dirname(absolute(str(base)))}/{href}"
+        folder = "" if is_whole else f"{posixpath.dirname(absolute(str(base)))}/"
+        return _named(lambda name: as_url(f"{folder}{name}"), href)
     if base is not None and not is_remote(base):
         folder = posixpath.dirname(absolute(base))
         allow = (folder, *(allow or ()))
     else:
         folder = label
-    return resolve(folder, href, allow=allow or ())
+    return _named(lambda name: resolve(folder, name, allow=allow or ()), href)
+
+
+def _named(resolved: Callable[[str], str], href: str) -> str:
+    """Return the path of a local reference, which may be percent-encoded (RFC 3986).
+
+    Some writers do not encode paths: a file of exactly that name is the one that is meant.
+    """
+    if "%" not in href or is_remote(href) or href.startswith("file:"):
+        return resolved(href)
+    with suppress(FormatError):  # it may stay in the folder once it is decoded
+        found = resolved(href)
+        if os.path.lexists(found):
+            return found
+    return resolved(unquote(href))
 
 
 def _joined(base: str, href: str) -> str:

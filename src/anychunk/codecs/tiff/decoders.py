@@ -357,6 +357,12 @@ def decode_lerc(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
         array, mask = np.moveaxis(array, 0, -1), np.moveaxis(mask, 0, -1)
     if tile.byte_order == "big":
         # libtiff swaps samples before LERC compresses them (TIFFWriteEncodedStrip)
+        if mask is not None and array.dtype.kind == "f":
+            lost = int(np.count_nonzero(np.logical_not(mask)))
+            raise ChunkDecodeError(
+                f"tiff-tile: {lost} samples are lost: in big-endian files libtiff masks numbers "
+                "whose swapped bytes are NaN; write the file again, in little-endian order"
+            )
         array = array.byteswap()
     return _apply_lerc_mask(tile, array, mask)
 

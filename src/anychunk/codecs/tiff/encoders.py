@@ -79,6 +79,11 @@ def encode(tile: Tile, array: Array) -> BytesLike:
     native = np.ascontiguousarray(pixels, tile.dtype)
     if tile.compression == LERC and tile.byte_order == "big":
         native = native.byteswap()  # see decoders.decode_lerc
+        if native.dtype.kind == "f" and np.isnan(native).any():
+            raise UnsupportedError(
+                "tiff-tile: LERC in big-endian order loses numbers whose swapped bytes are NaN; "
+                "use byte_order little"
+            )
     picture = native[..., 0] if bands == 1 else native
     if tile.compression == JPEG:
         return _jpeg(tile, picture)

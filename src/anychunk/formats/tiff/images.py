@@ -79,7 +79,29 @@ def find_images(tif: tifffile.TiffFile, source: Source) -> tuple[list[Image], li
                 refused.append(e)
     if cut_off is not None:
         refused.append(cut_off)
-    return attach_levels_and_masks(found), refused
+    found, without_size = _with_a_size(found, where)
+    return attach_levels_and_masks(found), refused + without_size
+
+
+def _with_a_size(images: list[Image], where: str) -> tuple[list[Image], list[AnychunkError]]:
+    """Leave out images without ImageWidth or ImageLength, which are required (TIFF 6.0 section 8).
+
+    If there is no other image, they have no pixels, as in tifffile; the errors say why.
+    """
+    kept: list[Image] = []
+    errors: list[AnychunkError] = []
+    for image in images:
+        page, layout = image.levels[0].keyframe, image.levels[0].layout
+        size = {256: ("ImageWidth", layout.width), 257: ("ImageLength", layout.height)}
+        missing = [name for code, (name, n) in size.items() if not n and code not in page.tags]
+        if missing:
+            name = " and ".join(missing)
+            errors.append(
+                FormatError(f"{where} page {page.index}: no {name}, which has no default")
+            )
+        else:
+            kept.append(image)
+    return kept or images, errors
 
 
 def _left_out(

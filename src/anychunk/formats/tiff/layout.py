@@ -27,6 +27,7 @@ from anychunk.codecs.tiff.tile import (
     PICTURES,
     YCBCR,
 )
+from anychunk.codecs.tiff.tile import JPEG as EVERY_JPEG
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import AnychunkError, FormatError, UnsupportedError
 from anychunk.formats import _pieces
@@ -212,6 +213,12 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
     # NDPI pages have a tile size, but not the tag
     is_tiled = 322 in page.tags or number("tilewidth") > 0
     width, height = number("imagewidth"), number("imagelength")
+    if width and 256 not in page.tags and compression not in (OLD_JPEG, *EVERY_JPEG):
+        # tifffile has taken the size from what looks like a JPEG stream
+        raise FormatError(
+            f"{where}: ImageWidth and ImageLength are missing, and compression {compression} does "
+            "not state a size"
+        )
     is_picture = compression in PICTURES
     layout = Layout(
         where=where,
