@@ -181,6 +181,15 @@ def test_ranges_cover_every_item_once(count, count_threads, most):
     assert all(1 <= len(part) <= most for part in ranges)
 
 
+def test_ranges_end_with_single_items():
+    """A thread that begins the last range does not keep the others waiting for many items."""
+    ranges = []
+    run_ranges(ranges.append, 64, threads=1, most=64)
+    assert [len(part) for part in ranges][:2] == [16, 16]
+    assert [len(part) for part in ranges][-2:] == [1, 1]
+    assert len(ranges) < 12, "and not all of them are"
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_no_range_begins_after_a_failure(error):
     """Of two threads one fails while the other is at work; neither takes another range."""

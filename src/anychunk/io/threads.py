@@ -1,6 +1,5 @@
 """Work on threads: one pool per process for reading, and runs of tasks that stop at a failure."""
 
-import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -51,16 +50,14 @@ def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most:
         threads: The number of threads, including the caller's.
         most: The length of the longest range.
     """
-    step = max(1, min(most, count // (4 * threads)))
-    starts = itertools.count(0, step)  # next() on it is atomic: threads share it without a lock
+    ranges = iter(_shrinking_ranges(count, threads, most))  # next() on a list's iterator is atomic
 
     def take() -> None:
-        while (start := next(starts)) < count:
+        for part in ranges:
             try:
-                work(range(start, min(start + step, count)))
+                work(part)
             except BaseException:
-                # exhaust the counter: nobody takes another range
-                deque(itertools.takewhile(lambda start: start < count, starts), maxlen=0)
+                deque(ranges, maxlen=0)  # nobody takes another range
                 raise
 
     others: list[Future[None]] = []
@@ -76,6 +73,20 @@ def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most:
             wait(begun)
     for future in begun:
         future.result()
+
+
+def _shrinking_ranges(count: int, threads: int, most: int) -> list[range]:
+    """Return ranges that cover `count` items, shorter towards the end.
+
+    Long ranges cost less per item; but with long ones at the end, one thread would work on the last
+    while the others have nothing to do.
+    """
+    found, start, longest = [], 0, max(1, min(most, count // (4 * threads)))
+    while start < count:
+        stop = start + max(1, min(longest, (count - start) // (2 * threads)))
+        found.append(range(start, stop))
+        start = stop
+    return found
 
 
 @contextmanager

@@ -27,6 +27,9 @@ class Loops(Protocol):
     def fax_rows(
         self, tables: Buffer, data: Buffer, pixels: Buffer, is_reversed: bool, black: bool, /
     ) -> bool: ...
+    def narrow_samples(
+        self, source: Buffer, target: Buffer, depth: int, is_signed: bool, best: int = 2, /
+    ) -> bool: ...
     def place_rows(  # noqa: PLR0917 - functions in C take no names
         self,
         data: Buffer,

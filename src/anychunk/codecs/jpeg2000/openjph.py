@@ -3,8 +3,8 @@
 imagecodecs does not clip what OpenJPH decodes, but casts it to the type of the samples. Values
 outside of their range, which streams that were cut to a rate have, would become others.
 
-- Samples of up to 16 bits (`is_faster`): the stream is decoded as one of signed samples of 24 bits,
-  by changing SIZ. In a reversible stream, that changes nothing but the shift of unsigned samples,
+- Samples of up to 16 bits (`is_faster`): the stream is decoded as one of deeper signed samples, by
+  changing SIZ. In a reversible stream, that changes nothing but the shift of unsigned samples,
   which is then added here. So values outside of the range are seen. Streams that have any are left
   to OpenJPEG, which clips them: as a rule they are damaged, and it refuses more of those.
 - Samples from 28 bits on (`is_needed`): OpenJPEG refuses code-blocks of more than 30 bit-planes,
@@ -36,13 +36,16 @@ from anychunk.codestream.jpeg2000 import (
 )
 from anychunk.errors import ChunkDecodeError
 from anychunk.io.buffers import borrowed, one_piece
+from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
 
 SHALLOW = 16
 """The largest depth in bits of samples that are decoded as deeper ones."""
 CLAIMED = 24
-"""The depth that these are decoded as."""
+"""The depth that these are decoded as, unless 16 bits hold whatever their coefficients give."""
+ROUNDING = 1 << 10
+"""More than all rounding in the inverse transform can add to a sample."""
 MOST_PLANES = 22
 """Bit-planes of a coefficient with which sums cannot exceed 32 bits, in any order of adding."""
 PLAIN = frozenset((SIZ, CAP, COD, QCD, COM))
@@ -124,6 +127,21 @@ def _planes(qcd: bytes) -> int:
     return (qcd[0] >> 5) + max((step >> 3 for step in qcd[1:]), default=0) - 1
 
 
+def _fits_16_bits(header: MainHeader) -> bool:
+    """Return whether no coefficients, damaged ones included, give samples that exceed int16.
+
+    A step of the inverse 5/3 transform (T.800 F.3.8.2.1) adds at most half of the high-pass to even
+    samples, and at most the larger of these to odd ones: low + 1.5 high. Along both axes, that is
+    LL + 1.5 HL + 1.5 LH + 2.25 HH, for each level.
+    """
+    qcd, levels = header.qcds[0], header.cod.style.levels
+    if header.cod.is_transformed or len(qcd) != 3 * levels + 2:
+        return False
+    low, *others = (1 << max(0, (qcd[0] >> 5) + (step >> 3) - 1) for step in qcd[1:])
+    largest = low + sum(1.5 * hl for hl in others) + sum(0.75 * hh for hh in others[2::3])
+    return largest + ROUNDING < 1 << 15
+
+
 def decode_shallow(stream: Sequence[Buffer], header: MainHeader, level: int, out: Array) -> None:
     """Decode a stream of up to 16 bits into `out`, shaped (components, y, x).
 
@@ -139,10 +157,11 @@ def decode_shallow(stream: Sequence[Buffer], header: MainHeader, level: int, out
     """
     component = header.siz.components[0]
     made = one_piece(stream)
-    made[SSIZ : SSIZ + SSIZ_STEP * len(header.siz.components) : SSIZ_STEP] = 0x80 | CLAIMED - 1
+    depth, dtype = (16, np.int16) if _fits_16_bits(header) else (CLAIMED, np.int32)
+    made[SSIZ : SSIZ + SSIZ_STEP * len(header.siz.components) : SSIZ_STEP] = 0x80 | depth - 1
     shape = out.shape[1:] if len(out) == 1 else out.shape
-    with borrowed("htj2k", 4 * out.size) as memory:
-        decoded = memory.view(np.int32).reshape(shape)
+    with borrowed("htj2k", np.dtype(dtype).itemsize * out.size) as memory:
+        decoded = memory.view(dtype).reshape(shape)
         try:
             # refuses `out` if the stream has another shape
             imagecodecs.htj2k_decode(made, planar=True, skipres=level, out=decoded)
@@ -152,15 +171,31 @@ def decode_shallow(stream: Sequence[Buffer], header: MainHeader, level: int, out
             _copy_checked(plane, target, component)
 
 
-def _copy_checked(plane: npt.NDArray[np.int32], target: Array, component: Component) -> None:
+def _copy_checked(
+    plane: npt.NDArray[np.int16 | np.int32], target: Array, component: Component
+) -> None:
     """Copy samples that were decoded as signed ones, if all are in their range."""
-    half = 1 << component.depth - 1
+    if loops is not None and target.flags.c_contiguous and target.dtype.isnative:
+        is_good = loops.narrow_samples(plane, target, component.depth, component.is_signed)
+    else:
+        is_good = _narrow(plane, target, component.depth, is_signed=component.is_signed)
+    if not is_good:
+        raise ChunkDecodeError("OpenJPH: samples exceed their range")
+
+
+def _narrow(
+    plane: npt.NDArray[np.int16 | np.int32], target: Array, depth: int, *, is_signed: bool
+) -> bool:
+    """Do what `narrow_samples` does in C; `plane` is changed."""
+    half = 1 << depth - 1
+    unsigned = plane.view(f"u{plane.dtype.itemsize}")
     for y in range(0, len(plane), BLOCK_ROWS):
-        rows = plane[y : y + BLOCK_ROWS]
-        rows += half
+        rows = unsigned[y : y + BLOCK_ROWS]
+        rows += half  # wraps around
         # from 0 to 2 * half - 1 if no other bit is set in any of them
-        if np.bitwise_or.reduce(rows, axis=None) & -2 * half:
-            raise ChunkDecodeError("OpenJPH: samples exceed their range")
-        if component.is_signed:
+        if int(np.bitwise_or.reduce(rows, axis=None)) >> depth:
+            return False
+        if is_signed:
             rows -= half
-        target[y : y + BLOCK_ROWS] = rows
+        target[y : y + BLOCK_ROWS] = rows.view(plane.dtype)
+    return True
