@@ -1,15 +1,12 @@
 """The chunks of an array in a repository: virtual references, or bytes that were copied in."""
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import batched
 from typing import Any
 
 import numpy as np
 
-from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import absolute, file_url, is_remote, local_path
 from anychunk.model.grid import Shape, chunk_coords, chunk_key, chunk_numbers, grid_shape
@@ -18,6 +15,7 @@ from anychunk.model.pin import Pin
 from anychunk.read.zarr_core import sync
 from anychunk.references.chunk_references import ChunkReferences, Numbers
 from anychunk.references.documents import Fields
+from anychunk.references.icechunk.documents import write_keys
 from anychunk.references.icechunk.repository import chunks_per_manifest
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.loading import Rows
@@ -26,9 +24,6 @@ NATIVE, VIRTUAL, INLINE = 1, 2, 3
 """Icechunk's kinds of chunk, as `array_chunk_iterator` numbers them."""
 BATCH = 1 << 16
 """How many chunks are read at once."""
-AT_ONCE = 1000
-"""How many copied chunks are written at once: a round trip through Icechunk's threads costs more
-than most of them."""
 
 
 def write_chunks(
@@ -54,8 +49,8 @@ def write_chunks(
         for numbers in np.split(present[order], cuts):
             url = references.urls[int(references.url_ids_of(numbers[:1])[0])]
             _write_of_source(work, path, references, numbers, url, pins.get(url), shift)
-    # all at once: a group of many files has several short arrays of coordinates per file
-    sync(_write_copied(work.store, arrays))
+    # in one call: a group of many files has several short arrays of coordinates per file
+    sync(write_keys(work.store, _copied(arrays)))
 
 
 def at_start(references: ChunkReferences) -> tuple[ChunkReferences, Shape]:
@@ -141,12 +136,6 @@ def _checksum(pin: Pin | None) -> str | datetime | None:
     if pin.mtime_ns is None:
         return None
     return datetime.fromtimestamp(-(-pin.mtime_ns // 1_000_000_000), UTC)
-
-
-async def _write_copied(store: Any, arrays: Mapping[str, tuple[ChunkReferences, Shape]]) -> None:
-    make = default_buffer_prototype().buffer.from_bytes
-    for some in batched(_copied(arrays), AT_ONCE):
-        await asyncio.gather(*(store.set(key, make(data)) for key, data in some))
 
 
 def _copied(

@@ -3,18 +3,28 @@
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
+from itertools import batched
 from typing import Any
 
 from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.references.documents import Document, parse_document
 
 
+AT_ONCE = 16
+"""How many keys are written at once. A write is short, and Icechunk's threads report each end to
+the event loop: of a thousand at once, most of the time goes into waiting for each other."""
+
+
 async def write_documents(store: Any, documents: Mapping[str, Document]) -> None:
     """Write metadata documents by their keys."""
+    await write_keys(store, ((key, _text(document)) for key, document in documents.items()))
+
+
+async def write_keys(store: Any, items: Iterable[tuple[str, bytes]]) -> None:
+    """Write bytes by their keys, a few at a time."""
     make = default_buffer_prototype().buffer.from_bytes
-    await asyncio.gather(
-        *(store.set(key, make(_text(document))) for key, document in documents.items())
-    )
+    for some in batched(items, AT_ONCE):
+        await asyncio.gather(*(store.set(key, make(data)) for key, data in some))
 
 
 def _text(document: Document) -> bytes:
