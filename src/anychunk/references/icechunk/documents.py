@@ -9,7 +9,6 @@ from typing import Any
 from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.references.documents import Document, parse_document
 
-
 AT_ONCE = 16
 """How many keys are written at once. A write is short, and Icechunk's threads report each end to
 the event loop: of a thousand at once, most of the time goes into waiting for each other."""
