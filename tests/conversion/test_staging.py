@@ -3,9 +3,6 @@
 import errno
 import json
 import signal
-import subprocess
-import sys
-from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from anychunk.formats.jnrrd.write import Writer
 from anychunk.formats.n5.write import Target
 from anychunk.io import memory_store, sink
 from anychunk.io.lock import exclusive
-from tests.patience import PATIENCE_S
+from tests import forked
 
 TARGETS = ["b.n5", "b.jnrrd"]
 OPTIONS = {"chunk": (8, 16, 16), "compression": "gzip"}
@@ -156,14 +153,7 @@ def test_only_the_same_conversion_is_resumed(npy, tmp_path, target, monkeypatch)
 @pytest.mark.parametrize("target", [*TARGETS, "b.zarr"])
 def test_a_second_conversion_gets_one_line(npy, tmp_path, target):
     with exclusive(str(tmp_path / f".{target}.part.lock"), ""):
-        done = subprocess.run(
-            [sys.executable, "-m", "anychunk", "convert", "a.npy", target],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        done = forked.run(forked.COMMAND, ["convert", "a.npy", target], cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"{target}: another conversion is writing to it" in done.stderr
@@ -194,16 +184,7 @@ def test_an_ended_command_is_resumed(tmp_path, target, how):
     data = np.random.default_rng(2).integers(0, 99, (1024, 1024), dtype="uint16")
     tifffile.imwrite(tmp_path / "a.tif", data, tile=(128, 128))
     arguments = ["convert", "a.tif", target, "--chunk", "128x128", "--compression", "gzip"]
-    ended = subprocess.run(
-        [sys.executable, "-c", ENDED, str(int(how)), *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        # a shell starts what runs in the background with SIGINT ignored, and its children inherit that
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
+    ended = forked.run(ENDED, [int(how), *arguments], cwd=tmp_path)
     if how == signal.SIGINT:
         assert ended.returncode == 130, ended.stderr
         assert ended.stderr.startswith("anychunk: interrupted; ")
@@ -211,14 +192,8 @@ def test_an_ended_command_is_resumed(tmp_path, target, how):
     else:
         assert ended.returncode == -how, ended.stderr
     assert not (tmp_path / target).exists()
-    done = subprocess.run(
-        [sys.executable, "-m", "anychunk", *arguments, "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    done = forked.run(forked.COMMAND, [*arguments, "--json"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["skipped_bytes"] > 0
     found = anychunk.open_array(tmp_path / target)[...]
     np.testing.assert_array_equal(found.squeeze(), data)

@@ -1,5 +1,6 @@
 """Every kind of file, in every form that we give it, read by every reader of the field."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ def server(folder, sources):
         yield found
 
 
+@cache
 def image_path(path: Path) -> str:
     """Return where the first image of a file is."""
     from anychunk.model.images import images
@@ -56,6 +58,7 @@ def image_path(path: Path) -> str:
     return next(images(anychunk.index(path))).path
 
 
+@cache
 def level_of(path: Path) -> str:
     from anychunk.model.images import images
 
@@ -76,7 +79,8 @@ def place_of(form: str, path: Path, folder: Path, server) -> Place:
         return Place(url="", store=anychunk.open(path).store, image=image, level=level)
     if form == JSON_V2:
         target = path.with_name(f"{path.name}.v2.json")
-        anychunk.index(path).save(target, zarr_format=2, relative=False)
+        if not target.exists():
+            anychunk.index(path).save(target, zarr_format=2, relative=False)
         return Place(url=str(target), store=None, image=image, level=level, zarr_format=2)
     if form == SERVED:
         url = f"{server.url}/zarr/{path.name}"
@@ -89,13 +93,12 @@ def place_of(form: str, path: Path, folder: Path, server) -> Place:
 
 def saved(form: str, path: Path):
     """Save an index beside the file, and return a store that does not go through our reader."""
-    index = anychunk.index(path)
     if form == ICECHUNK:
         import icechunk
 
         target = path.with_name(f"{path.name}.icechunk")
         if not target.exists():
-            index.save(target, format="icechunk")
+            anychunk.index(path).save(target, format="icechunk")
         storage = icechunk.local_filesystem_storage(str(target))
         known = icechunk.Repository.fetch_config(storage).virtual_chunk_containers
         access = icechunk.containers_credentials(
@@ -107,7 +110,7 @@ def saved(form: str, path: Path):
 
     target = path.with_name(f"{path.name}.{'json' if form == JSON else 'parquet'}")
     if not target.exists():
-        index.save(target, relative=False)
+        anychunk.index(path).save(target, relative=False)
     files = fsspec.filesystem(
         "reference", fo=str(target), remote_protocol="file", asynchronous=False
     )
