@@ -55,6 +55,15 @@ RULES: dict[str, Rule] = {
     "JPEG 2000: packets may fit another subsampling; no reader can tell": lambda case, outcome: (
         case.format in ("jpeg2000", "nitf") and only(case, "ff51 +41", "ff51 +42")
     ),
+    "JPEG 2000: GDAL has no negative samples of up to 8 bits (T.800 A.5.1); OpenJPEG has": (
+        lambda case, outcome: (
+            case.format == "jpeg2000"
+            and only(case, "ff51 +40")
+            and all(0x80 <= int(e["hex"], 16) <= 0x87 for e in case.edits)
+            and outcome["outcome"] == "differs"
+            and [*outcome["opinions"]] == ["rasterio"]
+        )
+    ),
     "N5: a block of 0 bytes is an absent one, as other writers leave it": lambda case, outcome: (
         case.format == "n5" and "but chunk has size 0" in opinions(outcome)
     ),

@@ -569,6 +569,25 @@ def test_what_is_lost_is_listed(tmp_path):
         assert word in losses
 
 
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
+def test_domains_of_gdal_metadata_are_listed_as_lost(tmp_path):
+    path = tmp_path / "a.tif"
+    with rasterio.open(path, "w", "GTiff", count=2, width=48, height=32, dtype="uint8") as file:
+        file.write(np.zeros((2, 32, 48), np.uint8))
+        file.update_tags(plain="kept")
+        file.update_tags(ns="IMAGERY", ACQUISITIONDATETIME="2020-01-02T03:04:05Z")
+    assert convert(path, tmp_path / "b.tif").losses == ()
+    with rasterio.open(path, "r+") as file:
+        file.update_tags(ns="MINE", key="lost")
+        file.update_tags(2, ns="THEIRS", key="lost")
+    items = anychunk.open(path)["0"].attrs["tiff"]["gdal_metadata"]
+    assert (items["MINE"], items["band 1"]["THEIRS"]) == ({"key": "lost"}, {"key": "lost"})
+    (loss,) = convert(path, tmp_path / "c.tif").losses
+    assert loss.endswith("MINE THEIRS")
+    (loss,) = convert(path, tmp_path / "d.tif", window=((0, 16), (0, 16))).losses
+    assert loss.endswith("MINE THEIRS")
+
+
 def test_the_command(tmp_path, capsys):
     np.save(tmp_path / "a.npy", smooth((64, 64)))
     arguments = [

@@ -271,6 +271,28 @@ def test_absent_chunks_of_a_table_are_not_tried(tmp_path):
     assert [f.severity for f in report.findings] == ["error"]
 
 
+@pytest.mark.parametrize("part", [{}, {"window": ((0, 1), (5, 9))}])
+def test_an_absent_chunk_of_any_size_is_not_allocated(tmp_path, part):
+    """A strip of 2 GB without data, in a file of some hundred bytes."""
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((1, 16), np.uint8), metadata=None)
+    data = bytearray((tmp_path / "a.tif").read_bytes())
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        tags = file.pages[0].tags
+        for code, number in ((256, 2_000_000_000), (273, 0), (279, 0)):
+            tag = tags[code]
+            size = {3: 2, 4: 4, 16: 8}[tag.dtype]
+            if size == 2:
+                data[tag.offset + 2 : tag.offset + 4] = (4).to_bytes(2, "little")
+            data[tag.valueoffset : tag.valueoffset + 4] = number.to_bytes(4, "little")
+    (tmp_path / "a.tif").write_bytes(data)
+    tracemalloc.start()
+    report = anychunk.verify(tmp_path / "a.tif", workers=1, **part)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (report.is_good, report.chunks, report.absent) == (True, 1, 1)
+    assert peak < 64 << 20
+
+
 def test_what_cannot_be_listed_is_tried_up_to_a_limit_that_names_itself(tmp_path):
     """A link in the place of a folder may lead to any number of blocks."""
     anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8))

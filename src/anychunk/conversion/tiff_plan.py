@@ -500,15 +500,41 @@ class PictureMaker:
         left_out += [key for key in whole if key not in ("tiff", *Selection.__annotations__)]
         if left_out:
             yield f"the attributes {' '.join(left_out)}"
+        if domains := lost_domains(tiff_attribute(meaning, "gdal_metadata")):
+            yield f"GDAL's metadata of the domains {' '.join(domains)}"
+
+
+WRITTEN_DOMAINS = {"IMAGE_STRUCTURE": None, "IMAGERY": {"ACQUISITIONDATETIME"}}
+"""Domains whose items, or some of them, are written in another way: {domain: items; None: all}."""
+
+
+def lost_domains(items: Mapping[str, Any]) -> list[str]:
+    """Return the domains of GDAL_METADATA, as an attribute, that have items which are not kept."""
+    bands = [v for k, v in items.items() if k.startswith("band ") and isinstance(v, Mapping)]
+    found = {
+        name: domain
+        for part in ({k: v for k, v in items.items() if not k.startswith("band ")}, *bands)
+        for name, domain in part.items()
+        if isinstance(domain, Mapping)
+    }
+    return [
+        name
+        for name, domain in found.items()
+        if (kept := WRITTEN_DOMAINS.get(name, set())) is not None and set(domain) - kept
+    ]
+
+
+def tiff_attribute(meaning: Meaning, name: str) -> Mapping[str, Any]:
+    """Return an attribute that only TIFF files have, of the source or of what it is a part of."""
+    whole = meaning.native.get(PART_OF, {})
+    about = meaning.native.get("tiff") or (whole.get("tiff") if isinstance(whole, Mapping) else {})
+    found = about.get(name) if isinstance(about, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def vertical_keys(meaning: Meaning) -> dict[int, int]:
     """Return the GeoKeys of the CRS of heights, which only TIFF files have."""
-    whole = meaning.native.get(PART_OF, {})
-    about = meaning.native.get("tiff") or (whole.get("tiff") if isinstance(whole, Mapping) else {})
-    keys = about.get("geo_keys") if isinstance(about, Mapping) else None
-    if not isinstance(keys, Mapping):
-        return {}
+    keys = tiff_attribute(meaning, "geo_keys")
     found = {number: keys.get(name) for number, name in VERTICAL_KEYS.items()}
     is_code = isinstance(code := found[VERTICAL_CRS], int) and 0 < code < USER_DEFINED
     return {n: v for n, v in found.items() if isinstance(v, int) and is_code and 0 <= v < 1 << 16}

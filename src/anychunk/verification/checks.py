@@ -410,7 +410,7 @@ def check_chunks(
     total = math.prod(grid_shape(tuple(array.shape), tuple(array.chunks)))
     boxes = batches(array, present)
     if only is not None:
-        total, boxes = count_chunks(only), batches_of(array, only)
+        total, boxes = count_chunks(only), batches_of(array, only, present)
     for count, nbytes, problems in decode(partial(read_batch, array), boxes):
         tried += count
         report.chunks += count
@@ -448,24 +448,34 @@ def batch_step(array: zarr.Array[Any], shape: Shape) -> Shape:
     return tuple(reversed(steps))
 
 
-def batches_of(array: zarr.Array[Any], only: Runs) -> Iterator[tuple[slice, ...]]:
+def batches_of(
+    array: zarr.Array[Any], only: Runs, present: Present | None = None
+) -> Iterator[tuple[slice, ...]]:
     """Yield boxes of whole chunks, as `batches` does, that hold these chunks and no others."""
     shape, chunks = tuple(array.shape), tuple(array.chunks)
+    marks = None if present is None else present.boxes(chunks)
     for runs in itertools.product(*only):
         start = tuple(first * c for (first, _), c in zip(runs, chunks, strict=True))
         stop = tuple(min(last * c, n) for (_, last), c, n in zip(runs, chunks, shape, strict=True))
         lengths = tuple(b - a for a, b in zip(start, stop, strict=True))
         step = batch_step(array, lengths)
         for coords in touched_chunks((0,) * len(shape), lengths, step):
-            box = chunk_box(coords, step, lengths)
-            yield tuple(slice(s.start + a, s.stop + a) for s, a in zip(box, start, strict=True))
+            sides = zip(chunk_box(coords, step, lengths), start, strict=True)
+            box = tuple(slice(side.start + a, side.stop + a) for side, a in sides)
+            inside = zip(box, chunks, strict=True)
+            if (
+                marks is None
+                or marks[*(slice(s.start // c, -(-s.stop // c)) for s, c in inside)].any()
+            ):
+                yield box
 
 
 def batches(array: zarr.Array[Any], present: Present | None = None) -> Iterator[tuple[slice, ...]]:
     """Yield boxes of whole chunks, each of about `BATCH_BYTES`.
 
-    Many chunks at a time, because reading one takes far longer than finding that it is absent. The
-    first box is read even if nothing is there: it shows whether anything can be.
+    Many chunks at a time, because reading one takes far longer than finding that it is absent. If
+    nothing is in the first box, an element of it is read all the same: it shows whether anything
+    can be. Not more, because few bytes announce an absent chunk of any size.
     """
     shape = tuple(array.shape)
     if 0 in shape:
@@ -477,7 +487,8 @@ def batches(array: zarr.Array[Any], present: Present | None = None) -> Iterator[
         return
     boxes = grid_shape(shape, step)
     marks = present.boxes(step)
-    marks.flat[0] = True
+    if not marks.flat[0]:
+        yield (slice(0, 1),) * len(shape)
     for number in np.flatnonzero(marks).tolist():
         yield chunk_box(chunk_coords(number, boxes), step, shape)
 

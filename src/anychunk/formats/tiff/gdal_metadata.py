@@ -47,6 +47,7 @@ class GdalMetadata:
     bands: dict[int, dict[str, str]] = field(default_factory=dict)
     """Of each band, by role (scale, offset, description, unittype, colorinterp)."""
     band_tags: dict[int, dict[str, str]] = field(default_factory=dict)
+    band_domains: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)
 
     def band(self, number: int) -> Band:
         """Return what the items state about a band, but for its colour."""
@@ -60,13 +61,17 @@ class GdalMetadata:
         )
 
     def json(self) -> dict[str, Json]:
-        """Return the items as an attribute: {name: text}, and {band: {name: text}} per band."""
+        """Return the items as an attribute: {name: text}, and {band: {name: text}} per band.
+
+        Items of another domain are in an object of its name.
+        """
         found: dict[str, Json] = {**self.tags, **self.domains}
         names = {"scale": "SCALE", "offset": "OFFSET", "description": "DESCRIPTION",
                  "unittype": "UNITTYPE", "colorinterp": "COLORINTERP"}  # fmt: skip
-        for number in sorted({*self.bands, *self.band_tags}):
+        for number in sorted({*self.bands, *self.band_tags, *self.band_domains}):
             roles = {names[role]: text for role, text in self.bands.get(number, {}).items()}
-            found[f"band {number}"] = {**roles, **self.band_tags.get(number, {})}
+            tags, domains = self.band_tags.get(number, {}), self.band_domains.get(number, {})
+            found[f"band {number}"] = {**roles, **tags, **domains}
         return found
 
 
@@ -98,6 +103,8 @@ def gdal_metadata(page: tifffile.TiffPage) -> GdalMetadata:
             found.bands.setdefault(int(sample), {})[role] = value
         elif not domain:
             found.band_tags.setdefault(int(sample), {})[name] = value
+        else:
+            found.band_domains.setdefault(int(sample), {}).setdefault(domain, {})[name] = value
     return found
 
 
