@@ -132,3 +132,29 @@ def test_a_damaged_tile_is_reported(seed, tmp_path):
     path.write_bytes(damaged)
     with pytest.raises(AnychunkError, match=f"tile {part.tile}"):
         anychunk.open(path).image(0)[...]
+
+
+@pytest.mark.parametrize("order", ["columns reversed", "rows reversed", "shifted", "pairs swapped"])
+def test_an_index_may_have_tiles_in_another_order(order, tmp_path):
+    """Each chunk shows the tile that its bytes have, where the index puts it."""
+    [plane] = planes(shape=(96, 128))
+    path = tmp_path / "a.j2k"
+    path.write_bytes(compress([plane], "-t", "16,16", "-n", "3"))
+    image = anychunk.index(path)["0/0/image"]
+    numbers = np.arange(6 * 8).reshape(6, 8)
+    other = {
+        "columns reversed": numbers[:, ::-1],
+        "rows reversed": numbers[::-1],
+        "shifted": np.roll(numbers, 3),
+        "pairs swapped": numbers.reshape(6, 4, 2)[..., ::-1].reshape(6, 8),
+    }[order]
+    chunks = replace(
+        image.chunks,
+        offsets=image.chunks.offsets.reshape(-1)[other],
+        lengths=image.chunks.lengths.reshape(-1)[other],
+    )
+    found = anychunk.open(replace(image, chunks=chunks))
+    tiles = plane.reshape(6, 16, 8, 16).transpose(0, 2, 1, 3).reshape(-1, 16, 16)
+    expected = tiles[other].transpose(0, 2, 1, 3).reshape(96, 128)
+    assert np.array_equal(found[...], expected)
+    assert np.array_equal(found[5:70, 20:101], expected[5:70, 20:101])

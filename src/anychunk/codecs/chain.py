@@ -10,7 +10,7 @@ import math
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,9 @@ from anychunk.codecs.zarr_core import (
 from anychunk.errors import ChunkDecodeError
 from anychunk.io import buffers, copying, measuring
 from anychunk.model.grid import is_at_edges
+
+if TYPE_CHECKING:
+    from anychunk.codecs.jpeg2000.tiny_tiles import Joint
 
 type Array = npt.NDArray[Any]
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
@@ -262,13 +265,10 @@ class Decoder:
         """Whether several chunks are decoded faster together: see `many`."""
         return self._many is not None
 
-    def many(self, chunks: Sequence[Bytes1D]) -> list[Array | None]:
-        """Decode several chunks at once; those that are None have to be decoded one by one.
-
-        An array may be shorter than the chunk where the chunk reaches beyond the array.
-        """
+    def many(self, chunks: Sequence[Bytes1D]) -> "list[Joint]":
+        """Decode several chunks at once; those that are not returned are decoded one by one."""
         if self._many is None:
-            return [None] * len(chunks)
+            return []
         decode, spec = self._many
         if not measuring.collectors:
             return decode(chunks, spec)  # type: ignore[no-any-return]
@@ -298,13 +298,13 @@ def counted(data: Bytes1D, nbytes: int) -> dict[str, float]:
     return {"chunks": 1, "stored_bytes": len(data), "decoded_bytes": nbytes}
 
 
-def counted_many(chunks: Sequence[Bytes1D], found: Sequence[Array | None]) -> dict[str, float]:
-    """Return the same of several, of which those that are not None were decoded."""
-    done = [(data, array) for data, array in zip(chunks, found, strict=True) if array is not None]
+def counted_many(chunks: Sequence[Bytes1D], found: "Sequence[Joint]") -> dict[str, float]:
+    """Return the same of several that were decoded together."""
+    done = [number for joint in found for number in joint.numbers]
     return {
         "chunks": len(done),
-        "stored_bytes": sum(len(data) for data, _ in done),
-        "decoded_bytes": sum(array.nbytes for _, array in done),
+        "stored_bytes": sum(len(chunks[number]) for number in done),
+        "decoded_bytes": sum(joint.array.nbytes for joint in found),
     }
 
 

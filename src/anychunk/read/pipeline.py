@@ -30,6 +30,7 @@ from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.threads import cores, run_ranges
 from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
+from anychunk.read.joint_places import Places, Selector, joint_box
 from anychunk.read.window_reads import TOUCHED, WindowRead
 from anychunk.read.zarr_core import (
     DEFAULT_PIPELINE,
@@ -41,7 +42,6 @@ from anychunk.read.zarr_core import (
 if TYPE_CHECKING:
     from anychunk.decode.tile_streams import TilePiece
 
-type Selector = Any
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 
 PATH = "codec_pipeline.path"
@@ -72,9 +72,6 @@ if hasattr(os, "register_at_fork"):
 def workers() -> int:
     """Return the number of threads: `codec_pipeline.max_workers` of zarr, or one per core."""
     return int(zarr.config.get("codec_pipeline.max_workers", None) or cores())
-
-
-type Places = Callable[[Any], Iterable[tuple[Selector, Selector]]]
 
 
 class _Batch:
@@ -130,15 +127,16 @@ class _Batch:
         """Decode chunks and copy each to its place in the result."""
         if measuring.collectors:
             chunks = measuring.timed_each("fetch_seconds", chunks)
-        chunks, together = self._decode_together(positions, chunks)
+        chunks, done = self._decode_together(positions, chunks)
+        if len(done) == len(positions):
+            return
         # memory for a very large chunk is allocated only after its stored bytes were checked
         nbytes = self.decode.nbytes
         with borrowed("scratch", nbytes if nbytes <= limits.get().free_bytes else 0) as scratch:
             for number, (position, (source, target), stored) in enumerate(
                 zip(positions, self.places(positions), chunks, strict=True)
             ):
-                if number in together:
-                    self.place(target, together[number][source])
+                if number in done:
                     continue
                 if stored is None:
                     self._fill(position, target)
@@ -160,15 +158,23 @@ class _Batch:
 
     def _decode_together(
         self, positions: Sequence[int], chunks: Iterable[Stored]
-    ) -> tuple[Iterable[Stored], dict[int, npt.NDArray[Any]]]:
-        """Return the chunks, and those of them by number that are decoded faster together."""
+    ) -> tuple[Iterable[Stored], set[int]]:
+        """Place the chunks that are decoded faster together; return all, and which those are."""
         if not self.decode.takes_many or self.recent or len(positions) < 2:
-            return chunks, {}
-        listed = list(chunks)
+            return chunks, set()
+        listed, done = list(chunks), set[int]()
         present = [i for i, stored in enumerate(listed) if stored is not None]
-        arrays = self.decode.many([cast("Bytes1D", listed[i]) for i in present])
-        found = zip(present, arrays, strict=True)
-        return listed, {i: array for i, array in found if array is not None}
+        for joint in self.decode.many([cast("Bytes1D", listed[i]) for i in present]):
+            own = [positions[present[number]] for number in joint.numbers]
+            box = joint_box(joint, own, self.places) if self.is_plain else None
+            if box is not None:
+                self.place(box[1], joint.array[box[0]])
+            else:
+                for position, (_, array) in zip(own, joint.pieces(), strict=True):
+                    [(source, target)] = self.places(range(position, position + 1))
+                    self.place(target, array[source])
+            done.update(present[number] for number in joint.numbers)
+        return listed, done
 
     def _fill(self, position: int, target: Selector) -> None:
         """Fill the place of an absent chunk."""

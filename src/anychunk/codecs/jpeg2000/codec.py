@@ -613,19 +613,20 @@ class Jpeg2000(BytesToBytes):
         return target
 
     @property
-    def decode_many(self) -> "Callable[[Sequence[Bytes1D], ChunkSpec], list[Array | None]] | None":
+    def decode_many(
+        self,
+    ) -> "Callable[[Sequence[Bytes1D], ChunkSpec], list[tiny_tiles.Joint]] | None":
         """Decodes several chunks together; None if tiles are not tiny.
 
-        The arrays have the axes of the chunks, and may be shorter at the edges of the image. Those
-        that are None have to be decoded one by one.
+        Chunks that are in none of the arrays have to be decoded one by one.
         """
         is_tiny = self.main_header is not None and tiny_tiles.is_tiny(self._header)
         return self._decode_many if is_tiny else None
 
-    def _decode_many(self, chunks: Sequence[Bytes1D], spec: ChunkSpec) -> list[Array | None]:
+    def _decode_many(self, chunks: Sequence[Bytes1D], spec: ChunkSpec) -> list[tiny_tiles.Joint]:
         header, level = self._header, self.resolution_level
         siz, steps = header.siz, scale(header.siz, level)
-        found: list[Array | None] = [None] * len(chunks)
+        found: list[tiny_tiles.Joint] = []
         shape, corner = spec.shape, siz.tile(0).scaled(*steps)
         nominal = (siz.tile_height / steps[1], siz.tile_width / steps[0])
         begins = (-(-siz.tile_x0 // steps[0]), -(-siz.tile_y0 // steps[1]))
@@ -643,10 +644,7 @@ class Jpeg2000(BytesToBytes):
             for band, plane in zip(joint.reshape(-1, *joint.shape[-2:]), planes, strict=True):
                 band[...] = plane
             across = -(-here.width // shape[-1])
-            for number, place in enumerate(places.tolist()):
-                y, x = divmod(number, across)
-                rows = slice(y * shape[-2], (y + 1) * shape[-2])
-                found[place] = joint[..., rows, x * shape[-1] : (x + 1) * shape[-1]]
+            found.append(tiny_tiles.Joint(places.tolist(), across, shape, joint))
         return found
 
     def _unspecified(self, data: Bytes1D) -> ChunkSpec:

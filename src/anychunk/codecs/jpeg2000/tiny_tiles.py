@@ -6,7 +6,7 @@ unusual about one of them, such as a header that overrides the main one, damage,
 tile, leaves its rectangle to the decoder of single tiles, which also words the errors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,27 @@ class Rectangle(NamedTuple):
     """Which of the chunks they are, by rows of tiles."""
     planes: Sequence[Array]
     """The components."""
+
+
+class Joint(NamedTuple):
+    """Chunks that fill a rectangle of the chunk grid, in one array."""
+
+    numbers: list[int]
+    """Which of the given chunks they are, by rows of the rectangle."""
+    across: int
+    """How many are in a row of the rectangle."""
+    shape: tuple[int, ...]
+    """The shape of a whole chunk."""
+    array: Array
+    """Shorter than all chunks together where they reach beyond the image."""
+
+    def pieces(self) -> Iterator[tuple[int, Array]]:
+        """Yield the number of each chunk, and its array."""
+        height, width = self.shape[-2:]
+        for place, number in enumerate(self.numbers):
+            y, x = divmod(place, self.across)
+            rows = slice(y * height, (y + 1) * height)
+            yield number, self.array[..., rows, x * width : (x + 1) * width]
 
 
 def is_tiny(header: MainHeader) -> bool:
