@@ -9,10 +9,9 @@ from typing import Any
 from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.references.documents import Document, parse_document
 
-
 AT_ONCE = 16
-"""How many keys are written or read at once. A call is short, and Icechunk's threads report each end to
-the event loop: of a thousand at once, most of the time goes into waiting for each other."""
+"""How many keys are written or read at once. A call is short, and Icechunk's threads report the end
+of each to the event loop: with a thousand at once, they mostly wait for each other."""
 
 
 async def write_documents(store: Any, documents: Mapping[str, Document]) -> None:
