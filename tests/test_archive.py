@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import warnings
 import weakref
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -533,6 +534,31 @@ def test_a_commit_touches_only_what_it_adds(tmp_path, monkeypatch, how):
 
 
 @pytest.mark.filterwarnings("ignore:.*Zarr V3 specification")
+@pytest.mark.parametrize("call", ["append", "index"])
+def test_a_large_group_in_one_repository_is_advised_against(tmp_path, monkeypatch, call):
+    monkeypatch.setattr("anychunk.archive.LARGE_GROUP", 3)
+    files = written(tmp_path, 5)
+
+    def add(some, how, target):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if call == "append":
+                anychunk.append(some, str(tmp_path / target), combine=how, batch=1)
+            else:
+                anychunk.index(some, combine=how, to=str(tmp_path / target))
+        return [str(w.message) for w in caught]
+
+    assert add(files[:3], "group", "few.icechunk") == []
+    assert add(files, "stack", "stack.icechunk") == []
+    (said,) = add(files, "group", "many.icechunk")  # once, not for every commit
+    assert "many.icechunk" in said
+    assert " 5 files" in said
+    if call == "append":
+        assert add(files, "group", "many.icechunk") == []  # nothing is added
+        (said,) = add(files[:4], "group", "few.icechunk")
+        assert " 4 files" in said
+
+
 def test_a_plain_reader_opens_an_archive(tmp_path):
     import zarr
 

@@ -45,6 +45,9 @@ GROUP_SHARE = 20
 metadata of all groups again, about 0.05 ms per file that is there."""
 MOST_PER_COMMIT = 2500
 """How many files a commit has at most: they are held in memory until then."""
+LARGE_GROUP = 10_000
+"""From this number of files on, a repository of groups is advised against: each commit reads and
+writes the metadata of all of them, and holds it in memory several times."""
 
 
 @dataclass(kw_only=True)
@@ -256,6 +259,14 @@ def _append(
 ) -> None:
     """Index files and append them to an archive, batch by batch; count them in `done`."""
     how = files.recipe.how or "group"
+    if how == "group" and urls and there + len(urls) > LARGE_GROUP:
+        warnings.warn(
+            f"{archive.target}: a group of {there + len(urls):,} files: each commit writes the "
+            "metadata of all of them again; combine files of one grid with combine='stack' or "
+            "'concat', or divide the archive into several repositories of up to "
+            f"{LARGE_GROUP:,} files",
+            stacklevel=4,
+        )
     batches = cut(files.items(urls), how, there, batch)
     if len(batches) > 1:
         batches = cut(files.items(_in_stated_order(files, urls)), how, there, batch)
@@ -269,6 +280,7 @@ def _append(
             node = _joined(parts, files.recipe)
             if how == "group":
                 node = with_points(node, storage=archive.storage)
+                give_back()  # before Icechunk holds the metadata of all groups
             axis = None if how == "group" else axis_of(node)
             archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
             done.add(node, count, is_extended=how != "group")

@@ -11,6 +11,7 @@ import anychunk
 from anychunk.combine import combine
 from anychunk.combine.batches import Item, Recipe, index_part, joined
 from anychunk.errors import FormatError
+from anychunk.formats import tiff
 from tests.combine.files import write_geotiff
 
 VALUES = np.random.default_rng(5).integers(0, 4000, (64, 80), dtype="uint16")
@@ -101,3 +102,15 @@ def test_a_part_without_files_is_left_out(tmp_path):
     assert part.node is None
     assert list(part.failures) == [str(bad)]
     assert part.count == 1
+
+
+@pytest.mark.parametrize("how", ["stack", "group"])
+def test_files_that_are_combined_are_parsed_once(tmp_path, monkeypatch, how):
+    urls = made(tmp_path)["dated"]
+    expected = combine({url: anychunk.index(url) for url in urls}, how)
+    tried = []
+    monkeypatch.setattr(tiff, "plain_array", tried.append)
+    assert anychunk.index(urls, combine=how).members == expected.members
+    assert tried == []
+    anychunk.index(urls[0])
+    assert len(tried) == 1

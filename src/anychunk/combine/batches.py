@@ -6,6 +6,7 @@ files that are appended to an archive are.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ from anychunk.combine import How, axis_of, combine
 from anychunk.combine.ordering import date_of
 from anychunk.combine.parallel import Failures, Parse, are_remote, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError
+from anychunk.formats._two_steps import in_one_step
 from anychunk.metadata.dates import Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import GroupIndex, Json, Node
@@ -80,7 +82,8 @@ def index_part(recipe: Recipe, items: Sequence[Item]) -> Part:
     found: dict[str, Node] = {}
     failures: Failures = {}
     for url, _, _, source in items:
-        outcome = attempt(recipe.parse, source or url)
+        with nullcontext() if recipe.how is None else in_one_step():
+            outcome = attempt(recipe.parse, source or url)
         if isinstance(outcome, AnychunkError):
             failures[url] = str(outcome)
         elif recipe.dates == "required" and date_of(outcome) is None:

@@ -6,7 +6,9 @@ file by a look at its headers returns the array; the general parser makes the re
 field of the index is asked for, from the bytes that were read then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
 from anychunk.errors import untrusted
@@ -16,6 +18,24 @@ from anychunk.model.index import ArrayIndex, GroupIndex, deferred, find, with_ar
 
 PATH = f"0/0/{VARIABLE}"
 """Path of the array that is known at once."""
+
+
+_is_whole: ContextVar[bool] = ContextVar("anychunk_whole_index", default=False)
+
+
+@contextmanager
+def in_one_step() -> Iterator[None]:
+    """Have files indexed by the general parser at once: all of each index will be asked for."""
+    token = _is_whole.set(True)
+    try:
+        yield
+    finally:
+        _is_whole.reset(token)
+
+
+def quick_source(source: Source) -> FileSource | None:
+    """Return a source that may be indexed in two steps; None for all others."""
+    return source if isinstance(source, FileSource) and not _is_whole.get() else None
 
 
 class Plain(NamedTuple):

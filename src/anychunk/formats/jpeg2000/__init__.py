@@ -17,12 +17,12 @@ from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, describe, level_arrays, levels
 from anychunk.formats._jpeg2000_windows import divided
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
-from anychunk.formats._two_steps import in_two_steps
+from anychunk.formats._two_steps import in_two_steps, quick_source
 from anychunk.formats.jpeg2000.boxes import SIGNATURE, Box, Header, read_header, scan
 from anychunk.formats.jpeg2000.drawing import image_bands, image_display
 from anychunk.formats.jpeg2000.georeference import read_geojp2, read_gml
 from anychunk.formats.jpeg2000.plain import plain_image
-from anychunk.io import FileSource, Source
+from anychunk.io import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Meaning, Place
 from anychunk.model.index import GroupIndex, Json
@@ -43,12 +43,13 @@ def parse(source: Source, *, sidecars: bool | None = None) -> GroupIndex:
         sidecars: whether to look for side files (.aux.xml, .j2w, .ovr, .msk); None: if the file is
             local.
     """
-    plain = plain_image(source) if isinstance(source, FileSource) else None
-    if plain is None or not isinstance(source, FileSource):
+    file = quick_source(source)
+    plain = None if file is None else plain_image(file)
+    if plain is None or file is None:
         return parse_file(source, sidecars=sidecars)
     array, stream = plain
     later = partial(parse_file, sidecars=sidecars is not False, known=stream)
-    return in_two_steps(source, array, later)
+    return in_two_steps(file, array, later)
 
 
 def parse_file(

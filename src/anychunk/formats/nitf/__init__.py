@@ -17,7 +17,7 @@ from anychunk.errors import AnychunkError, FormatError, TruncatedError, Unsuppor
 from anychunk.formats import _jpeg2000
 from anychunk.formats._bands import without_single_band
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
-from anychunk.formats._two_steps import in_two_steps
+from anychunk.formats._two_steps import in_two_steps, quick_source
 from anychunk.formats.nitf.attributes import (
     header_json,
     overflow_tres,
@@ -38,7 +38,7 @@ from anychunk.formats.nitf.rsets import Parsed, ParsedImage, with_rsets
 from anychunk.formats.nitf.tre import Tre
 from anychunk.formats.nitf.uncompressed import Options, uncompressed_index
 from anychunk.formats.nitf.vector_quantization import COVERAGE, rpf_locations, vq_index
-from anychunk.io import FileSource, Source
+from anychunk.io import Source
 from anychunk.metadata.meaning import Level
 from anychunk.model.index import GroupIndex, Json
 
@@ -72,14 +72,15 @@ def parse(
             local. Those of a file with several images are ignored.
     """
     options = Options(justify=justify, complex_pairs=complex_pairs)
-    plain = plain_array(source) if isinstance(source, FileSource) else None
-    if plain is None or not isinstance(source, FileSource):
+    file = quick_source(source)
+    plain = None if file is None else plain_array(file)
+    if plain is None or file is None:
         return parse_all(source, options, rsets=rsets, sidecars=sidecars)
     later = partial(
         parse_all, options=options, rsets=rsets, sidecars=sidecars is not False,
         first=len(plain.pieces[0]),
     )  # fmt: skip
-    return in_two_steps(source, plain, later)
+    return in_two_steps(file, plain, later)
 
 
 def parse_all(

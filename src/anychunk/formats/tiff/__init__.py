@@ -21,7 +21,7 @@ import tifffile
 
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
-from anychunk.formats._two_steps import in_two_steps
+from anychunk.formats._two_steps import in_two_steps, quick_source
 from anychunk.formats.tiff import ome_xml
 from anychunk.formats.tiff.gdal_metadata import fill_value
 from anychunk.formats.tiff.images import Image, Refusal, find_images
@@ -30,7 +30,7 @@ from anychunk.formats.tiff.ome_companions import with_companions
 from anychunk.formats.tiff.page_stack import Stack, mask_array, stack_arrays
 from anychunk.formats.tiff.plain import plain_array
 from anychunk.formats.tiff.tifffile_source import tiff_file
-from anychunk.io import FileSource, Source
+from anychunk.io import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Level
 from anychunk.model.index import GroupIndex, Json, Node
@@ -55,10 +55,11 @@ def parse(source: Source, *, sidecars: bool | None = None) -> GroupIndex:
         sidecars: whether to look for side files (.aux.xml, .tfw, .ovr, .msk); None: if the file is
             local.
     """
-    plain = plain_array(source) if isinstance(source, FileSource) else None
-    if plain is None or not isinstance(source, FileSource):
+    file = quick_source(source)
+    plain = None if file is None else plain_array(file)
+    if plain is None or file is None:
         return parse_file(source, sidecars=sidecars)
-    return in_two_steps(source, plain, partial(parse_file, sidecars=sidecars is not False))
+    return in_two_steps(file, plain, partial(parse_file, sidecars=sidecars is not False))
 
 
 def parse_file(source: Source, *, sidecars: bool | None = None) -> GroupIndex:

@@ -10,8 +10,8 @@ from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.references.documents import Document, parse_document
 
 AT_ONCE = 16
-"""How many keys are written at once. A write is short, and Icechunk's threads report each end to
-the event loop: of a thousand at once, most of the time goes into waiting for each other."""
+"""How many keys are written or read at once. A call is short, and Icechunk's threads report the end
+of each to the event loop: with a thousand at once, they mostly wait for each other."""
 
 
 async def write_documents(store: Any, documents: Mapping[str, Document]) -> None:
@@ -49,7 +49,11 @@ async def read_documents(store: Any, paths: Iterable[str] = ("",)) -> dict[str, 
     paths = list(paths)
     while paths:
         keys = [f"{path}/zarr.json" if path else "zarr.json" for path in paths]
-        texts = await asyncio.gather(*(read_bytes(store, key) for key in keys))
+        texts = [
+            text
+            for some in batched(keys, AT_ONCE)
+            for text in await asyncio.gather(*(read_bytes(store, key) for key in some))
+        ]
         groups = []
         for path, key, text in zip(paths, keys, texts, strict=True):
             if text is None:
