@@ -1,9 +1,9 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
-tiles, parameters and JPEG scans, decodes damaged facsimile, and copies bands and rows of arrays of
-any shape and strides. A finding is a report of the sanitizer, or an answer that differs from that
-of the Python code.
+tiles, parameters and JPEG scans, decodes damaged facsimile, LZW and PackBits, and copies bands and
+rows of arrays of any shape and strides. A finding is a report of the sanitizer, or an answer that
+differs from that of the Python code.
 """
 
 import argparse
@@ -173,6 +173,27 @@ def place_tile(loops, rng) -> None:
         assert np.array_equal(out, expected), (numbers, size, predictor, is_swapped, out.shape)
 
 
+def stream(loops, rng) -> None:
+    """Decode LZW and PackBits, whole and damaged, to memory of any size."""
+    from anychunk.codecs.tiff import decoders
+
+    data = rng.integers(0, int(rng.choice([1, 3, 256])), int(rng.integers(1, 9000))).astype("u1")
+    for name, decode in (("lzw", decoders.decode_lzw), ("packbits", decoders.decode_packbits)):
+        stored = np.frombuffer(getattr(imagecodecs, f"{name}_encode")(data), "u1").copy()
+        out = np.zeros(len(data), "u1")
+        assert getattr(loops, f"{name}_bytes")(stored, out) == len(data)
+        assert np.array_equal(out, data)
+        for place in rng.integers(0, len(stored), int(rng.integers(1, 4))).tolist():
+            stored[place] = int(rng.integers(256))
+        stored = stored[: int(rng.integers(len(stored) + 1))].copy()
+        room = int(rng.integers(1, 2 * len(data) + 2))
+        out, same = np.zeros(room, "u1"), np.zeros(room, "u1")
+        found = getattr(loops, f"{name}_bytes")(stored, out)
+        decoders.loops = None
+        if found >= 0:
+            assert np.array_equal(decode(stored, same), out[:found]), (name, found, room)
+
+
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
     from anychunk.codestream.packet_walk import DONE, MORE, Walk
@@ -195,6 +216,7 @@ def fuzz(minutes: float, seed: int) -> int:
         separate(loops, rng)
         scan(loops, pictures, rng)
         facsimile(loops, rng)
+        stream(loops, rng)
         place_tile(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))

@@ -5,6 +5,8 @@ static PyMethodDef functions[] = {
     {"jpeg_walk", jpeg_walk, METH_VARARGS, "Find where the rows of a JPEG scan begin."},
     {"fax_rows", fax_rows, METH_VARARGS, "Decode Group 4 facsimile, if it is exactly as T.6 prescribes."},
     {"narrow_samples", narrow_samples, METH_VARARGS, "Copy integers to a smaller type, if all are in their range."},
+    {"lzw_bytes", lzw_bytes, METH_VARARGS, "Decode LZW, if it is exactly as TIFF prescribes."},
+    {"packbits_bytes", packbits_bytes, METH_VARARGS, "Decode PackBits that do not reach beyond their end."},
     {"place_rows", place_rows, METH_VARARGS, "Copy decompressed rows of a tile to their place in an array."},
     {"separate_bands", separate_bands, METH_VARARGS, "Copy interleaved samples, each band by itself."},
     {"walk_all", walk_all, METH_VARARGS, "Return how many tiles are exactly their packets."},

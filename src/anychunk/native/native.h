@@ -10,6 +10,8 @@
 PyObject *jpeg_walk(PyObject *module, PyObject *args);
 PyObject *fax_rows(PyObject *module, PyObject *args);
 PyObject *narrow_samples(PyObject *module, PyObject *args);
+PyObject *lzw_bytes(PyObject *module, PyObject *args);
+PyObject *packbits_bytes(PyObject *module, PyObject *args);
 PyObject *place_rows(PyObject *module, PyObject *args);
 PyObject *separate_bands(PyObject *module, PyObject *args);
 PyObject *walk_all(PyObject *module, PyObject *args);

@@ -70,6 +70,7 @@ from anychunk.codestream.jpeg_rows import Rows, rows_stream
 from anychunk.codestream.jpeg_scan import head, units
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
 from anychunk.io.cache import Cache
+from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
 type StreamDecoder = Callable[[Bytes1D, Bytes1D], Bytes1D]
@@ -112,6 +113,10 @@ def decode_zstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_lzw(data: Bytes1D, out: Bytes1D) -> Bytes1D:
+    if loops is not None:
+        found = loops.lzw_bytes(data, out)
+        if found >= 0:
+            return out[:found]
     return as_bytes(imagecodecs.lzw_decode(data, out=out))
 
 
@@ -124,6 +129,10 @@ def decode_lzma(data: Bytes1D, out: Bytes1D) -> Bytes1D:
 
 
 def decode_packbits(data: Bytes1D, out: Bytes1D) -> Bytes1D:
+    if loops is not None:
+        found = loops.packbits_bytes(data, out)
+        if found >= 0:
+            return out[:found]
     try:
         return as_bytes(imagecodecs.packbits_decode(data, out=out))
     except imagecodecs.PackbitsError:
