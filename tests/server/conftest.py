@@ -16,10 +16,15 @@ from anychunk.server.run import Settings, guarded_app
 
 
 @pytest.fixture
-def client_of(monkeypatch):
-    """Return a function that starts a server of some files, which lists all however long it takes."""
+def complete_lists(monkeypatch):
+    """Have lists and consolidated metadata made to their end, however long that takes."""
     for module, name in ((records, "WAIT_S"), (descriptions, "WALK_S"), (hierarchy, "LIST_S")):
         monkeypatch.setattr(module, name, 1e6)
+
+
+@pytest.fixture
+def client_of(complete_lists):
+    """Return a function that starts a server of some files."""
     made = []
     loops = ExitStack()
 

@@ -86,6 +86,7 @@ def served_group(chunks, path):
 
 
 @needs_corpus
+@pytest.mark.usefixtures("complete_lists")
 @pytest.mark.filterwarnings("ignore")
 def test_ome_zarr_models_validates_every_image(caches):
     from ome_zarr_models.v05 import Image
