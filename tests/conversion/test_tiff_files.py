@@ -474,12 +474,12 @@ def test_an_interrupted_conversion_is_resumed(tmp_path):
     np.save(tmp_path / "a.npy", values)
     path = tmp_path / "a.tif"
     slow = (
-        "import sys, time\n"
+        "import sys, threading\n"
         "from anychunk.conversion import convert, levels\n"
         "from anychunk.conversion.journal import Journal\n"
         "levels.REGION_BYTES = 1 << 19\n"
         "add = Journal.add\n"
-        "Journal.add = lambda *a: (add(*a), print('task', flush=True), time.sleep(60))\n"
+        "Journal.add = lambda *a: (add(*a), print('task', flush=True), threading.Event().wait())\n"
         "convert(sys.argv[1], sys.argv[2], workers=1, axes='yx')\n"
     )
     child = subprocess.Popen(

@@ -302,7 +302,7 @@ def test_opening_does_not_load_what_notebooks_need(scene):
 @pytest.mark.filterwarnings("ignore")
 def test_ipython_shows_html_and_text(scene):
     formatters = pytest.importorskip(
-        "IPython.core.formatters", reason="IPython is not installed: make test-integrations"
+        "IPython.core.formatters", reason="IPython is not installed: pip install ipython"
     )
     for shown in (anychunk.open(scene), anychunk.open_array(scene), anychunk.index(scene)):
         data, _ = formatters.DisplayFormatter().format(shown)
