@@ -1,9 +1,9 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
-tiles, parameters and JPEG scans, decodes damaged facsimile, LZW and PackBits, and copies bands and
-rows of arrays of any shape and strides. A finding is a report of the sanitizer, or an answer that
-differs from that of the Python code.
+tiles, parameters and JPEG scans, decodes damaged facsimile, LZW and PackBits, narrows samples, and
+copies bands and rows of arrays of any shape and strides. A finding is a report of the sanitizer, or
+an answer that differs from that of the Python code.
 """
 
 import argparse
@@ -194,6 +194,26 @@ def stream(loops, rng) -> None:
             assert np.array_equal(decode(stored, same), out[:found]), (name, found, room)
 
 
+def narrow(loops, rng) -> None:
+    """Narrow random integers, most of them in the range of their depth, and hostile arguments."""
+    from anychunk.codecs.jpeg2000.openjph import _narrow
+
+    large, small = int(rng.choice([2, 4])), int(rng.choice([1, 2]))
+    depth, is_signed = int(rng.integers(1, 8 * small + 1)), bool(rng.integers(2))
+    half = 1 << (depth - 1)
+    shape = (int(rng.integers(1, 90)), int(rng.integers(1, 300)))
+    top = np.iinfo(f"i{large}")
+    samples = rng.integers(max(-half, top.min), min(half, top.max + 1), shape).astype(f"i{large}")
+    if rng.integers(2):
+        samples[tuple(int(rng.integers(n)) for n in shape)] = rng.integers(top.min, top.max)
+    found, expected = (np.zeros(shape, f"{'iu'[not is_signed]}{small}") for _ in range(2))
+    is_good = loops.narrow_samples(samples, found, depth, is_signed, int(rng.integers(-1, 5)))
+    assert is_good == _narrow(samples.copy(), expected, depth, is_signed=is_signed)
+    assert not is_good or np.array_equal(found, expected), (large, small, depth, is_signed)
+    with suppress(ValueError):
+        loops.narrow_samples(samples[: len(samples) // 2], found, int(rng.integers(-2, 40)), True)
+
+
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
     from anychunk.codestream.packet_walk import DONE, MORE, Walk
@@ -218,6 +238,7 @@ def fuzz(minutes: float, seed: int) -> int:
         facsimile(loops, rng)
         stream(loops, rng)
         place_tile(loops, rng)
+        narrow(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():

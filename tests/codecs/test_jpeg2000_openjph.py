@@ -8,6 +8,7 @@ from anychunk.codecs.jpeg2000 import codec, openjpeg, openjph
 from anychunk.codestream.jpeg2000 import read_main_header, stream_parts
 from anychunk.codestream.packets import check_tile
 from anychunk.errors import ChunkDecodeError, FormatError
+from anychunk.native import loops
 
 NOTHING = memoryview(b"")
 
@@ -54,6 +55,68 @@ def test_coarse_levels_that_exceed_the_range_are_clipped_by_openjpeg():
     expected = imagecodecs.jpeg2k_decode(stream, skipres=1)
     [found] = codec.decode_stream(stream, header, header.siz.image, 1)
     assert np.array_equal(found, expected)
+
+
+def test_samples_that_fit_into_16_bits_are_decoded_in_16():
+    """8-bit grey as OpenJPH encodes it; colours and more bits could exceed them."""
+    for array, fits in ((image("u1"), True), (image("u1", 3), False), (image("u2"), False)):
+        stream = bytes(imagecodecs.htj2k_encode(array, reversible=True))
+        assert openjph._fits_16_bits(read_main_header(stream)) == fits
+
+
+def test_no_coefficients_exceed_the_bound_for_16_bits():
+    """Coefficients of the largest size, of the signs that add up in a sample, by the 5/3 formula."""
+
+    def inverse(low, high):
+        # T.800 F.3.8.2.1, with the sequences extended by reflection
+        low, high = np.asarray(low, np.int64), np.asarray(high, np.int64)
+        before = np.concatenate([high[:1], high[:-1]])
+        even = low - ((before + high + 2) >> 2)
+        odd = high + ((even + np.concatenate([even[1:], even[-1:]])) >> 1)
+        return np.stack([even, odd], axis=1).reshape(2 * len(low), *low.shape[1:])
+
+    stream = bytes(imagecodecs.htj2k_encode(image("u1"), reversible=True))
+    header = read_main_header(stream)
+    assert openjph._fits_16_bits(header)
+    planes = [(header.qcds[0][0] >> 5) + (step >> 3) - 1 for step in header.qcds[0][1:]]
+    rng, highest = np.random.default_rng(0), 0
+    for _ in range(40):
+        bands = [(1 << n) - 1 for n in planes]
+        samples = np.full((2, 2), rng.choice([-1, 1]) * bands[0])
+        for level in range(header.levels):
+            hl, lh, hh = (
+                rng.choice([-1, 1], samples.shape) * size
+                for size in bands[1 + 3 * level : 4 + 3 * level]
+            )
+            rows = [inverse(a.T, b.T).T for a, b in ((samples, hl), (lh, hh))]
+            samples = inverse(*rows)
+        highest = max(highest, int(np.abs(samples).max()))
+    assert 4000 < highest < 1 << 15
+
+
+@pytest.mark.skipif(
+    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
+)
+@pytest.mark.parametrize("best", [0, 2])
+@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize(("size", "depth"), [(2, 1), (2, 8), (4, 8), (4, 12), (4, 16), (2, 16)])
+def test_the_compiled_loop_narrows_as_numpy_does(size, depth, is_signed, best):
+    half = 1 << depth - 1
+    rng = np.random.default_rng(depth)
+    samples = rng.integers(-half, half, (70, 301)).astype(f"i{size}")
+    samples[0, :2] = -half, half - 1
+    dtype = np.dtype(f"{'i' if is_signed else 'u'}{1 if depth <= 8 else 2}")
+    found = np.empty(samples.shape, dtype)
+    assert loops.narrow_samples(samples, found, depth, is_signed, best)
+    assert np.array_equal(found, samples.astype(int) + (0 if is_signed else half))
+    other = np.empty_like(found)
+    assert openjph._narrow(samples.copy(), other, depth, is_signed=is_signed)
+    assert np.array_equal(found, other)
+    beyond = {half, -half - 1, np.iinfo(samples.dtype).max, np.iinfo(samples.dtype).min}
+    for value in beyond if depth < 8 * size else ():
+        samples[60, 300] = value
+        assert not loops.narrow_samples(samples, found, depth, is_signed, best)
+        assert not openjph._narrow(samples.copy(), other, depth, is_signed=is_signed)
 
 
 def test_other_streams_are_left_to_openjpeg():

@@ -15,7 +15,7 @@ import anychunk
 from anychunk import limits
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import ChunkDecodeError, SourceChangedError, SourceError, TruncatedError
-from anychunk.io import FileSource, Sources, memory_store
+from anychunk.io import FileSource, Sources, memory_store, threads
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
 from anychunk.read import pipeline
 from tests.http_server import serve
@@ -375,6 +375,36 @@ def test_dask(tmp_path):
     np.testing.assert_array_equal(lazy[::2].compute(scheduler="threads"), VALUES[::2])
 
 
+def test_dask_does_not_multiply_the_threads(tmp_path, monkeypatch):
+    """With as many threads of Dask as cores, there are at most as many of ours, not the square."""
+    cores = 6
+    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(pipeline, "workers", lambda: cores)
+    values = RNG.integers(0, 9, (2048, 2048), np.uint8)
+    file = tmp_path / "f"
+    index = tiled(
+        values, (64, 64), str(file), file.write_bytes, codecs=(BYTES, GZIP), encode=gzipped
+    )
+    decoding, seen, real = [], set(), pipeline._Batch.scatter
+
+    def scatter(batch, *arguments):
+        decoding.append(1)
+        seen.add((threading.get_ident(), len(decoding)))
+        try:
+            real(batch, *arguments)
+        finally:
+            decoding.pop()
+
+    monkeypatch.setattr(pipeline._Batch, "scatter", scatter)
+    lazy = dask.array.from_zarr(anychunk.open(index), chunks=(512, 1024))
+    found = lazy.compute(scheduler="threads", num_workers=cores)
+    threads.pool().shutdown()
+    np.testing.assert_array_equal(found, values)
+    assert len({thread for thread, _ in seen}) > 1, "several threads decode"
+    assert len({thread for thread, _ in seen}) <= 2 * cores
+    assert max(count for _, count in seen) <= 2 * cores
+
+
 def test_two_threads(tmp_path):
     index = tiled(VALUES, (16, 16, 4), str(tmp_path / "f"), (tmp_path / "f").write_bytes)
     array = anychunk.open(index)
@@ -383,10 +413,10 @@ def test_two_threads(tmp_path):
     def work():
         results.extend(np.array_equal(array[...], VALUES) for _ in range(5))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
+    started = [threading.Thread(target=work) for _ in range(4)]
+    for thread in started:
         thread.start()
-    for thread in threads:
+    for thread in started:
         thread.join()
     assert results == [True] * 20
 

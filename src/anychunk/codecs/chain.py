@@ -8,7 +8,7 @@ common ones are replaced by equivalent functions, and any other codec runs throu
 import asyncio
 import math
 from collections.abc import Buffer as BytesLike
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -265,14 +265,16 @@ class Decoder:
         """Whether several chunks are decoded faster together: see `many`."""
         return self._many is not None
 
-    def many(self, chunks: Sequence[Bytes1D]) -> "list[Joint]":
+    def many(self, chunks: Sequence[Bytes1D]) -> "Iterable[Joint]":
         """Decode several chunks at once; those that are not returned are decoded one by one."""
         if self._many is None:
             return []
         decode, spec = self._many
         if not measuring.collectors:
             return decode(chunks, spec)  # type: ignore[no-any-return]
-        return measuring.decoding(lambda found: counted_many(chunks, found), decode, chunks, spec)
+        return measuring.decoding(
+            lambda found: counted_many(chunks, found), lambda: list(decode(chunks, spec))
+        )
 
     def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
         """Decode one chunk straight into `target`; return False if that is impossible.

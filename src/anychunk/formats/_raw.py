@@ -174,6 +174,10 @@ def chunk_ranges(
         # no chunks, but the loop below would list positions along the other axes
         none = np.zeros(grid_shape(shape, chunk), np.uint64)
         return none, none
+    nbytes = math.prod(shape) * itemsize
+    if all(size <= step for size, step in zip(shape, chunk, strict=True)) and nbytes < 1 << 63:
+        one = (1,) * len(shape)
+        return np.full(one, offset, np.uint64), np.full(one, nbytes, np.uint64)
     offsets, lengths = np.array(offset, np.uint64), np.array(itemsize, np.uint64)
     for axis, (size, step) in enumerate(zip(shape, chunk, strict=True)):
         inner = math.prod(shape[axis + 1 :]) * itemsize

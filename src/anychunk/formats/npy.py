@@ -10,6 +10,7 @@ Refused: object arrays (a pickle, which may run code), structured, string and da
 import ast
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ is touched; a remote one is fetched whole."""
 LARGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """The numpy kinds that Zarr supports, with their largest item size: Zarr has no long double."""
 
+SHORT = 1024
+"""The length of headers that are cached, at most."""
 LONG = re.compile(r"(?<=\d)L(?=\s*[,)])")
 
 
@@ -125,7 +128,8 @@ def read_header(data: bytes, url: str) -> Header:
     text = LONG.sub("", text)
     try:
         # str.strip() alone would take control characters, which are samples, for blanks
-        fields = ast.literal_eval(text.strip(" \t\r\n\f"))
+        text = text.strip(" \t\r\n\f")
+        fields = _evaluated(text) if len(text) <= SHORT else ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as e:
         raise FormatError(f"{url}: the NPY header is not a Python dictionary ({e})") from e
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
@@ -138,6 +142,12 @@ def read_header(data: bytes, url: str) -> Header:
     if not isinstance(is_fortran, bool):
         raise FormatError(f"{url}: fortran_order is {is_fortran!r:.100}, expected True or False")
     return Header(shape, is_fortran, _dtype(fields["descr"], url), len(data))
+
+
+@lru_cache(maxsize=64)
+def _evaluated(text: str) -> Any:
+    """Evaluate a short header; cached, because files of a set often have the same."""
+    return ast.literal_eval(text)
 
 
 def _dtype(descr: Json, url: str) -> np.dtype[Any]:

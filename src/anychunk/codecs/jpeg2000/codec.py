@@ -21,7 +21,7 @@ import base64
 import math
 import struct
 from collections.abc import Buffer as BytesLike
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -615,7 +615,7 @@ class Jpeg2000(BytesToBytes):
     @property
     def decode_many(
         self,
-    ) -> "Callable[[Sequence[Bytes1D], ChunkSpec], list[tiny_tiles.Joint]] | None":
+    ) -> "Callable[[Sequence[Bytes1D], ChunkSpec], Iterator[tiny_tiles.Joint]] | None":
         """Decodes several chunks together; None if tiles are not tiny.
 
         Chunks that are in none of the arrays have to be decoded one by one.
@@ -623,10 +623,11 @@ class Jpeg2000(BytesToBytes):
         is_tiny = self.main_header is not None and tiny_tiles.is_tiny(self._header)
         return self._decode_many if is_tiny else None
 
-    def _decode_many(self, chunks: Sequence[Bytes1D], spec: ChunkSpec) -> list[tiny_tiles.Joint]:
+    def _decode_many(
+        self, chunks: Sequence[Bytes1D], spec: ChunkSpec
+    ) -> Iterator[tiny_tiles.Joint]:
         header, level = self._header, self.resolution_level
         siz, steps = header.siz, scale(header.siz, level)
-        found: list[tiny_tiles.Joint] = []
         shape, corner = spec.shape, siz.tile(0).scaled(*steps)
         nominal = (siz.tile_height / steps[1], siz.tile_width / steps[0])
         begins = (-(-siz.tile_x0 // steps[0]), -(-siz.tile_y0 // steps[1]))
@@ -637,15 +638,14 @@ class Jpeg2000(BytesToBytes):
             or not np.can_cast(siz.dtype, spec.dtype)
             or spec.dtype.kind not in "iu"
         ):
-            return found
+            return
         for area, places, planes in tiny_tiles.decode_rectangles(header, level, steps, chunks):
             here = area.scaled(*steps)
             joint = np.empty((*shape[:-2], here.height, here.width), spec.dtype)
             for band, plane in zip(joint.reshape(-1, *joint.shape[-2:]), planes, strict=True):
                 band[...] = plane
             across = -(-here.width // shape[-1])
-            found.append(tiny_tiles.Joint(places.tolist(), across, shape, joint))
-        return found
+            yield tiny_tiles.Joint(places.tolist(), across, shape, joint)
 
     def _unspecified(self, data: Bytes1D) -> ChunkSpec:
         """Return the chunk in Zarr v2, which does not describe it: nominal tile or whole image."""

@@ -1,4 +1,4 @@
-"""Many tiny tiles decoded and checked together: calling a decoder takes longer than decoding one.
+"""Many small tiles decoded and checked together: calling a decoder takes long for one of them.
 
 Chunks stay single tiles, so that each can be absent, or be referred to. Those that are read at the
 same time, and fill a rectangle of the tile grid, are put together to one codestream. Whatever is
@@ -27,16 +27,17 @@ from anychunk.codestream.jpeg2000 import (
     TilePart,
     tiles_header,
 )
-from anychunk.errors import ChunkDecodeError, UnsupportedError
+from anychunk.errors import ChunkDecodeError, LimitError, UnsupportedError
 from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
 type Ints = npt.NDArray[np.int64]
 
-TINY_PIXELS = 2048
-"""Tiles of fewer pixels are put together."""
-MOST_TILES = 1024
-"""Tiles per stream, at most."""
+TINY_PIXELS = 1 << 15
+"""Tiles of fewer pixels are put together: 8 x 8 are then read ten times as fast, 64 x 64 in three
+bands in two thirds of the time, 128 x 128 in nine tenths."""
+MOST_TILES, MOST_SAMPLES = 1024, 1 << 20
+"""Tiles and samples that are decoded together, at most; OpenJPEG takes 4 bytes per sample."""
 HEAD = SOT_BYTES + 2
 """Bytes of a tile-part before its packets, if it has no other marker than SOT and SOD."""
 
@@ -74,7 +75,7 @@ class Joint(NamedTuple):
 
 
 def is_tiny(header: MainHeader) -> bool:
-    """Return whether tiles of a codestream are worth to be decoded together, and can be."""
+    """Return whether tiles of a codestream are so small that they are decoded together."""
     siz = header.siz
     return (
         loops is not None
@@ -88,8 +89,8 @@ def is_tiny(header: MainHeader) -> bool:
 
 def decode_rectangles(
     header: MainHeader, level: int, scale: tuple[int, int], chunks: Sequence[npt.NDArray[np.uint8]]
-) -> list[Rectangle]:
-    """Decode chunks that are one tile each; return those that were decoded together.
+) -> Iterator[Rectangle]:
+    """Decode chunks that are one tile each; yield those that were decoded together.
 
     Parameters:
         header: The main header, for which `is_tiny` is true.
@@ -97,6 +98,22 @@ def decode_rectangles(
         scale: Reference grid points per sample of the level, (x, y).
         chunks: The stored bytes of chunks.
     """
+    siz = header.siz
+    samples = siz.tile_width * siz.tile_height * len(siz.components)
+    most = min(MOST_TILES, MOST_SAMPLES // samples)
+    if most < 2:
+        return
+    for first in range(0, len(chunks), most):
+        for area, places, planes in _decode_some(
+            header, level, scale, chunks[first : first + most]
+        ):
+            yield Rectangle(area, places + first, planes)
+
+
+def _decode_some(
+    header: MainHeader, level: int, scale: tuple[int, int], chunks: Sequence[npt.NDArray[np.uint8]]
+) -> list[Rectangle]:
+    """Do that for a limited number of chunks."""
     siz = header.siz
     lengths = np.fromiter(map(len, chunks), np.int64, len(chunks))
     if len(chunks) < 2 or lengths.min() < HEAD or lengths.max() >= 1 << 31:
@@ -124,14 +141,14 @@ def decode_rectangles(
             area = Rect(first.x0, first.y0, last.x1, last.y1)
             here = area.scaled(*scale)
             nbytes = here.width * here.height * len(siz.components) * siz.dtype.itemsize
-            limits.check_chunk(nbytes, where="jpeg2000: tiles", stored=int(lengths[places].sum()))
             parts = [chunks[place] for place in places.tolist()]
             stream = tiles_header(header, int(own[0]), area)
             stream += _renumbered(parts, lengths[places]) + END
             try:
+                limits.check_chunk(nbytes, where="jpeg2000", stored=int(lengths[places].sum()))
                 planes = openjpeg.decode(stream, siz, area, level)
-            except (ChunkDecodeError, UnsupportedError):
-                continue
+            except (ChunkDecodeError, LimitError, UnsupportedError):
+                continue  # one by one, each is within the limits, or decodes, or says why not
             found.append(Rectangle(area, places, planes))
     return found
 
@@ -154,7 +171,7 @@ def _tile_numbers(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> I
 
 
 def _rectangles(numbers: Ints, columns: int) -> list[Ints]:
-    """Return the places of tiles that fill rectangles, in groups of at most `MOST_TILES`."""
+    """Return the places of tiles that fill rectangles."""
     order = np.argsort(numbers)
     rows, across = np.divmod(numbers[order], columns)
     is_new = np.ones(len(order), bool)
@@ -163,7 +180,7 @@ def _rectangles(numbers: Ints, columns: int) -> list[Ints]:
     before: tuple[int, int, int] | None = None
     for run in np.split(np.arange(len(order)), np.flatnonzero(is_new)[1:]):
         row, first, count = int(rows[run[0]]), int(across[run[0]]), len(run)
-        if before == (row - 1, first, count) and (len(found[-1]) + 1) * count <= MOST_TILES:
+        if before == (row - 1, first, count):
             found[-1].append(order[run])
         else:
             found.append([order[run]])
