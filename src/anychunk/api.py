@@ -261,6 +261,12 @@ def _listed(
     """Return the urls of files; or nothing, and documents and objects that have STAC items."""
     if stac.is_item(urls):
         return [], [urls]
+    if not isinstance(urls, str | Path | Iterable):
+        hint = "; open it first, with .open()" if hasattr(urls, "open") else ""
+        raise TypeError(
+            f"got {type(urls).__name__}, expected a url or path, bytes, an open file or a list of "
+            f"urls{hint}"
+        )
     given = [urls] if isinstance(urls, str | Path) else list(cast("Iterable[Any]", urls))
     if any(stac.is_item(one) for one in given):
         return [], [as_url(one) if isinstance(one, str | Path) else one for one in given]

@@ -306,6 +306,19 @@ def test_a_server_without_ranges(tmp_path, storage):
             open_source(f"{web.url}/m.tif", storage=storage).size()
 
 
+def test_what_is_no_file_is_named(tiff):
+    import fsspec
+
+    waiting = fsspec.open(f"file://{tiff}")
+    with pytest.raises(TypeError, match=r"got OpenFile.*\.open\(\)"):
+        anychunk.open(waiting)
+    with waiting as file:
+        assert pixels(anychunk.open(file)) is not None
+    for wrong in (None, 5):
+        with pytest.raises(TypeError, match=f"got {type(wrong).__name__}, expected a url"):
+            anychunk.index(wrong)
+
+
 def test_an_object_without_a_byte(tmp_path):
     with serving(b"") as web:
         assert open_source(f"{web.url}/e").size() == 0
