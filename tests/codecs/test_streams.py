@@ -225,7 +225,9 @@ def test_blosc_with_a_byte_too_many():
         streams.decode_blosc(np.frombuffer(wrong, np.uint8), 40)
 
 
-@pytest.mark.parametrize("check", [lzma.CHECK_NONE, lzma.CHECK_CRC32, lzma.CHECK_CRC64])
+@pytest.mark.parametrize(
+    "check", [lzma.CHECK_NONE, lzma.CHECK_CRC32, lzma.CHECK_CRC64, lzma.CHECK_SHA256]
+)
 def test_damaged_xz_is_what_the_standard_library_says(check):
     """Every cut and flipped bit is tried: imagecodecs returns what it has of a truncated stream."""
     plain = bytes(range(60)) * 5 + bytes(40)
@@ -257,6 +259,21 @@ def test_xz_of_a_large_dictionary_is_left_to_the_standard_library():
     small = lzma.compress(b"abc", filters=[{"id": lzma.FILTER_LZMA2, "preset": 0}])
     header = bytearray(small)
     assert header[12:16] == bytes((2, 0, 0x21, 1))
-    assert streams.is_one_xz_block(np.frombuffer(small, np.uint8))
+    assert streams.one_xz_block(np.frombuffer(small, np.uint8)) == 3
     header[16] = 34  # 2**29 bytes (the .xz file format, section 5.3.1)
-    assert not streams.is_one_xz_block(np.frombuffer(bytes(header), np.uint8))
+    assert streams.one_xz_block(np.frombuffer(bytes(header), np.uint8)) is None
+
+
+@pytest.mark.parametrize("kind", ["noise", "zeros"])
+def test_xz_of_many_chunks(kind):
+    """LZMA2 cuts its data into chunks of at most 2 MiB, or 64 KiB where it does not compress."""
+    noise = np.random.default_rng(0).integers(0, 256, 200_000).astype(np.uint8)
+    plain = noise if kind == "noise" else np.zeros(5 << 20, np.uint8)
+    stored = np.frombuffer(lzma.compress(plain.tobytes(), preset=0), np.uint8).copy()
+    out = np.empty_like(plain)
+    assert streams.one_xz_block(stored) == len(plain)
+    found = streams.decode_one_xz(stored, out)
+    assert found is not None
+    np.testing.assert_array_equal(found, plain)
+    stored[len(stored) // 2] ^= 1
+    assert streams.decode_one_xz(stored, out) is None

@@ -19,7 +19,6 @@ import zlib
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, Protocol
 
 import imagecodecs
@@ -190,77 +189,87 @@ XZ_START, XZ_END = b"\xfd7zXZ\0", b"YZ"
 XZ_HEADER = 12
 """Bytes of the header and of the footer of a stream."""
 XZ_LZMA2 = 0x21
-
-XZ_MARK = bytes.fromhex("d9a7f4128c3be65017ca90635efd2b84") * 4
-"""What is decoded behind a stream, to see that the decoder came to the stream's end."""
-
-
-@cache
-def _marked() -> Bytes1D:
-    return np.frombuffer(lzma.compress(XZ_MARK, check=lzma.CHECK_CRC32, preset=0), np.uint8)
+XZ_CHECKS = (0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64)
+"""Bytes of the check of a block, by its number in the flags of the stream."""
 
 
 def decode_one_xz(data: Bytes1D, out: Bytes1D) -> Bytes1D | None:
     """Decode a stream of one block that fills `data`, faster than the standard library does.
 
-    imagecodecs has a newer liblzma, but returns what it has of a truncated stream. liblzma begins a
-    second stream only when the first is complete and all its checks have passed: the check of the
-    block, the sizes in the index, the footer. So another stream is put behind this one, and its
-    content has to be the end of what is decoded.
+    imagecodecs has a newer liblzma, but returns what it has of a truncated stream. A stream whose
+    parts follow each other without a gap to the end of `data` is not truncated; and if there is
+    room for another byte, liblzma goes on to the end, and compares the check of the block, the
+    sizes in the index and the footer.
 
     Returns:
         the decoded bytes, in `out`; None if they are more than that, or the standard library has to
         decide what the stream is.
     """
-    if not is_one_xz_block(data):
+    nbytes = one_xz_block(data)
+    if nbytes is None or nbytes > len(out):
         return None
-    with borrowed("xz", len(out) + len(XZ_MARK)) as room:
+    with borrowed("xz", nbytes + 1) as room:
         try:
-            found = imagecodecs.lzma_decode(np.concatenate([data, _marked()]), out=room)
+            found = imagecodecs.lzma_decode(data, out=room)
         except DAMAGED:
             return None
-        nbytes = len(found) - len(XZ_MARK)
-        if nbytes < 0 or found[nbytes:].tobytes() != XZ_MARK:
+        if len(found) != nbytes:
             return None
-        out[:nbytes] = found[:nbytes]
+        out[:nbytes] = found
     return out[:nbytes]
 
 
-def is_one_xz_block(data: Bytes1D) -> bool:
-    """Return whether the index of an .xz stream says that its only block fills `data`.
+def one_xz_block(data: Bytes1D) -> int | None:
+    """Return the decoded size of an .xz stream, if its parts fill `data` without a gap.
 
-    Nor may the block ask for more memory than `XZ_MEMORY`. The .xz file format, sections 2 to 4.
+    None if it has not one block of LZMA2 alone, or the block asks for more memory than `XZ_MEMORY`.
+    The .xz file format, sections 2 to 4.
     """
-    tail = data[-XZ_HEADER:].tobytes()
-    if len(data) < 3 * XZ_HEADER or not tail.endswith(XZ_END):
-        return False
-    if data[: len(XZ_START)].tobytes() != XZ_START:
-        return False
+    if len(data) < 3 * XZ_HEADER:
+        return None
+    stored = memoryview(data)
+    tail = bytes(stored[-XZ_HEADER:])
     size = 4 * (int.from_bytes(tail[4:8], "little") + 1)
-    index = data[-XZ_HEADER - size : -XZ_HEADER].tobytes()
-    # its marker, the number of records, and of each the size without padding
-    if len(index) != size or index[:2] != b"\0\1":
-        return False
-    unpadded, _ = _xz_integer(index, 2)
-    if 2 * XZ_HEADER + size + -(-unpadded // 4) * 4 != len(data):
-        return False
-    return _xz_dictionary(data[XZ_HEADER : XZ_HEADER + 1024].tobytes()) <= XZ_MEMORY
+    start = len(data) - XZ_HEADER - size
+    if start < 2 * XZ_HEADER or bytes(stored[: len(XZ_START)]) != XZ_START or tail[-2:] != XZ_END:
+        return None
+    # the index: its marker, the number of records, two sizes, padding and a checksum
+    index = bytes(stored[start:-XZ_HEADER])
+    unpadded, at = _xz_integer(index, 2)
+    nbytes, at = _xz_integer(index, at)
+    if index[:2] != b"\0\1" or not 4 <= size - at < 8 or stored[7] >= len(XZ_CHECKS):
+        return None
+    end = XZ_HEADER + unpadded - XZ_CHECKS[stored[7]]
+    if XZ_HEADER + -(-unpadded // 4) * 4 != start or end <= 2 * XZ_HEADER:
+        return None
+    # the header of the block: its size, no flags, and the only filter with its dictionary
+    flags, *only_filter, exponent = stored[XZ_HEADER + 1 : XZ_HEADER + 5]
+    memory = (2 | exponent & 1) << (exponent // 2 + 11)
+    if flags or only_filter != [XZ_LZMA2, 1] or memory > XZ_MEMORY:
+        return None
+    first = XZ_HEADER + 4 * (stored[XZ_HEADER] + 1)
+    return nbytes if _lzma2_bytes(stored, first, end - 1) == nbytes else None
 
 
-def _xz_dictionary(header: bytes) -> int:
-    """Return the size of the dictionary of a block, or a size above all if it states none."""
-    flags, at = header[1], 2
-    for bit in (0x40, 0x80):  # the compressed and the decompressed size, which are optional
-        if flags & bit:
-            _, at = _xz_integer(header, at)
-    for _ in range(1 + (flags & 3)):
-        filter_id, at = _xz_integer(header, at)
-        length, at = _xz_integer(header, at)
-        if filter_id == XZ_LZMA2 and length == 1 and at < len(header):
-            exponent = header[at]
-            return (2 | exponent & 1) << (exponent // 2 + 11)
-        at += length
-    return 1 << 62
+def _lzma2_bytes(stored: memoryview, at: int, last: int) -> int | None:
+    """Return what the chunks of LZMA2 decode to, by their headers.
+
+    None if they do not end in an end marker at `last`, or one of them is too short to read more
+    than its header.
+    """
+    total = 0
+    while at < last - 5:
+        control = stored[at]
+        decoded = 1 + (stored[at + 1] << 8 | stored[at + 2])
+        if control >= 0x80:  # compressed; from 0xC0 on with properties
+            total += decoded + ((control & 0x1F) << 16)
+            at += 1 + (stored[at + 3] << 8 | stored[at + 4]) + (6 if control >= 0xC0 else 5)
+        elif control in (1, 2):  # not compressed
+            total += decoded
+            at += 3 + decoded
+        else:
+            return None
+    return total if at == last and not stored[last] else None
 
 
 def _xz_integer(data: bytes, at: int) -> tuple[int, int]:

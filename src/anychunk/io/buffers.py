@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from anychunk.io import system
 
-KEPT_BYTES = 8 << 20
+KEPT_BYTES = 16 << 20
 """Maximum number of bytes that a thread keeps per purpose."""
 
 PAGE = 4096

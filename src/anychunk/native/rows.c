@@ -222,6 +222,17 @@ static void place_all(const uint8_t *data, const Layout *layout, const Py_buffer
     }
 }
 
+/* The same where bands are only to be taken apart: straight to their place. */
+static void place_bands(const uint8_t *data, const Layout *layout, const Py_buffer *target, int64_t band_stride)
+{
+    int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
+    Masks masks;
+    fill_masks(&masks, (int)layout->bands, layout->size, layout->is_swapped);
+    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->bands * layout->size)
+        take_apart(data, (uint8_t *)target->buf + y * target->strides[target->ndim - 2], band_stride, columns,
+                   layout->bands, layout->size, layout->is_swapped, &masks, layout->best);
+}
+
 /* The same where nothing is to be taken apart or joined. */
 static void place_plain(const uint8_t *data, const Layout *layout, const Py_buffer *target)
 {
@@ -294,9 +305,10 @@ PyObject *place_rows(PyObject *module, PyObject *args)
     int64_t band_stride;
     int is_done = is_layout(&layout, from.len) && takes(&to, &layout, &band_stride);
     int is_plain = layout.bands == 1 && layout.predictor < 3 && (!layout.is_swapped || layout.size == 1);
+    int is_straight = layout.predictor == 1 && layout.bands <= MOST_BANDS;
     uint8_t *memory = NULL;
     int64_t block = 1;
-    if (is_done && !is_plain) {
+    if (is_done && !is_plain && !is_straight) {
         int64_t row = layout.columns * layout.bands * layout.size, fits = BLOCK / row;
         block = fits < 1 ? 1 : fits > layout.rows ? layout.rows : fits;
         memory = malloc((size_t)(block * row));
@@ -306,6 +318,8 @@ PyObject *place_rows(PyObject *module, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         if (is_plain)
             place_plain(from.buf, &layout, &to);
+        else if (is_straight)
+            place_bands(from.buf, &layout, &to, band_stride);
         else
             place_all(from.buf, &layout, &to, band_stride, memory, block);
         Py_END_ALLOW_THREADS

@@ -46,7 +46,7 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 
 PATH = "codec_pipeline.path"
 INLINE_BYTES = 256 << 10
-INLINE_COPY = 16 << 20
+INLINE_COPY = 4 << 20
 """To decode up to `INLINE_BYTES`, or to copy up to `INLINE_COPY`, only the caller's thread is used:
 starting others would cost more."""
 LEAST_ROWS = 64 << 10
