@@ -51,6 +51,22 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("flags", "is_shown"), [((), True), (("-q",), False)])
+def test_warnings_are_one_line(tmp_path, monkeypatch, capsys, flags, is_shown):
+    monkeypatch.setattr("anychunk.archive.LARGE_GROUP", 1)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.zeros((4, 4)))
+    target = tmp_path / "c.icechunk"
+    code, _, err = run(
+        capsys, *flags, "index", f"{tmp_path}/*.npy", "-o", target, "--combine", "group"
+    )
+    assert code == 0
+    lines = [line for line in err.splitlines() if "warning" in line.lower()]
+    assert len(lines) == is_shown
+    assert all(line.startswith("anychunk: warning: ") for line in lines)
+
+
 def test_there_is_a_schema_for_every_command():
     names = {command.callback.__name__ for command in app.registered_commands}
     assert set(SCHEMAS) == names

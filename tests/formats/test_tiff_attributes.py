@@ -328,6 +328,16 @@ def test_depth_and_bands(tmp_path):
     np.testing.assert_array_equal(array[...], np.moveaxis(data, -1, 0))
 
 
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_one_slice_in_tiles_of_several(tmp_path, compression):
+    path = tmp_path / "a.tif"
+    data = np.arange(40 * 40, dtype="uint16").reshape(1, 40, 40)
+    tifffile.imwrite(path, data, volumetric=True, tile=(16, 16, 16), compression=compression)
+    array = anychunk.open_array(path)
+    assert array.metadata.dimension_names == ("z", "y", "x")
+    np.testing.assert_array_equal(array[...], tifffile.imread(path))
+
+
 def test_gdal_metadata(tmp_path):
     path = tmp_path / "a.tif"
     with rasterio.open(path, "w", driver="GTiff", width=10, height=6, count=2, dtype="uint8",

@@ -38,11 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         allow_every_character()
         rest, changes = take_limits(rest)
         limits.configure(changes)
-        code = run_listing(rest)
-        if code is None:
-            from anychunk.cli.commands import run
+        with talk.plain_warnings():
+            code = run_listing(rest)
+            if code is None:
+                from anychunk.cli.commands import run
 
-            code = run(rest)
+                code = run(rest)
     except KeyboardInterrupt:
         print("anychunk: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)

@@ -1,6 +1,10 @@
 """How much the commands print: `-q` for less, `-v` for more."""
 
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 FLAGS = {"-q": QUIET, "--quiet": QUIET, "-v": VERBOSE, "--verbose": VERBOSE}
@@ -39,6 +43,24 @@ def detail(text: str) -> None:
     """Print a detail on stderr, if `-v` was given."""
     if is_verbose():
         print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print warnings for users on one line, without the place in the code that Python adds."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+        if issubclass(category, UserWarning):
+            note(f"anychunk: warning: {' '.join(str(message).split())}")
+        else:
+            before(message, category, *place, **options)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def counted(count: int, thing: str) -> str:

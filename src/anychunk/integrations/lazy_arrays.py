@@ -75,7 +75,10 @@ def lazy(array: Any) -> Any:
     chunks = several_chunks(shape, chunk, array.dtype.itemsize)
     most = max((-(-n // side) for n, side in zip(shape, chunks, strict=True)), default=0)
     if most > MOST_ALONG:
-        raise LimitError(f"{most} chunks along an axis are over the limit of {MOST_ALONG} of dask")
+        raise LimitError(
+            f"{most} chunks along an axis are over the limit of {MOST_ALONG} of dask; "
+            "select a part of the array first"
+        )
     chunks = (*chunks, array.shape[-1]) if is_last else chunks
     meta = np.empty((0,) * array.ndim, array.dtype)
     # not named by its content, which would have to be hashed

@@ -37,7 +37,7 @@ class Arrangement:
         """Names of the axes of each image, in their order."""
         found = {"y", "x", *(role for role in self.roles if role is not None)}
         found |= {"c"} if self.layout.bands > 1 else set()
-        found |= {"z"} if self.layout.depth > 1 else set()
+        found |= {"z"} if self.layout.is_volume else set()
         return tuple(name for name in NAMES if name in found)
 
     @cached_property
@@ -56,7 +56,7 @@ class Arrangement:
         layout = self.layout
         sides = {
             "c": layout.chunk_bands,
-            "z": layout.chunk_depth if layout.depth > 1 else 1,
+            "z": layout.chunk_depth if layout.is_volume else 1,
             "y": layout.chunk_height,
             "x": layout.chunk_width,
         }
@@ -123,10 +123,10 @@ def arrangement(names: Sequence[str], sizes: Shape, layout: Layout) -> Arrangeme
     """
     roles: dict[int, str] = {}
     for number, name in enumerate(names):
-        is_taken = name == "z" and layout.depth > 1
+        is_taken = name == "z" and layout.is_volume
         if name in ("t", "c", "z") and name not in roles.values() and not is_taken:
             roles[number] = name
-    taken = {*roles.values(), *(("z",) if layout.depth > 1 else ())}
+    taken = {*roles.values(), *(("z",) if layout.is_volume else ())}
     free = [name for name in FREE if name not in taken]
     others = [number for number in range(len(names)) if number not in roles]
     if others and free:
@@ -145,4 +145,4 @@ def stated(names: Sequence[str], found: Arrangement) -> Mapping[str, str]:
         for name, role in zip(names, found.roles, strict=True)
         if role is not None and role == name
     }
-    return {**kept, "y": "y", "x": "x", **({"z": "z"} if found.layout.depth > 1 else {})}
+    return {**kept, "y": "y", "x": "x", **({"z": "z"} if found.layout.is_volume else {})}

@@ -314,7 +314,7 @@ def piece_rows(layout: Layout) -> int | None:
     if (
         layout.is_tiled
         or layout.compression not in STREAMS
-        or layout.depth > 1
+        or layout.is_volume
         or layout.fill_order != 1
         or layout.is_subsampled
         or strip < 2 * LEAST

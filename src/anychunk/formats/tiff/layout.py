@@ -84,14 +84,19 @@ class Layout:
         return 1 if self.is_planar else self.bands
 
     @property
+    def is_volume(self) -> bool:
+        """Whether the page has several planes, or one in tiles of several."""
+        return self.depth > 1 or self.chunk_depth > 1
+
+    @property
     def shape(self) -> Shape:
-        """Shape of the page: (band, y, x), or (z, band, y, x) if its depth is more than 1."""
-        return (*((self.depth,) if self.depth > 1 else ()), self.bands, self.height, self.width)
+        """Shape of the page: (band, y, x), or (z, band, y, x) if it is a volume."""
+        return (*((self.depth,) if self.is_volume else ()), self.bands, self.height, self.width)
 
     @property
     def chunk_shape(self) -> Shape:
         """Shape of a strip or tile, with the axes of `shape`."""
-        deep = (self.chunk_depth,) if self.depth > 1 else ()
+        deep = (self.chunk_depth,) if self.is_volume else ()
         return (*deep, self.chunk_bands, self.chunk_height, self.chunk_width)
 
     @property

@@ -90,7 +90,7 @@ def series_stack(level: Any, pages: Sequence[Page | None], layout: Layout) -> St
     size = math.prod(layout.shape)
     total = math.prod(int(n) for n in level.shape)
     # tifffile knows the offset of the first page if the pages are contiguous
-    run = level.dataoffset if layout.is_plain and layout.depth == 1 and size else None
+    run = level.dataoffset if layout.is_plain and not layout.is_volume and size else None
     count = total // size if run and size else len(pages)
     names, sizes = leading_axes(level.axes, tuple(int(n) for n in level.shape), count, size)
     planes = [None if page is None else Plane(page=page) for page in pages]
