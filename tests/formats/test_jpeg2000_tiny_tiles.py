@@ -158,3 +158,14 @@ def test_an_index_may_have_tiles_in_another_order(order, tmp_path):
     expected = tiles[other].transpose(0, 2, 1, 3).reshape(96, 128)
     assert np.array_equal(found[...], expected)
     assert np.array_equal(found[5:70, 20:101], expected[5:70, 20:101])
+
+
+def test_an_index_may_state_a_larger_image(tmp_path):
+    [plane] = planes(shape=(70, 90))
+    path = tmp_path / "a.j2k"
+    path.write_bytes(compress([plane], "-t", "16,16", "-n", "3"))
+    image = anychunk.index(path)["0/0/image"]
+    found = anychunk.open(replace(image, shape=(80, 96)))
+    assert np.array_equal(found[...][:70, :90], plane)
+    rows = [3, 66, 69]
+    assert np.array_equal(found.oindex[rows, :][:, :90], plane[rows])

@@ -49,3 +49,12 @@ def joint_box(joint: "Joint", positions: Sequence[int], places: Places) -> tuple
         for begin, there in zip(source, target, strict=True)
     )
     return taken, target
+
+
+def is_inside(taken: Sequence[Selector], shape: Sequence[int]) -> bool:
+    """Return whether an array has all that is taken of it.
+
+    Chunks that were decoded together end where their image does, which an index may contradict.
+    """
+    ends = (s.stop if isinstance(s, slice) else np.max(s, initial=-1) + 1 for s in taken)
+    return all(end <= n for end, n in zip(ends, shape, strict=True))

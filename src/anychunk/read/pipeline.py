@@ -30,7 +30,7 @@ from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.threads import cores, run_ranges
 from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
-from anychunk.read.joint_places import Places, Selector, joint_box
+from anychunk.read.joint_places import Places, Selector, is_inside, joint_box
 from anychunk.read.window_reads import TOUCHED, WindowRead
 from anychunk.read.zarr_core import (
     DEFAULT_PIPELINE,
@@ -168,11 +168,16 @@ class _Batch:
             own = [positions[present[number]] for number in joint.numbers]
             box = joint_box(joint, own, self.places) if self.is_plain else None
             if box is not None:
-                self.place(box[1], joint.array[box[0]])
+                parts = [(joint.array, *box)]
             else:
-                for position, (_, array) in zip(own, joint.pieces(), strict=True):
-                    [(source, target)] = self.places(range(position, position + 1))
-                    self.place(target, array[source])
+                parts = [
+                    (array, *next(iter(self.places(range(position, position + 1)))))
+                    for position, (_, array) in zip(own, joint.pieces(), strict=True)
+                ]
+            if not all(is_inside(source, array.shape) for array, source, _ in parts):
+                continue  # decoded one by one, which words the error
+            for array, source, target in parts:
+                self.place(target, array[source])
             done.update(present[number] for number in joint.numbers)
         return listed, done
 
