@@ -2,7 +2,11 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from io import BytesIO
 from typing import Any
+
+import tifffile
 
 from fuzz.cases import Case
 
@@ -40,6 +44,14 @@ def decodes_to_more(message: str) -> bool:
     """Return whether a saved index was read with the error that a chunk is too long."""
     found = re.search(r"the index saved as .* bytes: (\d+) bytes, expected (\d+) for", message)
     return found is not None and int(found[1]) > int(found[2])
+
+
+def has_predictor_alone(case: Case) -> bool:
+    """Return whether the first page is not compressed, or by PackBits, and has a predictor."""
+    with suppress(Exception), tifffile.TiffFile(BytesIO(case.edited()[case.entry])) as file:
+        page = file.pages.first
+        return page.predictor != 1 and page.compression in (1, 32773)
+    return False
 
 
 RULES: dict[str, Rule] = {
@@ -107,6 +119,11 @@ RULES: dict[str, Rule] = {
             outcome["outcome"] == "inconsistent" and decodes_to_more(outcome["message"])
         )
     ),
+    "TIFF: a predictor of uncompressed samples is undone; libtiff ignores it": (
+        lambda case, outcome: (
+            "tiff" in case.format and outcome["outcome"] == "differs" and has_predictor_alone(case)
+        )
+    ),
     "OME-TIFF: pages that OME-XML does not list belong to no image": lambda case, outcome: (
         outcome["outcome"] == "vanished" and any("OME-XML" in label for label in labels(case))
     ),
@@ -116,7 +133,7 @@ RULES: dict[str, Rule] = {
             and case.format == "ome-tiff"
             and any("OME-XML" in label for label in labels(case))
             and "refuses" in str(outcome["opinions"].get("tifffile"))
-            and of_rasterio(outcome).startswith("lacks")
+            and of_rasterio(outcome).startswith(("lacks", "refuses"))
         )
     ),
     "NITF: GDAL does not read lossless JPEG (C5)": lambda case, outcome: (
