@@ -76,6 +76,17 @@ RULES: dict[str, Rule] = {
             and [*outcome["opinions"]] == ["rasterio"]
         )
     ),
+    "JPEG 2000: GDAL has no tiles of 2^31 points or more, which T.800 A.5.1 allows": (
+        lambda case, outcome: (
+            outcome["outcome"] == "ours alone"
+            and "not recognized" in of_rasterio(outcome)
+            and any(
+                e.get("label", "").endswith(("ff51 +22", "ff51 +26"))
+                and int(e.get("hex") or "0", 16) >= 1 << 31
+                for e in case.edits
+            )
+        )
+    ),
     "N5: a block of 0 bytes is an absent one, as other writers leave it": lambda case, outcome: (
         case.format == "n5" and "but chunk has size 0" in opinions(outcome)
     ),

@@ -266,6 +266,14 @@ def test_fewer_samples_than_bits_and_colours(tmp_path):
         anychunk.open(path)
 
 
+def test_more_samples_than_bits_and_lerc_bands(tmp_path):
+    """The fourth would be taken for opacity, which LERC stores as a mask; libtiff refuses it."""
+    seed = Seed(written((RGBA[..., :3], {"photometric": "rgb", "compression": "lerc"})))
+    path = edited(tmp_path / "a.tif", seed, 277, lambda e: as_type(seed, e, SHORT, [4]))
+    with pytest.raises(FormatError, match="BitsPerSample has 3 values, expected 4"):
+        anychunk.open(path)
+
+
 @pytest.mark.parametrize("code", [279, 325])
 def test_several_chunks_need_byte_counts(tmp_path, code):
     """Libtiff refuses such pages, and tifffile reads their first chunk only."""

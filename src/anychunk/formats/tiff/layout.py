@@ -17,6 +17,7 @@ from anychunk.codecs.tiff import samples
 from anychunk.codecs.tiff.decoders import KNOWN
 from anychunk.codecs.tiff.tile import (
     CCITT_T4,
+    LERC,
     LOG,
     LOG24,
     LOG_L,
@@ -223,6 +224,12 @@ def page_layout(page: tifffile.TiffPage, where: str) -> Layout:
         raise FormatError(
             f"{where}: ImageWidth and ImageLength are missing, and compression {compression} does "
             "not state a size"
+        )
+    stated = page.tags.get(258)
+    if compression == LERC and stated is not None and 1 < stated.count < bands:
+        # a band that LERC lacks is the opacity that its mask says: nothing else would tell
+        raise FormatError(
+            f"{where}: BitsPerSample has {stated.count} values, expected {bands}, one per sample"
         )
     is_picture = compression in PICTURES
     layout = Layout(
