@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import dask.array
 import numpy as np
@@ -469,3 +470,23 @@ def test_import_alone_changes_nothing():
         "assert zarr.config.get('codec_pipeline.path') == before"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("count", "nbytes", "parts"),
+    [
+        (4000, 4 << 10, "one"),
+        (16 << 10, 4 << 10, "one"),
+        (64, 256 << 10, "one"),
+        (64, 1 << 20, "several"),
+        (1024, 64 << 10, "several"),
+    ],
+)
+def test_small_chunks_are_copied_by_one_thread(count, nbytes, parts, monkeypatch):
+    """Two threads took twice the time for 4,000 chunks of 4 KiB."""
+    monkeypatch.setattr(pipeline, "workers", lambda: 2)
+    ranges = []
+    decode = SimpleNamespace(nbytes=nbytes, is_view=True)
+    pipeline.in_threads(ranges.append, count, decode)
+    assert sorted(number for part in ranges for number in part) == list(range(count))
+    assert (len(ranges) == 1) == (parts == "one")

@@ -46,9 +46,10 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 
 PATH = "codec_pipeline.path"
 INLINE_BYTES = 256 << 10
+"""To decode up to this much, only the caller's thread is used: starting others would cost more."""
 INLINE_COPY = 4 << 20
-"""To decode up to `INLINE_BYTES`, or to copy up to `INLINE_COPY`, only the caller's thread is used:
-starting others would cost more."""
+FRESH_MEMORY = 32 << 20
+"""The C library takes memory above this from the system, page by page as it is written to."""
 LEAST_ROWS = 64 << 10
 """Shorter uncompressed chunks of remote arrays are fetched whole: one request costs more."""
 RUN = 64
@@ -636,10 +637,22 @@ def _fill(found: Sequence[npt.NDArray[Any]], plan: Plan, out: npt.NDArray[Any]) 
 def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
     """Call `run` on ranges that cover `count` chunks, on several threads if that is faster."""
     threads = min(workers(), count)
-    if threads == 1 or count * decode.nbytes <= (INLINE_COPY if decode.is_view else INLINE_BYTES):
+    nbytes = decode.nbytes
+    inline = _copies_inline(count, nbytes) if decode.is_view else count * nbytes <= INLINE_BYTES
+    if threads == 1 or inline:
         run(range(count))
         return
     run_ranges(run, count, threads=threads, most=RUN)
+
+
+def _copies_inline(count: int, nbytes: int) -> bool:
+    """Return whether one thread copies chunks of uncompressed samples as fast as several.
+
+    Small copies spend most of their time in the interpreter, one thread at a time. How small they
+    are depends on the memory that they write to: that of a large result is slower at first.
+    """
+    total = count * nbytes
+    return total <= INLINE_COPY or nbytes < (64 << 10 if total > FRESH_MEMORY else 512 << 10)
 
 
 def chunk_numbers(keys: Sequence[str], store: Store, ndim: int) -> tuple[str, Numbers]:
