@@ -332,3 +332,17 @@ def test_samples_that_neither_byte_count_nor_bits_confirm(tmp_path):
     with rasterio.open(tmp_path / "b.tif") as file:
         expected = file.read()
     np.testing.assert_array_equal(anychunk.open(tmp_path / "b.tif")["0/0/image"][...], expected)
+
+
+def test_bits_that_neither_byte_count_nor_colours_confirm(tmp_path):
+    """One bit changed to two: samples were taken from what follows the only strip."""
+    seed = Seed(written((RANDOM.integers(0, 2, (20, 20)).astype(bool), {"rowsperstrip": 20})))
+    made = {258: [2], 262: [3], 320: [0, 0, 0, 9, 9, 9]}
+    kept = [entry for entry in seed.entries() if entry.code not in made]
+    added = [as_type(seed, replace(kept[0], code=code), SHORT, made[code]) for code in made]
+    path = tmp_path / "a.tif"
+    path.write_bytes(seed.written(sorted(kept + added, key=lambda e: e.code)) + bytes(100))
+    with pytest.raises(FormatError, match="ColorMap has 6 values, expected 12, and the strip 60"):
+        anychunk.open(path)
+    with pytest.raises(rasterio.errors.RasterioIOError):
+        rasterio.open(path)

@@ -404,22 +404,32 @@ def _check_samples(layout: Layout) -> None:
 
 
 def _check_single_strip(layout: Layout, page: tifffile.TiffPage) -> None:
-    """Refuse SamplesPerPixel of a single uncompressed strip if nothing confirms it.
+    """Refuse a single uncompressed strip that is too short, if another tag contradicts it too.
 
-    The byte count of such a strip may be wrong, and BitsPerSample may have one value for all bands.
-    If both contradict SamplesPerPixel, samples would be taken from whatever follows the strip.
+    The byte count of such a strip may be wrong; BitsPerSample may have one value for all bands, and
+    ColorMap fewer colours than a sample has values. But if two of them contradict the size of a
+    row, samples would be taken from whatever follows the strip.
     """
-    bits, counts = page.tags.get(258), page.tags.get(279)
-    if layout.bands == 1 or layout.compression != NONE or bits is None or counts is None:
-        return
-    if bits.count != 1 or counts.count != 1 or layout.is_subsampled:
+    bits, counts, colors = (page.tags.get(code) for code in (258, 279, 320))
+    if layout.compression != NONE or bits is None or counts is None or layout.is_subsampled:
         return
     found, needed = page.databytecounts[:1], layout.row_bytes * layout.height
-    if found and 0 < found[0] < needed:
+    if counts.count != 1 or not found or not 0 < found[0] < needed:
+        return
+    strip = f"the strip {found[0]} bytes, expected {needed}"
+    if layout.bands > 1 and bits.count == 1:
         raise FormatError(
             f"{layout.where}: SamplesPerPixel is {layout.bands}, but BitsPerSample has one value, "
-            f"and the strip {found[0]} bytes, expected {needed}"
+            f"and {strip}"
         )
+    if layout.photometric == 3 and colors is not None and layout.bits in (1, 2, 4):
+        # from 8 bits on, libtiff leaves the colours out instead
+        expected = 3 << layout.bits
+        if colors.count < expected:
+            raise FormatError(
+                f"{layout.where}: BitsPerSample is {layout.bits}, but ColorMap has {colors.count} "
+                f"values, expected {expected}, and {strip}"
+            )
 
 
 def _configuration(
