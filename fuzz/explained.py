@@ -135,6 +135,13 @@ RULES: dict[str, Rule] = {
             "tiff" in case.format and outcome["outcome"] == "differs" and has_predictor_alone(case)
         )
     ),
+    "TIFF: without BitsPerSample, samples of a palette of 2 colours have 1 bit; libtiff refuses": (
+        lambda case, outcome: (
+            outcome["outcome"] == "ours alone"
+            and only(case, "BitsPerSample tag")
+            and 'required "Colormap"' in of_rasterio(outcome)
+        )
+    ),
     "OME-TIFF: pages that OME-XML does not list belong to no image": lambda case, outcome: (
         outcome["outcome"] == "vanished" and any("OME-XML" in label for label in labels(case))
     ),
