@@ -51,6 +51,8 @@ LONGEST = [
     "test_specs.py",
 ]
 
+MEASURED = pytest.StashKey()
+
 # Coverage takes as long to start as most commands. Here, children run nothing that is not measured elsewhere.
 UNMEASURED = {
     "codecs/test_registry.py",
@@ -104,31 +106,47 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
-@pytest.fixture(autouse=True)
-def defects(request, monkeypatch):
-    """Fail a test in which anychunk blames itself, even where an AnychunkError is expected."""
-    found = []
-
-    def record(self, *args):
-        found.append(args)
-        super(InternalError, self).__init__(*args)
-
-    monkeypatch.setattr(InternalError, "__init__", record)
-    yield
-    if "defect" not in request.keywords:
-        assert not found, found
+# Hooks, not fixtures that every test uses: those take a third as long as the shortest tests.
+DEFECTS = []
+"""Arguments of every InternalError of the running test."""
+IN_CHILDREN = "COVERAGE_PROCESS_CONFIG"
 
 
-@pytest.fixture(autouse=True)
-def unmeasured_children(request, monkeypatch):
-    if request.path.relative_to(TESTS).as_posix() in UNMEASURED:
-        monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+def record(self, *args):
+    DEFECTS.append(args)
+    super(InternalError, self).__init__(*args)
 
 
-@pytest.fixture(autouse=True)
-def no_dask_client():
+def pytest_configure():
+    InternalError.__init__ = record
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item):
+    DEFECTS.clear()
+    if item.path.relative_to(TESTS).as_posix() in UNMEASURED:
+        item.stash[MEASURED] = os.environ.pop(IN_CHILDREN, None)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    try:
+        result = yield
+    finally:
+        measured = item.stash.get(MEASURED, None)
+        if measured is not None:
+            os.environ[IN_CHILDREN] = measured
+    assert_no_dask_client()
+    if "defect" not in item.keywords:
+        assert not DEFECTS, (
+            f"anychunk blames itself, even if an AnychunkError is expected: {DEFECTS}"
+        )
+    return result
+
+
+def assert_no_dask_client():
     """Fail a test that leaves a Dask client behind: later tests would wait for its workers."""
-    yield
     if "distributed" in sys.modules:
         from distributed.client import _global_clients
 
