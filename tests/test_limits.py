@@ -1,4 +1,8 @@
+import ast
+import math
 import os
+from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +89,68 @@ def test_the_command_line_sets_limits(tmp_path, capsys, monkeypatch, place):
         main([*command, "--limit", "chunks"])
     assert caught.value.code == 2
     assert "expected NAME=VALUE" in capsys.readouterr().err
+
+
+NAMES = [field.name for field in fields(limits.Limits)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_limit_is_set_by_the_environment_and_by_an_option(name, monkeypatch):
+    monkeypatch.setattr(limits, "_current", None)
+    monkeypatch.setattr(os, "environ", {f"ANYCHUNK_LIMIT_{name.upper()}": "7"})
+    assert getattr(limits.get(), name) == 7
+    with pytest.raises(SystemExit) as caught:
+        main(["formats", "--limit", f"{name}=9"])
+    assert not caught.value.code
+    assert getattr(limits.get(), name) == 9
+    assert limits.from_environment(os.environ) == {name: 9}  # for processes that are started
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["nope=1", "=1", "header_bytes=-1", "header_bytes=abc", "header_bytes=", "header_bytes=1e999",
+     "header_bytes=nan", "header_bytes=inf", "concurrency=0", "head_bytes=0", "concurrency=1e30",
+     "head_bytes=1e30", "retries=1e30", "retry_s=1e30"],
+)  # fmt: skip
+def test_a_wrong_limit_is_one_line(given, capsys, monkeypatch):
+    name, _, value = given.partition("=")
+    variable = f"ANYCHUNK_LIMIT_{name.upper()}"
+    for arguments, environment, where in (
+        (["--limit", given], {}, f"--limit {given}"),
+        ([], {variable: value}, variable),
+    ):
+        monkeypatch.setattr(limits, "_current", None)
+        monkeypatch.setattr(os, "environ", environment)
+        with pytest.raises(SystemExit) as caught:
+            main(["formats", *arguments])
+        assert caught.value.code == 2
+        shown = capsys.readouterr()
+        assert not shown.out
+        (line,) = shown.err.splitlines()
+        assert line.startswith(f"anychunk: {where}: ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_value_is_refused_in_python(name):
+    before = limits.get()
+    for value in (-1, math.nan, "5", None, True):
+        with pytest.raises(OptionError, match=name), limits.override(**{name: value}):
+            pass
+    assert limits.get() is before
+
+
+def test_every_error_about_a_limit_says_how_to_raise_it():
+    package = Path(anychunk.__file__).parent
+    silent = []
+    for path in package.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "LimitError":
+                text = ast.unparse(call)
+                if not any(word in text for word in ("how_to_raise", "advice", "too_long")):
+                    silent.append(path.relative_to(package).as_posix())
+    # limits of the server's memory and of dask, which are not among ours
+    assert set(silent) <= {"server/box_reader.py", "integrations/lazy_arrays.py"}
 
 
 def test_a_billion_chunks_that_are_objects_need_no_table(tmp_path):

@@ -6,11 +6,13 @@ from one index, which is small, because it has one table per array and not one i
 """
 
 import math
+import pickle
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
 
 from anychunk import references
 from anychunk.combine import How, axis_of, group_names
@@ -25,7 +27,7 @@ from anychunk.combine.batches import (
     joined,
 )
 from anychunk.combine.mosaic import Overlap
-from anychunk.combine.ordering import date_of, in_order, sorted_urls
+from anychunk.combine.ordering import date_of, in_order, sorted_urls, stacked_dates
 from anychunk.combine.parallel import Failures, attempt
 from anychunk.errors import AnychunkError, FilesError, FormatError
 from anychunk.formats._jpeg2000_windows import whole
@@ -267,12 +269,9 @@ def _append(
             f"{LARGE_GROUP:,} files",
             stacklevel=4,
         )
-    batches = cut(files.items(urls), how, there, batch)
-    if len(batches) > 1:
-        batches = cut(files.items(_in_stated_order(files, urls)), how, there, batch)
     # Icechunk builds the metadata of all groups again at each commit, on several threads
     with returned_at_once() if how == "group" else nullcontext():
-        for parts in files.parts(batches):
+        for parts in _parts_in_order(files, urls, lambda items: cut(items, how, there, batch)):
             check_failures(parts, files.failures, total=len(urls), may_be_none=True)
             count = sum(len(part.urls) for part in parts)
             if not count:
@@ -288,27 +287,89 @@ def _append(
                 give_back()
 
 
-def _in_stated_order(files: Files, urls: Sequence[str]) -> Sequence[str]:
-    """Return files in the order of the dates that they state, for a stack in several batches.
+def _parts_in_order(
+    files: Files, urls: Sequence[str], in_batches: Callable[[Sequence[Item]], list[Sequence[Item]]]
+) -> Iterator[list[Part]]:
+    """Index files batch by batch, for a stack in the order of the dates that they state.
 
-    The files are parsed twice: to sort them, all their dates must be known before the first batch.
+    To sort them, all their dates must be known before the first batch is used: until then batches
+    wait in a temporary file. They are used as they are if the files were in order, as they are if
+    their names have the date. Otherwise the files are parsed once more.
     """
+    batches = in_batches(files.items(urls))
+    if len(batches) < 2 or not _state_dates(files, urls):
+        yield from files.parts(batches)
+        return
+    advance = files.progress or (lambda: None)
+    shown = 0
+
+    def count() -> None:
+        nonlocal shown
+        shown += 1
+        advance()
+
+    with tempfile.TemporaryFile() as waiting:
+        dates = _spooled(replace(files, progress=count), batches, waiting)
+        if dates is not None and list(dates) == sorted_urls(list(dates), dates, files.recipe.rules):
+            waiting.seek(0)
+            for _ in batches:
+                yield pickle.load(waiting)  # noqa: S301 - what was written above
+            return
+    if dates is None:
+        dates = _stated_dates(files, urls)
+    # files without a date, or that cannot be parsed, are reported when their batch is indexed
+    rest = [url for url in urls if url not in dates]
+    ordered = [*sorted_urls(list(dates), dates, files.recipe.rules), *rest]
+
+    def go_on() -> None:  # files that were counted are not counted again
+        nonlocal shown
+        shown -= 1
+        if shown < 0:
+            advance()
+
+    yield from replace(files, progress=go_on).parts(in_batches(files.items(ordered)))
+
+
+def _state_dates(files: Files, urls: Sequence[str]) -> bool:
+    """Return whether the first of some files states the date by which all are sorted."""
     recipe = files.recipe
     is_stated = recipe.dates in ("stated", "required") and recipe.rules.order == "date"
     if recipe.how != "stack" or recipe.along not in (None, "t", "time") or not is_stated:
-        return urls
+        return False
     first = attempt(recipe.parse, files.sources.get(urls[0], urls[0]))
-    if isinstance(first, AnychunkError) or date_of(first) is None:
-        return urls
+    return not isinstance(first, AnychunkError) and date_of(first) is not None
+
+
+def _spooled(
+    files: Files, batches: Sequence[Sequence[Item]], waiting: BinaryIO
+) -> dict[str, int] | None:
+    """Index batches into a temporary file; return the dates of the files, in their order.
+
+    None is returned if that cannot be done: a file states none, or the files of a batch do not fit
+    together, which must not keep the batches before it from being used.
+    """
+    dates: dict[str, int] = {}
+    try:
+        for parts in files.parts(batches):
+            for part in parts:
+                found = None if part.node is None else stacked_dates(part.node)
+                if found is None and part.urls:
+                    return None
+                dates.update(zip(part.urls, found or (), strict=True))
+            pickle.dump(parts, waiting, pickle.HIGHEST_PROTOCOL)
+    except AnychunkError:
+        return None
+    return dates
+
+
+def _stated_dates(files: Files, urls: Sequence[str]) -> dict[str, int]:
+    """Return the dates that files state, of those that do, in their order."""
     found: dict[str, int] = {}
-    items = files.items(urls)
-    for parts in index_parts(recipe, [items], files.executor, work=dates_of_part):
+    batches = [files.items(urls)]
+    for parts in index_parts(files.recipe, batches, files.executor, work=dates_of_part):
         for part in parts:
             found |= part.dates
-    dated = [url for url in urls if url in found]
-    # files without a date, or that cannot be parsed, are reported when their batch is indexed
-    rest = [url for url in urls if url not in found]
-    return [*sorted_urls(dated, found, recipe.rules), *rest]
+    return {url: found[url] for url in urls if url in found}
 
 
 def cut(items: Sequence[Item], how: How, there: int, batch: int | None) -> list[Sequence[Item]]:

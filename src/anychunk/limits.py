@@ -6,6 +6,7 @@ is allocated. `override` changes them for the whole process while its block runs
 by `--limit chunk_bytes=8GiB`.
 """
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -72,6 +73,34 @@ class Limits:
     retry_s: float = 30.0
     """The time that all retries of one remote request may take."""
 
+    def __post_init__(self) -> None:
+        """Refuse values that nothing can work with."""
+        for field in fields(self):
+            check_value(field.name, getattr(self, field.name), where="limits")
+
+
+BOUNDS = {
+    "concurrency": (1, 1 << 16),
+    "head_bytes": (1, GIB),
+    "retries": (0, 1 << 16),
+    "retry_s": (0, 1e6),
+}
+"""The least and the largest value of limits that other libraries get. All others are compared only:
+they may be 0, and as large as one likes."""
+
+
+def check_value(name: str, value: float, *, where: str) -> None:
+    """Refuse a value that a limit cannot have.
+
+    Raises:
+        OptionError: It is no number, negative, or one that a library would not accept.
+    """
+    least, most = BOUNDS.get(name, (0, math.inf))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        raise OptionError(f"{where}: {name} is {value!r}, expected a number of at least {least}")
+    if value > most:
+        raise OptionError(f"{where}: {name} is {value}, expected at most {most:.0f}")
+
 
 PREFIX = "ANYCHUNK_LIMIT_"
 """Of the names of environment variables, before the name of a limit in upper case."""
@@ -115,8 +144,10 @@ def parse(name: str, text: str, *, where: str) -> tuple[str, float]:
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d{1,2})?)\s*([kmg]i?)?b?\s*", text.lower())
     if found is None:
         raise OptionError(f"{where}: {text!r}, expected a number such as 1000, 1e9, 512MiB or 8GiB")
-    value = float(found[1]) * UNITS[found[2] or ""]
-    return name, value if known[name] is float else round(value)
+    number = float(found[1]) * UNITS[found[2] or ""]
+    value = number if known[name] is float else round(number)
+    check_value(name, value, where=where)
+    return name, value
 
 
 def configure(changes: Mapping[str, float]) -> None:

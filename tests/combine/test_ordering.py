@@ -1,5 +1,6 @@
 """Stacks along t: which dates, in which order, and what xarray decodes of them."""
 
+from collections import Counter
 from datetime import datetime
 
 import numpy as np
@@ -217,6 +218,53 @@ def test_files_parsed_for_their_dates_only_where_needed(tagged, tmp_path, monkey
     monkeypatch.setattr(archive, "dates_of_part", lambda *_: calls.append(1))
     anychunk.append(tagged, tmp_path / "a.icechunk", combine="stack")
     assert not calls
+
+
+@pytest.mark.parametrize("kind", ["in order", "not in order", "damaged", "undated", "other size"])
+def test_files_in_several_batches_are_parsed_once_if_they_are_in_order(tagged, tmp_path, kind):
+    """Pixels and dates are the same however often; progress is counted once per file."""
+    paths = [tagged[i] for i in SORTED]
+    order, truth, parses = SORTED, TRUTH, {paths[0]: 2}
+    if kind == "not in order":
+        paths, parses = tagged, dict.fromkeys(tagged, 2)
+        parses[tagged[0]] = 3
+    if kind == "damaged":  # among the others, which stay in order
+        bad = write(tmp_path / "bad.tif", VALUES[0])
+        (tmp_path / "bad.tif").write_bytes(b"II*\0\xff\xff\xff\xff")
+        paths.insert(2, bad)
+    if kind == "undated":
+        paths.insert(2, write(tmp_path / "undated.tif", VALUES[0]))
+    if kind == "other size":
+        other = write(tmp_path / "other.tif", VALUES[0, :16], datetime="2024:02:15 10:00:00")
+        paths.insert(2, other)
+    calls, shown, failures = Counter(), [], {}
+
+    def parse(url):
+        calls[url] += 1
+        return anychunk.index(url)
+
+    files = archive.Files(
+        urls=paths,
+        recipe=archive.Recipe(parse=parse, how="stack"),
+        failures=failures,
+        progress=lambda: shown.append(1),
+    )
+    target = str(tmp_path / "a.icechunk")
+    if kind == "other size":
+        with pytest.raises(FormatError, match="other.tif"):
+            archive.append_files(files, target, batch=2)
+        check(opened(target), truth[:2] + np.timedelta64(10, "h"), order[:2])
+        return
+    if kind == "undated":  # last of all, and refused
+        with pytest.raises(FormatError, match="the appended files have none"):
+            archive.append_files(files, target, batch=2)
+        check(opened(target), truth + np.timedelta64(10, "h"), order)
+        return
+    assert archive.append_files(files, target, batch=2).files == 4
+    check(opened(target), truth + np.timedelta64(10, "h"), order)
+    assert calls == {url: parses.get(url, 1) for url in paths}
+    assert len(shown) == len(paths)
+    assert list(failures) == ([bad] if kind == "damaged" else [])
 
 
 def test_command_line(named, tmp_path, capsys):

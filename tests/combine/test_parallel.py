@@ -1,5 +1,8 @@
 """Many files worked on at once: in order, on any executor; failures are values."""
 
+import multiprocessing
+import os
+import signal
 import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -7,9 +10,10 @@ from functools import partial
 
 import pytest
 
-from anychunk.combine.parallel import MOST_PER_TASK, attempt, run_tasks
+from anychunk.combine.parallel import MOST_DEATHS, MOST_PER_TASK, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError, FormatError, SourceError
 from anychunk.model.index import GroupIndex
+from tests.patience import wait_until
 
 
 def doubled(items):
@@ -84,6 +88,61 @@ def test_a_failed_task_is_done_again_file_by_file():
         )
     joined = [result for part in found for result in part]
     assert joined == [*doubled(range(7)), "7 MemoryError: too little", *doubled(range(8, 20))]
+
+
+def ended_at(number, items):
+    """End the process as the operating system does when memory is short."""
+    if number in items:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return doubled(items)
+
+
+needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is of POSIX")
+
+
+@needs_kill
+def test_a_file_that_ends_its_process_is_the_only_one_that_fails():
+    with ProcessPoolExecutor(2) as executor:
+        found = list(run(
+            partial(ended_at, 7), [range(100), range(100, 120)], executor,
+            failed=lambda item, why: [f"{item} {why}"],
+        ))  # fmt: skip
+    joined = [[result for part in batch for result in part] for batch in found]
+    assert joined[0][:7] == doubled(range(7))
+    assert joined[0][7].startswith("7 its process ended")
+    assert joined[0][8:] == doubled(range(8, 100))
+    assert joined[1] == doubled(range(100, 120))
+    assert not multiprocessing.active_children()
+
+
+@needs_kill
+def test_processes_that_are_killed_between_tasks_are_replaced():
+    """While the caller commits: nothing is lost, nothing is done twice."""
+    batches = [range(n, n + 60) for n in range(0, 1200, 60)]
+    found = []
+    with ProcessPoolExecutor(2) as executor:
+        for parts in run(doubled, batches, executor):
+            found.append([result for part in parts for result in part])
+            if len(found) == 2:
+                for process in executor._processes.values():
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.join()
+                wait_until(lambda: executor._broken)
+    assert found == [doubled(batch) for batch in batches]
+
+
+def end():
+    os._exit(1)
+
+
+def test_a_pool_whose_processes_never_start_is_not_tried_for_every_file():
+    failed = []
+    with (
+        ProcessPoolExecutor(1, initializer=end) as executor,
+        pytest.raises(SourceError, match="executor stopped"),
+    ):
+        list(run(doubled, [range(100)], executor, failed=lambda item, _: failed.append(item)))
+    assert len(failed) == MOST_DEATHS
 
 
 class Gone(Executor):

@@ -346,6 +346,11 @@ def test_s3_by_every_name_of_its_options(tiff, tmp_path, monkeypatch):
         }
         for storage in (options, s3fs, nested, provider, {**s3fs, "requester_pays": True}):
             np.testing.assert_array_equal(pixels(anychunk.open(url, storage=storage)), VALUES)
+        # Icechunk gets its keys from the same function, for the repository and for the sources
+        target = "s3://bucket/p.icechunk"
+        assert anychunk.append(url, target, combine="stack", storage=provider) == 1
+        assert anychunk.append(url, target, combine="stack", storage=provider) == 0
+        np.testing.assert_array_equal(pixels(anychunk.open(target, storage=provider)), VALUES)
         # stores of obstore, with a prefix or without, by a url or by a path in them
         config = {k: v for k, v in options.items() if k != "client_options"}
         whole = S3Store("bucket", client_options=client, **config)
@@ -372,6 +377,44 @@ def test_s3_by_every_name_of_its_options(tiff, tmp_path, monkeypatch):
             anychunk.open(url)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         np.testing.assert_array_equal(pixels(anychunk.open(url)), VALUES)
+
+
+def test_who_pays_is_said_in_every_request(web, monkeypatch):
+    """The web server stands in for S3 and Google: what arrives there is what counts."""
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    web.headers = {"x-amz-request-payer": "requester"}
+    keys = {"key": KEY, "secret": SECRET, "endpoint_url": web.url}
+    for number, name in enumerate(("request_payer", "requester_pays")):
+        web.requests.clear()
+        opened = anychunk.open(f"s3://bucket/{number}.tif", storage={**keys, name: True})
+        np.testing.assert_array_equal(pixels(opened), VALUES)
+        assert len(web.requests) > 1
+        for _, path, headers in web.requests:
+            assert path == f"/bucket/{number}.tif"
+            assert (
+                "x-amz-request-payer" in {k.lower(): v for k, v in headers.items()}["authorization"]
+            )
+    with pytest.raises(SourceError, match="3.tif"):
+        anychunk.open("s3://bucket/3.tif", storage=keys)
+    monkeypatch.setenv("AWS_REQUEST_PAYER", "true")
+    np.testing.assert_array_equal(pixels(anychunk.open("s3://bucket/4.tif", storage=keys)), VALUES)
+    web.headers = {"x-goog-user-project": "p"}
+    key = {"client_email": "", "private_key": "", "private_key_id": "", "disable_oauth": True}
+    google = {"token": {**key, "gcs_base_url": web.url}, "client_options": {"allow_http": True}}
+    opened = anychunk.open("gs://bucket/a.tif", storage={**google, "requester_pays": "p"})
+    np.testing.assert_array_equal(pixels(opened), VALUES)
+
+
+def test_a_signed_url_may_have_any_character_in_its_query(web):
+    """Patterns are for paths of stores that can be listed, not for queries."""
+    for text in ("sig=a*b", "sig=a?b", "sig=[ab]", "X-Amz-Signature=*", "v=*&token=%2A%3F"):
+        web.query = {name: values[0] for name, values in parse_qs(text).items()}
+        name = f"{web.url}/{len(web.requests)}.tif?{text}"
+        for url in (name, [name]):
+            options = {} if isinstance(url, str) else {"combine": "stack"}
+            opened = anychunk.open(anychunk.index(url, **options))
+            np.testing.assert_array_equal(pixels(opened), VALUES)
 
 
 def test_a_public_url_of_a_cloud_is_not_signed(monkeypatch):

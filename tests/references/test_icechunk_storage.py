@@ -1,13 +1,15 @@
 """Options of obstore as Icechunk takes them; nothing here touches a network."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import icechunk
 import pytest
 
-from anychunk.errors import AnychunkError, UnsupportedError
+from anychunk.errors import AnychunkError, OptionError, UnsupportedError
 from anychunk.io.http import SAME_ORIGIN
 from anychunk.references.icechunk.storage import (
+    azure_credentials,
     azure_options,
     container_store,
     containers_access,
@@ -24,6 +26,7 @@ KEYS = {"access_key_id": "AK", "secret_access_key": "SK"}
 def no_environment(monkeypatch):
     for name in (
         "AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "ENDPOINT",
+        "AWS_REQUEST_PAYER", "AWS_SKIP_SIGNATURE", "GOOGLE_SKIP_SIGNATURE", "AZURE_SKIP_SIGNATURE",
         "ENDPOINT_URL", "REGION", "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
@@ -48,6 +51,7 @@ def test_defaults_of_s3():
             "endpoint_url": None,
             "allow_http": False,
             "force_path_style": False,
+            "requester_pays": False,
         }
         assert s3_credentials(storage) == {"from_env": True}
 
@@ -96,6 +100,55 @@ def test_anonymous_wins_over_keys(name):
     assert s3_credentials({**KEYS, name: True}) == {"anonymous": True}
 
 
+def test_requester_pays(monkeypatch):
+    for storage in ({"request_payer": True}, {"requester_pays": True}, {"request_payer": "true"}):
+        assert s3_options(storage)["requester_pays"] is True
+        store = container_store(icechunk, "s3://bucket/", storage)
+        assert "requester_pays=True" in repr(store)  # saved, for plain readers
+    assert s3_options({"request_payer": False})["requester_pays"] is False
+    monkeypatch.setenv("AWS_REQUEST_PAYER", "true")
+    assert s3_options(None)["requester_pays"] is True
+
+
+@pytest.mark.parametrize(
+    ("credentials", "variable"),
+    [
+        (s3_credentials, "AWS_SKIP_SIGNATURE"),
+        (google_credentials, "GOOGLE_SKIP_SIGNATURE"),
+        (azure_credentials, "AZURE_SKIP_SIGNATURE"),
+    ],
+)
+def test_public_data_by_the_environment(monkeypatch, credentials, variable):
+    assert credentials(None) == {"from_env": True}
+    monkeypatch.setenv(variable, "true")
+    assert credentials(None) == {"anonymous": True}
+    monkeypatch.setenv(variable, "false")
+    assert credentials(None) == {"from_env": True}
+    if credentials is s3_credentials:
+        monkeypatch.setenv(variable, "true")
+        assert credentials(KEYS) == KEYS
+
+
+def test_functions_that_return_credentials():
+    end = datetime(2030, 1, 1, tzinfo=UTC)
+    keys = {**KEYS, "token": "T", "expires_at": end}
+    given = {**KEYS, "session_token": "T", "expires_after": end}
+
+    async def later():
+        return keys
+
+    for provider in (lambda: keys, later):
+        assert s3_credentials({"credential_provider": provider}) == given
+    icechunk.s3_credentials(**given)
+    token = {"credential_provider": lambda: {"token": "T", "expires_at": None}}
+    assert google_credentials(token) == {"bearer_token": "T"}
+    assert azure_credentials(token) == {"bearer_token": "T"}
+    signed = {"credential_provider": lambda: {"sas_token": "S", "expires_at": None}}
+    assert azure_credentials(signed) == {"sas_token": "S"}
+    with pytest.raises(OptionError, match="credential_provider"):
+        s3_credentials({"credential_provider": dict})
+
+
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_repositories_on_s3(scheme):
     storage = {**KEYS, "endpoint": "http://h:1", "region": "r", "session_token": "T"}
@@ -108,6 +161,7 @@ def test_repositories_on_s3(scheme):
         "endpoint_url": "http://h:1",
         "allow_http": True,
         "force_path_style": True,
+        "requester_pays": False,
         **KEYS,
         "session_token": "T",
     }

@@ -7,9 +7,15 @@ few tasks are submitted ahead, so that memory is bounded by them and not by the 
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, SourceError
@@ -28,6 +34,8 @@ TASKS_PER_WORKER = 4
 """Into how many tasks a worker's share is divided, so that all end at about the same time."""
 UNKNOWN_WORKERS = 16
 """How many workers an executor is assumed to have that does not say."""
+MOST_DEATHS = 5
+"""How many files in a row may end their processes before it is the pool that does not work."""
 
 
 def attempt(parse: Parse, url: Any) -> Outcome:
@@ -55,12 +63,12 @@ def run_tasks[T, R](
         work: Called with some items of a batch, in several threads or processes at once.
         batches: The items. While one batch is used by the caller, the next are worked on.
         executor: A `concurrent.futures.Executor`, a Dask client, the address of a Dask scheduler;
-            None: threads of this process.
+            None: threads of this process. A pool of processes of which one died is replaced.
         is_remote: Whether items are mostly waited for, so that more threads than cores pay off.
         failed: Makes the result for an item whose worker failed twice, from the reason.
         on_result: Called with each result as it arrives.
     """
-    with _opened(executor, is_remote=is_remote) as (pool, workers):
+    with _opened(executor, is_remote=is_remote) as (opened, workers), _Pool(opened) as pool:
         count = sum(map(len, batches))
         size = min(MOST_PER_TASK, max(1, math.ceil(count / (TASKS_PER_WORKER * workers))))
         tasks = [
@@ -79,9 +87,7 @@ def run_tasks[T, R](
             except AnychunkError:
                 raise
             except BrokenExecutor as e:
-                raise SourceError(
-                    f"the executor stopped: {e}; run the same call again on a new one"
-                ) from e
+                results = list(pool.apart(work, items, failed, e))
             except Exception:
                 if executor is None:
                     raise
@@ -96,7 +102,7 @@ def run_tasks[T, R](
 def _ahead[T, R](
     work: Callable[[Sequence[T]], R],
     tasks: Sequence[tuple[int, Sequence[T]]],
-    pool: Executor,
+    pool: "_Pool",
     ahead: int,
 ) -> Iterator[tuple[int, Sequence[T], Future[R]]]:
     """Submit tasks, at most `ahead` before the one that is waited for; yield them in order."""
@@ -116,7 +122,7 @@ def _ahead[T, R](
 def _one_by_one[T, R](
     work: Callable[[Sequence[T]], R],
     items: Sequence[T],
-    pool: Executor,
+    pool: "_Pool",
     failed: Callable[[T, str], R],
 ) -> Iterator[R]:
     """Do the items of a task again whose worker failed, so that one does not stop the others."""
@@ -125,8 +131,89 @@ def _one_by_one[T, R](
             yield pool.submit(work, [item]).result()
         except AnychunkError:
             raise
+        except BrokenExecutor as e:
+            yield from pool.apart(work, [item], failed, e)
         except Exception as e:  # noqa: BLE001 - whatever an executor raises is reported per file
             yield failed(item, f"{type(e).__name__}: {e}")
+
+
+class _Pool:
+    """An executor; a pool of processes is replaced when one of them has died."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._own: list[Executor] = []
+        self._deaths = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pool in self._own:
+            pool.shutdown(cancel_futures=True)
+
+    def submit[T, R](self, work: Callable[[Sequence[T]], R], items: Sequence[T]) -> Future[R]:
+        """Submit work, to a new pool if the one that there is has broken."""
+        try:
+            return self._pool.submit(work, items)
+        except BrokenExecutor as e:
+            self._pool = _new_pool(self._pool, None, e)
+            self._own.append(self._pool)
+            return self._pool.submit(work, items)
+
+    def apart[T, R](
+        self,
+        work: Callable[[Sequence[T]], R],
+        items: Sequence[T],
+        failed: Callable[[T, str], R],
+        why: BrokenExecutor,
+    ) -> Iterator[R]:
+        """Do the items of a task again that was lost with its pool, each alone in a process.
+
+        Any of the tasks that were running may have ended the process: alone, the item is found.
+        """
+        alone: Executor | None = None
+        try:
+            for item in items:
+                alone = alone or _new_pool(self._pool, 1, why)
+                try:
+                    yield alone.submit(work, [item]).result()
+                except AnychunkError:
+                    raise
+                except BrokenExecutor as e:
+                    alone.shutdown()
+                    alone = None
+                    self._deaths += 1
+                    if self._deaths > MOST_DEATHS:
+                        raise _stopped(e) from e
+                    yield failed(item, "its process ended abruptly")
+                    continue
+                except Exception as e:  # noqa: BLE001 - as in `_one_by_one`
+                    yield failed(item, f"{type(e).__name__}: {e}")
+                self._deaths = 0
+        finally:
+            if alone is not None:
+                alone.shutdown()
+
+
+def _new_pool(broken: Executor, workers: int | None, why: BrokenExecutor) -> Executor:
+    """Return a new pool like one that is broken.
+
+    Parameters:
+        broken: A `concurrent.futures.ProcessPoolExecutor`; others cannot be made again.
+        workers: The number of its processes; None: as many as before.
+        why: What to raise otherwise.
+    """
+    if type(broken) is not ProcessPoolExecutor:
+        raise _stopped(why) from why
+    names = ("max_workers", "mp_context", "initializer", "initargs", "max_tasks_per_child")
+    # attributes without a promise: what is missing is left to Python
+    found = {name: getattr(broken, f"_{name}") for name in names if hasattr(broken, f"_{name}")}
+    return ProcessPoolExecutor(**found | ({} if workers is None else {"max_workers": workers}))
+
+
+def _stopped(why: BrokenExecutor) -> SourceError:
+    return SourceError(f"the executor stopped: {why}; run the same call again on a new one")
 
 
 @contextmanager

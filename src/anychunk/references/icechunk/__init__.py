@@ -58,7 +58,7 @@ from anychunk.references.icechunk.sources import (
     with_rows,
     without_table,
 )
-from anychunk.references.icechunk.storage import repository_storage
+from anychunk.references.icechunk.storage import has_provider, repository_storage
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.loading import Rows, build_index, url_resolver
 from anychunk.references.portable_codecs import with_portable_codecs
@@ -195,8 +195,9 @@ class Archive:
 
     def _transaction(self, found: References, along: str | int | None) -> Transaction:
         # an opened repository keeps every snapshot that it has read or written, each with the
-        # metadata of all groups
-        opened = self._repository if along is not None else None
+        # metadata of all groups; keys that a function returns are asked for again
+        is_kept = along is not None and not has_provider(self.storage)
+        opened = self._repository if is_kept else None
         self._repository = None
         self._repository = writable_repository(
             self._ice, self.target, found, self.storage, along=along, opened=opened

@@ -3,12 +3,13 @@
 Credentials come from the options or the environment, and are never written into a repository.
 """
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from anychunk.errors import UnsupportedError
+from anychunk.errors import OptionError, UnsupportedError
 from anychunk.io import (
     Storage,
     check_tree,
@@ -18,10 +19,14 @@ from anychunk.io import (
     local_path,
     options_of,
 )
-from anychunk.io.storage import ACCOUNTS, account_in, obstore_options
+from anychunk.io.storage import ACCOUNTS, ANONYMOUS, account_in, obstore_options
+from anychunk.read.zarr_core import sync
 
+PROVIDER = "credential_provider"
+"""Obstore's option for a function that returns credentials."""
 ENDPOINTS = ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url")
 REGIONS = ("region", "aws_region", "aws_default_region")
+PAYERS = ("request_payer", "aws_request_payer")
 CREDENTIALS = {
     "access_key_id": ("access_key_id", "aws_access_key_id"),
     "secret_access_key": ("secret_access_key", "aws_secret_access_key"),
@@ -43,7 +48,7 @@ GOOGLE_CREDENTIALS = {
     ),
     "service_account_key": ("service_account_key", "google_service_account_key"),
     "application_credentials": ("application_credentials", "google_application_credentials"),
-    "bearer_token": ("bearer_token",),
+    "bearer_token": ("bearer_token", "token"),
 }  # fmt: skip
 """The same for Google."""
 
@@ -72,24 +77,25 @@ def s3_options(storage: Storage | None) -> dict[str, Any]:
         "allow_http": bool(endpoint) and str(endpoint).startswith("http:"),
         # servers other than AWS rarely have a host name for every bucket
         "force_path_style": bool(endpoint),
+        "requester_pays": _is_true(_option(options, PAYERS)),
     }
 
 
 def s3_credentials(storage: Storage | None) -> dict[str, Any]:
     """Return Icechunk's credentials for S3: anonymous, or from the options or the environment."""
-    return _credentials(_named(storage, "s3"), CREDENTIALS)
+    return _credentials(_named(storage, "s3"), CREDENTIALS, "aws")
 
 
 def google_credentials(storage: Storage | None) -> dict[str, Any]:
     """Return Icechunk's credentials for Google Cloud Storage, likewise."""
-    given = _credentials(_named(storage, "gs"), GOOGLE_CREDENTIALS)
+    given = _credentials(_named(storage, "gs"), GOOGLE_CREDENTIALS, "google")
     # Icechunk takes one of them
     return dict(list(given.items())[:1])
 
 
 def azure_credentials(storage: Storage | None) -> dict[str, Any]:
     """Return Icechunk's credentials for Azure, likewise."""
-    given = _credentials(_named(storage, "az"), AZURE_CREDENTIALS)
+    given = _credentials(_named(storage, "az"), AZURE_CREDENTIALS, "azure")
     # Icechunk takes one of the three
     return dict(list(given.items())[:1])
 
@@ -106,15 +112,59 @@ def azure_options(storage: Storage | None) -> dict[str, str]:
     }
 
 
-def _credentials(options: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    if options.get("skip_signature"):
+def _credentials(
+    options: Mapping[str, Any], known: Mapping[str, Sequence[str]], cloud: str
+) -> dict[str, Any]:
+    """Return credentials: anonymous, given by the caller, or those of the environment.
+
+    Parameters:
+        options: By obstore's names.
+        known: Icechunk's names of credentials, and obstore's names of the same.
+        cloud: How the variables of the environment begin.
+    """
+    if _is_true(options.get(ANONYMOUS)):
         return {"anonymous": True}
-    found = {
-        name: options.get(next((n for n in names if n in options), ""))
+    if (provider := options.get(PROVIDER)) is not None:
+        options = _provided(provider)
+    given = {
+        name: value
         for name, names in known.items()
+        if (value := options.get(next((n for n in names if n in options), "")))
     }
-    given = {name: value for name, value in found.items() if value}
-    return given or {"from_env": True}
+    if provider is not None and not given:
+        raise OptionError(
+            f"storage option {PROVIDER!r} returned {sorted(options)}, expected one of "
+            f"{' '.join(names[0] for names in known.values())}"
+        )
+    if provider is not None and cloud == "aws" and options.get("expires_at") is not None:
+        given["expires_after"] = options["expires_at"]
+    if given:
+        return given
+    if _is_true(_option({}, (f"{cloud}_{ANONYMOUS}",))):
+        return {"anonymous": True}
+    return {"from_env": True}
+
+
+def _provided(provider: Any) -> dict[str, Any]:
+    """Return the credentials that obstore would ask a provider for, which may be asynchronous."""
+    found = provider()
+    if inspect.isawaitable(found):
+
+        async def wait() -> Any:
+            return await found
+
+        found = sync(wait())
+    return dict(found)
+
+
+def has_provider(storage: Storage | None) -> bool:
+    """Return whether credentials come from a function, and are valid for a time only."""
+    return options_of(storage).get(PROVIDER) is not None
+
+
+def _is_true(value: object) -> bool:
+    """Return whether an option is set, which may be text, as in the environment."""
+    return str(value).lower() in ("true", "1", "yes", "on", "y", "t")
 
 
 def azure_account(url: str, storage: Storage | None) -> str:
