@@ -30,6 +30,7 @@ from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.threads import cores, run_ranges
 from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
+from anychunk.read.adjacent import adjacent_runs
 from anychunk.read.joint_places import Places, Selector, is_inside, joint_box
 from anychunk.read.window_reads import TOUCHED, WindowRead
 from anychunk.read.zarr_core import (
@@ -52,6 +53,8 @@ FRESH_MEMORY = 32 << 20
 """The C library takes memory above this from the system, page by page as it is written to."""
 LEAST_ROWS = 64 << 10
 """Shorter uncompressed chunks of remote arrays are fetched whole: one request costs more."""
+LEAST_COPIES, LEAST_COPY = 16 << 20, 4 << 20
+"""Adjacent uncompressed samples are divided among threads above this, in pieces of this size."""
 RUN = 64
 """Maximum number of chunks that a thread takes at a time."""
 
@@ -433,7 +436,10 @@ class IndexPipeline(CodecPipeline):
                     return
         batch = _Batch(plan.places, spec, out, decode, is_plain=True)
         batch.recent = keys
-        self._read_local(batch, reader, reading, np.asarray(numbers))
+        found = np.asarray(numbers)
+        if decode.is_view and read_adjacent(batch, reader, reading, plan, found):
+            return
+        self._read_local(batch, reader, reading, found)
 
     @staticmethod
     def _read_local(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> None:
@@ -494,6 +500,50 @@ class IndexPipeline(CodecPipeline):
                 batch.scatter(range(position, position + 1), [stored], name)
 
         await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+
+
+def read_adjacent(
+    batch: _Batch, reader: ChunkReader, reading: Reading, plan: Plan, numbers: Numbers
+) -> bool:
+    """Read chunks that follow each other together; return False, having read none, if few do."""
+    reading.check()
+    runs = adjacent_runs(reader, reading, plan, numbers, batch.dtype)
+    if runs is None:
+        return False
+    total = batch.out.nbytes
+    threads = workers() if total > LEAST_COPIES else 1
+    pieces = list(runs.pieces(total if threads == 1 else max(LEAST_COPY, total // (2 * threads))))
+
+    def copy(positions: range) -> None:
+        for run in pieces[positions.start : positions.stop]:
+            target = runs.target(run)
+            place = batch.out[target]
+            if measuring.collectors:
+                measuring.count(
+                    chunks=run.chunks, stored_bytes=place.nbytes, decoded_bytes=place.nbytes
+                )
+                is_done = measuring.timed("fetch_seconds", runs.fill, run, place)
+            else:
+                is_done = runs.fill(run, place)
+            if not is_done:
+                batch.place(target, runs.array(run))
+
+    def read(positions: range) -> None:
+        for position in positions:
+            number = runs.rest[position]
+            batch.scatter(
+                range(number, number + 1),
+                reading.stream(numbers[number : number + 1]),
+                lambda position: reader.describe(int(numbers[position])),
+            )
+
+    if threads == 1:
+        copy(range(len(pieces)))
+    else:
+        run_ranges(copy, len(pieces), threads=min(threads, len(pieces)), most=1)
+    if runs.rest:
+        in_threads(read, len(runs.rest), batch.decode)
+    return True
 
 
 def read_windows(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> bool:
