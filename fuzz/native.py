@@ -1,9 +1,9 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
-tiles, parameters and JPEG scans, decodes damaged facsimile, LZW and PackBits, narrows samples, and
-copies bands and rows of arrays of any shape and strides. A finding is a report of the sanitizer, or
-an answer that differs from that of the Python code.
+tiles, parameters and JPEG scans, follows damaged tile-parts, decodes damaged facsimile, LZW and
+PackBits, narrows samples, and copies bands and rows of arrays of any shape and strides. A finding
+is a report of the sanitizer, or an answer that differs from that of the Python code.
 """
 
 import argparse
@@ -214,6 +214,32 @@ def narrow(loops, rng) -> None:
         loops.narrow_samples(samples[: len(samples) // 2], found, int(rng.integers(-2, 40)), True)
 
 
+def tile_parts(loops, rng) -> None:
+    """Follow the SOT markers of damaged codestreams, and compare with the Python code."""
+    from anychunk.codestream import tiles
+    from anychunk.codestream.jpeg2000 import read_main_header
+    from anychunk.errors import AnychunkError
+    from anychunk.io import MemorySource
+    from tests.codestream.test_tiles import stream
+
+    data = bytearray(stream(int(rng.integers(1, 40)), int(rng.integers(14, 40))))
+    header = read_main_header(bytes(data))
+    for place in rng.integers(header.length, len(data), int(rng.integers(4))).tolist():
+        data[place] = int(rng.choice([0, 1, 0x90, 0xFF, int(rng.integers(256))]))
+    end = int(rng.integers(header.length, len(data) + 1)) if rng.integers(2) else len(data)
+    found = []
+    for module in (loops, None):
+        tiles.loops = module
+        try:
+            parts = tiles.sot_parts(MemorySource(bytes(data)), header.siz, header.length, end)
+            found.append([a.tolist() for a in (parts.tiles, parts.offsets, parts.lengths)])
+        except AnychunkError as e:
+            found.append([type(e), str(e)])
+    assert found[0] == found[1], found
+    room = np.zeros((int(rng.integers(0, 50)), 3), rng.choice(["i8", "i4", "u1"]))
+    loops.tile_parts(bytes(data[header.length : end]), room)
+
+
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
     from anychunk.codestream.packet_walk import DONE, MORE, Walk
@@ -239,6 +265,7 @@ def fuzz(minutes: float, seed: int) -> int:
         stream(loops, rng)
         place_tile(loops, rng)
         narrow(loops, rng)
+        tile_parts(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():

@@ -10,6 +10,7 @@ from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.io import MemorySource
+from tests.effort import at_most
 from tests.http_server import serve
 from tests.j2k_streams import compress, field, interleaved, needs_openjpeg
 
@@ -60,6 +61,48 @@ def test_hops():
     assert found.offsets.tolist() == [first + 100 * n for n in range(50)]
     assert set(found.lengths.tolist()) == {100}
     assert not found.has_tlm
+
+
+def changed(data, place, value):
+    """Return a stream with other bytes in the SOT of its third tile-part."""
+    start = read_main_header(data).length + 2 * 100 + place
+    return data[:start] + value + data[start + len(value) :]
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (0, b"\xff\x90"),
+        (0, b"\xff\x91"),
+        (2, b"\x00\x0b"),
+        (4, b"\x00\x01"),
+        (4, b"\xff\xff"),
+        (6, bytes(4)),
+        (6, b"\xff\xff\xff\xff"),
+        (6, b"\x00\x00\x00\x0d"),
+        (10, b"\x01"),
+        (11, b"\x00"),
+        (11, b"\x02"),
+    ],
+)
+def test_the_compiled_loop_finds_the_same(monkeypatch, place, value):
+    data = changed(stream(8, 100), place, value)
+    found = []
+    for module in (tiles.loops, None):
+        monkeypatch.setattr(tiles, "loops", module)
+        try:
+            parts = index_tiles(MemorySource(data), 0, len(data))
+            found.append([parts.starts.tolist(), parts.offsets.tolist(), parts.lengths.tolist()])
+        except (FormatError, TruncatedError) as e:
+            found.append([type(e), str(e)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.skipif(tiles.loops is None, reason="the compiled module was not built, or is off")
+def test_many_tiles_are_found_by_the_compiled_loop():
+    data = stream(20_000, 20)
+    with at_most(2000):
+        index_tiles(MemorySource(data), 0, len(data))
 
 
 def test_last_tile_part_without_a_length():

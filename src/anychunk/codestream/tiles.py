@@ -30,6 +30,7 @@ from anychunk.codestream.jpeg2000 import (
     segments,
 )
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
+from anychunk.native import loops
 
 type Uint64 = npt.NDArray[np.uint64]
 
@@ -41,6 +42,8 @@ FIRST, GROWTH = 32, 8
 """How many tile-parts the first such read covers, and how much longer each following one is."""
 SMALLEST = SOT_BYTES + 2
 """Bytes of an empty tile-part: SOT and SOD."""
+MOST_TILES = 1 << 16
+"""T.800 A.4.2: the number of a tile has 16 bits."""
 
 
 class Readable(Protocol):
@@ -181,6 +184,9 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
 
     Ends at the first marker that is not SOT, usually EOC.
     """
+    single = _single_parts(source, siz, first, end)
+    if single is not None:
+        return single
     tiles, offsets, lengths = [], [], []
     seen: dict[int, int] = {}
     announced: dict[int, int] = {}
@@ -223,6 +229,18 @@ def sot_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts:
     return _Parts(
         np.array(tiles, np.int64), np.array(offsets, np.int64), np.array(lengths, np.int64)
     )
+
+
+def _single_parts(source: Readable, siz: Siz, first: int, end: int) -> _Parts | None:
+    """Do that with the compiled loop; None if a tile has several parts, or anything is unusual."""
+    if loops is None or not source.is_local or not 1 < siz.tiles <= MOST_TILES or first > end:
+        return None
+    found = np.empty((siz.tiles, 3), np.int64)
+    count = loops.tile_parts(source.read(first, end - first), found)
+    if count < 0:
+        return None
+    tiles, offsets, lengths = found[:count].T
+    return _Parts(tiles, offsets + first, lengths)
 
 
 def _has_end(source: Readable, position: int, end: int, *, is_announced: bool) -> bool:

@@ -30,7 +30,7 @@ class FileSource:
 
     def __init__(self, path: str, *, roots: Sequence[str] = ()) -> None:
         """`roots` are the folders in which the file must lie, with all links resolved."""
-        self.url = path
+        self.url, self._roots = path, roots
         with file_errors(path):
             handle = open_inside(path, roots)
             try:
@@ -77,6 +77,23 @@ class FileSource:
     def read(self, offset: int, length: int) -> Bytes1D:
         check_range(self, offset, length)
         return self._view[offset : offset + length]
+
+    def fill(self, out: memoryview, offset: int) -> bool:
+        """Read into memory without the map, which is faster for much of a file that is read once.
+
+        Return False if there is another file at the path by now, or less of it: the map still shows
+        the one that was opened.
+        """
+        try:
+            handle = open_inside(self.url, self._roots)
+            try:
+                if identity(os.fstat(handle)) != self._identity or not self._identity:
+                    return False
+                return read_into(handle, out, offset=offset) == len(out)
+            finally:
+                os.close(handle)
+        except (OSError, AnychunkError):
+            return False
 
     def release(self) -> None:
         """Release resident pages, which count as memory of this process. Views stay valid."""

@@ -9,6 +9,7 @@ static PyMethodDef functions[] = {
     {"packbits_bytes", packbits_bytes, METH_VARARGS, "Decode PackBits that do not reach beyond their end."},
     {"place_rows", place_rows, METH_VARARGS, "Copy decompressed rows of a tile to their place in an array."},
     {"separate_bands", separate_bands, METH_VARARGS, "Copy interleaved samples, each band by itself."},
+    {"tile_parts", tile_parts, METH_VARARGS, "Find the tile-parts of a codestream that has one per tile."},
     {"walk_all", walk_all, METH_VARARGS, "Return how many tiles are exactly their packets."},
     {"walk_begin", walk_begin, METH_VARARGS, "Prepare the walk over the packets of a tile."},
     {"walk_resume", walk_resume, METH_VARARGS, "Walk as far as the given bytes reach."},

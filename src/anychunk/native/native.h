@@ -14,6 +14,7 @@ PyObject *lzw_bytes(PyObject *module, PyObject *args);
 PyObject *packbits_bytes(PyObject *module, PyObject *args);
 PyObject *place_rows(PyObject *module, PyObject *args);
 PyObject *separate_bands(PyObject *module, PyObject *args);
+PyObject *tile_parts(PyObject *module, PyObject *args);
 PyObject *walk_all(PyObject *module, PyObject *args);
 PyObject *walk_begin(PyObject *module, PyObject *args);
 PyObject *walk_resume(PyObject *module, PyObject *args);

@@ -30,6 +30,7 @@ from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.threads import cores, run_ranges
 from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
+from anychunk.read.adjacent import adjacent_runs
 from anychunk.read.joint_places import Places, Selector, is_inside, joint_box
 from anychunk.read.window_reads import TOUCHED, WindowRead
 from anychunk.read.zarr_core import (
@@ -47,13 +48,17 @@ type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 PATH = "codec_pipeline.path"
 INLINE_BYTES = 256 << 10
 """To decode up to this much, only the caller's thread is used: starting others would cost more."""
+INLINE_JOINT = 16 << 10
+"""The same for small tiles of JPEG 2000, which take ten times as long for the same number."""
 INLINE_COPY = 4 << 20
 FRESH_MEMORY = 32 << 20
 """The C library takes memory above this from the system, page by page as it is written to."""
 LEAST_ROWS = 64 << 10
 """Shorter uncompressed chunks of remote arrays are fetched whole: one request costs more."""
-RUN = 64
-"""Maximum number of chunks that a thread takes at a time."""
+LEAST_COPIES, LEAST_COPY = 16 << 20, 4 << 20
+"""Adjacent uncompressed samples are divided among threads above this, in pieces of this size."""
+RUN, RUN_JOINT = 64, 1024
+"""Maximum number of chunks that a thread takes at a time; of those that are decoded together."""
 
 PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
 
@@ -109,6 +114,8 @@ class _Batch:
         """The numbers of the chunks, and the grid, if the place of a chunk matters for decoding."""
         self.missing: list[int] = []
         """The positions of chunks that the file declares absent."""
+        self.row = 1
+        """How many chunks follow each other along the last axis."""
 
     def locate(self, numbers: Numbers, grid: Shape) -> None:
         """Say which chunks are read."""
@@ -433,7 +440,11 @@ class IndexPipeline(CodecPipeline):
                     return
         batch = _Batch(plan.places, spec, out, decode, is_plain=True)
         batch.recent = keys
-        self._read_local(batch, reader, reading, np.asarray(numbers))
+        batch.row = plan.grid[-1]
+        found = np.asarray(numbers)
+        if decode.is_view and read_adjacent(batch, reader, reading, plan, found):
+            return
+        self._read_local(batch, reader, reading, found)
 
     @staticmethod
     def _read_local(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> None:
@@ -452,7 +463,7 @@ class IndexPipeline(CodecPipeline):
                 positions, reading.stream(numbers[positions.start : positions.stop]), name
             )
 
-        in_threads(run, len(numbers), batch.decode)
+        in_threads(run, len(numbers), batch.decode, row=batch.row)
 
     async def _read_remote(self, batch: _Batch, reader: ChunkReader, numbers: Numbers) -> None:
         try:
@@ -494,6 +505,50 @@ class IndexPipeline(CodecPipeline):
                 batch.scatter(range(position, position + 1), [stored], name)
 
         await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+
+
+def read_adjacent(
+    batch: _Batch, reader: ChunkReader, reading: Reading, plan: Plan, numbers: Numbers
+) -> bool:
+    """Read chunks that follow each other together; return False, having read none, if few do."""
+    reading.check()
+    runs = adjacent_runs(reader, reading, plan, numbers, batch.dtype)
+    if runs is None:
+        return False
+    total = batch.out.nbytes
+    threads = workers() if total > LEAST_COPIES else 1
+    pieces = list(runs.pieces(total if threads == 1 else max(LEAST_COPY, total // (2 * threads))))
+
+    def copy(positions: range) -> None:
+        for run in pieces[positions.start : positions.stop]:
+            target = runs.target(run)
+            place = batch.out[target]
+            if measuring.collectors:
+                measuring.count(
+                    chunks=run.chunks, stored_bytes=place.nbytes, decoded_bytes=place.nbytes
+                )
+                is_done = measuring.timed("fetch_seconds", runs.fill, run, place)
+            else:
+                is_done = runs.fill(run, place)
+            if not is_done:
+                batch.place(target, runs.array(run))
+
+    def read(positions: range) -> None:
+        for position in positions:
+            number = runs.rest[position]
+            batch.scatter(
+                range(number, number + 1),
+                reading.stream(numbers[number : number + 1]),
+                lambda position: reader.describe(int(numbers[position])),
+            )
+
+    if threads == 1:
+        copy(range(len(pieces)))
+    else:
+        run_ranges(copy, len(pieces), threads=min(threads, len(pieces)), most=1)
+    if runs.rest:
+        in_threads(read, len(runs.rest), batch.decode)
+    return True
 
 
 def read_windows(batch: _Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> bool:
@@ -634,15 +689,37 @@ def _fill(found: Sequence[npt.NDArray[Any]], plan: Plan, out: npt.NDArray[Any]) 
         out[target] = array[source]
 
 
-def in_threads(run: Callable[[range], None], count: int, decode: Decoder) -> None:
-    """Call `run` on ranges that cover `count` chunks, on several threads if that is faster."""
+def in_threads(run: Callable[[range], None], count: int, decode: Decoder, *, row: int = 1) -> None:
+    """Call `run` on ranges that cover `count` chunks, on several threads if that is faster.
+
+    Parameters:
+        run: Called with a range of positions.
+        count: The number of chunks.
+        decode: Their decoder.
+        row: Ranges are rows of so many chunks, if those are decoded faster together.
+    """
     threads = min(workers(), count)
     nbytes = decode.nbytes
-    inline = _copies_inline(count, nbytes) if decode.is_view else count * nbytes <= INLINE_BYTES
+    if decode.is_view:
+        inline = _copies_inline(count, nbytes)
+    else:
+        inline = count * nbytes <= (INLINE_JOINT if decode.takes_many else INLINE_BYTES)
     if threads == 1 or inline:
         run(range(count))
         return
-    run_ranges(run, count, threads=threads, most=RUN)
+    if not decode.takes_many or row == 1:
+        run_ranges(run, count, threads=threads, most=RUN)
+        return
+
+    # few and long: each is a call of the decoder, which takes as long as several chunks
+    rows = -(-count // row)
+    some = row * max(1, min(RUN_JOINT // row, -(-rows // (2 * threads))))
+
+    def run_rows(parts: range) -> None:
+        for part in parts:
+            run(range(part * some, min((part + 1) * some, count)))
+
+    run_ranges(run_rows, -(-count // some), threads=threads, most=1)
 
 
 def _copies_inline(count: int, nbytes: int) -> bool:
