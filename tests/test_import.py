@@ -133,6 +133,8 @@ def files(tmp_path_factory):
 )
 def test_info_loads_the_format_of_the_file_and_no_other(files, name, needed):
     found = loaded(RUN, "info", files / name)
+    if "ssl" in found and "jsonschema" in needed:
+        found -= loaded("import jsonschema")  # older versions load modules for http
     assert SLOW & found <= needed | {"rich"}
     formats = {m.split(".")[2] for m in found if m.startswith("anychunk.formats.")}
     kind = {"tif": "tiff", "nrrd": "jnrrd", "j2k": "jpeg2000", "ntf": "nitf"}
