@@ -3,13 +3,14 @@
 import base64
 import hashlib
 import hmac
+import re
 import shutil
-import socket
 import subprocess
 import urllib.request
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -27,17 +28,17 @@ needs_azure = pytest.mark.skipif(
 @contextmanager
 def serve_azure(folder: Path, *containers: str):
     """Serve empty containers; gives options for obstore."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     command = [
         str(shutil.which("azurite-blob")), "--silent", "--skipApiVersionCheck",
-        "--location", str(folder), "--blobHost", "127.0.0.1", "--blobPort", str(port),
+        "--location", str(folder), "--blobHost", "127.0.0.1", "--blobPort", "0",
     ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with (
+        TemporaryDirectory() as aside,
+        (Path(aside) / "log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=subprocess.DEVNULL) as process,
+    ):
         try:
-            endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-            wait_until(lambda: _answers(port, process))
+            endpoint = f"{_address(Path(aside) / 'log', process)}/{ACCOUNT}"
             for name in containers:
                 _create(endpoint, name)
             yield {"account_name": ACCOUNT, "account_key": KEY, "endpoint": endpoint}
@@ -46,13 +47,18 @@ def serve_azure(folder: Path, *containers: str):
             process.wait(PATIENCE_S)
 
 
-def _answers(port, process):
-    assert process.poll() is None, "azurite ended at once"
-    try:
-        socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
-    except OSError:
-        return False
-    return True
+def _address(log, process):
+    """Return the address with the port that the server took, which it names once it listens."""
+    found = None
+
+    def is_named():
+        nonlocal found
+        assert process.poll() is None, "azurite ended at once"
+        found = re.search(r"listens on (http://[\d.]+:\d+)\s", log.read_text("utf-8"))
+        return found
+
+    wait_until(is_named)
+    return found[1]
 
 
 def _create(endpoint, container):

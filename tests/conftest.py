@@ -117,8 +117,13 @@ def record(self, *args):
     super(InternalError, self).__init__(*args)
 
 
-def pytest_configure():
+def pytest_configure(config):
     InternalError.__init__ = record
+    if config.pluginmanager.hasplugin("xdist"):
+        from xdist.workermanage import NodeManager
+
+        # after these 10 s, workers are killed: on a busy machine before their coverage is saved
+        NodeManager.EXIT_TIMEOUT = PATIENCE_S
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -33,29 +33,31 @@ http {{
 @contextmanager
 def serve_nginx(folder: Path, aside: Path):
     """Serve a folder; gives its url, and ends with the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     aside.mkdir()
     settings = aside / "nginx.conf"
     user = "user root;" if os.geteuid() == 0 else ""  # it would work as one that may not look
-    settings.write_text(SETTINGS.format(user=user, aside=aside, port=port, folder=folder))
-    with subprocess.Popen([BINARY, "-c", settings, "-p", aside], stderr=subprocess.PIPE) as process:
+    # It takes no port 0, but sockets that are open already, as one that replaces another nginx does.
+    with socket.create_server(("127.0.0.1", 0), backlog=511) as open_socket:
+        port = open_socket.getsockname()[1]
+        settings.write_text(SETTINGS.format(user=user, aside=aside, port=port, folder=folder))
+        process = subprocess.Popen(
+            [BINARY, "-c", settings, "-p", aside],
+            stderr=subprocess.PIPE,
+            env={**os.environ, "NGINX": f"{open_socket.fileno()};"},
+            pass_fds=[open_socket.fileno()],
+        )
+    with process:
         try:
-            _wait(port, process)
+            _wait(aside, process)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
             process.wait(PATIENCE_S)
 
 
-def _wait(port, process):
-    def answers():
+def _wait(aside, process):
+    def is_up():
         assert process.poll() is None, f"nginx ended at once: {process.stderr.read()}"
-        try:
-            socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
-        except OSError:
-            return False
-        return True
+        return (aside / "pid").exists()
 
-    wait_until(answers)
+    wait_until(is_up)  # and connections that come earlier wait in the queue of the socket

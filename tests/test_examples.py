@@ -60,6 +60,7 @@ def run(command, folder, environment=None):
 def run_forked(code, arguments, folder, environment, before=None):
     done = forked.run(code, arguments, cwd=folder, environment=environment, before=before)
     assert done.returncode == 0, f"{done.stderr}\n{done.stdout}"
+    return done.stdout
 
 
 def patient_notebooks():
@@ -92,7 +93,7 @@ def in_environment(storage):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_example(example, tmp_path):
-    assert run([sys.executable, "-W", "ignore::UserWarning", example], tmp_path)
+    assert run_forked(example.read_text("utf-8"), [], tmp_path, {})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from anychunk.conversion.readers import READERS
 from anychunk.errors import UnsupportedError
 from tests.test_cli import run
 
-for _package in ("xarray", "rioxarray", "ome_zarr_models", "zarrs"):
-    pytest.importorskip(_package, reason=f"{_package} is not here: pip install {_package}")
-
+pytestmark = [
+    pytest.mark.skipif(find_spec(package) is None, reason=f"not here: pip install {package}")
+    for package in ("xarray", "rioxarray", "ome_zarr_models", "zarrs")
+]
 EVERYWHERE = set(READERS) - {"ome-zarr"}  # its newest release refuses the installed dask
 
 

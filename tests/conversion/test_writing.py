@@ -1,6 +1,5 @@
 """Arrays of a program written as Zarr, read back by zarr, xarray, rioxarray and GDAL."""
 
-import dask.array
 import numpy as np
 import pytest
 import rasterio
@@ -15,6 +14,8 @@ DATA = np.random.default_rng(0).integers(0, 5000, (3, 700, 900)).astype("uint16"
 
 @pytest.mark.parametrize("kind", ["numpy", "dask", "zarr"])
 def test_arrays(tmp_path, kind):
+    import dask.array
+
     given = {
         "numpy": lambda: DATA,
         "dask": lambda: dask.array.from_array(DATA, chunks=(1, 256, 256)),

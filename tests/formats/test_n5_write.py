@@ -3,7 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import dask.array
 import numpy as np
 import pytest
 import tensorstore
@@ -25,6 +24,8 @@ def attributes(folder):
 @pytest.mark.parametrize("kind", ["numpy", "fortran", "zarr", "dask", "read-only"])
 @pytest.mark.parametrize("axes", ["xyz", "zyx"])
 def test_arrays_of_every_kind(tmp_path, kind, axes):
+    import dask.array
+
     given = {
         "numpy": lambda a: a,
         "fortran": np.asfortranarray,

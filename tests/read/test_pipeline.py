@@ -6,7 +6,6 @@ import sys
 import threading
 from types import SimpleNamespace
 
-import dask.array
 import numpy as np
 import obstore
 import pytest
@@ -371,6 +370,8 @@ def test_pickled_array_reads_in_a_fresh_process(tmp_path):
 
 
 def test_dask(tmp_path):
+    import dask.array
+
     np.save(tmp_path / "a.npy", VALUES)
     lazy = dask.array.from_zarr(anychunk.open_array(tmp_path / "a.npy"))
     np.testing.assert_array_equal(lazy[::2].compute(scheduler="threads"), VALUES[::2])
@@ -378,6 +379,8 @@ def test_dask(tmp_path):
 
 def test_dask_does_not_multiply_the_threads(tmp_path, monkeypatch):
     """With as many threads of Dask as cores, there are at most as many of ours, not the square."""
+    import dask.array
+
     cores = 6
     monkeypatch.setattr(threads, "_pool", None)
     monkeypatch.setattr(pipeline, "workers", lambda: cores)
