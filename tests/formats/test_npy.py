@@ -1,5 +1,6 @@
 import gzip
 import io
+import math
 import tokenize
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 import anychunk
 from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.formats import npy
+from anychunk.formats._two_steps import in_one_step
+from anychunk.model.index import known_arrays
 from anychunk.testing.formats import FormatContract
 
 RNG = np.random.default_rng(0)
@@ -170,3 +173,28 @@ def test_compressed_by_gzip(array, tmp_path):
     path.write_bytes(gzip.compress(file.getvalue()[:9]))
     with pytest.raises(AnychunkError):
         anychunk.index(str(path))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "<i4", ">f4", "<c16"])
+@pytest.mark.parametrize("shape", [(5,), (4, 6), (2, 3, 4), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_that_is_one_chunk_is_described_later(tmp_path, dtype, shape, order):
+    """The same as at once."""
+    values = np.asarray(np.arange(math.prod(shape)).reshape(shape).astype(dtype), order=order)
+    np.save(tmp_path / "a.npy", values)
+    with in_one_step():
+        expected = anychunk.index(tmp_path / "a.npy")
+    found = anychunk.index(tmp_path / "a.npy")
+    assert known_arrays(found) is not None
+    assert known_arrays(expected) is None
+    array = anychunk.open_array(tmp_path / "a.npy")
+    assert np.array_equal(array[...], values)
+    assert found == expected
+    assert array.metadata == anychunk.open_array(expected).metadata
+
+
+def test_arrays_without_elements_or_axes_are_described_at_once(tmp_path):
+    for values in (np.zeros((3, 0), "u1"), np.float32(5)):
+        np.save(tmp_path / "a.npy", values)
+        assert known_arrays(anychunk.index(tmp_path / "a.npy")) is None
+        assert np.array_equal(anychunk.open_array(tmp_path / "a.npy")[...], values)

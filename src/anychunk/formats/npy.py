@@ -18,6 +18,7 @@ import numpy as np
 from anychunk import limits
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats import _gzip, _pieces, _raw
+from anychunk.formats._two_steps import Plain, in_two_steps, quick_source
 from anychunk.io import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Level, Meaning
@@ -71,8 +72,12 @@ def parse(source: Source) -> GroupIndex:
         where=source.url,
     )
     chunk_bytes = LOCAL_CHUNK if source.is_local else REMOTE_CHUNK
-    array = array_index(header, url=source.url, chunk_bytes=chunk_bytes)
-    return _group(header, array)
+    raw = raw_chunks(header, url=source.url, chunk_bytes=chunk_bytes)
+    file = quick_source(source)
+    if file is None or not header.shape or raw.chunks.offsets.size != 1:
+        return _group(header, _array(header, raw))
+    plain = Plain(_fields(header, raw), {})
+    return in_two_steps(file, plain, lambda _: _group(header, _array(header, raw)))
 
 
 def _group(header: Header, array: ArrayIndex) -> GroupIndex:
@@ -170,27 +175,35 @@ def axis_names(ndim: int) -> tuple[str, ...]:
     return tuple(f"dim_{i}" for i in range(ndim))
 
 
-def array_index(header: Header, *, url: str, chunk_bytes: int) -> ArrayIndex:
-    """Turn the header into an index."""
-    dtype, is_fortran = header.dtype, header.is_fortran
-    raw = _raw.cut(
+def raw_chunks(header: Header, *, url: str, chunk_bytes: int) -> _raw.RawChunks:
+    """Return the chunks that an array is cut into."""
+    dtype = header.dtype
+    return _raw.cut(
         header.shape,
         dtype.itemsize,
         endian="big" if dtype.byteorder == ">" else "little",
         url=url,
         offset=header.offset,
         chunk_bytes=chunk_bytes,
-        is_fortran=is_fortran,
+        is_fortran=header.is_fortran,
     )
-    return _array(header, raw)
+
+
+def array_index(header: Header, *, url: str, chunk_bytes: int) -> ArrayIndex:
+    """Turn the header into an index."""
+    return _array(header, raw_chunks(header, url=url, chunk_bytes=chunk_bytes))
 
 
 def _array(header: Header, raw: _raw.RawChunks) -> ArrayIndex:
-    return ArrayIndex(
-        shape=header.shape,
-        chunk_shape=raw.chunk_shape,
-        data_type=header.dtype.name,
-        codecs=raw.codecs,
-        chunks=raw.chunks,
-        dimension_names=axis_names(len(header.shape)),
-    )
+    return ArrayIndex(**_fields(header, raw))
+
+
+def _fields(header: Header, raw: _raw.RawChunks) -> dict[str, Any]:
+    return {
+        "shape": header.shape,
+        "chunk_shape": raw.chunk_shape,
+        "data_type": header.dtype.name,
+        "codecs": raw.codecs,
+        "chunks": raw.chunks,
+        "dimension_names": axis_names(len(header.shape)),
+    }

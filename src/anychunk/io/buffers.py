@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import mmap
 import threading
 from collections.abc import Buffer, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,35 @@ def borrowed(purpose: str, nbytes: int) -> Iterator[npt.NDArray[np.uint8]]:
     finally:
         if len(memory) <= KEPT_BYTES:
             shelf[purpose] = memory
+
+
+LARGE_KEPT = 64 << 20
+"""Maximum number of bytes that the process keeps per purpose of `borrowed_large`."""
+
+_large: dict[str, mmap.mmap] = {}
+"""Memory that the system may take back when it needs it."""
+
+
+@contextmanager
+def borrowed_large(purpose: str, nbytes: int) -> Iterator[npt.NDArray[np.uint8]]:
+    """Lend memory that is larger than a thread keeps; the process keeps one buffer per purpose.
+
+    Page faults on 64 MiB can take as long as decoding an image to them, above all on virtual
+    machines, which return free memory to their host. While nobody uses the buffer, the operating
+    system may reclaim its pages.
+    """
+    if nbytes <= KEPT_BYTES:
+        with borrowed(purpose, nbytes) as small:
+            yield small
+        return
+    memory = _large.pop(purpose, None)  # atomic: another thread finds none
+    if memory is None or len(memory) < nbytes:
+        memory = system.map_memory(nbytes)
+    try:
+        yield np.frombuffer(memory, np.uint8, nbytes)
+    finally:
+        if len(memory) <= LARGE_KEPT and system.make_reclaimable(memory):
+            _large[purpose] = memory
 
 
 def give_back() -> None:

@@ -13,6 +13,7 @@ found by looking for the function, not by the name of the system, so that a test
 | replacing a file that is open | yes | yes | tried again, then an error |
 | links | symbolic | symbolic | symbolic, junctions |
 | large pages of memory on request | yes | no | no |
+| memory that is reclaimed only if it is short (`MADV_FREE`) | yes | yes | no |
 """
 
 import contextlib
@@ -61,6 +62,7 @@ DEVICES = re.compile(
 
 PRIVATE: int = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 HUGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+FREE: int | None = getattr(mmap, "MADV_FREE", None)
 
 
 def map_memory(nbytes: int) -> mmap.mmap:
@@ -72,6 +74,20 @@ def map_memory(nbytes: int) -> mmap.mmap:
         with contextlib.suppress(OSError):  # a kernel without them
             memory.madvise(HUGE)
     return memory
+
+
+def make_reclaimable(memory: mmap.mmap) -> bool:
+    """Let the system reclaim memory while nobody writes to it; return False if it cannot.
+
+    What was written is then undefined: some pages may be zeros.
+    """
+    if FREE is None:
+        return False
+    try:
+        memory.madvise(FREE)
+    except OSError:
+        return False
+    return True
 
 
 _POSITION = threading.Lock()

@@ -35,7 +35,7 @@ from anychunk.codestream.jpeg2000 import (
     segments,
 )
 from anychunk.errors import ChunkDecodeError
-from anychunk.io.buffers import borrowed, one_piece
+from anychunk.io.buffers import borrowed_large
 from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
@@ -156,11 +156,15 @@ def decode_shallow(stream: Sequence[Buffer], header: MainHeader, level: int, out
             range; OpenJPEG may decode it.
     """
     component = header.siz.components[0]
-    made = one_piece(stream)
     depth, dtype = (16, np.int16) if _fits_16_bits(header) else (CLAIMED, np.int32)
-    made[SSIZ : SSIZ + SSIZ_STEP * len(header.siz.components) : SSIZ_STEP] = 0x80 | depth - 1
     shape = out.shape[1:] if len(out) == 1 else out.shape
-    with borrowed("htj2k", np.dtype(dtype).itemsize * out.size) as memory:
+    arrays = [np.frombuffer(piece, np.uint8) for piece in stream]
+    with (
+        borrowed_large("htj2k stream", sum(map(len, arrays))) as made,
+        borrowed_large("htj2k", np.dtype(dtype).itemsize * out.size) as memory,
+    ):
+        np.concatenate(arrays, out=made)
+        made[SSIZ : SSIZ + SSIZ_STEP * len(header.siz.components) : SSIZ_STEP] = 0x80 | depth - 1
         decoded = memory.view(dtype).reshape(shape)
         try:
             # refuses `out` if the stream has another shape
