@@ -61,7 +61,7 @@ def test_warnings_are_one_line(tmp_path, monkeypatch, capsys, flags, is_shown):
     code, _, err = run(
         capsys, *flags, "index", f"{tmp_path}/*.npy", "-o", target, "--combine", "group"
     )
-    assert code == 0
+    assert code == 0, err
     lines = [line for line in err.splitlines() if "warning" in line.lower()]
     assert len(lines) == is_shown
     assert all(line.startswith("anychunk: warning: ") for line in lines)
