@@ -98,7 +98,7 @@ def link(name: str, image: str, **state: object) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_format(look, files, name):
+def test_format(tab, files, name):
     image, kind, slider = CASES[name]
     data = files[1][name]
     low, high = limits_of(data)
@@ -112,55 +112,55 @@ def test_format(look, files, name):
     planes = planes_of(data, kind, at)
 
     # the list shows it, with a picture
-    look.goto("")
-    button = look.page.locator(f".image-button[title^='{name} ']")
+    tab.goto("")
+    button = tab.page.locator(f".image-button[title^='{name} ']")
     button.click()
-    look.settle()
-    assert look.hash()["file"] == name
+    tab.settle()
+    assert tab.hash()["file"] == name
     picture = button.locator("img").element_handle()
-    look.page.wait_for_function("(img) => img.complete && img.naturalWidth > 0", arg=picture)
+    tab.page.wait_for_function("(img) => img.complete && img.naturalWidth > 0", arg=picture)
 
     # the right pixels
-    look.goto(link(name, image, **state))
-    size = canvas_size(look)
+    tab.goto(link(name, image, **state))
+    size = canvas_size(tab)
     view = (width / 2, height / 2, 1)
-    assert np.array_equal(look.pixels(), expected(planes, [(low, high)] * len(planes), view, size))
+    assert np.array_equal(tab.pixels(), expected(planes, [(low, high)] * len(planes), view, size))
 
     # zooms
-    look.page.keyboard.press("+")
-    look.settle()
-    assert float(look.hash()["view"].split(",")[2]) == 2
+    tab.page.keyboard.press("+")
+    tab.settle()
+    assert float(tab.hash()["view"].split(",")[2]) == 2
     twice = (width / 2, height / 2, 2)
-    assert np.array_equal(look.pixels(), expected(planes, [(low, high)] * len(planes), twice, size))
+    assert np.array_equal(tab.pixels(), expected(planes, [(low, high)] * len(planes), twice, size))
 
     # the value under the pointer
-    box = look.page.locator("#stage").bounding_box()
+    box = tab.page.locator("#stage").bounding_box()
     x, y = width // 2 + 7, height // 2 - 11
     left, top = (np.floor(n / 2 - m + 0.5) for n, m in zip(size, (width, height), strict=True))
-    look.page.mouse.move(box["x"] + left + 2 * x + 1, box["y"] + top + 2 * y + 1)
-    look.page.wait_for_selector(f"#value[data-level='0'][data-x='{x}'][data-y='{y}']")
-    shown = look.page.locator("#value").inner_text().split()
+    tab.page.mouse.move(box["x"] + left + 2 * x + 1, box["y"] + top + 2 * y + 1)
+    tab.page.wait_for_selector(f"#value[data-level='0'][data-x='{x}'][data-y='{y}']")
+    shown = tab.page.locator("#value").inner_text().split()
     assert shown == [str(int(plane[y, x])) for plane in planes]
 
     # moves a slider
     if slider == "c":
-        look.page.keyboard.press("c")
-        look.settle()
+        tab.page.keyboard.press("c")
+        tab.settle()
     if slider is None:
-        assert look.page.locator("#sliders").is_hidden()
+        assert tab.page.locator("#sliders").is_hidden()
     else:
-        knob = look.page.locator(f"input[type=range][aria-label='{slider}']")
+        knob = tab.page.locator(f"input[type=range][aria-label='{slider}']")
         knob.press("ArrowRight")
-        look.settle()
+        tab.settle()
         next_planes = data[1:2] if slider == "c" else planes_of(data, kind, at + 1)
         if slider == "c":  # another band has another contrast
-            fields = look.page.locator(".histogram-fields input")
+            fields = tab.page.locator(".histogram-fields input")
             for i, value in enumerate((high, low)):
                 fields.nth(1 - i).fill(str(value))
                 fields.nth(1 - i).press("Enter")
-            look.settle()
-        assert np.array_equal(look.pixels(), expected(next_planes, [(low, high)], twice, size))
-    assert look.complaints == []
+            tab.settle()
+        assert np.array_equal(tab.pixels(), expected(next_planes, [(low, high)], twice, size))
+    assert tab.complaints == []
 
 
 def test_coarse_levels_lie_where_they_belong(look, files):
