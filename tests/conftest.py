@@ -119,10 +119,10 @@ def record(self, *args):
 
 def pytest_configure(config):
     InternalError.__init__ = record
-    if config.pluginmanager.hasplugin("xdist"):
+    if IN_CHILDREN in os.environ and config.pluginmanager.hasplugin("xdist"):
         from xdist.workermanage import NodeManager
 
-        # after these 10 s, workers are killed: on a busy machine before their coverage is saved
+        # workers are killed after 10 s: on a busy machine before their coverage is saved
         NodeManager.EXIT_TIMEOUT = PATIENCE_S
 
 

@@ -1,6 +1,6 @@
 """Fixtures of the tests of the page: a browser, and a tab that shows a served folder.
 
-A module that uses `look` has a fixture `address` of scope module, and may have its own `size` and `switches`.
+A module that uses `look` or `tab` has a fixture `address` of scope module, and may have its own `size` and `switches`.
 """
 
 from collections.abc import Iterator
@@ -32,3 +32,20 @@ def chromium(switches) -> Iterator[object]:
 def look(chromium, size, address) -> Iterator[Look]:
     with chromium.new_context(viewport=size, reduced_motion="reduce") as context:
         yield Look(context.new_page(), address)
+
+
+@pytest.fixture(scope="module")
+def kept(chromium, size, address) -> Iterator[Look]:
+    with chromium.new_context(viewport=size, reduced_motion="reduce") as context:
+        yield Look(context.new_page(), address)
+
+
+@pytest.fixture
+def tab(kept) -> Look:
+    """Return the same tab for several tests, each of which loads the page anew and changes no setting.
+
+    A tab of its own has a new process, where loading takes three times as long.
+    """
+    kept.page.mouse.move(0, 0)
+    kept.complaints.clear()
+    return kept

@@ -190,14 +190,14 @@ def drawn(look: Look, kind: str, state: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_colours(look, files, kind):
-    found, expected = drawn(look, kind, KINDS[kind][1]), files[1][kind]
+def test_colours(tab, files, kind):
+    found, expected = drawn(tab, kind, KINDS[kind][1]), files[1][kind]
     is_opaque = expected[..., 3] == 255
     assert is_opaque.any()
     assert np.array_equal(found[..., 3], expected[..., 3])
     assert np.array_equal(found[is_opaque], np.floor(expected[is_opaque] + 0.5))
     assert np.abs(over(found) - over(expected)).max() <= 1
-    assert look.complaints == []
+    assert tab.complaints == []
 
 
 def test_channels_on_the_gpu(look, files):

@@ -62,38 +62,38 @@ def inside(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 
 # one of each kind; viewer/tests has the others, tests/test_thumbnail.py all of them
 @pytest.mark.parametrize("orientation", TURNED)
-def test_turned_images_are_upright(look, folder, orientation):
+def test_turned_images_are_upright(tab, folder, orientation):
     path = folder / f"turned{orientation}.tif"
     upright = by_pillow(path)
-    look.goto(f"#file={path.name}&image=0&view=15,10,4")
+    tab.goto(f"#file={path.name}&image=0&view=15,10,4")
     shown = upright.repeat(4, axis=0).repeat(4, axis=1)
-    found = inside(look.pixels(), *shown.shape[:2])
+    found = inside(tab.pixels(), *shown.shape[:2])
     np.testing.assert_array_equal(found[..., :3], shown)
     # the value under the pointer is that of the pixel seen, its position that in the array
     stored = tifffile.imread(path)
-    box = look.page.locator("#stage").bounding_box()
-    look.page.mouse.move(box["x"] + box["width"] / 2 + 6, box["y"] + box["height"] / 2 + 10)
-    look.page.wait_for_selector("#value[data-level='0']")
+    box = tab.page.locator("#stage").bounding_box()
+    tab.page.mouse.move(box["x"] + box["width"] / 2 + 6, box["y"] + box["height"] / 2 + 10)
+    tab.page.wait_for_selector("#value[data-level='0']")
     row, column = upright.shape[0] // 2 + 2, upright.shape[1] // 2 + 1
-    value = look.page.locator("#value")
+    value = tab.page.locator("#value")
     x, y = (int(value.get_attribute(f"data-{name}")) for name in "xy")
     assert value.inner_text().split() == [str(n) for n in upright[row, column]]
     np.testing.assert_array_equal(stored[y, x], upright[row, column])
     # arrow keys move along the screen
-    look.page.locator("#stage").focus()
-    look.page.keyboard.press("ArrowRight")
-    look.settle()
-    columns = np.flatnonzero(look.pixels()[..., 3].any(axis=0))
-    rows = np.flatnonzero(look.pixels()[..., 3].any(axis=1))
-    width, height = (look.page.evaluate(f"() => picture.{side}") for side in ("width", "height"))
+    tab.page.locator("#stage").focus()
+    tab.page.keyboard.press("ArrowRight")
+    tab.settle()
+    columns = np.flatnonzero(tab.pixels()[..., 3].any(axis=0))
+    rows = np.flatnonzero(tab.pixels()[..., 3].any(axis=1))
+    width, height = (tab.page.evaluate(f"() => picture.{side}") for side in ("width", "height"))
     assert columns.mean() < width / 2 - 10
     assert rows.mean() == pytest.approx(height / 2, abs=1)
-    assert look.complaints == []
+    assert tab.complaints == []
 
 
-def test_turned_images_fit_the_window(look):
-    look.goto("#file=turned6.tif&image=0")
-    solid = look.pixels()[..., 3] > 0
+def test_turned_images_fit_the_window(tab):
+    tab.goto("#file=turned6.tif&image=0")
+    solid = tab.pixels()[..., 3] > 0
     rows, columns = np.flatnonzero(solid.any(axis=1)), np.flatnonzero(solid.any(axis=0))
     assert len(rows) / len(columns) == pytest.approx(30 / 20, rel=0.01)
     # not cut off, and as large as the free part of the window allows

@@ -98,7 +98,7 @@ def link(name: str, image: str, **state: object) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_format(look, files, name):
+def test_format(tab, files, name):
     image, kind, slider = CASES[name]
     data = files[1][name]
     low, high = limits_of(data)
@@ -112,62 +112,62 @@ def test_format(look, files, name):
     planes = planes_of(data, kind, at)
 
     # the list shows it, with a picture
-    look.goto("")
-    button = look.page.locator(f".image-button[title^='{name} ']")
+    tab.goto("")
+    button = tab.page.locator(f".image-button[title^='{name} ']")
     button.click()
-    look.settle()
-    assert look.hash()["file"] == name
+    tab.settle()
+    assert tab.hash()["file"] == name
     picture = button.locator("img").element_handle()
-    look.page.wait_for_function("(img) => img.complete && img.naturalWidth > 0", arg=picture)
+    tab.page.wait_for_function("(img) => img.complete && img.naturalWidth > 0", arg=picture)
 
     # the right pixels
-    look.goto(link(name, image, **state))
-    size = canvas_size(look)
+    tab.goto(link(name, image, **state))
+    size = canvas_size(tab)
     view = (width / 2, height / 2, 1)
-    assert np.array_equal(look.pixels(), expected(planes, [(low, high)] * len(planes), view, size))
+    assert np.array_equal(tab.pixels(), expected(planes, [(low, high)] * len(planes), view, size))
 
     # zooms
-    look.page.keyboard.press("+")
-    look.settle()
-    assert float(look.hash()["view"].split(",")[2]) == 2
+    tab.page.keyboard.press("+")
+    tab.settle()
+    assert float(tab.hash()["view"].split(",")[2]) == 2
     twice = (width / 2, height / 2, 2)
-    assert np.array_equal(look.pixels(), expected(planes, [(low, high)] * len(planes), twice, size))
+    assert np.array_equal(tab.pixels(), expected(planes, [(low, high)] * len(planes), twice, size))
 
     # the value under the pointer
-    box = look.page.locator("#stage").bounding_box()
+    box = tab.page.locator("#stage").bounding_box()
     x, y = width // 2 + 7, height // 2 - 11
     left, top = (np.floor(n / 2 - m + 0.5) for n, m in zip(size, (width, height), strict=True))
-    look.page.mouse.move(box["x"] + left + 2 * x + 1, box["y"] + top + 2 * y + 1)
-    look.page.wait_for_selector(f"#value[data-level='0'][data-x='{x}'][data-y='{y}']")
-    shown = look.page.locator("#value").inner_text().split()
+    tab.page.mouse.move(box["x"] + left + 2 * x + 1, box["y"] + top + 2 * y + 1)
+    tab.page.wait_for_selector(f"#value[data-level='0'][data-x='{x}'][data-y='{y}']")
+    shown = tab.page.locator("#value").inner_text().split()
     assert shown == [str(int(plane[y, x])) for plane in planes]
 
     # moves a slider
     if slider == "c":
-        look.page.keyboard.press("c")
-        look.settle()
+        tab.page.keyboard.press("c")
+        tab.settle()
     if slider is None:
-        assert look.page.locator("#sliders").is_hidden()
+        assert tab.page.locator("#sliders").is_hidden()
     else:
-        knob = look.page.locator(f"input[type=range][aria-label='{slider}']")
+        knob = tab.page.locator(f"input[type=range][aria-label='{slider}']")
         knob.press("ArrowRight")
-        look.settle()
+        tab.settle()
         next_planes = data[1:2] if slider == "c" else planes_of(data, kind, at + 1)
         if slider == "c":  # another band has another contrast
-            fields = look.page.locator(".histogram-fields input")
+            fields = tab.page.locator(".histogram-fields input")
             for i, value in enumerate((high, low)):
                 fields.nth(1 - i).fill(str(value))
                 fields.nth(1 - i).press("Enter")
-            look.settle()
-        assert np.array_equal(look.pixels(), expected(next_planes, [(low, high)], twice, size))
-    assert look.complaints == []
+            tab.settle()
+        assert np.array_equal(tab.pixels(), expected(next_planes, [(low, high)], twice, size))
+    assert tab.complaints == []
 
 
-def test_coarse_levels_lie_where_they_belong(look, files):
+def test_coarse_levels_lie_where_they_belong(tab, files):
     data = files[1]["scene.tif"]
-    look.goto(link("scene.tif", "0", limits="0,255", view="600,450,0.5"))
-    assert look.page.locator("#level").inner_text().startswith("level 1")
-    shown = look.pixels()[..., :3].astype(float)
+    tab.goto(link("scene.tif", "0", limits="0,255", view="600,450,0.5"))
+    assert tab.page.locator("#level").inner_text().startswith("level 1")
+    shown = tab.pixels()[..., :3].astype(float)
     full = expected(data, [(0, 255)] * 3, (600, 450, 1), (1408, 1448))
     means = full[:, :, :3].reshape(724, 2, 704, 2, 3).mean(axis=(1, 3))
     height, width = shown.shape[:2]
@@ -177,19 +177,17 @@ def test_coarse_levels_lie_where_they_belong(look, files):
     assert np.abs(shown - means)[covered].mean() < 4
 
 
-def test_automatic_contrast_is_2_to_98_percent(look, files):
+def test_automatic_contrast_is_2_to_98_percent(tab, files):
     data = files[1]["volume.npy"]
-    look.goto(link("volume.npy", "0", at="z:5"))
+    tab.goto(link("volume.npy", "0", at="z:5"))
     low, high = np.percentile(data[5], (2, 98))
-    fields = look.page.locator(".histogram-fields input")
+    fields = tab.page.locator(".histogram-fields input")
     assert float(fields.nth(0).input_value()) == pytest.approx(low, abs=1)
     assert float(fields.nth(1).input_value()) == pytest.approx(high, abs=1)
-    size = canvas_size(look)
-    look.goto(link("volume.npy", "0", at="z:5", view="150,100,2"))
-    assert np.array_equal(
-        look.pixels(), expected(data[5][None], [(low, high)], (150, 100, 2), size)
-    )
-    assert look.complaints == []
+    size = canvas_size(tab)
+    tab.goto(link("volume.npy", "0", at="z:5", view="150,100,2"))
+    assert np.array_equal(tab.pixels(), expected(data[5][None], [(low, high)], (150, 100, 2), size))
+    assert tab.complaints == []
 
 
 def test_nan_is_transparent(odd):
@@ -298,11 +296,11 @@ def test_a_torn_chunk_is_hatched_not_empty(odd):
     assert all("502" in complaint for complaint in odd.complaints)  # the browser's own line
 
 
-def test_a_chunk_tells_its_codec_and_bytes(look, files):
-    look.goto(link("scene.tif", "0", grid="1", view="600,450,1"))
-    box = look.page.locator("#stage").bounding_box()
-    look.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    panel = look.page.locator(".chunk")
+def test_a_chunk_tells_its_codec_and_bytes(tab, files):
+    tab.goto(link("scene.tif", "0", grid="1", view="600,450,1"))
+    box = tab.page.locator("#stage").bounding_box()
+    tab.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    panel = tab.page.locator(".chunk")
     panel.wait_for()
     text = panel.inner_text()
     with tifffile.TiffFile(files[0] / "scene.tif") as tiff:
@@ -312,11 +310,11 @@ def test_a_chunk_tells_its_codec_and_bytes(look, files):
     assert "(0, 1, 2)" in text
     assert "tiff-tile" in text
     assert f"{offset:,}".replace(",", " ") in text.replace(" ", " ")
-    over = look.page.evaluate(
+    over = tab.page.evaluate(
         "() => over.getContext('2d').getImageData(0, 0, over.width, over.height).data.some((v) => v > 0)"
     )
     assert over
-    assert look.complaints == []
+    assert tab.complaints == []
 
 
 def test_metadata_is_found_by_search(look):
@@ -330,13 +328,13 @@ def test_metadata_is_found_by_search(look):
     assert look.complaints == []
 
 
-def test_position_in_map_coordinates(look):
-    look.goto(link("scene.tif", "0", view="600,450,1"))
-    box = look.page.locator("#stage").bounding_box()
-    look.page.mouse.move(box["x"] + box["width"] / 2 + 0.5, box["y"] + box["height"] / 2 + 0.5)
+def test_position_in_map_coordinates(tab):
+    tab.goto(link("scene.tif", "0", view="600,450,1"))
+    box = tab.page.locator("#stage").bounding_box()
+    tab.page.mouse.move(box["x"] + box["width"] / 2 + 0.5, box["y"] + box["height"] / 2 + 0.5)
     # pixel (600, 450): 440720 + 600.5 * 10, 3751320 - 450.5 * 10
-    look.page.wait_for_selector("#value[data-level='0']")
-    assert "446725.0, 3746815.0 EPSG:32611" in look.page.locator("#readout").inner_text()
+    tab.page.wait_for_selector("#value[data-level='0']")
+    assert "446725.0, 3746815.0 EPSG:32611" in tab.page.locator("#readout").inner_text()
 
 
 def test_phone_and_keys(chromium, address):
