@@ -1,6 +1,8 @@
 """Icechunk repositories, as Icechunk itself sees them."""
 
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -149,3 +151,16 @@ def test_branches_and_tags(tmp_path):
     GroupIndex(members={"z": node["0/0"]}).save(tmp_path / "r.icechunk")
     for options, names in (({}, ["z"]), ({"tag": "v1"}, ["0"]), ({"branch": "aside"}, ["0"])):
         assert list(anychunk.index(tmp_path / "r.icechunk", **options).members) == names
+
+
+def test_a_process_rests_before_it_ends():
+    """Icechunk's threads release objects of Python after their last call; once is enough."""
+    code = (
+        "import time\n"
+        "time.sleep = lambda seconds: print('rests', seconds)\n"
+        "from anychunk.references.icechunk.repository import icechunk_module\n"
+        "icechunk_module(), icechunk_module()\n"
+        "print('ends')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["ends", "rests 0.1"]
