@@ -1,14 +1,18 @@
 """TIFF of every compression, sample type, layout and size of tiles: full reads, open included.
 
 The cases are fixed: none is left out because of its result, only where a compression cannot hold a
-type. The docs show them as a heat map.
+type. The docs show them as a heat map. A run that was interrupted goes on where it ended, as long
+as the commit is the same.
 """
 
 import itertools
+import json
 import math
+import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ import anychunk
 from bench import peers
 from bench.bench_tiff import read_rasterio
 from bench.measure import OURS, Row, best_of, cores, milliseconds
+from bench.report import RESULTS
 
 STREAMS = ("none", "packbits", "lzw", "deflate", "zstd", "lzma")
 TYPES = ("uint8", "uint16", "uint32", "float32")
@@ -71,21 +76,25 @@ def cells() -> list[Cell]:
 
 def image(cell: Cell) -> np.ndarray:
     """Return pixels, about as compressible as measurements; (y, x), (y, x, 3) or (3, y, x)."""
-    size = SLOW.get(cell.compression, SIZE)
+    return _image(SLOW.get(cell.compression, SIZE), cell.dtype, cell.bands)
+
+
+@lru_cache(maxsize=1)
+def _image(size: int, dtype: str, bands: str) -> np.ndarray:
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
     noise = np.random.default_rng(1).normal(0, 0.004, (size, size)).astype(np.float32)
     values = np.sin(7 * x) * np.cos(5 * y) + 0.3 * np.sin(31 * x * y) + noise
-    match cell.dtype:
+    match dtype:
         case "bool":
             found: np.ndarray = values > 0
         case "float32":
             found = values
         case _:
-            scale = {"uint8": 80, "uint16": 10_000, "uint32": 1_000_000}[cell.dtype]
-            found = ((values + 1.5) * scale).astype(cell.dtype)
-    if cell.bands == "one":
+            scale = {"uint8": 80, "uint16": 10_000, "uint32": 1_000_000}[dtype]
+            found = ((values + 1.5) * scale).astype(dtype)
+    if bands == "one":
         return found
-    return np.stack([found, found[::-1], found.T], axis=-1 if cell.bands == "interleaved" else 0)
+    return np.stack([found, found[::-1], found.T], axis=-1 if bands == "interleaved" else 0)
 
 
 def write(cell: Cell, path: Path) -> None:
@@ -170,11 +179,49 @@ def run(*, quick: bool) -> Iterator[Row]:
     chosen = every[::19] if quick else every
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
+        before = {} if quick else kept_rows()
         for cell in chosen:
-            row = measure(cell, Path(folder), 2 if quick else 3)
+            row = before.get(cell.name)
+            if row is None:
+                row = measure(cell, Path(folder), 2 if quick else 3)
+                if not quick:
+                    keep_row(cell, row)
             if not math.isnan(row.ratio):
                 ratios.append(row.ratio)
             yield row
+    KEPT.unlink(missing_ok=True)
     middle = sorted(ratios)[len(ratios) // 2]
     yield Row(f"grid of {len(ratios)} cases: median against the best peer", middle, ">= 1.3")
     yield Row("grid: worst case against the best peer", min(ratios), ">= 0.9")
+
+
+KEPT = RESULTS / "grid.jsonl"
+"""Rows of a run that was interrupted, one per line, each with the commit that was measured."""
+
+
+@cache
+def commit() -> str:
+    """Return the commit that is measured, and whether files were changed since."""
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=RESULTS.parent,
+    )
+    return found.stdout.strip()
+
+
+def kept_rows() -> dict[str, Row]:
+    """Return the rows of an interrupted run of the same commit, by the name of their cell."""
+    if not KEPT.exists():
+        return {}
+    now, rows = commit(), map(json.loads, KEPT.read_text().splitlines())
+    return {row["cell"]: Row(**row["row"]) for row in rows if row["commit"] == now}
+
+
+def keep_row(cell: Cell, row: Row) -> None:
+    KEPT.parent.mkdir(exist_ok=True)
+    line = {"commit": commit(), "cell": cell.name, "row": asdict(row)}
+    with KEPT.open("a") as file:
+        file.write(json.dumps(line, default=float) + "\n")

@@ -68,20 +68,29 @@ def machine() -> dict[str, Any]:
 
 
 def save(groups: dict[str, Sequence[Row]], *, quick: bool) -> Path:
-    """Write all rows as JSON; groups that were not measured keep the rows that the file has."""
+    """Write all rows as JSON; groups that were not measured keep the rows of the run before."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     path = RESULTS / f"{today}{'-quick' if quick else ''}.json"
-    before = json.loads(path.read_text())["groups"] if path.exists() else {}
+    before = _before(path, quick=quick)
     rows = {name: [asdict(row) for row in found] for name, found in groups.items()}
+    dates = dict.fromkeys(before["groups"], before["date"]) | before.get("dates", {})
     found = {
         "date": today,
         "quick": quick,
         **machine(),
-        "groups": dict(sorted({**before, **rows}.items())),
+        "dates": dates | dict.fromkeys(rows, today),
+        "groups": dict(sorted({**before["groups"], **rows}.items())),
     }
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(found, indent=1, default=float) + "\n")
     return path
+
+
+def _before(path: Path, *, quick: bool) -> dict[str, Any]:
+    """Return the results that a file is added to: its own, or those of the last full run."""
+    if not path.exists() and not quick:
+        path = max((p for p in RESULTS.glob("*.json") if "quick" not in p.stem), default=path)
+    return json.loads(path.read_text()) if path.exists() else {"groups": {}, "date": ""}
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, list[Row]]]:
@@ -167,6 +176,9 @@ def table(path: Path) -> str:
     ]
     for name, rows in groups.items():
         parts += ["", f"### {name}", ""]
+        date = found.get("dates", {}).get(name, found["date"])
+        if date != found["date"]:
+            parts += [f"Measured on {date}.", ""]
         if name == GRID:
             cases = [row for row in rows if row.seconds]
             slow = sorted((row for row in cases if is_met(row) is False), key=lambda row: row.ratio)
