@@ -78,7 +78,8 @@ fuzz-guided: setup .venv-atheris/ready
 ONCE := readers page test_page.py test_examples.py test_archive.py references/test_matrix.py references/test_osml_layout.py \
   server conversion formats/test_jpeg2000.py formats/test_htj2k.py formats/test_n5_peers.py codecs/test_cast_plan.py codecs/test_zarr_suite.py \
   fuzz formats/test_tiff_edits.py formats/test_jpeg2000_edits.py codecs/test_hostile_chunks.py test_docs.py
-OTHERS = for version in 3.12 3.13 3.14; do \
+VERSIONS := 3.12 3.13 3.14
+OTHERS = for version in $(VERSIONS); do \
   $(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
   venv="$(VENV)-$$version";
 
