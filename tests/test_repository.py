@@ -124,7 +124,7 @@ def test_one_list_of_python_versions():
     matrix = load(".github/workflows/tests.yml")["jobs"]["systems"]["strategy"]["matrix"]
     assert matrix["python"] == versions
     assert load_lines(".ci/find-python", r'^versions="(.+)"$') == [" ".join(versions)]
-    assert load_lines("Makefile", r"for version in ([\d. ]+);") == [" ".join(versions)]
+    assert load_lines("Makefile", r"^VERSIONS := ([\d. ]+)$") == [" ".join(versions)]
     assert PROJECT["requires-python"] == f">={versions[0]}"
 
 
