@@ -7,19 +7,27 @@ from contextlib import contextmanager
 from anychunk.errors import AnychunkError, MissingFileError, SourceError
 
 
-@contextmanager
-def file_errors(path: str) -> Iterator[None]:
-    """Add the path to errors of the file system; a missing file is a `MissingFileError`."""
-    try:
-        yield
-    except AnychunkError:
-        raise
-    except FileNotFoundError as e:
-        raise MissingFileError(f"{path}: no such file or directory; check the path") from e
-    except PermissionError as e:
-        raise SourceError(f"{path}: {e.strerror or e}; check its permissions") from e
-    except OSError as e:
-        raise SourceError(f"{path}: {e.strerror or e}") from e
+class file_errors:  # noqa: N801 - used like a function
+    """Add the path to errors of the file system; a missing file is a `MissingFileError`.
+
+    Not a generator: that and the error would refer to each other, and keep open whatever the frames
+    of the error hold until the garbage collector runs.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, AnychunkError) or not isinstance(error, OSError):
+            return
+        path = self.path
+        if isinstance(error, FileNotFoundError):
+            text = f"{path}: no such file or directory; check the path"
+            raise MissingFileError(text) from error
+        advice = "; check its permissions" if isinstance(error, PermissionError) else ""
+        raise SourceError(f"{path}: {error.strerror or error}{advice}") from error
 
 
 @contextmanager

@@ -423,11 +423,12 @@ def _subheader(
         if is_image and values["IM"] != "IM":
             raise FormatError(f"its subheader begins with {data[:2]!r}, expected b'IM'")
     except AnychunkError as e:
-        named = type(e)(f"{where}: {e}")
         # a truncated file: its images must not look like refused ones
-        if is_image and (offset + length > source.size() or not isinstance(named, FormatError)):
-            raise named from e
-        return {}, str(e), named if is_image and isinstance(named, FormatError) else None
+        if is_image and (offset + length > source.size() or not isinstance(e, FormatError)):
+            raise type(e)(f"{where}: {e}") from e
+        if is_image and isinstance(e, FormatError):
+            return {}, str(e), type(e)(f"{where}: {e}")
+        return {}, str(e), None
     return values, _image_tres(values, data, end) if is_image else None, None
 
 

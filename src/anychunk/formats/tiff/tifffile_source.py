@@ -191,6 +191,10 @@ def tiff_file(source: Source, **flags: Any) -> Iterator[tifffile.TiffFile]:
         ) from e
     finally:
         logger.removeFilter(quiet)
+        # pages and tags refer to each other, so they stay until the garbage collector runs, but not
+        # the open file
+        del file.source
+        file.error = None
 
 
 def broken_chain(tif: tifffile.TiffFile, source: Source) -> FormatError | None:
