@@ -100,7 +100,7 @@ def check(target, how, count):
         np.testing.assert_array_equal(found[f"f{i}"].reshape(32, 32), VALUES + i)
 
 
-def some_of(steps, most=5):
+def some_of(steps, most=8):
     """Return steps to be killed at: the first and last ones, and some between."""
     return sorted({*np.linspace(1, steps, most).round().astype(int).tolist(), 2, steps - 1})
 

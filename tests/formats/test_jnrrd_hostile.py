@@ -210,7 +210,7 @@ FIELDS = list(tiling_fields.schema()["properties"])
     )
 )
 @settings(
-    max_examples=100,
+    max_examples=400,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

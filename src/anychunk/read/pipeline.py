@@ -51,6 +51,7 @@ INLINE_BYTES = 256 << 10
 INLINE_JOINT = 16 << 10
 """The same for small tiles of JPEG 2000, which take ten times as long for the same number."""
 INLINE_COPY = 4 << 20
+"""The same for uncompressed chunks, which are only copied; `_copies_inline` has more conditions."""
 FRESH_MEMORY = 32 << 20
 """The C library takes memory above this from the system, page by page as it is written to."""
 LEAST_ROWS = 64 << 10

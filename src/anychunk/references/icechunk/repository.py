@@ -61,8 +61,8 @@ def _wait_at_exit() -> None:
     """Let Icechunk's threads come to rest before the interpreter is taken down.
 
     After a call has returned, the thread that ran it still releases objects of Python. If those
-    are gone by then, the process ends with a segmentation fault, after all its work is done:
-    https://github.com/PyO3/pyo3-async-runtimes/issues/40. Nothing tells when the threads are done.
+    are gone by then, the process ends with a segmentation fault, after all its work is done.
+    Nothing tells when the threads are done, so this makes it rarer, and no more than that.
     """
     atexit.register(time.sleep, REST_S)
 
