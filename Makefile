@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # an absolute path, because child processes run elsewhere
 export COVERAGE_FILE := $(CURDIR)/.coverage
 
-.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages client-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-integrations test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check check-tests bench format clean
+.PHONY: setup setup-others tools peers try-wheel viewer viewer-test viewer-packages client-packages demo test test-others test-minimal test-oldest test-next coverage schemas wheel release-check test-peers test-integrations test-neighbours bare guard fuzz fuzz-summary fuzz-check fuzz-guided fuzz-native lint types layers docs check check-rest bench format clean
 .DEFAULT_GOAL := test
 
 setup: $(VENV)/ready
@@ -25,9 +25,10 @@ demo: setup
 	@$(BIN)/python examples/demo.py
 
 # TESTS: files, folders or names of tests, options of pytest; all by default
+# SLOW=1: all tests and all their examples, see tests/thorough.py
 # COVER=1: record which lines run, child processes included, for `make coverage`
 test: setup
-	@$(BIN)/python -m $(if $(COVER),coverage run -m )pytest $(PYTEST_FLAGS) $(TESTS)
+	@$(if $(SLOW),ANYCHUNK_SLOW=1 )$(BIN)/python -m $(if $(COVER),coverage run -m )pytest $(PYTEST_FLAGS) $(TESTS)
 
 # Fails if fewer lines ran than recorded in pyproject.toml, in all tests with COVER=1 since `coverage erase`.
 # `coverage report` then lists them by file, `coverage html` by line.
@@ -52,9 +53,9 @@ fuzz: setup
 fuzz-summary: setup
 	@$(BIN)/python -m fuzz --summary
 
-# The same 2,000 inputs every time, for a minute at most; fails on any finding.
+# The same 1,000 inputs every time, 2,000 with SLOW=1, for a minute at most; fails on any finding.
 fuzz-check: setup
-	@state=$$(mktemp -d) && $(BIN)/python -m fuzz --minutes 1 --inputs 2000 --seed 1 --start 0 --state $$state; code=$$?; rm -rf $$state; exit $$code
+	@state=$$(mktemp -d) && $(BIN)/python -m fuzz --minutes 1 --inputs $(if $(SLOW),2000,1000) --seed 1 --start 0 --state $$state; code=$$?; rm -rf $$state; exit $$code
 
 # The compiled module under AddressSanitizer, with a C compiler.
 fuzz-native: setup
@@ -161,14 +162,14 @@ docs: setup
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 setup-others lint types layers
 	@$(BIN)/coverage erase
-	@$(MAKE) --no-print-directory check-tests
+	@$(MAKE) --no-print-directory test COVER=1 SLOW=1
+	@$(MAKE) --no-print-directory check-rest SLOW=1 TESTS=
 
-# The rest of `make check`. Coverage adds to that of earlier runs. Documentation after the tests, one of which checks
-# that it is up to date.
-check-tests: setup
-	@$(MAKE) --no-print-directory test COVER=1
-	@$(MAKE) --no-print-directory guard TESTS=
-	@$(MAKE) --no-print-directory --jobs 2 coverage docs test-others fuzz-check TESTS=
+# What follows the tests. Coverage adds to that of earlier runs. Documentation after the tests, one of which checks that
+# it is up to date.
+check-rest: setup
+	@$(MAKE) --no-print-directory guard
+	@$(MAKE) --no-print-directory --jobs 2 coverage docs test-others fuzz-check
 
 bench: setup peers guard
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(NAMES)

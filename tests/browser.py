@@ -6,9 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,22 +62,35 @@ def served(*paths: Path | str) -> Iterator[str]:
 
 
 @contextmanager
-def browser(*switches: str) -> Iterator[Any]:
-    """Start chromium, with more switches; skip the test if it or Playwright is not installed."""
+def browsers() -> Iterator[Callable[..., Any]]:
+    """Yield a function that starts chromium with more switches, once for the same ones: it takes seconds.
+
+    Skip the test if chromium or Playwright is not installed.
+    """
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("chromium is not here: apt-get install chromium")
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not here: pip install playwright"
     )
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(
-            executable_path=path, args=[*SWITCHES, *switches], timeout=PATIENCE_MS
-        )
-        try:
-            yield started
-        finally:
-            started.close()
+    with playwright.sync_playwright() as driver, ExitStack() as stack:
+
+        @cache
+        def start(*switches: str) -> Any:
+            started = driver.chromium.launch(
+                executable_path=path, args=[*SWITCHES, *switches], timeout=PATIENCE_MS
+            )
+            stack.callback(started.close)
+            return started
+
+        yield start
+
+
+@contextmanager
+def browser(*switches: str) -> Iterator[Any]:
+    """Start chromium, with more switches, for one test."""
+    with browsers() as start:
+        yield start(*switches)
 
 
 @dataclass

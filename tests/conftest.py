@@ -10,6 +10,7 @@ import pytest
 
 from anychunk.errors import InternalError
 from tests.patience import PATIENCE_S
+from tests.thorough import IS_THOROUGH
 
 # how long an example takes, or the choice of one, depends on what else the machine does
 hypothesis.settings.register_profile(
@@ -24,8 +25,11 @@ TESTS = Path(__file__).parent
 
 # Files are handed to workers in this order, then the others: a long file that comes last keeps one worker busy alone.
 LONGEST = [
-    "test_examples.py",
     "page/test_viewer.py",
+    "page/test_tools.py",
+    "page/test_drawing.py",
+    "page/test_colours.py",
+    "test_examples.py",
     "readers/test_matrix.py",
     "server/test_clients.py",
     "references/test_matrix.py",
@@ -90,6 +94,19 @@ def import_from_different_ends(config):
             importlib.import_module(name)
 
 
+def pytest_xdist_make_scheduler(config, log):
+    """Distribute tests by file, those of the page as one: they share a browser."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileOrPage(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return (
+                "tests/page" if nodeid.startswith("tests/page/") else super()._split_scope(nodeid)
+            )
+
+    return ByFileOrPage(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session):
     """Keep the garbage collector from looking at modules and tests, which stay until the end."""
@@ -103,9 +120,13 @@ def pytest_collection(session):
         gc.enable()
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     rank = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+    if not IS_THOROUGH:
+        slow = [item for item in items if "slow" in item.keywords]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if "slow" not in item.keywords]
 
 
 # Hooks, not fixtures that every test uses: those take a third as long as the shortest tests.

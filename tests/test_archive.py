@@ -39,10 +39,11 @@ from tests.nginx import needs_nginx, serve_nginx
 from tests.patience import PATIENCE_S, wait_until
 from tests.proxy import proxy
 from tests.s3 import SECRET, needs_s3, serve_s3
+from tests.thorough import IS_THOROUGH
 
 VALUES = np.random.default_rng(3).integers(0, 4000, (64, 80), dtype="uint16")
-COUNT = 1000 if os.environ.get("ANYCHUNK_SLOW") else 40
-"""COGs of the archive; a thousand when ANYCHUNK_SLOW is set."""
+COUNT = 1000 if IS_THOROUGH else 16
+"""COGs of the archive."""
 
 
 def write_cog(path, values, **options):
@@ -434,7 +435,7 @@ def test_the_command_parses_on_a_cluster(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(4 * PATIENCE_S)
 def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
-    """COGs over S3 into one Icechunk repository: 40 of them, a thousand with ANYCHUNK_SLOW."""
+    """COGs over S3 into one Icechunk repository: a thousand of them if thorough."""
     import distributed
 
     folder = tmp_path / "data" / "cogs"
@@ -445,7 +446,7 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
     with (
         serve_s3(tmp_path) as storage,
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+            n_workers=1, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
         ) as cluster,
     ):
         command = [sys.executable, "-c", APPEND, json.dumps(storage), cluster.scheduler_address]

@@ -36,6 +36,8 @@ def test_untidy(untidy): pass
 PARTLY = """
 import os
 import pytest
+
+pytestmark = pytest.mark.slow
 def test_good(): pass
 @pytest.mark.skipif("TOOL" not in os.environ, reason="no tool")
 def test_tool(): pass

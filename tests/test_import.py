@@ -19,29 +19,48 @@ from anychunk.cli import verify as cli_verify
 from anychunk.conversion.presets import PRESETS
 from anychunk.verification.peers import READERS
 from tests.formats.nitf_writer import Image, nitf
+from tests.thorough import sample
+
+FORKS = """
+import contextlib, os, sys
+for name in ("asyncio", "dask.array", "donfig", "imagecodecs", "numpy", "rich.console", "typer", "xarray", "yaml"):
+    with contextlib.suppress(ImportError):
+        __import__(name)
+assert not {"anychunk", "numcodecs", "zarr"} & set(sys.modules)
+
+def run(code):
+    if not hasattr(os, "fork"):
+        import subprocess
+        return subprocess.run([sys.executable, "-c", code]).returncode
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        exec(code, {"__name__": "__main__"})
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+print(*[run(code) for code in sys.argv[1:]])
+"""
+"""Runs each of its arguments in a process that has imported slow packages, but neither zarr nor anychunk."""
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        "import anychunk",
-        "import anychunk.model.index",
-        "from anychunk.model.index import find",
-        "from anychunk import *",
-        "import anychunk.api",
-        "import anychunk.conversion, anychunk.verification, anychunk.cli",
-        pytest.param(
-            "import zarr; zarr.create_array({}, shape=(1,), dtype='int4')",
-            marks=pytest.mark.skipif(
-                Version(zarr.__version__) < Version("3.4.1"),
-                reason="loads entry points of data types: pip install 'zarr>=3.4.1'",
-            ),
-        ),
-    ],
-)
-def test_every_name_is_what_it_says_whatever_was_imported_before(before):
-    code = f"""
-{before}
+def exit_codes(codes):
+    """Run each code in a process of its own that has not imported zarr or anychunk; return how it ended."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS, *codes],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [int(word) for word in done.stdout.splitlines()[-1].split()], done.stderr
+
+
+def test_every_name_is_what_it_says_whatever_was_imported_before():
+    check = """
 import anychunk
 from types import FunctionType
 for name in anychunk.__all__:
@@ -49,8 +68,19 @@ for name in anychunk.__all__:
     kind = str if name == "__version__" else type if name[0].isupper() else FunctionType
     assert isinstance(found, kind), (name, found)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    before = [
+        "import anychunk",
+        "import anychunk.model.index",
+        "from anychunk.model.index import find",
+        "from anychunk import *",
+        "import anychunk.api",
+        "import anychunk.conversion, anychunk.verification, anychunk.cli",
+    ]
+    if Version(zarr.__version__) >= Version("3.4.1"):  # loads entry points of data types
+        before.append("import zarr; zarr.create_array({}, shape=(1,), dtype='int4')")
+    before = sample(before, of=3)
+    found, errors = exit_codes([f"{first}\n{check}" for first in before])
+    assert dict(zip(before, found, strict=True)) == dict.fromkeys(before, 0), errors
 
 
 SLOW = {
@@ -143,23 +173,8 @@ def test_info_loads_the_format_of_the_file_and_no_other(files, name, needed):
     assert len(found) < 450
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        "import zarr, anychunk",
-        "import anychunk, zarr",
-        "import anychunk.codecs.base, zarr",
-        "import anychunk.codecs.zarr_core",
-        "import anychunk.codecs.zarr_registry",
-        "import anychunk.codecs.cast.type_registry",
-        "import anychunk.codecs.chain",
-        "import anychunk, numcodecs, zarr",
-        "import anychunk.api",
-    ],
-)
-def test_zarr_finds_our_codecs_whoever_imports_it_first(before):
-    code = f"""
-{before}
+def test_zarr_finds_our_codecs_whoever_imports_it_first():
+    check = """
 import numcodecs, zarr
 from anychunk.codecs import n5_default, offset
 assert zarr.registry.get_codec_class("n5_default") is n5_default.N5Default
@@ -169,7 +184,20 @@ assert issubclass(offset.OffsetV2, numcodecs.abc.Codec)
 assert zarr.dtype.parse_data_type("int4", zarr_format=3).to_json(zarr_format=3) == "int4"
 assert type(zarr.__spec__.loader).__module__.startswith(("importlib", "_frozen"))
 """
-    assert "zarr" in loaded(code)
+    before = [
+        "import zarr, anychunk",
+        "import anychunk, zarr",
+        "import anychunk.codecs.base, zarr",
+        "import anychunk.codecs.zarr_core",
+        "import anychunk.codecs.zarr_registry",
+        "import anychunk.codecs.cast.type_registry",
+        "import anychunk.codecs.chain",
+        "import anychunk, numcodecs, zarr",
+        "import anychunk.api",
+    ]
+    before = sample(before, of=3)
+    found, errors = exit_codes([f"{first}\n{check}" for first in before])
+    assert dict(zip(before, found, strict=True)) == dict.fromkeys(before, 0), errors
 
 
 def test_lists_in_the_command_line_are_those_of_the_modules():

@@ -18,6 +18,7 @@ from anychunk.codecs.scale_offset import ScaleOffset, ScaleOffsetV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
 from tests.codecs import exact_cast
+from tests.thorough import examples
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "int4", "uint2"]
 
@@ -118,7 +119,7 @@ def test_refused_when_the_array_is_created(dtype, options, message):
 # -- integers, against exact arithmetic
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(name=st.sampled_from(INTS), data=st.data())
 def test_integers_are_exact_or_an_error(name, data):
     kind = BY_NAME[name]

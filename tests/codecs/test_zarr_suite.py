@@ -16,6 +16,8 @@ import zarr
 
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 NAME = f"zarr-{zarr.__version__}"
 FILES = ("tests/test_codecs/test_cast_value.py", "tests/test_codecs/test_scale_offset.py")
 

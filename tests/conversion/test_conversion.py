@@ -416,6 +416,7 @@ def test_command(capsys, npy, tmp_path):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read there")
 def test_stays_in_memory_bounds(tmp_path):
     """A file larger than what the process may take."""

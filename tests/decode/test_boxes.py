@@ -19,6 +19,7 @@ from anychunk.errors import (
 )
 from anychunk.io import Sources
 from anychunk.model.index import INLINE, ArrayIndex, ByteRanges
+from tests.thorough import examples
 
 VALUES = np.arange(7 * 9, dtype="<u2").reshape(7, 9)
 CHUNK = (3, 4)
@@ -127,7 +128,7 @@ def opened(array):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_boxes_are_those_of_numpy(data):
     start = tuple(data.draw(st.integers(0, n)) for n in VALUES.shape)
     stop = tuple(data.draw(st.integers(a, n)) for a, n in zip(start, VALUES.shape, strict=True))

@@ -19,6 +19,7 @@ from anychunk.formats.jnrrd import tiling_fields
 from anychunk.io import MemorySource
 from tests.formats.jnrrd_tiles import GRID, cut, external, read
 from tests.formats.naive_jnrrd import URI, core, tiled, write
+from tests.thorough import examples
 
 TILES = cut(GRID, (3, 4))
 
@@ -210,7 +211,7 @@ FIELDS = list(tiling_fields.schema()["properties"])
     )
 )
 @settings(
-    max_examples=400,
+    max_examples=examples(400),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -236,7 +237,7 @@ def test_any_values_of_fields(tmp_path, changes):
 
 
 @given(data=st.binary(max_size=300), cut_at=st.integers(0, 400))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @pytest.mark.filterwarnings("ignore::anychunk.errors.FormatWarning")
 def test_any_bytes_after_the_magic(data, cut_at):
     text = b'{"jnrrd": "0004"}\n{"type": "uint8"}\n{"dimension": 1}\n{"sizes": [3]}\n{"encoding": "raw"}\n'

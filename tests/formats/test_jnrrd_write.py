@@ -20,6 +20,7 @@ from anychunk.formats.jnrrd import write_levels
 from anychunk.io import memory_store, open_source
 from tests.formats import naive_jnrrd as naive
 from tests.patience import PATIENCE_S
+from tests.thorough import examples
 
 KINDS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
 
@@ -84,7 +85,7 @@ def cases(draw):
 
 @given(case=cases())
 @settings(
-    max_examples=80,
+    max_examples=examples(80),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

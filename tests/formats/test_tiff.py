@@ -328,14 +328,14 @@ def test_stack_of_one_directory(tmp_path):
 
 def test_many_pages_open_without_reading_each(tmp_path):
     path = tmp_path / "a.tif"
-    stack = np.zeros((20_000, 8, 8), "uint8")
-    stack[:, 1, 2] = np.arange(20_000) % 251
+    stack = np.zeros((5_000, 8, 8), "uint8")
+    stack[:, 1, 2] = np.arange(5_000) % 251
     tifffile.imwrite(path, stack, metadata={"axes": "TYX"}, photometric="minisblack")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         array = anychunk.open_array(path)
-    assert array.shape == (20_000, 8, 8)
-    np.testing.assert_array_equal(array[17_000:17_010], stack[17_000:17_010])
+    assert array.shape == (5_000, 8, 8)
+    np.testing.assert_array_equal(array[4_000:4_010], stack[4_000:4_010])
 
 
 def test_one_bad_page_among_good_ones_is_named(tmp_path):

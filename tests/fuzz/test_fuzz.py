@@ -27,6 +27,7 @@ def unedited(seed, choice=0):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_seed_is_read_as_other_readers_read_it():
     """What is read wrong before it is damaged says nothing about damage."""
     every = [seed for name in seeds.FORMATS for seed in seeds.of_format(name)]
@@ -148,6 +149,7 @@ def written(folder, case, *edits):
     return place
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     """It counts its inputs, keeps the state where it is told, and continues there."""
     options = "--inputs 4 --formats npy --seed 3 --workers 1 --minutes 5"

@@ -3,11 +3,11 @@
 A module that uses `look` or `tab` has a fixture `address` of scope module, and may have its own `size` and `switches`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.browser import Look, browser
+from tests.browser import Look, browsers
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +22,15 @@ def switches() -> tuple[str, ...]:
     return ()
 
 
+@pytest.fixture(scope="package")
+def started() -> Iterator[Callable[..., object]]:
+    with browsers() as start:
+        yield start
+
+
 @pytest.fixture(scope="module")
-def chromium(switches) -> Iterator[object]:
-    with browser(*switches) as started:
-        yield started
+def chromium(started, switches) -> object:
+    return started(*switches)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from anychunk.errors import AnychunkError, FormatError
 from anychunk.io import Folder
 from anychunk.references import parquet
 from anychunk.references.parquet_footer import values_by_column
+from tests.thorough import sample
 
 TABLE = pa.table(
     {
@@ -51,7 +52,7 @@ def test_damaged_footers_are_errors(tmp_path):
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     read = refused = 0
     for place in range(start, len(data) - 8):
-        for value in (0x00, 0x15, 0xFF, data[place] ^ 1):
+        for value in sample((0x00, 0x15, 0xFF, data[place] ^ 1), of=4, start=place):
             damaged = bytearray(data)
             damaged[place] = value
             (tmp_path / "refs.0.parq").write_bytes(damaged)
@@ -62,5 +63,5 @@ def test_damaged_footers_are_errors(tmp_path):
                 refused += 1
             with suppress(AnychunkError):
                 values_by_column(bytes(damaged), where="a")
-    assert read > 50
-    assert refused > 200
+    assert read > 15
+    assert refused > 50

@@ -293,7 +293,9 @@ def test_save_is_a_function_too(tmp_path, form):
     np.testing.assert_array_equal(anychunk.open(tmp_path / "a")[...], truth)
 
 
-@pytest.mark.parametrize("before", ["", "import anychunk.model.index", "import anychunk.api"])
+@pytest.mark.parametrize(
+    "before", ["", pytest.param("import anychunk.api", marks=pytest.mark.slow)]
+)
 def test_an_index_of_another_process_saves_itself(tmp_path, before):
     """Unpickled where nothing of anychunk but the model is imported, as on a Dask worker."""
     node, truth = plain(tmp_path)
