@@ -1,14 +1,53 @@
 """A web server on loopback that counts requests and can be made to misbehave."""
 
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
 from tests.patience import PATIENCE_S
+
+
+class Server(ThreadingHTTPServer):
+    """A server that ends its connections: clients keep them open for the next request."""
+
+    request_queue_size = 128
+    daemon_threads = False  # they are joined, and their sockets closed, when the server is
+
+    def __init__(self, *given):
+        self._connections = []
+        super().__init__(*given)
+
+    def process_request(self, request, client_address):
+        self._connections.append(request)
+        super().process_request(request, client_address)
+
+    def server_close(self):
+        for connection in self._connections:
+            with suppress(OSError):  # it is closed
+                connection.shutdown(socket.SHUT_RDWR)
+        super().server_close()
+
+    def handle_error(self, request, client_address):
+        """Print nothing: tests end connections in the middle of an answer."""
+
+
+@contextmanager
+def running(handler):
+    """Yield the url of a server on loopback; all of its threads have ended after the block."""
+    server = Server(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE_S)
 
 
 @dataclass
@@ -82,14 +121,6 @@ def serve(folder: Path):
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    served = Served(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with running(Handler) as url:
+        served = Served(url)
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)

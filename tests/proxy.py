@@ -9,12 +9,12 @@ It answers 206 to a range where the server behind it says 200 with a Content-Ran
 
 import http.client
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
+from tests.http_server import running
 from tests.patience import PATIENCE_S
 
 HOP = {"connection", "keep-alive", "transfer-encoding", "date", "server"}
@@ -91,20 +91,9 @@ def proxy(host: str, port: int):
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
 
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 128
-        daemon_threads = True
-
-    server = Server(("127.0.0.1", 0), Handler)
-    found = Proxied(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with running(Handler) as url:
+        found = Proxied(url)
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
 
 
 if __name__ == "__main__":

@@ -238,9 +238,11 @@ def check_table(
     current = get()
     name = "chunks" if has_table else "objects"
     if chunks > getattr(current, name):
+        costs = f"their table takes {chunks * CHUNK_ENTRY / 1e9:.1f} to "
+        costs += f"{2 * chunks * CHUNK_ENTRY / 1e9:.1f} GB of memory; "
         raise LimitError(
             f"{where}: {chunks} chunks are over the limit of {getattr(current, name)}; "
-            f"{how_to_raise(name)}"
+            f"{costs if has_table else ''}{how_to_raise(name)}"
         )
     if references is None:
         return

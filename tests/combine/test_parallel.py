@@ -116,6 +116,63 @@ def test_a_file_that_ends_its_process_is_the_only_one_that_fails():
 
 
 @needs_kill
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_that_ends_its_dask_worker_is_the_only_one_that_fails(monkeypatch):
+    """Dask alone would end a worker four times with it, and could drop its last worker."""
+    import dask
+    import distributed
+
+    # workers are forked from a process that has imported what they need, and not all that Dask may
+    monkeypatch.setattr(distributed.utils, "_forkserver_preload_set", True)
+    multiprocessing.set_forkserver_preload(["distributed.nanny"])
+    told = []
+    with (
+        dask.config.set({
+            "distributed.worker.multiprocessing-method": "forkserver",
+            "distributed.deploy.lost-worker-timeout": "1h",  # the worker is awaited: no pauses
+        }),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=True, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        client.subscribe_topic("all", told.append)
+        for executor in (client, client.get_executor()):
+            batches, killer = [range(20), range(20, 25)], 7 if executor is client else 99
+            found = list(run(
+                partial(ended_at, killer), batches, executor,
+                failed=lambda item, why: [f"{item} {why}"],
+            ))  # fmt: skip
+            joined = [result for batch in found for part in batch for result in part]
+            if executor is client:
+                assert joined.pop(7).startswith("7 its process ended")
+            assert joined == doubled(n for n in range(25) if n != killer)
+    deaths = [e for _, e in told if e["action"] == "remove-worker" and not e["expected"]]
+    assert len(deaths) == 2  # in its task, and alone
+    assert all(e["processing-tasks"] for e in deaths)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_lost_all_workers_is_not_waited_for_forever(monkeypatch):
+    import distributed
+
+    from anychunk.io import dask_cluster
+
+    monkeypatch.setattr(dask_cluster, "NO_WORKERS_S", 0.01)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        results = run(doubled, [range(n, n + 1) for n in range(40)], client)
+        assert next(results) == [[0]]
+        cluster.scale(0)
+        with pytest.raises(SourceError, match="lost its last worker"):
+            list(results)
+
+
+@needs_kill
 def test_processes_that_are_killed_between_tasks_are_replaced():
     """While the caller commits: nothing is lost, nothing is done twice."""
     batches = [range(n, n + 60) for n in range(0, 1200, 60)]

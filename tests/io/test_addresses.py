@@ -4,12 +4,11 @@ import io
 import json
 import os
 import pickle
-import threading
 import traceback
 import zipfile
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import fsspec
@@ -41,7 +40,6 @@ from anychunk.io.object_stores import object_store
 from anychunk.io.secrets import remember, with_secrets
 from anychunk.io.storage import obstore_options
 from tests import http_server
-from tests.patience import PATIENCE_S
 from tests.s3 import KEY, SECRET, needs_s3, serve_s3
 
 VALUES = np.arange(96 * 80, dtype=np.uint16).reshape(96, 80)
@@ -106,17 +104,9 @@ def serving(content):
             if self.command == "GET":
                 self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with http_server.running(Handler) as url:
+        state.url = url
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from zarr.storage import FsspecStore
 import anychunk
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, LimitError, UnsupportedError
-from anychunk.model.index import ByteRanges, GroupIndex
+from anychunk.model.index import WHOLE, ByteRanges, GroupIndex
+from anychunk.references.kerchunk import json_reader
 from tests.indexes import MADE, array, pin_of, plain, uint64
 
 
@@ -281,3 +282,37 @@ def test_json_that_would_not_open_again_is_not_written(tmp_path):
     with limits.override(index_bytes=100), pytest.raises(LimitError, match="parquet or Icechunk"):
         node.save(tmp_path / "i.json")
     assert not (tmp_path / "i.json").exists()
+
+
+@pytest.mark.parametrize("separators", [None, (",", ":"), (" ,\n", " :\t")])
+@pytest.mark.parametrize("block", [64, 300, 1 << 20])
+def test_references_that_are_read_many_at_a_time(monkeypatch, block, separators):
+    """Against Python's JSON: runs of plain references, and what interrupts them."""
+    monkeypatch.setattr(json_reader, "BLOCK", block)
+    monkeypatch.setattr(json_reader, "FEW", 3)
+    document = {"zarr_format": 2, "shape": [40, 9], "chunks": [1, 1], "dtype": "|u1",
+                "compressor": None, "filters": None, "fill_value": 0, "order": "C"}  # fmt: skip
+    refs = {f"{name}/.zarray": json.dumps(document) for name in ("a", "b")}
+    random = np.random.default_rng(1)
+    for n in range(360):
+        name = "ab"[n > 200] if n % 7 else "b"
+        key = f"{name}/{n // 9}.{n % 9}"
+        url = f"https://example.com/{'é' if n % 5 == 0 else 'x'}{n // 20}"
+        offset, length = (int(x) for x in random.integers(1, 1 << 61, 2) >> random.integers(0, 60))
+        refs[key] = {
+            0: [url], 1: [url, [[offset, length], [1, 2]]], 2: "text"
+        }.get(n % 11, [url, offset, length or 1])  # fmt: skip
+    text = json.dumps({"version": 1, "refs": refs}, separators=separators, ensure_ascii=True)
+    text = text.replace("\\u00e9", "é", 9)  # the others are escaped, so that they are not plain
+    found = json_reader.read_json(text, "i.json")
+    plain_or_whole = {k: v for k, v in refs.items() if isinstance(v, list)}
+    assert len(found.keys) == len(plain_or_whole)
+    names = list(found.urls)
+    keys = [key for keys in found.keys.taken_blocks() for key in keys]
+    ranges = zip(found.offsets, found.lengths, strict=True)
+    for key, id_, read in zip(keys, found.url_ids, ranges, strict=True):
+        url, *rest = plain_or_whole[key]
+        first = (0, int(WHOLE)) if not rest else tuple(rest if len(rest) == 2 else rest[0][0])
+        assert (names[id_], read) == (url, first)
+    assert found.parts == {k: [(1, 2)] for k, v in plain_or_whole.items() if len(v) == 2}
+    assert set(found.inline) == {k for k, v in refs.items() if v == "text"}

@@ -96,6 +96,20 @@ def test_chunks_beyond_the_memory_are_refused(tmp_path):
         opened(path, memory=1000).read((0, 0), (4, 4))
 
 
+def test_a_chunk_of_far_too_many_stored_bytes_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 1000)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, noise(16, 16), rowsperstrip=16, compression="zlib")
+    with tifffile.TiffFile(path, mode="r+b") as file:
+        file.pages[0].tags["StripByteCounts"].overwrite([5000])
+        file.filehandle.seek(6000)
+        file.filehandle.write(b"0")
+    with pytest.raises(LimitError) as e:
+        opened(path).read((0, 0), (4, 4))
+    assert str(e.value).count("a.tif") == 1
+    assert all(word in str(e.value) for word in ("5000 bytes", "512 decoded", "anychunk.open"))
+
+
 def test_remote_files(tmp_path):
     data = noise(300, 300)
     tifffile.imwrite(tmp_path / "a.tif", data, tile=(64, 64), compression="zlib")

@@ -1,8 +1,7 @@
 """Redirects of web servers: refused by default if they lead to another host or port."""
 
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import anychunk
 from anychunk.errors import SourceError, UnsupportedError
 from anychunk.io import open_source, read_object
 from tests import http_server
-from tests.patience import PATIENCE_S
 from tests.server.serving import running
 
 RESTRICTED = {"redirects": "same-origin"}
@@ -36,16 +34,8 @@ def redirecting(target, *, status=302, only=""):
 
         do_HEAD = do_GET
 
-    web = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    web.daemon_threads = True
-    thread = threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{web.server_address[1]}"
-    finally:
-        web.shutdown()
-        web.server_close()
-        thread.join(PATIENCE_S)
+    with http_server.running(Handler) as url:
+        yield url
 
 
 @pytest.fixture

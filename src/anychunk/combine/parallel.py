@@ -63,7 +63,7 @@ def run_tasks[T, R](
         work: Called with some items of a batch, in several threads or processes at once.
         batches: The items. While one batch is used by the caller, the next are worked on.
         executor: A `concurrent.futures.Executor`, a Dask client, the address of a Dask scheduler;
-            None: threads of this process. A pool of processes of which one died is replaced.
+            None: threads of this process. Where a process dies, its items are tried one by one.
         is_remote: Whether items are mostly waited for, so that more threads than cores pay off.
         failed: Makes the result for an item whose worker failed twice, from the reason.
         on_result: Called with each result as it arrives.
@@ -138,7 +138,7 @@ def _one_by_one[T, R](
 
 
 class _Pool:
-    """An executor; a pool of processes is replaced when one of them has died."""
+    """An executor; when a process has died, a pool of processes is replaced."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
@@ -168,7 +168,7 @@ class _Pool:
         failed: Callable[[T, str], R],
         why: BrokenExecutor,
     ) -> Iterator[R]:
-        """Do the items of a task again that was lost with its pool, each alone in a process.
+        """Do the items of a task again that was lost with its process, each alone in a process.
 
         Any of the tasks that were running may have ended the process: alone, the item is found.
         """
@@ -200,10 +200,13 @@ def _new_pool(broken: Executor, workers: int | None, why: BrokenExecutor) -> Exe
     """Return a new pool like one that is broken.
 
     Parameters:
-        broken: A `concurrent.futures.ProcessPoolExecutor`; others cannot be made again.
+        broken: A `concurrent.futures.ProcessPoolExecutor`, or a Dask cluster, which replaces its
+            workers itself; others cannot be made again.
         workers: The number of its processes; None: as many as before.
         why: What to raise otherwise.
     """
+    if isinstance(broken, dask_cluster.Tasks):
+        return broken.alone()
     if type(broken) is not ProcessPoolExecutor:
         raise _stopped(why) from why
     names = ("max_workers", "mp_context", "initializer", "initargs", "max_tasks_per_child")
@@ -224,10 +227,14 @@ def _opened(executor: Any, *, is_remote: bool) -> Iterator[tuple[Executor, int]]
         with ThreadPoolExecutor(threads, thread_name_prefix="anychunk-index") as pool:
             yield pool, threads
     elif isinstance(executor, str):
-        with dask_cluster.connect(executor) as client:
-            yield _of_client(client)
+        with dask_cluster.connect(executor) as client, _of_client(client) as tasks:
+            yield tasks, dask_cluster.threads(client)
     elif hasattr(executor, "get_executor"):
-        yield _of_client(executor)
+        with _of_client(executor) as tasks:
+            yield tasks, dask_cluster.threads(executor)
+    elif hasattr(client := getattr(executor, "_client", None), "get_executor"):
+        with dask_cluster.Tasks(executor) as tasks:
+            yield tasks, dask_cluster.threads(client)
     elif isinstance(executor, Executor) or hasattr(executor, "submit"):
         yield executor, int(getattr(executor, "_max_workers", UNKNOWN_WORKERS))
     else:
@@ -237,10 +244,10 @@ def _opened(executor: Any, *, is_remote: bool) -> Iterator[tuple[Executor, int]]
         )
 
 
-def _of_client(client: Any) -> tuple[Executor, int]:
-    """Return the executor of a Dask client, and the number of threads of its workers."""
+def _of_client(client: Any) -> dask_cluster.Tasks:
+    """Return the executor of a Dask client."""
     # pure=False: a file parsed again may be another by now, a cached result would be stale
-    return client.get_executor(pure=False, retries=2), dask_cluster.threads(client)
+    return dask_cluster.Tasks(client.get_executor(pure=False, retries=2))
 
 
 def are_remote(urls: Sequence[str]) -> bool:

@@ -1,10 +1,32 @@
-"""Connect to a Dask cluster by the address of its scheduler."""
+"""Connect to a Dask cluster; notice when a task has ended its worker.
 
-from collections.abc import Iterator
+Dask gives a task whose worker died to the next worker, `distributed.scheduler.allowed-failures`
+times. That ends a worker each time, and clusters that Dask itself deploys (`LocalCluster`, job
+queues) drop a worker for good that is not there `distributed.deploy.lost-worker-timeout` after any
+of its deaths: a cluster can lose all of its workers to one file, and then waits forever.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from anychunk.errors import MissingDependencyError, SourceError
+
+NO_WORKERS_S = 300.0
+"""How long a cluster that has lost all workers is waited for: as long as Dask waits for one."""
+LONGEST_PAUSE_S = 60.0
+"""How long a call that may end its worker is held back at most."""
+EVENTS = "all"
+"""Dask's topic of events about all workers."""
+
+
+class WorkerDied(BrokenExecutor):
+    """A worker ended while it had a task, which may be the reason."""
 
 
 @contextmanager
@@ -31,3 +53,158 @@ def connect(address: str) -> Iterator[Any]:
 def threads(client: Any) -> int:
     """Return how many threads the workers of a client have together."""
     return sum(client.nthreads().values()) or 1
+
+
+class Tasks(Executor):
+    """Runs calls on a Dask cluster, each once: if its worker ends, it raises `WorkerDied`."""
+
+    def __init__(self, executor: Any) -> None:
+        """Use an executor of Dask, what `client.get_executor()` returns."""
+        self._executor, self._client = executor, executor._client  # noqa: SLF001
+        self._running: dict[str, tuple[Future[Any], Future[Any]]] = {}
+        self._workers: set[str] = set()
+        self._emptied = 0
+        self._is_alone = False
+        self._calm_at = 0.0
+
+    def __enter__(self) -> Self:
+        self._listener = _listener(self._client)
+        self._listener.add(self._client, self)
+        self._workers |= set(self._client.nthreads())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.remove(self._client, self)
+
+    def submit(self, function: Callable[..., Any], /, *items: Any, **_: Any) -> Future[Any]:
+        """Schedule `function(*items)`."""
+        key = f"anychunk-{uuid.uuid4().hex}"
+        call, result = self._executor.submit(function, *items, key=key), Future[Any]()
+        self._running[key] = call, result
+        result.add_done_callback(lambda result: result.cancelled() and call.cancel())
+        call.add_done_callback(partial(self._on_done, key))
+        return result
+
+    def alone(self) -> "Alone":
+        """Return an executor for calls that may end their workers."""
+        return Alone(self)
+
+    def submit_alone(self, function: Callable[..., Any], /, *items: Any) -> Future[Any]:
+        """Schedule `function(*items)` when nothing else runs and workers that died are back."""
+        wait([result for _, result in list(self._running.values())])
+        while (left := self._calm_at - time.monotonic()) > 0:
+            time.sleep(left)
+        self._is_alone = True
+        result = self.submit(function, *items)
+        result.add_done_callback(self._on_alone_done)
+        return result
+
+    def _on_alone_done(self, _: Future[Any]) -> None:
+        self._is_alone = False
+
+    def _on_done(self, key: str, call: Future[Any]) -> None:
+        _, result = self._running.pop(key, (None, None))
+        if result is None or not result.set_running_or_notify_cancel():
+            return  # its worker died, or nobody waits for it
+        if call.cancelled():
+            result.set_exception(SourceError("the Dask client was closed, or cancelled its tasks"))
+        elif (error := call.exception()) is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(call.result())
+
+    def on_event(self, event: Any) -> None:
+        """Handle an event of the scheduler, in the thread of the client."""
+        match event:
+            case {"action": "add-worker", "worker": worker}:
+                self._workers.add(worker)
+            case {"action": "remove-worker", "worker": worker, **rest}:
+                self._workers.discard(worker)
+                if not rest.get("expected"):
+                    self._on_death(rest.get("processing-tasks", ()))
+                if not self._workers:
+                    self._emptied += 1
+                    asyncio.get_running_loop().call_later(
+                        NO_WORKERS_S, self._give_up, self._emptied
+                    )
+
+    def _on_death(self, keys: Any) -> None:
+        """Fail the tasks that a worker had when it ended, those that waited for it included."""
+        if self._is_alone or not self._workers:
+            self._calm_at = time.monotonic() + _pause_s()
+        for key in keys:
+            call, result = self._running.pop(key, (None, None))
+            if call is not None and result is not None:
+                # on another thread: Dask's cancelling waits for this one
+                asyncio.get_running_loop().run_in_executor(None, call.cancel)
+                _fail(result, WorkerDied("a Dask worker ended abruptly"))
+
+    def _give_up(self, emptied: int) -> None:
+        """Fail everything, if no worker has come back since the last one was lost."""
+        if self._workers or emptied != self._emptied:
+            return
+        for key in list(self._running):
+            _, result = self._running.pop(key, (None, None))
+            if result is not None:
+                _fail(result, SourceError(
+                    f"the Dask cluster lost its last worker and had none for {NO_WORKERS_S:.0f} s; "
+                    "start a new cluster and run the same call again; if files end their workers, "
+                    "with a longer distributed.deploy.lost-worker-timeout"
+                ))  # fmt: skip
+
+
+class _Listener:
+    """Tells all users of a client what its scheduler reports; a client has one handler."""
+
+    def __init__(self, other: Callable[[Any], Any] | None) -> None:
+        self._other, self._active = other, list[Tasks]()
+
+    def add(self, client: Any, tasks: Tasks) -> None:
+        self._active.append(tasks)
+        client.subscribe_topic(EVENTS, self)
+
+    def remove(self, client: Any, tasks: Tasks) -> None:
+        self._active.remove(tasks)
+        if self._other is None and not self._active:
+            client.unsubscribe_topic(EVENTS)
+
+    async def __call__(self, event: tuple[float, Any]) -> None:
+        if self._other is not None and asyncio.iscoroutine(answer := self._other(event)):
+            await answer
+        for tasks in list(self._active):
+            tasks.on_event(event[1])
+
+
+def _listener(client: Any) -> _Listener:
+    """Return what handles a client's events: Dask keeps a handler after it is unsubscribed."""
+    found = getattr(client, "_event_handlers", {}).get(EVENTS)
+    return found if isinstance(found, _Listener) else _Listener(found)
+
+
+class Alone(Executor):
+    """Runs one call at a time on a cluster: if a worker ends, it is the call that ended it."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+
+    def submit(self, function: Callable[..., Any], /, *items: Any, **_: Any) -> Future[Any]:
+        """Schedule `function(*items)` when nothing else runs."""
+        return self._tasks.submit_alone(function, *items)
+
+
+def _fail(result: Future[Any], error: Exception) -> None:
+    if result.set_running_or_notify_cancel():
+        result.set_exception(error)
+
+
+def _pause_s() -> float:
+    """Return how long after a worker's death Dask looks whether it is there again.
+
+    A call that ends its next worker should wait until then. It need not where that is set to so
+    long a time that deaths are over by then.
+    """
+    import dask
+
+    setting = dask.config.get("distributed.deploy.lost-worker-timeout", "15s")
+    looks_after = float(dask.utils.parse_timedelta(setting))
+    return looks_after + 1 if looks_after < LONGEST_PAUSE_S else 0.0

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,13 @@ def no_rows() -> Rows:
     empty = np.empty(0, np.uint64)
     nothing = np.empty(0, np.int64)
     return Rows(numbers=nothing, offsets=empty, lengths=empty, url_ids=nothing)
+
+
+def joined(pieces: list[Any], dtype: npt.DTypeLike) -> Any:
+    """Return pieces as one array; they are not kept, since the other columns follow."""
+    joined = np.concatenate([np.empty(0, dtype), *pieces], dtype=dtype, casting="unsafe")
+    pieces.clear()
+    return joined
 
 
 def url_resolver(
@@ -123,7 +131,7 @@ def _byte_ranges(grid: Shape, rows: Rows, urls: list[str], where: str) -> ByteRa
     _check_rows(rows, count, where)
     offsets, lengths = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
     offsets[rows.numbers], lengths[rows.numbers] = rows.offsets, rows.lengths
-    used = np.unique(rows.url_ids)
+    used = np.flatnonzero(np.bincount(rows.url_ids, minlength=1))  # `unique` would sort them
     table = [urls[i] for i in used.tolist()]
     ids = np.zeros(count, np.uint32)
     if len(used) > 1:

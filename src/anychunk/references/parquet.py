@@ -48,7 +48,14 @@ from anychunk.references.documents import (
     root_documents,
     write_documents,
 )
-from anychunk.references.loading import Range, Rows, build_index, count_chunks, url_resolver
+from anychunk.references.loading import (
+    Range,
+    Rows,
+    build_index,
+    count_chunks,
+    joined,
+    url_resolver,
+)
 from anychunk.references.osml_reading import corrected
 from anychunk.references.parquet_footer import values_by_column
 from anychunk.references.portable_codecs import with_portable_codecs
@@ -415,10 +422,10 @@ def _rows(
             ids.append(np.array([urls.setdefault(url, len(urls))]))
             parts |= {row + first: ranges[1:]} if ranges[1:] else {}
     rows = Rows(
-        numbers=_joined(numbers, np.int64),
-        offsets=_joined(offsets, np.uint64),
-        lengths=_joined(lengths, np.uint64),
-        url_ids=_joined(ids, np.int64),
+        numbers=joined(numbers, np.int64),
+        offsets=joined(offsets, np.uint64),
+        lengths=joined(lengths, np.uint64),
+        url_ids=joined(ids, np.int64),
         inline=inline,
         parts=parts,
     )
@@ -461,10 +468,6 @@ def _record_numbers(folder: Folder, path: str, count: int, *, has_all: bool) -> 
         return range(count)
     found = (re.fullmatch(r"refs\.(\d{1,9})\.parq", name) for name in names)
     return sorted(number for match in found if match and (number := int(match[1])) < count)
-
-
-def _joined(pieces: list[Any], dtype: Any) -> Any:
-    return np.concatenate(pieces).astype(dtype) if pieces else np.empty(0, dtype)
 
 
 def _columns(arrow: Any, table: Any) -> Any:

@@ -463,7 +463,9 @@ class BoxReader:
             length = sum(length for _, _, length in reader.ranges(number))
             if length > max(LARGE, 2 * self._decode.nbytes):
                 raise LimitError(
-                    f"{length} bytes are stored for a chunk of {self._decode.nbytes} decoded bytes"
+                    f"{reader.describe(number)}: {length} bytes are stored for a chunk of "
+                    f"{self._decode.nbytes} decoded bytes, expected at most twice as many, or "
+                    f"{LARGE}; the file is damaged, or must be read with anychunk.open"
                 )
 
     def passed_now(self, coords: Shape) -> Bytes1D | None:

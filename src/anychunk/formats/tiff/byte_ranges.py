@@ -15,7 +15,7 @@ import tifffile
 from anychunk import limits
 from anychunk.codecs.piece import WHOLE, Front
 from anychunk.codecs.tiff.tile import DEFLATE, LZW, NONE
-from anychunk.errors import FormatError, LimitError
+from anychunk.errors import FormatError
 from anychunk.formats._pieces import LEAST
 from anychunk.formats.tiff.layout import Layout
 from anychunk.formats.tiff.tifffile_source import source_file
@@ -42,11 +42,7 @@ def check_count(layout: Layout, *, pages: int, known: int) -> None:
         known: number of strips or tiles that the file has entries for.
     """
     count = math.prod(layout.file_grid) * pages
-    if count > limits.get().chunks:
-        raise LimitError(
-            f"{layout.where}: {count} strips or tiles, the limit is {limits.get().chunks}; "
-            f"{limits.how_to_raise('chunks')}"
-        )
+    limits.check_table(count, where=layout.where)
     if count > MANY and known < count // 2:
         raise FormatError(
             f"{layout.where}: the tags announce {count} strips or tiles, the file has {known}"

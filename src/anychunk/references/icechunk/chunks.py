@@ -18,7 +18,7 @@ from anychunk.references.documents import Fields
 from anychunk.references.icechunk.documents import write_keys
 from anychunk.references.icechunk.repository import chunks_per_manifest
 from anychunk.references.icechunk.transaction import Transaction
-from anychunk.references.loading import Rows
+from anychunk.references.loading import Rows, joined
 
 NATIVE, VIRTUAL, INLINE = 1, 2, 3
 """Icechunk's kinds of chunk, as `array_chunk_iterator` numbers them."""
@@ -181,10 +181,10 @@ async def read_chunks(store: Any, path: str, fields: Fields, url: str) -> tuple[
         lengths.append(sizes[rows])
         inline.update({int(here[i]): bytes(value) for i, value in data.items() if inside[i]})
     found = Rows(
-        numbers=np.concatenate([np.empty(0, np.int64), *numbers]),
-        offsets=np.concatenate([np.empty(0, np.uint64), *offsets]),
-        lengths=np.concatenate([np.empty(0, np.uint64), *lengths]),
-        url_ids=np.concatenate([np.empty(0, np.int64), *ids]),
+        numbers=joined(numbers, np.int64),
+        offsets=joined(offsets, np.uint64),
+        lengths=joined(lengths, np.uint64),
+        url_ids=joined(ids, np.int64),
         inline=inline,
     )
     return found, list(urls)

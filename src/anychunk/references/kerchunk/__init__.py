@@ -215,13 +215,22 @@ def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
         source: The file.
         allow: Prefixes of urls that references may point to, besides the file's own folder.
     """
+    # the text is not kept while the index is built
+    found = read_json(_text(source), source.url)
+    return corrected(_build(found, source.url, allow), source.url)
+
+
+def _text(source: Source) -> str:
     size = source.size()
     limits.check_index(size, where=source.url)
     try:
-        text = str(memoryview(source.read(0, size)), "utf-8")
+        return str(memoryview(source.read(0, size)), "utf-8")
     except UnicodeDecodeError as e:
         raise FormatError(f"{source.url}: expected UTF-8 ({e})") from e
-    return corrected(_build(read_json(text, source.url), source.url, allow), source.url)
+    finally:
+        release = getattr(source, "release", None)
+        if release is not None:
+            release()  # the mapped file would count as memory beside its text
 
 
 def _build(found: ReferenceColumns, url: str, allow: Iterable[str]) -> Node:

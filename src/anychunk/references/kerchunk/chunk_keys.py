@@ -24,24 +24,35 @@ def rows_by_array(found: ReferenceColumns, arrays: Arrays, where: str) -> dict[s
     """Return the rows of every array that has chunks, by path."""
     prefixes = {_prefix(path, *member): path for path, member in arrays.items()}
     taken: dict[str, list[tuple[Numbers, Numbers]]] = {}
-    for begin, end, prefix in _runs(found.keys, prefixes, where):
-        path = prefixes[prefix]
-        numbers, kept = _numbers(found.keys[begin:end], prefix, arrays[path], where)
-        taken.setdefault(path, []).append((numbers, kept + begin))
-    offsets = np.frombuffer(found.offsets, np.uint64) if found.keys else np.empty(0, np.uint64)
-    lengths = np.frombuffer(found.lengths, np.uint64) if found.keys else offsets
-    ids = np.array(found.url_ids, np.int64)
+    before = 0
+    for keys in found.keys.taken_blocks():
+        for begin, end, prefix in _runs(keys, prefixes, where):
+            path = prefixes[prefix]
+            numbers, kept = _numbers(keys[begin:end], prefix, arrays[path], where)
+            taken.setdefault(path, []).append((numbers, kept + (before + begin)))
+        before += len(keys)
+    columns = [
+        np.frombuffer(column, np.uint64) if column else np.empty(0, np.uint64)
+        for column in (found.offsets, found.lengths, found.url_ids)
+    ]
     rows = {}
-    for path, pieces in taken.items():
-        places = np.concatenate([p for _, p in pieces])
+    for path in list(taken):
+        pieces = taken.pop(path)
+        places = _as_slice(np.concatenate([p for _, p in pieces]))
+        numbers = np.concatenate([n for n, _ in pieces])
+        offsets, lengths, ids = (column[places] for column in columns)
         rows[path] = Rows(
-            numbers=np.concatenate([n for n, _ in pieces]),
-            offsets=offsets[places],
-            lengths=lengths[places],
-            url_ids=ids[places],
+            numbers=numbers, offsets=offsets, lengths=lengths, url_ids=ids.view(np.int64)
         )
     _add_inline_and_parts(found, arrays, prefixes, rows, where)
     return rows
+
+
+def _as_slice(places: Numbers) -> Numbers | slice:
+    """Return places that follow each other as a slice, which takes a view and not a copy."""
+    if places.size and (np.diff(places) == 1).all():
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
 
 
 def _prefix(path: str, pattern: str, fields: Fields) -> str:
@@ -76,8 +87,13 @@ def _runs(
 ) -> Iterator[tuple[int, int, str]]:
     """Yield (begin, end, prefix) of consecutive keys of the same array.
 
-    Keys of one array usually follow each other: one comparison per key then suffices.
+    Keys of one array usually follow each other: one comparison per key then suffices, or two for
+    all of them, since what is sorted between two keys with a prefix has that prefix, too.
     """
+    prefix = _prefix_of(min(keys), prefixes) if keys else None
+    if prefix and _prefix_of(max(keys), prefixes) == prefix:
+        yield 0, len(keys), prefix
+        return
     begin, current = 0, None
     for i, key in enumerate(keys):
         if current is not None and key.startswith(current) and current != "":

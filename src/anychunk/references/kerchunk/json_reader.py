@@ -1,8 +1,8 @@
 """Read reference JSON into columns.
 
-An object per reference would take gigabytes for an index of a million chunks. So the text is
-scanned member by member, and plain references, `"key": ["url", offset, length]`, are matched by one
-regular expression without a JSON value being created.
+An object per reference would take gigabytes for an index of ten million chunks. So the text is
+scanned member by member, and plain references, `"key": ["url", offset, length]`, are matched
+thousands at a time by one regular expression, without a JSON value being created.
 """
 
 import base64
@@ -10,10 +10,12 @@ import binascii
 import json
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
+
+import numpy as np
 
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.model.index import WHOLE
@@ -21,11 +23,52 @@ from anychunk.references.documents import Document, parse_document
 from anychunk.references.loading import Range
 
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-PLAIN_REFERENCE = re.compile(
-    r'\s*,\s*"([^"\\]*)"\s*:\s*\[\s*"([^"\\]*)"\s*,\s*(\d{1,19})\s*,\s*(\d{1,19})\s*\]'
+PLAIN_REFERENCES = re.compile(
+    r'(?:\s*+,\s*+"[^"\\]*+"\s*+:\s*+'
+    r'\[\s*+"[^"\\]*+"\s*+,\s*+\d{1,19}+\s*+,\s*+\d{1,19}+\s*+\])++'
 )
+BLOCK = 1 << 20
+"""How many characters of plain references are read at once."""
+FEW = 1000
+"""Fewer keys than this are not worth a block of their own."""
+PUNCTUATION = str.maketrans(",[]", "   ")
 SPACE = re.compile(r"[ \t\r\n]*")
 SCAN: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+class Keys:
+    """Very many keys: those of plain references as text, which takes a third of the memory."""
+
+    def __init__(self) -> None:
+        self._blocks: list[list[str] | str] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, key: str) -> None:
+        """Add a key."""
+        if not self._blocks or isinstance(self._blocks[-1], str):
+            self._blocks.append([])
+        self._blocks[-1].append(key)  # type: ignore[union-attr]
+        self._count += 1
+
+    def extend_plain(self, keys: list[str]) -> None:
+        """Add keys without quotes."""
+        if len(keys) < FEW:
+            for key in keys:
+                self.append(key)
+        else:
+            self._blocks.append('"'.join(keys))
+            self._count += len(keys)
+
+    def taken_blocks(self) -> Iterator[list[str]]:
+        """Yield all keys, many at a time, in order; keep none of them."""
+        self._count = 0
+        self._blocks.reverse()
+        while self._blocks:
+            block = self._blocks.pop()
+            yield block.split('"') if isinstance(block, str) else block
 
 
 @dataclass
@@ -35,10 +78,10 @@ class ReferenceColumns:
     documents: dict[str, Document] = field(default_factory=dict)
     """Metadata documents, by key."""
     templates: dict[str, str] = field(default_factory=dict)
-    keys: list[str] = field(default_factory=list)
+    keys: Keys = field(default_factory=Keys)
     urls: dict[str, int] = field(default_factory=dict)
     """Every url once, with its id."""
-    url_ids: "array[int]" = field(default_factory=lambda: array("L"))
+    url_ids: "array[int]" = field(default_factory=lambda: array("Q"))
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     lengths: "array[int]" = field(default_factory=lambda: array("Q"))
     parts: dict[str, list[Range]] = field(default_factory=dict)
@@ -49,9 +92,27 @@ class ReferenceColumns:
     def add(self, key: str, url: str, offset: int, length: int) -> None:
         """Append one reference."""
         self.keys.append(key)
-        self.url_ids.append(self.urls.setdefault(url, len(self.urls)))
+        self.url_ids.append(self._url_id(url))
         self.offsets.append(offset)
         self.lengths.append(length)
+
+    def add_plain(self, text: str) -> None:
+        """Append references that `PLAIN_REFERENCES` has matched."""
+        # no string contains a quote: , " key " :[ " url " ,1,2], " key " …
+        pieces = text.split('"')
+        urls = pieces[3::4]
+        numbers = "".join(pieces[4::4]).translate(PUNCTUATION)
+        ranges = np.fromstring(numbers, np.uint64, sep=" ")
+        self.keys.extend_plain(pieces[1::4])
+        self.offsets.frombytes(ranges[0::2].tobytes())
+        self.lengths.frombytes(ranges[1::2].tobytes())
+        if urls.count(urls[0]) == len(urls):
+            self.url_ids.extend(array("Q", [self._url_id(urls[0])]) * len(urls))
+        else:
+            self.url_ids.extend(map(self._url_id, urls))
+
+    def _url_id(self, url: str) -> int:
+        return self.urls.setdefault(url, len(self.urls))
 
 
 def read_json(text: str, where: str) -> ReferenceColumns:
@@ -103,14 +164,13 @@ def _read_object(
     at = _skip_space(text, at)
     if text[at] == "}":
         return at + 1
-    match_plain, is_first = PLAIN_REFERENCE.match, True
+    is_first = True
     while True:
         # the expression starts with a comma, which the first member does not have in front
         if plain is not None and not is_first:
-            match = match_plain(text, at)
+            match = PLAIN_REFERENCES.match(text, at, at + BLOCK)
             if match is not None:
-                key, url, offset, length = match.groups()
-                plain.add(key, url, int(offset), int(length))
+                plain.add_plain(match.group())
                 at = match.end()
                 continue
         at = _skip_space(text, at)
