@@ -166,6 +166,14 @@ def place_tile(loops, rng) -> None:
         numbers[int(rng.integers(3))] = int(rng.choice([-1, 0, 1, 1 << 31, 1 << 62]))
     best = int(rng.integers(-1, 5))
     is_done = loops.place_rows(stored, out, tuple(numbers), size, predictor, is_swapped, best)
+    packed = np.frombuffer(imagecodecs.packbits_encode(stored.tobytes()), "u1").copy()
+    also = np.zeros_like(out)
+    arguments = (also, tuple(numbers), size, predictor, is_swapped, best)
+    assert is_hostile or loops.place_packbits(packed, *arguments) == is_done
+    assert is_hostile or np.array_equal(out, also)
+    for place in rng.integers(0, len(packed), int(rng.integers(1, 4))).tolist():
+        packed[place] = int(rng.integers(256))
+    loops.place_packbits(packed[: int(rng.integers(len(packed) + 1))].copy(), *arguments)
     is_fit = high <= rows and wide <= columns
     assert is_hostile or is_done == is_fit, (numbers, out.shape)
     if is_done:

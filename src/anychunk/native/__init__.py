@@ -43,6 +43,17 @@ class Loops(Protocol):
         best: int = 2,
         /,
     ) -> bool: ...
+    def place_packbits(  # noqa: PLR0917 - functions in C take no names
+        self,
+        data: Buffer,
+        target: Buffer,
+        shape: tuple[int, int, int],
+        size: int,
+        predictor: int,
+        is_swapped: bool,
+        best: int = 2,
+        /,
+    ) -> bool: ...
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...
