@@ -22,6 +22,9 @@
 enum {
     BLOCK = 12 << 10, /* bytes of the rows that are taken apart at a time, in the cache of the first level */
     MOST_AXES = 8,
+    LINE = 64,      /* of the cache, in bytes */
+    NARROW = 512,   /* bytes of a row; wider ones the processor notices by itself */
+    AHEAD = 3,     /* rows */
 };
 
 typedef struct {
@@ -200,6 +203,17 @@ static void finish_row(const Layout *layout, uint8_t *from, uint8_t *to, int64_t
     }
 }
 
+/* Ask for the memory of a row that is written soon: rows of a narrow tile are far apart in the array, and a processor that
+ * waits for each of their cache lines in turn takes five times as long as copying does. */
+static void expect_row(const uint8_t *row, int64_t band_stride, int64_t bands, int64_t length)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    for (int64_t k = 0; k < bands; k++)
+        for (int64_t i = 0; i < length; i += LINE)
+            __builtin_prefetch(row + k * band_stride + i, 1);
+#endif
+}
+
 /* Place all rows. They are taken apart in `memory`, `block` rows at a time, and each band is written by itself: bands
  * that are a power of two apart, as they often are, would push each other out of the processor's cache. */
 static void place_all(const uint8_t *data, const Layout *layout, const Py_buffer *target, int64_t band_stride,
@@ -231,22 +245,29 @@ static void place_bands(const uint8_t *data, const Layout *layout, const Py_buff
 {
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
     Masks masks;
+    int64_t row_stride = target->strides[target->ndim - 2], length = columns * layout->size;
     fill_masks(&masks, (int)layout->bands, layout->size, layout->is_swapped);
-    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->bands * layout->size)
+    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->bands * layout->size) {
+        if (length <= NARROW && y + AHEAD < rows)
+            expect_row((uint8_t *)target->buf + (y + AHEAD) * row_stride, band_stride, layout->bands, length);
         take_apart(data, (uint8_t *)target->buf + y * target->strides[target->ndim - 2], band_stride, columns,
                    layout->bands, layout->size, layout->is_swapped, &masks, layout->best);
+    }
 }
 
 /* The same where nothing is to be taken apart or joined. */
 static void place_plain(const uint8_t *data, const Layout *layout, const Py_buffer *target)
 {
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
+    int64_t row_stride = target->strides[target->ndim - 2], length = columns * layout->size;
     for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->size) {
-        uint8_t *to = (uint8_t *)target->buf + y * target->strides[target->ndim - 2];
+        uint8_t *to = (uint8_t *)target->buf + y * row_stride;
+        if (length <= NARROW && y + AHEAD < rows)
+            expect_row(to + AHEAD * row_stride, 0, 1, length);
         if (layout->predictor == 2)
             sum_words(data, to, columns, layout->size);
         else
-            memcpy(to, data, (size_t)(columns * layout->size));
+            memcpy(to, data, (size_t)length);
     }
 }
 
