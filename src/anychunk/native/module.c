@@ -15,6 +15,7 @@ static PyMethodDef functions[] = {
     {"walk_begin", walk_begin, METH_VARARGS, "Prepare the walk over the packets of a tile."},
     {"walk_resume", walk_resume, METH_VARARGS, "Walk as far as the given bytes reach."},
     {"walk_finish", walk_finish, METH_VARARGS, "Return the table of code-blocks."},
+    {"xz_block", xz_block, METH_VARARGS, "Return what the only block of an .xz stream decodes to."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -20,5 +20,6 @@ PyObject *walk_all(PyObject *module, PyObject *args);
 PyObject *walk_begin(PyObject *module, PyObject *args);
 PyObject *walk_resume(PyObject *module, PyObject *args);
 PyObject *walk_finish(PyObject *module, PyObject *args);
+PyObject *xz_block(PyObject *module, PyObject *args);
 
 #endif
