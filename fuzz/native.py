@@ -10,6 +10,7 @@ import argparse
 import importlib.machinery
 import importlib.util
 import io
+import lzma
 import os
 import subprocess
 import sys
@@ -166,6 +167,14 @@ def place_tile(loops, rng) -> None:
         numbers[int(rng.integers(3))] = int(rng.choice([-1, 0, 1, 1 << 31, 1 << 62]))
     best = int(rng.integers(-1, 5))
     is_done = loops.place_rows(stored, out, tuple(numbers), size, predictor, is_swapped, best)
+    packed = np.frombuffer(imagecodecs.packbits_encode(stored.tobytes()), "u1").copy()
+    also = np.zeros_like(out)
+    arguments = (also, tuple(numbers), size, predictor, is_swapped, best)
+    assert is_hostile or loops.place_packbits(packed, *arguments) == is_done
+    assert is_hostile or np.array_equal(out, also)
+    for place in rng.integers(0, len(packed), int(rng.integers(1, 4))).tolist():
+        packed[place] = int(rng.integers(256))
+    loops.place_packbits(packed[: int(rng.integers(len(packed) + 1))].copy(), *arguments)
     is_fit = high <= rows and wide <= columns
     assert is_hostile or is_done == is_fit, (numbers, out.shape)
     if is_done:
@@ -240,6 +249,24 @@ def tile_parts(loops, rng) -> None:
     loops.tile_parts(bytes(data[header.length : end]), room)
 
 
+def xz(loops, rng) -> None:
+    """Look for the only block of damaged .xz streams, and compare with the Python code."""
+    from anychunk.codecs import streams as codecs
+
+    plain = rng.integers(0, int(rng.choice([1, 3, 256])), int(rng.integers(0, 3000))).astype("u1")
+    check = int(rng.choice([lzma.CHECK_NONE, lzma.CHECK_CRC32, lzma.CHECK_SHA256]))
+    stored = np.frombuffer(lzma.compress(plain.tobytes(), check=check, preset=0), "u1").copy()
+    whole = len(plain) or -1  # without a byte there is no block
+    assert loops.xz_block(stored, codecs.XZ_MEMORY) == whole
+    # most of what is looked at is near both ends
+    places = rng.integers(-30, 30, int(rng.integers(1, 5)))
+    stored[places] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256))], len(places))
+    stored = stored[: int(rng.integers(len(stored) + 1)) if rng.integers(3) == 0 else None].copy()
+    expected = codecs._one_xz_block(stored)
+    found = loops.xz_block(stored, codecs.XZ_MEMORY)
+    assert found == (-1 if expected is None else expected), stored.tobytes().hex()
+
+
 def fuzz(minutes: float, seed: int) -> int:
     from anychunk.codestream import blocks
     from anychunk.codestream.packet_walk import DONE, MORE, Walk
@@ -266,6 +293,7 @@ def fuzz(minutes: float, seed: int) -> int:
         place_tile(loops, rng)
         narrow(loops, rng)
         tile_parts(loops, rng)
+        xz(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
         body = bytearray(read(0, layout.total))
         for place in rng.integers(0, len(body), int(rng.integers(1, 6))).tolist():

@@ -67,6 +67,36 @@ def test_rows_are_placed_as_they_were_before_prediction(size, predictor, bands):
 
 
 @compiled
+@pytest.mark.parametrize(("size", "predictor"), PREDICTED)
+@pytest.mark.parametrize("bands", [1, 3, 5])
+def test_packbits_are_placed_a_few_rows_at_a_time(size, predictor, bands):
+    rng = np.random.default_rng(size + 10 * predictor + 100 * bands)
+    # rows shorter and longer than a run, and than what is decoded at a time
+    sides = [(1, 1), (3, 7), (700, 3), (40, 200), (3, 9000 // size)]
+    for (rows, columns), is_swapped in itertools.product(sides, (False, True)):
+        values = rng.integers(0, rng.choice([2, 256]), (rows, columns, bands * size), "u1")
+        pixels = values.view(f"u{size}")
+        plain = predicted(pixels, predictor, is_swapped=is_swapped)
+        # as one piece: runs go on from row to row
+        stored = imagecodecs.packbits_encode(plain.tobytes())
+        expected, shape = np.moveaxis(pixels, -1, 0), (rows, columns, bands)
+        for high, wide in ((rows, columns), (max(1, rows - 1), max(1, columns - 5))):
+            room = np.full((bands, high + 1, wide + 2), 77, pixels.dtype)
+            target = room[:, :high, :wide]
+            assert loops.place_packbits(stored, target, shape, size, predictor, is_swapped)
+            assert np.array_equal(target, expected[:, :high, :wide])
+            assert (room[:, high:] == 77).all()
+            assert (room[:, :, wide:] == 77).all()
+            # what is not exactly these rows is left to others; bytes behind them are ignored
+            assert loops.place_packbits(stored + b"ab", target, shape, size, predictor, is_swapped)
+            for wrong in (stored[:-1], b"", imagecodecs.packbits_encode(plain[:-1].tobytes())):
+                assert not loops.place_packbits(wrong, target, shape, size, predictor, is_swapped)
+        # a last run that reaches beyond the last row
+        long = imagecodecs.packbits_encode(plain[:-1].tobytes()) + b"\xffa"
+        assert not loops.place_packbits(long, target, shape, size, predictor, is_swapped)
+
+
+@compiled
 def test_what_does_not_fit_is_not_placed():
     data, out = np.zeros(24, np.uint8), np.full((4, 6), 9, np.uint8)
     refused = [
@@ -89,6 +119,9 @@ def test_what_does_not_fit_is_not_placed():
     ]
     for *arguments, predictor in refused:
         assert not loops.place_rows(*arguments, predictor, False)
+        # its data say nothing about their size: layouts of fewer bytes are none of these rows
+        if arguments[2] not in ((4, 5, 1), (3, 8, 1), (8, 3, 1)) or predictor != 1:
+            assert not loops.place_packbits(b"\x81\0" * 2, *arguments[1:], predictor, False)
     assert (out == 9).all()
     with pytest.raises((BufferError, ValueError)):
         loops.place_rows(data, b"constant", (4, 6, 1), 1, 1, False)

@@ -9,6 +9,8 @@ import zarr
 
 import anychunk
 from anychunk.errors import FormatError, LimitError, SourceError, UnsupportedError
+from anychunk.formats.n5.attributes import Dataset
+from anychunk.formats.n5.hierarchy import Options, meaning_of, plain_meaning
 from anychunk.io.folder import Folder
 from anychunk.model.index import ArrayIndex
 from tests.corpus import ROOT, needs_corpus, samples, sha256
@@ -349,3 +351,15 @@ def test_a_container_of_very_many_datasets_is_not_visited(tmp_path, monkeypatch)
     assert isinstance(index["d1/0/image"], ArrayIndex)
     np.testing.assert_array_equal(group["d0/0/image"][...], field((4, 4)).T)
     assert visited <= {"many.n5", "d0", "d1", "s0"}  # s0: whether a group is a pyramid
+
+
+@pytest.mark.parametrize("options", [{}, {"axes": "xyz"}, {"blocks": "bytes"}])
+@pytest.mark.parametrize("data_type", ["uint8", "float64", "string"])
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4, 5, 6])
+def test_structure_alone_means_what_any_other_attribute_leaves(ndim, data_type, options):
+    sizes = tuple(range(3, 3 + ndim))
+    attributes = {"dimensions": list(sizes), "blockSize": list(sizes), "dataType": data_type}
+    dataset = Dataset(dimensions=sizes, block_size=sizes, data_type=data_type, compression={})
+    chosen = Options(**options)
+    expected = meaning_of(dataset, [("0", attributes | {"other": 1})], ({}, {}), chosen)
+    assert plain_meaning(ndim, data_type, chosen) == expected

@@ -206,6 +206,24 @@ def test_another_file_at_the_path_is_not_read(tmp_path):
     assert not source.fill(memoryview(out), 3)
 
 
+def test_memory_that_is_filled_slowly_is_copied_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(adjacent, "LEAST_FILL", 1)
+    filled = []
+
+    def fill(self, out, offset, real=FileSource.fill):
+        filled.append((np.frombuffer(out, np.uint8).ctypes.data - offset) % 4096)
+        return real(self, out, offset)
+
+    monkeypatch.setattr(FileSource, "fill", fill)
+    path, expected = written(tmp_path, "one", rows=8, dtype="uint8", width=1)
+    array = anychunk.open_array(path)
+    for row in range(96):  # each begins one byte later in the file
+        found = array[row:]
+        assert np.array_equal(found, expected[row:])
+    assert not any(0 < distance < adjacent.TOO_NEAR for distance in filled)
+    assert filled
+
+
 def test_less_of_the_file_is_not_enough(tmp_path):
     path = tmp_path / "a.bin"
     path.write_bytes(bytes(30))

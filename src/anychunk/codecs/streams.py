@@ -28,6 +28,7 @@ from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io.buffers import borrowed
+from anychunk.native import loops
 
 DAMAGED = (RuntimeError, ValueError)
 """Exceptions of imagecodecs for streams that it cannot decode."""
@@ -225,6 +226,14 @@ def one_xz_block(data: Bytes1D) -> int | None:
     None if it has not one block of LZMA2 alone, or the block asks for more memory than `XZ_MEMORY`.
     The .xz file format, sections 2 to 4.
     """
+    if loops is None:
+        return _one_xz_block(data)
+    found = loops.xz_block(data, XZ_MEMORY)
+    return None if found < 0 else found
+
+
+def _one_xz_block(data: Bytes1D) -> int | None:
+    """Do the same without the compiled module."""
     if len(data) < 3 * XZ_HEADER:
         return None
     stored = memoryview(data)

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, v2_filter
 from anychunk.codecs.tiff import decoders, encoders, fax, samples
-from anychunk.codecs.tiff.tile import CCITT_T6, PICTURES, Tile
+from anychunk.codecs.tiff.tile import CCITT_T6, PACKBITS, PICTURES, Tile
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 from anychunk.native import loops
 
@@ -254,6 +254,8 @@ class TiffTile(Tile, BytesToBytes):
                 if plain is not inside and not _is_at(plain, inside):
                     inside[:] = plain
                 return True
+        elif self.compression == PACKBITS and self._place_packbits(data, target):
+            return True
         else:
             if out is None or len(out) != nbytes:
                 out = decoders.scratch_buffer(nbytes)
@@ -264,6 +266,13 @@ class TiffTile(Tile, BytesToBytes):
             plain = plain[: rows * self.row_bytes]
         size = self.dtype.itemsize
         return loops.place_rows(plain, target, shape, size, self.predictor, self._is_swapped)
+
+    def _place_packbits(self, data: Bytes1D, target: Array) -> bool:
+        """Decompress and place a few rows at a time; False if they are not exactly the chunk's."""
+        assert loops is not None
+        shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
+        size = self.dtype.itemsize
+        return loops.place_packbits(data, target, shape, size, self.predictor, self._is_swapped)
 
     def _place_picture(
         self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None

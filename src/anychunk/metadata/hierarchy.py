@@ -69,7 +69,7 @@ def root_group(
 def group_attributes(meaning: Meaning, levels: Sequence[Level]) -> dict[str, Json]:
     """Return the attributes of an image group."""
     full = levels[0].image.shape
-    place = _place_attributes(meaning, levels[0], full)
+    place = place_attributes(meaning, levels[0], full)
     conventions = [geo.convention("multiscales"), *place.pop("zarr_conventions", [])]
     found: dict[str, Json] = {}
     if meaning.is_image:
@@ -150,7 +150,7 @@ def _layout(meaning: Meaning, levels: Sequence[Level]) -> list[Json]:
                 "scale": [f / b for f, b in zip(factor, before, strict=True)],
                 "translation": [0.0] * len(full),
             }
-        place = _place_attributes(meaning, level, full)
+        place = place_attributes(meaning, level, full)
         keys = ("spatial:shape", "spatial:transform")
         found.append(entry | {key: place[key] for key in keys if key in place})
         before = factor
@@ -166,7 +166,8 @@ def level_transform(meaning: Meaning, level: Level, full: Shape) -> Transform | 
     return geo.rescaled(transform, factor[names.index("x")], factor[names.index("y")])
 
 
-def _place_attributes(meaning: Meaning, level: Level, full: Shape) -> dict[str, Json]:
+def place_attributes(meaning: Meaning, level: Level, full: Shape) -> dict[str, Json]:
+    """Return the attributes that say where on Earth a level is: those of its group."""
     place, names = meaning.place, meaning.names
     if not {"x", "y"} <= set(names):
         return {}
@@ -200,7 +201,7 @@ def level_group(meaning: Meaning, level: Level, full: Shape) -> GroupIndex:
         attributes={**level.image.attributes, **attributes},
     )
     members = LevelMembers({VARIABLE: image, **known}, makers)
-    return GroupIndex(members=members, attributes=_place_attributes(meaning, level, full))
+    return GroupIndex(members=members, attributes=place_attributes(meaning, level, full))
 
 
 def coordinate_makers(

@@ -43,6 +43,17 @@ class Loops(Protocol):
         best: int = 2,
         /,
     ) -> bool: ...
+    def place_packbits(  # noqa: PLR0917 - functions in C take no names
+        self,
+        data: Buffer,
+        target: Buffer,
+        shape: tuple[int, int, int],
+        size: int,
+        predictor: int,
+        is_swapped: bool,
+        best: int = 2,
+        /,
+    ) -> bool: ...
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...
@@ -53,6 +64,7 @@ class Loops(Protocol):
         self, walk: object, data: _Buffer, base: int, headers: _Buffer, /
     ) -> tuple[int, int, int, int]: ...
     def walk_finish(self, walk: object, /) -> tuple[bytes, ...]: ...
+    def xz_block(self, data: Buffer, most_memory: int, /) -> int: ...
 
 
 def _load() -> Loops | None:

@@ -9,6 +9,7 @@
  */
 #include "native.h"
 
+#include "packbits.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,11 +120,11 @@ static int64_t decode_lzw(const uint8_t *data, int64_t length, uint8_t *out, int
     return filled;
 }
 
-/* The same for PackBits, whose data end without a mark. */
-static int64_t decode_packbits(const uint8_t *data, int64_t length, uint8_t *out, int64_t room)
+int64_t unpack(Packed *packed, uint8_t *out, int64_t enough, int64_t room)
 {
-    int64_t at = 0, filled = 0;
-    while (filled < room && at < length) {
+    const uint8_t *data = packed->data;
+    int64_t length = packed->length, at = packed->at, filled = 0;
+    while (filled < enough && at < length) {
         int code = data[at++];
         int64_t size = code < 128 ? code + 1 : 257 - code, stored = code < 128 ? size : 1;
         if (code == 128)
@@ -136,7 +137,15 @@ static int64_t decode_packbits(const uint8_t *data, int64_t length, uint8_t *out
             memset(out + filled, data[at], (size_t)size);
         at += stored, filled += size;
     }
+    packed->at = at;
     return filled;
+}
+
+/* The same for PackBits, whose data end without a mark. */
+static int64_t decode_packbits(const uint8_t *data, int64_t length, uint8_t *out, int64_t room)
+{
+    Packed packed = {data, length, 0};
+    return unpack(&packed, out, room, room);
 }
 
 static PyObject *decode(PyObject *args, int is_lzw)

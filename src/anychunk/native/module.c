@@ -8,12 +8,14 @@ static PyMethodDef functions[] = {
     {"lzw_bytes", lzw_bytes, METH_VARARGS, "Decode LZW, if it is exactly as TIFF prescribes."},
     {"packbits_bytes", packbits_bytes, METH_VARARGS, "Decode PackBits that do not reach beyond their end."},
     {"place_rows", place_rows, METH_VARARGS, "Copy decompressed rows of a tile to their place in an array."},
+    {"place_packbits", place_packbits, METH_VARARGS, "Decode PackBits, and do the same with its rows."},
     {"separate_bands", separate_bands, METH_VARARGS, "Copy interleaved samples, each band by itself."},
     {"tile_parts", tile_parts, METH_VARARGS, "Find the tile-parts of a codestream that has one per tile."},
     {"walk_all", walk_all, METH_VARARGS, "Return how many tiles are exactly their packets."},
     {"walk_begin", walk_begin, METH_VARARGS, "Prepare the walk over the packets of a tile."},
     {"walk_resume", walk_resume, METH_VARARGS, "Walk as far as the given bytes reach."},
     {"walk_finish", walk_finish, METH_VARARGS, "Return the table of code-blocks."},
+    {"xz_block", xz_block, METH_VARARGS, "Return what the only block of an .xz stream decodes to."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,6 +12,7 @@ PyObject *fax_rows(PyObject *module, PyObject *args);
 PyObject *narrow_samples(PyObject *module, PyObject *args);
 PyObject *lzw_bytes(PyObject *module, PyObject *args);
 PyObject *packbits_bytes(PyObject *module, PyObject *args);
+PyObject *place_packbits(PyObject *module, PyObject *args);
 PyObject *place_rows(PyObject *module, PyObject *args);
 PyObject *separate_bands(PyObject *module, PyObject *args);
 PyObject *tile_parts(PyObject *module, PyObject *args);
@@ -19,5 +20,6 @@ PyObject *walk_all(PyObject *module, PyObject *args);
 PyObject *walk_begin(PyObject *module, PyObject *args);
 PyObject *walk_resume(PyObject *module, PyObject *args);
 PyObject *walk_finish(PyObject *module, PyObject *args);
+PyObject *xz_block(PyObject *module, PyObject *args);
 
 #endif

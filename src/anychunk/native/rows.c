@@ -10,6 +10,7 @@
 #include "native.h"
 
 #include "bands.h"
+#include "packbits.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,13 @@
 #include <emmintrin.h>
 #endif
 
-enum { BLOCK = 12 << 10 }; /* bytes of the rows that are taken apart at a time, in the cache of the first level */
+enum {
+    BLOCK = 12 << 10, /* bytes of the rows that are taken apart at a time, in the cache of the first level */
+    MOST_AXES = 8,
+    LINE = 64,      /* of the cache, in bytes */
+    NARROW = 512,   /* bytes of a row; wider ones the processor notices by itself */
+    AHEAD = 3,     /* rows */
+};
 
 typedef struct {
     int64_t rows, columns; /* that are stored */
@@ -196,6 +203,17 @@ static void finish_row(const Layout *layout, uint8_t *from, uint8_t *to, int64_t
     }
 }
 
+/* Ask for the memory of a row that is written soon: rows of a narrow tile are far apart in the array, and a processor that
+ * waits for each of their cache lines in turn takes five times as long as copying does. */
+static void expect_row(const uint8_t *row, int64_t band_stride, int64_t bands, int64_t length)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    for (int64_t k = 0; k < bands; k++)
+        for (int64_t i = 0; i < length; i += LINE)
+            __builtin_prefetch(row + k * band_stride + i, 1);
+#endif
+}
+
 /* Place all rows. They are taken apart in `memory`, `block` rows at a time, and each band is written by itself: bands
  * that are a power of two apart, as they often are, would push each other out of the processor's cache. */
 static void place_all(const uint8_t *data, const Layout *layout, const Py_buffer *target, int64_t band_stride,
@@ -227,22 +245,29 @@ static void place_bands(const uint8_t *data, const Layout *layout, const Py_buff
 {
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
     Masks masks;
+    int64_t row_stride = target->strides[target->ndim - 2], length = columns * layout->size;
     fill_masks(&masks, (int)layout->bands, layout->size, layout->is_swapped);
-    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->bands * layout->size)
+    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->bands * layout->size) {
+        if (length <= NARROW && y + AHEAD < rows)
+            expect_row((uint8_t *)target->buf + (y + AHEAD) * row_stride, band_stride, layout->bands, length);
         take_apart(data, (uint8_t *)target->buf + y * target->strides[target->ndim - 2], band_stride, columns,
                    layout->bands, layout->size, layout->is_swapped, &masks, layout->best);
+    }
 }
 
 /* The same where nothing is to be taken apart or joined. */
 static void place_plain(const uint8_t *data, const Layout *layout, const Py_buffer *target)
 {
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
+    int64_t row_stride = target->strides[target->ndim - 2], length = columns * layout->size;
     for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->size) {
-        uint8_t *to = (uint8_t *)target->buf + y * target->strides[target->ndim - 2];
+        uint8_t *to = (uint8_t *)target->buf + y * row_stride;
+        if (length <= NARROW && y + AHEAD < rows)
+            expect_row(to + AHEAD * row_stride, 0, 1, length);
         if (layout->predictor == 2)
             sum_words(data, to, columns, layout->size);
         else
-            memcpy(to, data, (size_t)(columns * layout->size));
+            memcpy(to, data, (size_t)length);
     }
 }
 
@@ -284,15 +309,116 @@ static int is_layout(const Layout *layout, Py_ssize_t length)
     return layout->rows * layout->columns * layout->bands * size == length;
 }
 
-PyObject *place_rows(PyObject *module, PyObject *args)
+/* Return the bytes of all rows of a layout that was not looked at yet; -1 if there can be no array of that size. */
+static int64_t whole_bytes(const Layout *layout)
+{
+    int64_t left = PY_SSIZE_T_MAX, factors[] = {layout->size, layout->bands, layout->columns, layout->rows};
+    for (int i = 0; i < 4; i++) {
+        if (factors[i] < 1)
+            return -1;
+        left /= factors[i];
+    }
+    return left < 1 ? -1 : layout->size * layout->bands * layout->columns * layout->rows;
+}
+
+/* What placing some rows needs beside them. */
+typedef struct {
+    Layout layout;
+    const Py_buffer *target;
+    int64_t band_stride;
+    uint8_t *memory; /* in which rows are taken apart, `block` at a time; NULL if they are not */
+    int64_t block;
+} Placing;
+
+static int is_plain(const Layout *layout)
+{
+    return layout->bands == 1 && layout->predictor < 3 && (!layout->is_swapped || layout->size == 1);
+}
+
+static int is_straight(const Layout *layout) { return layout->predictor == 1 && layout->bands <= MOST_BANDS; }
+
+static int64_t row_bytes(const Layout *layout) { return layout->columns * layout->bands * layout->size; }
+
+/* Return how many rows have at most BLOCK bytes together: at least one, and no more than there are. */
+static int64_t block_rows(const Layout *layout)
+{
+    int64_t fits = BLOCK / row_bytes(layout);
+    return fits < 1 ? 1 : fits > layout->rows ? layout->rows : fits;
+}
+
+/* Return whether `length` bytes of decompressed rows have such a place; `placing->memory` is to be freed. */
+static int prepare(Placing *placing, const Py_buffer *target, Py_ssize_t length)
+{
+    Layout *layout = &placing->layout;
+    int most = best_kind();
+    layout->best = layout->best < most ? layout->best : most;
+    placing->target = target;
+    if (!is_layout(layout, length) || !takes(target, layout, &placing->band_stride))
+        return 0;
+    if (is_plain(layout) || is_straight(layout))
+        return 1;
+    placing->block = block_rows(layout);
+    placing->memory = malloc((size_t)(placing->block * row_bytes(layout)));
+    return placing->memory != NULL;
+}
+
+static void place(const uint8_t *data, const Placing *placing)
+{
+    if (is_plain(&placing->layout))
+        place_plain(data, &placing->layout, placing->target);
+    else if (is_straight(&placing->layout))
+        place_bands(data, &placing->layout, placing->target, placing->band_stride);
+    else
+        place_all(data, &placing->layout, placing->target, placing->band_stride, placing->memory, placing->block);
+}
+
+/* Place `rows` rows, the first of which is row `first` of the chunk; what the target has no row for is left out. */
+static void place_some(const uint8_t *data, const Placing *placing, int64_t first, int64_t rows)
+{
+    const Py_buffer *target = placing->target;
+    int axis = target->ndim - 2;
+    Py_ssize_t shape[MOST_AXES], left = target->shape[axis] - first;
+    if (left <= 0)
+        return;
+    memcpy(shape, target->shape, (size_t)target->ndim * sizeof *shape);
+    shape[axis] = left < rows ? left : rows;
+    Py_buffer part = *target;
+    part.buf = (uint8_t *)target->buf + first * target->strides[axis];
+    part.shape = shape;
+    Placing some = *placing;
+    some.target = &part;
+    some.layout.rows = rows;
+    place(data, &some);
+}
+
+/* Decode PackBits and place its rows, a few at a time: those of a large tile would not stay in the cache until all are
+ * decoded. Return whether that were exactly all rows; if not, some may have been placed. */
+static int unpack_rows(Packed *packed, const Placing *placing, uint8_t *memory, int64_t block)
+{
+    int64_t rows = placing->layout.rows, row = row_bytes(&placing->layout), ahead = 0;
+    for (int64_t first = 0; first < rows; first += block) {
+        int64_t some = block < rows - first ? block : rows - first, wanted = some * row;
+        /* a run may go on in the next block, but not behind the last row */
+        int64_t found = unpack(packed, memory + ahead, wanted - ahead, (rows - first) * row - ahead);
+        if (found < wanted - ahead)
+            return 0;
+        place_some(memory, placing, first, some);
+        ahead += found - wanted;
+        memmove(memory, memory + wanted, (size_t)ahead);
+    }
+    return 1;
+}
+
+static PyObject *place_decoded(PyObject *args, int is_packed)
 {
     PyObject *source, *target;
     long long rows, columns, bands;
-    Layout layout = {.best = 2};
-    if (!PyArg_ParseTuple(args, "OO(LLL)iip|i", &source, &target, &rows, &columns, &bands, &layout.size,
-                          &layout.predictor, &layout.is_swapped, &layout.best))
+    Placing placing = {.layout = {.best = 2}};
+    Layout *layout = &placing.layout;
+    if (!PyArg_ParseTuple(args, "OO(LLL)iip|i", &source, &target, &rows, &columns, &bands, &layout->size,
+                          &layout->predictor, &layout->is_swapped, &layout->best))
         return NULL;
-    layout.rows = rows, layout.columns = columns, layout.bands = bands;
+    layout->rows = rows, layout->columns = columns, layout->bands = bands;
     Py_buffer from, to;
     if (PyObject_GetBuffer(source, &from, PyBUF_SIMPLE) < 0)
         return NULL;
@@ -300,32 +426,34 @@ PyObject *place_rows(PyObject *module, PyObject *args)
         PyBuffer_Release(&from);
         return NULL;
     }
-    int most = best_kind();
-    layout.best = layout.best < most ? layout.best : most;
-    int64_t band_stride;
-    int is_done = is_layout(&layout, from.len) && takes(&to, &layout, &band_stride);
-    int is_plain = layout.bands == 1 && layout.predictor < 3 && (!layout.is_swapped || layout.size == 1);
-    int is_straight = layout.predictor == 1 && layout.bands <= MOST_BANDS;
+    int is_done;
     uint8_t *memory = NULL;
-    int64_t block = 1;
-    if (is_done && !is_plain && !is_straight) {
-        int64_t row = layout.columns * layout.bands * layout.size, fits = BLOCK / row;
-        block = fits < 1 ? 1 : fits > layout.rows ? layout.rows : fits;
-        memory = malloc((size_t)(block * row));
-        is_done = memory != NULL;
-    }
-    if (is_done) {
-        Py_BEGIN_ALLOW_THREADS
-        if (is_plain)
-            place_plain(from.buf, &layout, &to);
-        else if (is_straight)
-            place_bands(from.buf, &layout, &to, band_stride);
-        else
-            place_all(from.buf, &layout, &to, band_stride, memory, block);
-        Py_END_ALLOW_THREADS
+    if (is_packed) {
+        is_done = to.ndim <= MOST_AXES && prepare(&placing, &to, whole_bytes(layout));
+        int64_t block = is_done ? block_rows(layout) : 0;
+        if (is_done)
+            memory = malloc((size_t)(block * row_bytes(layout) + LONGEST_RUN));
+        is_done = is_done && memory != NULL;
+        if (is_done) {
+            Packed packed = {from.buf, from.len, 0};
+            Py_BEGIN_ALLOW_THREADS
+            is_done = unpack_rows(&packed, &placing, memory, block);
+            Py_END_ALLOW_THREADS
+        }
+    } else {
+        is_done = prepare(&placing, &to, from.len);
+        if (is_done) {
+            Py_BEGIN_ALLOW_THREADS
+            place(from.buf, &placing);
+            Py_END_ALLOW_THREADS
+        }
     }
     free(memory);
+    free(placing.memory);
     PyBuffer_Release(&from);
     PyBuffer_Release(&to);
     return PyBool_FromLong(is_done);
 }
+
+PyObject *place_rows(PyObject *module, PyObject *args) { return place_decoded(args, 0); }
+PyObject *place_packbits(PyObject *module, PyObject *args) { return place_decoded(args, 1); }

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from anychunk.metadata.hierarchy import (
     image_group,
     level_group,
     own_attributes,
+    place_attributes,
 )
 from anychunk.metadata.meaning import Axis, Level, Meaning
 from anychunk.model.grid import Shape, grid_shape
@@ -38,6 +40,8 @@ type Attributes = dict[str, Json]
 
 OWN = "anychunk"
 """The attribute that holds what N5 has no attributes for."""
+STRUCTURE = frozenset(("dimensions", "blockSize", "dataType", "compression", "compressionType"))
+"""Attributes that say how a dataset is stored, and nothing about what its samples mean."""
 VARIABLE = {"string": 16, "object": 16}
 """Types of variable length, with an estimate of the memory that an element takes."""
 
@@ -105,7 +109,7 @@ def lone_array(folder: Folder, attributes: Attributes, options: Options) -> Arra
     meaning, (level,) = dataset_image(folder, attributes, options)
     array = level.image
     described = cf.image_attributes(meaning, array.data_type, beside=())
-    described |= level_group(meaning, level, array.shape).attributes  # its place
+    described |= place_attributes(meaning, level, array.shape)
     own = own_attributes(meaning)
     if any(axis.scale is not None for axis in meaning.axes):
         own[AXES] = [axis_json(axis) for axis in meaning.axes]
@@ -122,10 +126,20 @@ def dataset_image(
     """Return a dataset as an image of one level, `0`."""
     dataset = read_dataset(attributes, f"{folder.path}/{NAME}")
     array = array_index(dataset, folder, options)
-    levels: list[Named] = [("0", attributes)]
-    meaning, order = meaning_of(dataset, levels, ({}, {}), options)
+    if attributes.keys() <= STRUCTURE:
+        meaning, order = plain_meaning(len(dataset.dimensions), dataset.data_type, options)
+    else:
+        meaning, order = meaning_of(dataset, [("0", attributes)], ({}, {}), options)
     meaning = completed(meaning, attributes)
     return meaning, [Level(name="0", image=transposed(array, order))]
+
+
+@lru_cache(maxsize=256)
+def plain_meaning(ndim: int, data_type: str, options: Options) -> tuple[Meaning, Shape]:
+    """Return what `meaning_of` does for a dataset with attributes of structure alone."""
+    sizes = (1,) * ndim
+    dataset = Dataset(dimensions=sizes, block_size=sizes, data_type=data_type, compression={})
+    return meaning_of(dataset, [("0", {})], ({}, {}), options)
 
 
 def pyramid_image(
