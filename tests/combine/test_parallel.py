@@ -117,6 +117,7 @@ def test_a_file_that_ends_its_process_is_the_only_one_that_fails():
 
 @needs_kill
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_a_file_that_ends_its_dask_worker_is_the_only_one_that_fails(monkeypatch):
     """Dask alone would end a worker four times with it, and could drop its last worker."""
     import dask
