@@ -26,8 +26,8 @@ type Array = npt.NDArray[Any]
 LEAST_FILL = 1 << 20
 """Less is copied from the map: opening the file again would cost more."""
 PAGE, TOO_NEAR = 4096, 32
-"""Where an operating system copies by one instruction, some processors of AMD take four times as long
-if the memory is fewer bytes than this ahead of the source, apart from whole pages."""
+"""Where an operating system copies by one instruction, some processors of AMD take four times as
+long if the memory is fewer bytes than this ahead of the source, apart from whole pages."""
 
 
 class Run(NamedTuple):
