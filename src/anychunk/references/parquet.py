@@ -55,7 +55,6 @@ from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.small_parquet import write_references
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
-from anychunk.references.zarr_v2 import to_v2
 
 CAPABILITIES = Capabilities(name="kerchunk parquet", has_whole=True)
 RECORD_SIZE = 100_000
@@ -115,7 +114,7 @@ def save(
         for path, (_, references) in found.items():
             for record, data in _records(arrow, references, written, known):
                 put(f"{path}/refs.{record}.parq", data)
-        v2 = write_documents(_with_v2_arrays(node), written, base, 2)
+        v2 = write_documents(node, written, base, 2, is_partial=True)
         put(V3_METADATA, json.dumps({"metadata": v3}).encode())
         put(V2_METADATA, json.dumps({"metadata": v2, "record_size": RECORD_SIZE}).encode())
 
@@ -167,7 +166,7 @@ def adding(
                     tables.add(f"{path}/refs.{record}.parq", data)
             root = added_root(root, root_attributes(node, written, base))
             v3.add(write_documents(node, written, base, 3))
-            v2.add(write_documents(_with_v2_arrays(node), written, base, 2))
+            v2.add(write_documents(node, written, base, 2, is_partial=True))
 
         yield add
         sink.check_case(top, names)
@@ -208,21 +207,6 @@ class Documents:
         shutil.copyfileobj(self._file, file, 1 << 20)
         last = root_documents(root, self._zarr_format)
         file.write(json.dumps(last).encode()[1:] + b"}")
-
-
-def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
-    """Return the groups with only those arrays that Zarr v2 can express."""
-    members: dict[str, Node] = {}
-    for name, member in node.members.items():
-        if isinstance(member, GroupIndex):
-            members[name] = _with_v2_arrays(member)
-            continue
-        try:
-            to_v2(member, name)
-        except UnsupportedError:
-            continue
-        members[name] = member
-    return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
 MOST_KNOWN = 1000
