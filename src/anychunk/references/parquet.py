@@ -105,12 +105,9 @@ def save(
     written = {url: absolute(url) for url in used_urls(found)}
     base = None if relative is False else folder_of(target)
     v3 = write_documents(node, written, base, 3)
-    root = target.rstrip("/")
-    sink.check_case(root, found)
-    # removed first and written last, so that an interrupted save is not mistaken for an index
-    sink.remove(f"{root}/{V2_METADATA}", storage=storage)
+    sink.check_case(target.rstrip("/"), found)
     known: dict[Any, bytes] = {}
-    with sink.writing(root, storage=storage) as put:
+    with _replacing(target, storage) as root, sink.writing(root, storage=storage) as put:
         for path, (_, references) in found.items():
             for record, data in _records(arrow, references, written, known):
                 put(f"{path}/refs.{record}.parq", data)
@@ -170,14 +167,28 @@ def adding(
 
         yield add
         sink.check_case(top, names)
-        sink.remove(f"{top}/{V2_METADATA}", storage=storage)
-        with sink.writing(top, storage=storage) as put:
-            for name, data in tables:
-                put(name, data)
-        with sink.creating(f"{top}/{V3_METADATA}", storage=storage) as file:
-            v3.write(file, root, {})
-        with sink.creating(f"{top}/{V2_METADATA}", storage=storage) as file:
-            v2.write(file, root, {"record_size": RECORD_SIZE})
+        with _replacing(target, storage) as folder:
+            with sink.writing(folder, storage=storage) as put:
+                for name, data in tables:
+                    put(name, data)
+            with sink.creating(f"{folder}/{V3_METADATA}", storage=storage) as file:
+                v3.write(file, root, {})
+            with sink.creating(f"{folder}/{V2_METADATA}", storage=storage) as file:
+                v2.write(file, root, {"record_size": RECORD_SIZE})
+
+
+OURS = re.compile(r"\.zmetadata|anychunk\.json|refs\.\d+\.parq|\..*\.part")
+"""Names of the files of an index, and of those that a killed process left."""
+
+
+@contextmanager
+def _replacing(target: str, storage: Storage | None) -> Iterator[str]:
+    """Yield the folder to write an index to, which replaces the one that is at `target`."""
+    with sink.replacing(target.rstrip("/"), lambda name: bool(OURS.fullmatch(name))) as folder:
+        # removed first and written last: in an object store, and where the folder holds other
+        # files, too, an interrupted save is not mistaken for an index
+        sink.remove(f"{folder}/{V2_METADATA}", storage=storage)
+        yield folder
 
 
 class Documents:
