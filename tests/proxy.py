@@ -1,18 +1,20 @@
 """A proxy on loopback in front of another server: adds latency and faults, and counts requests.
 
-`python -m tests.proxy HOST PORT` runs it alone and prints its url: Icechunk waits for answers
-without letting other threads of its process run.
+`python -m tests.proxy HOST PORT [LOG]` runs it alone and prints its url: Icechunk waits for answers
+without letting other threads of its process run. Method and sizes of each request go to LOG.
 
 It answers 206 to a range where the server behind it says 200 with a Content-Range, as
 `rclone serve s3` does: object_store takes no other answer.
 """
 
 import http.client
+import json
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 from tests.http_server import running
 from tests.patience import PATIENCE_S
@@ -31,6 +33,7 @@ class Proxied:
     short: int = 0
     """How many of the next answers to end in the middle of their body."""
     latency_s: float = 0.0
+    log: Path | None = None
 
 
 @contextmanager
@@ -71,6 +74,10 @@ def proxy(host: str, port: int):
                 data = answer.read()
             finally:
                 connection.close()
+            if found.log is not None:
+                entry = {"method": self.command, "up": len(body), "down": len(data)}
+                with found.log.open("a") as log:  # one write per line: threads share the file
+                    log.write(f"{json.dumps(entry)}\n")
             status = answer.status
             if status == 200 and answer.getheader("Content-Range"):
                 status = 206
@@ -98,5 +105,6 @@ def proxy(host: str, port: int):
 
 if __name__ == "__main__":
     with proxy(sys.argv[1], int(sys.argv[2])) as _found:
+        _found.log = Path(sys.argv[3]) if len(sys.argv) > 3 else None
         print(_found.url, flush=True)  # noqa: T201
         sys.stdin.read()

@@ -7,12 +7,14 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tifffile
 
 import anychunk
 from anychunk import limits
-from anychunk.errors import FormatError, LimitError, SourceError, UnsupportedError
-from anychunk.io import memory_store, sink
+from anychunk.errors import FormatError, LimitError, SourceError
+from anychunk.io import memory_store, sink, system
 from anychunk.model.index import ByteRanges, GroupIndex
+from anychunk.references import parquet
 from tests.indexes import MADE, array, plain, uint64
 
 
@@ -38,7 +40,8 @@ def test_a_lost_table_of_parquet_is_no_absent_chunks(tmp_path):
 def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
     node, truth = plain(tmp_path)
     target = tmp_path / "i.parquet"
-    MADE["scalar"](tmp_path)[0].save(target)
+    old, old_truth = MADE["scalar"](tmp_path)
+    old.save(target)
     real = sink._write_aside
 
     def failing(folder, name, pieces):
@@ -50,8 +53,7 @@ def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match="full"):
         node.save(target)
     monkeypatch.undo()
-    with pytest.raises(UnsupportedError):
-        anychunk.open(target)
+    np.testing.assert_array_equal(anychunk.open(target)["s"][...], old_truth)
     node.save(target)
     np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
 
@@ -148,3 +150,38 @@ def test_endless_lists_of_parts_are_refused(tmp_path):
     many = [1] * 1000
     with limits.override(chunks=900), pytest.raises(LimitError, match="refs.0.parq"):
         anychunk.open(with_parts(tmp_path, 2, offsets=[many, None], sizes=[many, None]))
+
+
+@pytest.mark.parametrize("has_exchange", [True, False])
+def test_replaced_in_one_step(tmp_path, monkeypatch, has_exchange):
+    """Tables of the old index are gone; a save that fails leaves it; files of others stay."""
+    monkeypatch.setattr(system, "HAS_HANDLES", has_exchange)
+    paths = []
+    for number in range(3):
+        paths.append(str(tmp_path / f"f{number}.tif"))
+        tifffile.imwrite(paths[-1], np.full((32, 32), number, "uint8"), tile=(16, 16))
+    target = tmp_path / "index.parquet"
+
+    def names():
+        return sorted(anychunk.open(target, allow=["*"]).group_keys())
+
+    anychunk.index(paths, combine="group").save(target)
+    target.chmod(0o750)
+    anychunk.index(paths[:2], combine="group").save(target)
+    assert names() == ["f0", "f1"]
+    assert not (target / "f2").exists()
+    assert target.stat().st_mode & 0o777 == 0o750
+
+    def fail(*_, **__):
+        raise OSError("no more")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(parquet, "_records", fail)
+        with pytest.raises(OSError, match="no more"):
+            anychunk.index(paths, combine="group").save(target)
+    assert names() == ["f0", "f1"]
+    (target / "notes.txt").write_text("mine")
+    anychunk.index(paths, combine="group").save(target)
+    assert names() == ["f0", "f1", "f2"]
+    assert (target / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".part") == []

@@ -130,6 +130,52 @@ def writing(root: str, *, storage: Storage | None = None) -> Iterator[Callable[[
         yield lambda name, data: _put_by(walk, f"{folder}/{name}", (data,))
 
 
+@contextmanager
+def replacing(root: str, is_ours: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the folder to write that takes the place of the one at `root` if the block succeeds.
+
+    A local folder is written beside it. The folder itself is yielded, to be changed in place, where
+    there is none to be replaced, it is remote or a link, or holds files of others, which must stay.
+
+    Parameters:
+        root: The folder.
+        is_ours: Whether a file of this name may be removed.
+    """
+    path = Path(local_path(root)) if not is_remote(root) else None
+    if path is None or not path.is_dir() or not _has_only(path, is_ours):
+        yield root
+        return
+    try:
+        aside = tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError:  # the folder around it cannot be written to
+        yield root
+        return
+    try:
+        Path(aside).chmod(stat.S_IMODE(path.stat().st_mode))
+        yield aside
+        system.exchange(aside, str(path))
+    finally:  # what was there, or what failed
+        _remove_tree(aside, is_ours)
+
+
+def _has_only(folder: Path, is_ours: Callable[[str], bool]) -> bool:
+    """Return whether a folder is no link, and has no links and only our files in it."""
+    return not system.is_link(str(folder)) and all(
+        all(map(is_ours, files)) and not any(system.is_link(f"{place}/{name}") for name in folders)
+        for place, folders, files in os.walk(folder)
+    )
+
+
+def _remove_tree(folder: str, is_ours: Callable[[str], bool]) -> None:
+    """Remove our files and the folders that are empty then; what else there is by now stays."""
+    for place, _, files in os.walk(folder, topdown=False):
+        for name in filter(is_ours, files):
+            with contextlib.suppress(OSError):
+                Path(place, name).unlink()
+        with contextlib.suppress(OSError):
+            Path(place).rmdir()
+
+
 def check_case(root: str, names: Iterable[str]) -> None:
     """Refuse names of which one would overwrite another, because the file system ignores case.
 

@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -77,7 +77,7 @@ class ChunkReferences:
     pins: dict[str, Pin] = field(default_factory=dict)
     """Pins of objects that are one chunk each, which the index itself does not pin."""
 
-    @property
+    @cached_property
     def present(self) -> Numbers:
         """The numbers of the chunks that are byte ranges."""
         return np.flatnonzero(self.lengths)

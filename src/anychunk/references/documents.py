@@ -7,7 +7,7 @@ and `base`, the folder that the index was saved in.
 from collections.abc import Mapping
 from typing import Any
 
-from anychunk.errors import FormatError
+from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._zarr_metadata import (
     Document,
     Fields,
@@ -62,6 +62,7 @@ def write_documents(
     *,
     is_consolidated: bool = False,
     most_images: int | None = None,
+    is_partial: bool = False,
 ) -> dict[str, Document]:
     """Return every metadata document of an index by its key.
 
@@ -75,14 +76,14 @@ def write_documents(
             readers that cannot list the keys of a store.
         most_images: Up to this number of images, `MOST_IMAGES` by default, the root is one of these
             groups.
+        is_partial: Whether arrays that Zarr v2 cannot express are left out, not refused.
     """
     found: dict[str, Document] = {}
     for path, member in walk(node):
         start = f"{path}/" if path else ""
-        document = member.metadata()
-        if not path:
-            document["attributes"] = root_attributes(node, references, base)
+        attributes = member.attributes if path else root_attributes(node, references, base)
         if zarr_format == 3:
+            document = {**member.metadata(), "attributes": attributes}
             if isinstance(member, ArrayIndex) and separator != "/":
                 document["chunk_key_encoding"] = {
                     "name": "default",
@@ -90,13 +91,18 @@ def write_documents(
                 }
             found[f"{start}zarr.json"] = document
         elif isinstance(member, ArrayIndex):
-            zarray, zattrs = to_v2(member, f"array {path or '/'}")
+            try:
+                zarray, zattrs = to_v2(member, f"array {path or '/'}")
+            except UnsupportedError:
+                if is_partial:
+                    continue
+                raise
             if not path:
-                zattrs = {**zattrs, **document["attributes"]}
+                zattrs = {**zattrs, **attributes}
             found[f"{start}.zarray"], found[f"{start}.zattrs"] = zarray, zattrs
         else:
             found[f"{start}.zgroup"] = {"zarr_format": 2}
-            found[f"{start}.zattrs"] = document["attributes"]
+            found[f"{start}.zattrs"] = attributes
     if not is_consolidated:
         return found
     most = MOST_IMAGES if most_images is None else most_images

@@ -62,7 +62,6 @@ from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.small_parquet import write_references
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
-from anychunk.references.zarr_v2 import to_v2
 
 CAPABILITIES = Capabilities(name="kerchunk parquet", has_whole=True)
 RECORD_SIZE = 100_000
@@ -113,16 +112,13 @@ def save(
     written = {url: absolute(url) for url in used_urls(found)}
     base = None if relative is False else folder_of(target)
     v3 = write_documents(node, written, base, 3)
-    root = target.rstrip("/")
-    sink.check_case(root, found)
-    # removed first and written last, so that an interrupted save is not mistaken for an index
-    sink.remove(f"{root}/{V2_METADATA}", storage=storage)
+    sink.check_case(target.rstrip("/"), found)
     known: dict[Any, bytes] = {}
-    with sink.writing(root, storage=storage) as put:
+    with _replacing(target, storage) as root, sink.writing(root, storage=storage) as put:
         for path, (_, references) in found.items():
             for record, data in _records(arrow, references, written, known):
                 put(f"{path}/refs.{record}.parq", data)
-        v2 = write_documents(_with_v2_arrays(node), written, base, 2)
+        v2 = write_documents(node, written, base, 2, is_partial=True)
         put(V3_METADATA, json.dumps({"metadata": v3}).encode())
         put(V2_METADATA, json.dumps({"metadata": v2, "record_size": RECORD_SIZE}).encode())
 
@@ -174,18 +170,32 @@ def adding(
                     tables.add(f"{path}/refs.{record}.parq", data)
             root = added_root(root, root_attributes(node, written, base))
             v3.add(write_documents(node, written, base, 3))
-            v2.add(write_documents(_with_v2_arrays(node), written, base, 2))
+            v2.add(write_documents(node, written, base, 2, is_partial=True))
 
         yield add
         sink.check_case(top, names)
-        sink.remove(f"{top}/{V2_METADATA}", storage=storage)
-        with sink.writing(top, storage=storage) as put:
-            for name, data in tables:
-                put(name, data)
-        with sink.creating(f"{top}/{V3_METADATA}", storage=storage) as file:
-            v3.write(file, root, {})
-        with sink.creating(f"{top}/{V2_METADATA}", storage=storage) as file:
-            v2.write(file, root, {"record_size": RECORD_SIZE})
+        with _replacing(target, storage) as folder:
+            with sink.writing(folder, storage=storage) as put:
+                for name, data in tables:
+                    put(name, data)
+            with sink.creating(f"{folder}/{V3_METADATA}", storage=storage) as file:
+                v3.write(file, root, {})
+            with sink.creating(f"{folder}/{V2_METADATA}", storage=storage) as file:
+                v2.write(file, root, {"record_size": RECORD_SIZE})
+
+
+OURS = re.compile(r"\.zmetadata|anychunk\.json|refs\.\d+\.parq|\..*\.part")
+"""Names of the files of an index, and of those that a killed process left."""
+
+
+@contextmanager
+def _replacing(target: str, storage: Storage | None) -> Iterator[str]:
+    """Yield the folder to write an index to, which replaces the one that is at `target`."""
+    with sink.replacing(target.rstrip("/"), lambda name: bool(OURS.fullmatch(name))) as folder:
+        # removed first and written last: in an object store, and where the folder holds other
+        # files, too, an interrupted save is not mistaken for an index
+        sink.remove(f"{folder}/{V2_METADATA}", storage=storage)
+        yield folder
 
 
 class Documents:
@@ -215,21 +225,6 @@ class Documents:
         shutil.copyfileobj(self._file, file, 1 << 20)
         last = root_documents(root, self._zarr_format)
         file.write(json.dumps(last).encode()[1:] + b"}")
-
-
-def _with_v2_arrays(node: GroupIndex) -> GroupIndex:
-    """Return the groups with only those arrays that Zarr v2 can express."""
-    members: dict[str, Node] = {}
-    for name, member in node.members.items():
-        if isinstance(member, GroupIndex):
-            members[name] = _with_v2_arrays(member)
-            continue
-        try:
-            to_v2(member, name)
-        except UnsupportedError:
-            continue
-        members[name] = member
-    return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
 
 
 MOST_KNOWN = 1000

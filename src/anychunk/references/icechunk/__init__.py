@@ -39,7 +39,12 @@ from anychunk.references.documents import (
 from anychunk.references.documents import write_documents as metadata_documents
 from anychunk.references.icechunk.appending import append_index
 from anychunk.references.icechunk.chunks import at_start, read_chunks, write_chunks
-from anychunk.references.icechunk.documents import read_bytes, read_documents, write_documents
+from anychunk.references.icechunk.documents import (
+    is_empty,
+    read_bytes,
+    read_documents,
+    write_documents,
+)
 from anychunk.references.icechunk.repository import (
     BRANCH,
     icechunk_errors,
@@ -176,7 +181,7 @@ class Archive:
         with icechunk_errors(self._ice, self.target):
             for _ in range(TRIES):
                 work = self._transaction(found, along)
-                if sync(work.store.is_empty("")):
+                if sync(is_empty(work.store)):
                     base = folder_of(self.target)
                     _write(work, node, found, base, self.target, in_table=True)
                 else:

@@ -109,7 +109,7 @@ def append_index(  # noqa: PLR0917 - one caller, which has all of them at hand
 
 async def _documents_of(store: Any, node: GroupIndex) -> dict[str, Document]:
     """Read the root of a repository, and all that is below the names of the new index."""
-    if any(not image.path for image in im.images(node)):  # all of it is one image
+    if im.level_paths(node):  # all of it is one image
         return without_table(await read_documents(store))
     found = await read_documents(store, node.members)
     root = await read_bytes(store, "zarr.json")

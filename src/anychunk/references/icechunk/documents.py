@@ -22,8 +22,19 @@ async def write_documents(store: Any, documents: Mapping[str, Document]) -> None
 async def write_keys(store: Any, items: Iterable[tuple[str, bytes]]) -> None:
     """Write bytes by their keys, a few at a time."""
     make = default_buffer_prototype().buffer.from_bytes
-    for some in batched(items, AT_ONCE):
-        await asyncio.gather(*(store.set(key, make(data)) for key, data in some))
+    waiting = iter(items)
+
+    async def write() -> None:
+        for key, data in waiting:
+            await store.set(key, make(data))
+
+    # a task for each of a few writers, not for each key: it would cost as much as what it waits for
+    writers = [asyncio.ensure_future(write()) for _ in range(AT_ONCE)]
+    try:
+        await asyncio.gather(*writers)
+    finally:
+        for writer in writers:  # after a failure; otherwise they have ended
+            writer.cancel()
 
 
 def _text(document: Document) -> bytes:
@@ -41,6 +52,11 @@ async def read_bytes(store: Any, key: str) -> bytes | None:
     """Return the bytes under a key, or None."""
     found = await store.get(key, default_buffer_prototype())
     return None if found is None else bytes(found.to_bytes())
+
+
+async def is_empty(store: Any) -> bool:
+    """Return whether a repository holds nothing; Icechunk's own answer takes all nodes to find."""
+    return await read_bytes(store, "zarr.json") is None and bool(await store.is_empty(""))
 
 
 async def read_documents(store: Any, paths: Iterable[str] = ("",)) -> dict[str, Document]:
