@@ -9,8 +9,8 @@ import hypothesis
 import pytest
 
 from anychunk.errors import InternalError
+from tests import thorough
 from tests.patience import PATIENCE_S
-from tests.thorough import IS_THOROUGH
 
 # how long an example takes, or the choice of one, depends on what else the machine does
 hypothesis.settings.register_profile(
@@ -59,15 +59,7 @@ MEASURED = pytest.StashKey()
 
 # Coverage takes as long to start as most commands. Elsewhere, children run nothing that is not measured in tests of
 # the same process.
-MEASURED_CHILDREN = (
-    "conversion/",
-    "page/",
-    "readers/",
-    "server/",
-    "io/",
-    "test_archive.py",
-    "test_cli.py",
-)
+MEASURED_CHILDREN = ("conversion/", "server/", "test_archive.py")
 """Folders and files of tests whose child processes are measured: servers, workers of Dask, interrupted commands."""
 
 
@@ -123,10 +115,9 @@ def pytest_collection(session):
 def pytest_collection_modifyitems(config, items):
     rank = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
-    if not IS_THOROUGH:
-        slow = [item for item in items if "slow" in item.keywords]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if "slow" not in item.keywords]
+    chosen = set(found := thorough.chosen(items))
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = found
 
 
 # Hooks, not fixtures that every test uses: those take a third as long as the shortest tests.
