@@ -13,7 +13,7 @@ import pytest
 from anychunk.combine.parallel import MOST_DEATHS, MOST_PER_TASK, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError, FormatError, SourceError
 from anychunk.model.index import GroupIndex
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 
 
 def doubled(items):
@@ -171,6 +171,21 @@ def test_a_cluster_that_lost_all_workers_is_not_waited_for_forever(monkeypatch):
         cluster.scale(0)
         with pytest.raises(SourceError, match="lost its last worker"):
             list(results)
+
+
+def test_a_task_that_is_submitted_after_the_last_worker_is_given_up_fails():
+    from anychunk.io import dask_cluster
+
+    class Never:
+        _client = None
+
+        def submit(self, *_, **__):
+            return Future()
+
+    tasks = dask_cluster.Tasks(Never())
+    tasks._give_up(0)
+    with pytest.raises(SourceError, match="lost its last worker"):
+        tasks.submit(print).result(PATIENCE_S)
 
 
 @needs_kill

@@ -64,6 +64,7 @@ class Tasks(Executor):
         self._running: dict[str, tuple[Future[Any], Future[Any]]] = {}
         self._workers: set[str] = set()
         self._emptied = 0
+        self._is_given_up = False
         self._is_alone = False
         self._calm_at = 0.0
 
@@ -83,6 +84,8 @@ class Tasks(Executor):
         self._running[key] = call, result
         result.add_done_callback(lambda result: result.cancelled() and call.cancel())
         call.add_done_callback(partial(self._on_done, key))
+        if self._is_given_up:  # after `_give_up` looked for what to fail
+            self._fail_all()
         return result
 
     def alone(self) -> "Alone":
@@ -118,6 +121,7 @@ class Tasks(Executor):
         match event:
             case {"action": "add-worker", "worker": worker}:
                 self._workers.add(worker)
+                self._is_given_up = False
             case {"action": "remove-worker", "worker": worker, **rest}:
                 self._workers.discard(worker)
                 if not rest.get("expected"):
@@ -141,8 +145,11 @@ class Tasks(Executor):
 
     def _give_up(self, emptied: int) -> None:
         """Fail everything, if no worker has come back since the last one was lost."""
-        if self._workers or emptied != self._emptied:
-            return
+        if not self._workers and emptied == self._emptied:
+            self._is_given_up = True
+            self._fail_all()
+
+    def _fail_all(self) -> None:
         for key in list(self._running):
             _, result = self._running.pop(key, (None, None))
             if result is not None:
