@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.patience import PATIENCE_S
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 UNSTEADY = """
@@ -36,8 +40,6 @@ def test_untidy(untidy): pass
 PARTLY = """
 import os
 import pytest
-
-pytestmark = pytest.mark.slow
 def test_good(): pass
 @pytest.mark.skipif("TOOL" not in os.environ, reason="no tool")
 def test_tool(): pass

@@ -78,7 +78,7 @@ for name in anychunk.__all__:
     ]
     if Version(zarr.__version__) >= Version("3.4.1"):  # loads entry points of data types
         before.append("import zarr; zarr.create_array({}, shape=(1,), dtype='int4')")
-    before = sample(before, of=3)
+    before = sample(before, of=4)
     found, errors = exit_codes([f"{first}\n{check}" for first in before])
     assert dict(zip(before, found, strict=True)) == dict.fromkeys(before, 0), errors
 

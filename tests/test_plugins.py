@@ -289,6 +289,7 @@ def test_format_whose_sniff_fails_or_claims_everything(tmp_path, file):
     assert err.count("a_failing") == 1
 
 
+@pytest.mark.slow
 def test_extensions_of_a_plugin_are_known_to_xarray(tmp_path):
     install(tmp_path / "site", good=f"{GOOD}\nEXTENSIONS = ('.Good',)")
     code = """

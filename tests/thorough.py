@@ -11,16 +11,19 @@ import pytest
 
 IS_THOROUGH = bool(os.environ.get("ANYCHUNK_SLOW"))
 SAMPLED = {
-    "tests/readers/test_matrix.py": 3,
-    "tests/formats/test_jpeg2000.py": 2,
+    "tests/readers/test_matrix.py": 5,
+    "tests/formats/test_jpeg2000.py": 3,
     "tests/formats/test_jpeg2000_edits.py": 2,
-    "tests/formats/test_jpeg2000_windows.py": 2,
+    "tests/formats/test_jpeg2000_windows.py": 3,
     "tests/formats/test_n5_peers.py": 2,
     "tests/formats/test_tiff_edits.py": 2,
     "tests/codecs/seek/": 2,
     "tests/codecs/test_tiff_rows.py": 2,
     "tests/page/test_colours.py": 2,
     "tests/page/test_drawing.py": 2,
+    "tests/page/test_tools.py": 2,
+    "tests/test_archive_killed.py": 2,
+    "tests/test_systems.py": 2,
 }
 """Tests with many combinations of parameters that take long together: one of how many combinations runs."""
 
@@ -43,7 +46,7 @@ def chosen(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 def examples(count: int) -> int:
     """Return how many examples Hypothesis makes."""
-    return count if IS_THOROUGH else count // 4
+    return count if IS_THOROUGH else count // 8
 
 
 def sample[T](cases: Sequence[T], *, of: int, start: int = 0) -> Sequence[T]:

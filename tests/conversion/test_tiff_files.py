@@ -655,7 +655,11 @@ def written(path, values, colors=None, **profile):
 
 @pytest.mark.parametrize(
     ("dtype", "profile"),
-    [("uint8", {}), ("uint8", {"nbits": 1, "photometric": "palette"}), ("uint16", {})],
+    [
+        ("uint8", {}),
+        ("uint8", {"nbits": 1, "photometric": "palette"}),
+        pytest.param("uint16", {}, marks=pytest.mark.slow),  # 65,536 colours
+    ],
 )
 def test_a_color_table_that_rasterio_writes(tmp_path, dtype, profile):
     """It states MinIsBlack, a ColorMap, and COLORINTERP=Palette."""

@@ -97,6 +97,7 @@ def test_ours_by_z5py(written, kind):
                 np.testing.assert_array_equal(found.T, value(case[0], case[2]))
 
 
+@pytest.mark.slow
 def test_ours_by_zarr_n5(written, tmp_path):
     cases = [case for case in CASES if case[1] in ("raw", "gzip", "zstd", "blosc")]
     named = {name_of(c, e): c for c, e in itertools.product(cases, ("cropped", "padded"))}

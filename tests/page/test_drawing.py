@@ -205,6 +205,7 @@ def test_a_copied_link_shows_the_same(chromium, size, folder):
         context.close()
 
 
+@pytest.mark.slow
 def test_pictures_per_second(look):
     """By a clock that the test moves: as many planes are shown as the rate says."""
     look.page.clock.install(time=0)

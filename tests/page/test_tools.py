@@ -261,6 +261,7 @@ def test_a_changed_file_is_shown_anew(chromium, size, tmp_path):
         context.close()
 
 
+@pytest.mark.slow
 def test_the_token_stays_out_of_the_address(chromium, size, folder):
     with served(folder / "before.tif", "--token", "s3cret") as url:
         root = url.split("?")[0].rstrip("/")

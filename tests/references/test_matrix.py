@@ -170,6 +170,7 @@ def test_every_format_in_every_form_in_a_fresh_process(data, tmp_path):
 
 
 @needs_s3
+@pytest.mark.slow
 def test_every_format_in_every_form_on_s3(data, tmp_path):
     jobs = []
     with serve_s3(data) as storage:

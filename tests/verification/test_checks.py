@@ -211,6 +211,7 @@ def test_absent_chunks_are_counted(tmp_path):
     assert (report.is_good, report.absent, report.chunks) == (True, 1, 1)
 
 
+@pytest.mark.slow
 def test_millions_of_missing_tiles_are_not_all_tried(tmp_path):
     """A header of a few KiB announces them; the first thousands are enough."""
     path = external(tmp_path / "a.jnrrd", [3001, 3001], [1, 1], pattern="{x}_{y}")
