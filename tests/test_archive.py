@@ -446,7 +446,10 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
     with (
         serve_s3(tmp_path) as storage,
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+            n_workers=2 if IS_THOROUGH else 1,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
         ) as cluster,
     ):
         command = [sys.executable, "-c", APPEND, json.dumps(storage), cluster.scheduler_address]

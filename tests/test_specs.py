@@ -73,7 +73,7 @@ def test_cast_value_vectors(runner, ours, monkeypatch):
     assert (found.failed, found.absent, found.examples) == (0, 0, {})
     assert {g["source"] for g in vectors["groups"]} == {g["source"] for g in every}
     if IS_THOROUGH:
-        assert found.passed == vectors["cases"]
+        assert found.passed == vectors["cases"] > 25_000
     assert found.passed > 5_000
 
 

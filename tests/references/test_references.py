@@ -294,7 +294,12 @@ def test_save_is_a_function_too(tmp_path, form):
 
 
 @pytest.mark.parametrize(
-    "before", ["", pytest.param("import anychunk.api", marks=pytest.mark.slow)]
+    "before",
+    [
+        "",
+        pytest.param("import anychunk.model.index", marks=pytest.mark.slow),
+        pytest.param("import anychunk.api", marks=pytest.mark.slow),
+    ],
 )
 def test_an_index_of_another_process_saves_itself(tmp_path, before):
     """Unpickled where nothing of anychunk but the model is imported, as on a Dask worker."""

@@ -18,6 +18,22 @@ from typing import Protocol
 type _Buffer = bytes | bytearray | memoryview
 
 
+class _Place(Protocol):
+    """Put the rows of a chunk where they belong in an array; False if that is left to numpy."""
+
+    def __call__(  # noqa: PLR0917 - functions in C take no names
+        self,
+        data: Buffer,
+        target: Buffer,
+        shape: tuple[int, int, int],
+        size: int,
+        predictor: int,
+        is_swapped: bool,
+        best: int = 2,
+        /,
+    ) -> bool: ...
+
+
 class Loops(Protocol):
     """The functions of the compiled module."""
 
@@ -32,28 +48,10 @@ class Loops(Protocol):
     ) -> bool: ...
     def lzw_bytes(self, data: Buffer, out: Buffer, /) -> int: ...
     def packbits_bytes(self, data: Buffer, out: Buffer, /) -> int: ...
-    def place_rows(  # noqa: PLR0917 - functions in C take no names
-        self,
-        data: Buffer,
-        target: Buffer,
-        shape: tuple[int, int, int],
-        size: int,
-        predictor: int,
-        is_swapped: bool,
-        best: int = 2,
-        /,
-    ) -> bool: ...
-    def place_packbits(  # noqa: PLR0917 - functions in C take no names
-        self,
-        data: Buffer,
-        target: Buffer,
-        shape: tuple[int, int, int],
-        size: int,
-        predictor: int,
-        is_swapped: bool,
-        best: int = 2,
-        /,
-    ) -> bool: ...
+
+    place_rows: _Place
+    place_packbits: _Place
+
     def separate_bands(
         self, source: Buffer, target: Buffer, is_swapped: bool, best: int = 2, /
     ) -> bool: ...
