@@ -39,6 +39,7 @@ from anychunk.codecs.base import (
 )
 from anychunk.codecs.cast.fused_cast import fuse
 from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
+from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.lz4_frame import Lz4Frame
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.codecs.zarr_core import (
@@ -168,6 +169,8 @@ class Decoder:
         """Whether `into` may be given only the first rows and columns of a chunk."""
         self._part = None if self._array_steps else shortcut(pairs, "decode_part")
         self._many = None if self._array_steps else shortcut(pairs, "decode_many")
+        self.layout = None if self._array_steps else layout_of(pairs)
+        """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
         self.depends_on_place = (
             any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
             # otherwise the last two axes of the array are those of the codec
@@ -334,6 +337,15 @@ def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any
     if own.newbyteorder("=") != spec.dtype.newbyteorder("="):
         return None  # `bytes` interprets the decoded bytes as elements of the array's own type
     return decode, spec
+
+
+def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]]) -> ChunkLayout | None:
+    """Return the layout of chunks that are rows of pixels; None if the codec has none."""
+    found = shortcut(pairs, "chunk_layout")
+    if found is None:
+        return None
+    layout: ChunkLayout | None = found[0]()
+    return None if layout is None or layout.nbytes != found[1].nbytes else layout
 
 
 def whole_step(

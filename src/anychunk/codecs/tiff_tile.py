@@ -34,13 +34,38 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs import libraries
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, v2_filter
+from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.tiff import decoders, encoders, fax, samples
-from anychunk.codecs.tiff.tile import CCITT_T6, PACKBITS, PICTURES, Tile
+from anychunk.codecs.tiff.tile import (
+    CCITT_T6,
+    DEFLATE,
+    LERC,
+    LZMA,
+    LZW,
+    PACKBITS,
+    PICTURES,
+    WEBP,
+    ZSTD,
+    Tile,
+)
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
+
+KINDS = {
+    PACKBITS: libraries.PACKBITS,
+    LZW: libraries.LZW,
+    LZMA: libraries.XZ,
+    LERC: libraries.LERC,
+    **dict.fromkeys(DEFLATE, libraries.DEFLATE),
+    **dict.fromkeys(ZSTD, libraries.ZSTD),
+    **dict.fromkeys(WEBP, libraries.WEBP),
+}
+"""Compressions that the compiled loop decodes."""
+LERC_TYPES = {name: i for i, name in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"))}
 
 PREDICTORS = {1, *samples.DISTANCES, *samples.FLOAT_DISTANCES}
 
@@ -352,6 +377,37 @@ class TiffTile(Tile, BytesToBytes):
             return None
         is_plain = self.samples_per_pixel == 1 and self.predictor == 1 and not self._is_swapped
         return decompress, is_plain
+
+    def chunk_layout(self) -> ChunkLayout | None:
+        """Return what the compiled loop needs to decode many chunks at once; None if it cannot."""
+        kind = KINDS.get(self.compression)
+        is_picture = kind in (libraries.LERC, libraries.WEBP)
+        if kind is None or not (self._is_plain_picture if is_picture else self._placing):
+            return None
+        functions = libraries.functions(kind)
+        return (
+            None
+            if functions is None
+            else ChunkLayout(
+                kind,
+                functions,
+                self.tile_height,
+                self.tile_width,
+                self.samples_per_pixel,
+                self.dtype.itemsize,
+                1 if is_picture else self.predictor,
+                not is_picture and self._is_swapped,
+                LERC_TYPES.get(self.dtype.str[1:], 0),
+            )
+        )
+
+    @cached_property
+    def _is_plain_picture(self) -> bool:
+        """Whether a picture decodes to the samples of the chunk, whatever it is."""
+        if self.compression == LERC:
+            # samples of big-endian files are swapped before they are compressed
+            return self._is_picture and self.byte_order == "little"
+        return self._is_picture and self.dtype == np.uint8 and self.samples_per_pixel in (3, 4)
 
     @cached_property
     def _is_swapped(self) -> bool:

@@ -49,6 +49,28 @@ class Loops(Protocol):
     def lzw_bytes(self, data: Buffer, out: Buffer, /) -> int: ...
     def packbits_bytes(self, data: Buffer, out: Buffer, /) -> int: ...
 
+    def place_chunks(  # noqa: PLR0917 - functions in C take no names
+        self,
+        kind: int,
+        number: int,
+        functions: bytes,
+        data: Buffer,
+        offsets: Buffer,
+        lengths: Buffer,
+        out: Buffer,
+        starts: Buffer,
+        extents: Buffer,
+        done: Buffer,
+        scratch: Buffer,
+        shape: tuple[int, int, int],
+        strides: tuple[int, int],
+        size: int,
+        predictor: int,
+        is_swapped: bool,
+        best: int = 2,
+        /,
+    ) -> bool: ...
+
     place_rows: _Place
     place_packbits: _Place
 

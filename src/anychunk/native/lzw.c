@@ -9,6 +9,7 @@
  */
 #include "native.h"
 
+#include "lzw.h"
 #include "packbits.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,10 @@ enum { COPIED = 16 };
 
 typedef struct { uint32_t at, length; } String;
 
-typedef struct {
+struct LzwTable {
     uint8_t bytes[CLEAR + COPIED]; /* the strings of one byte */
     String strings[MOST];          /* in the decoded bytes, from FIRST on */
-} Table;
+};
 
 /* The first bit of a code is the highest of its byte. Compilers make one load of the eight. */
 static inline uint32_t code_at(const uint8_t *data, int64_t bit, int width)
@@ -41,9 +42,9 @@ static uint32_t last_code_at(const uint8_t *data, int64_t length, int64_t bit, i
     return code_at(end, bit & 7, width);
 }
 
-static Table *new_table(void)
+LzwTable *new_lzw_table(void)
 {
-    Table *table = malloc(sizeof *table);
+    LzwTable *table = malloc(sizeof *table);
     for (int i = 0; table != NULL && i < CLEAR; i++) {
         table->bytes[i] = (uint8_t)i;
         table->strings[i] = (String){0, 1};
@@ -51,8 +52,7 @@ static Table *new_table(void)
     return table;
 }
 
-/* Return how many bytes were decoded: all that there is room for, or as many as there are before an end code. */
-static int64_t decode_lzw(const uint8_t *data, int64_t length, uint8_t *out, int64_t room, Table *table)
+int64_t decode_lzw(const uint8_t *data, int64_t length, uint8_t *out, int64_t room, LzwTable *table)
 {
     String *strings = table->strings, last = {0, 0}; /* no string before: the first after CLEAR */
     int64_t bit = 0, bits = length * 8, filled = 0;
@@ -161,7 +161,7 @@ static PyObject *decode(PyObject *args, int is_lzw)
         return NULL;
     }
     int64_t found = IRREGULAR;
-    Table *table = is_lzw && to.len <= UINT32_MAX ? new_table() : NULL;
+    LzwTable *table = is_lzw && to.len <= UINT32_MAX ? new_lzw_table() : NULL;
     if (!is_lzw || table != NULL) {
         Py_BEGIN_ALLOW_THREADS
         found = is_lzw ? decode_lzw(from.buf, from.len, to.buf, to.len, table)

@@ -7,6 +7,7 @@ static PyMethodDef functions[] = {
     {"narrow_samples", narrow_samples, METH_VARARGS, "Copy integers to a smaller type, if all are in their range."},
     {"lzw_bytes", lzw_bytes, METH_VARARGS, "Decode LZW, if it is exactly as TIFF prescribes."},
     {"packbits_bytes", packbits_bytes, METH_VARARGS, "Decode PackBits that do not reach beyond their end."},
+    {"place_chunks", place_chunks, METH_VARARGS, "Decode many chunks to their places in an array."},
     {"place_rows", place_rows, METH_VARARGS, "Copy decompressed rows of a tile to their place in an array."},
     {"place_packbits", place_packbits, METH_VARARGS, "Decode PackBits, and do the same with its rows."},
     {"separate_bands", separate_bands, METH_VARARGS, "Copy interleaved samples, each band by itself."},

@@ -13,6 +13,7 @@ PyObject *narrow_samples(PyObject *module, PyObject *args);
 PyObject *lzw_bytes(PyObject *module, PyObject *args);
 PyObject *packbits_bytes(PyObject *module, PyObject *args);
 PyObject *place_packbits(PyObject *module, PyObject *args);
+PyObject *place_chunks(PyObject *module, PyObject *args);
 PyObject *place_rows(PyObject *module, PyObject *args);
 PyObject *separate_bands(PyObject *module, PyObject *args);
 PyObject *tile_parts(PyObject *module, PyObject *args);

@@ -11,6 +11,7 @@
 
 #include "bands.h"
 #include "packbits.h"
+#include "rows.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +27,6 @@ enum {
     NARROW = 512,   /* bytes of a row; wider ones the processor notices by itself */
     AHEAD = 3,     /* rows */
 };
-
-typedef struct {
-    int64_t rows, columns; /* that are stored */
-    int64_t bands;
-    int size; /* of a sample, in bytes */
-    int predictor, is_swapped, best;
-} Layout;
 
 /* Running sums, of unsigned words that wrap; `from` and `to` may be the same. */
 #define SUM_ONE_BY_ONE(word)                                                                                           \
@@ -309,8 +303,7 @@ static int is_layout(const Layout *layout, Py_ssize_t length)
     return layout->rows * layout->columns * layout->bands * size == length;
 }
 
-/* Return the bytes of all rows of a layout that was not looked at yet; -1 if there can be no array of that size. */
-static int64_t whole_bytes(const Layout *layout)
+int64_t whole_bytes(const Layout *layout)
 {
     int64_t left = PY_SSIZE_T_MAX, factors[] = {layout->size, layout->bands, layout->columns, layout->rows};
     for (int i = 0; i < 4; i++) {
@@ -321,33 +314,22 @@ static int64_t whole_bytes(const Layout *layout)
     return left < 1 ? -1 : layout->size * layout->bands * layout->columns * layout->rows;
 }
 
-/* What placing some rows needs beside them. */
-typedef struct {
-    Layout layout;
-    const Py_buffer *target;
-    int64_t band_stride;
-    uint8_t *memory; /* in which rows are taken apart, `block` at a time; NULL if they are not */
-    int64_t block;
-} Placing;
-
-static int is_plain(const Layout *layout)
+int is_plain(const Layout *layout)
 {
     return layout->bands == 1 && layout->predictor < 3 && (!layout->is_swapped || layout->size == 1);
 }
 
 static int is_straight(const Layout *layout) { return layout->predictor == 1 && layout->bands <= MOST_BANDS; }
 
-static int64_t row_bytes(const Layout *layout) { return layout->columns * layout->bands * layout->size; }
+int64_t row_bytes(const Layout *layout) { return layout->columns * layout->bands * layout->size; }
 
-/* Return how many rows have at most BLOCK bytes together: at least one, and no more than there are. */
-static int64_t block_rows(const Layout *layout)
+int64_t block_rows(const Layout *layout)
 {
     int64_t fits = BLOCK / row_bytes(layout);
     return fits < 1 ? 1 : fits > layout->rows ? layout->rows : fits;
 }
 
-/* Return whether `length` bytes of decompressed rows have such a place; `placing->memory` is to be freed. */
-static int prepare(Placing *placing, const Py_buffer *target, Py_ssize_t length)
+int prepare_rows(Placing *placing, const Py_buffer *target, Py_ssize_t length)
 {
     Layout *layout = &placing->layout;
     int most = best_kind();
@@ -362,7 +344,7 @@ static int prepare(Placing *placing, const Py_buffer *target, Py_ssize_t length)
     return placing->memory != NULL;
 }
 
-static void place(const uint8_t *data, const Placing *placing)
+void place(const uint8_t *data, const Placing *placing)
 {
     if (is_plain(&placing->layout))
         place_plain(data, &placing->layout, placing->target);
@@ -391,9 +373,7 @@ static void place_some(const uint8_t *data, const Placing *placing, int64_t firs
     place(data, &some);
 }
 
-/* Decode PackBits and place its rows, a few at a time: those of a large tile would not stay in the cache until all are
- * decoded. Return whether that were exactly all rows; if not, some may have been placed. */
-static int unpack_rows(Packed *packed, const Placing *placing, uint8_t *memory, int64_t block)
+int unpack_rows(Packed *packed, const Placing *placing, uint8_t *memory, int64_t block)
 {
     int64_t rows = placing->layout.rows, row = row_bytes(&placing->layout), ahead = 0;
     for (int64_t first = 0; first < rows; first += block) {
@@ -429,7 +409,7 @@ static PyObject *place_decoded(PyObject *args, int is_packed)
     int is_done;
     uint8_t *memory = NULL;
     if (is_packed) {
-        is_done = to.ndim <= MOST_AXES && prepare(&placing, &to, whole_bytes(layout));
+        is_done = to.ndim <= MOST_AXES && prepare_rows(&placing, &to, whole_bytes(layout));
         int64_t block = is_done ? block_rows(layout) : 0;
         if (is_done)
             memory = malloc((size_t)(block * row_bytes(layout) + LONGEST_RUN));
@@ -441,7 +421,7 @@ static PyObject *place_decoded(PyObject *args, int is_packed)
             Py_END_ALLOW_THREADS
         }
     } else {
-        is_done = prepare(&placing, &to, from.len);
+        is_done = prepare_rows(&placing, &to, from.len);
         if (is_done) {
             Py_BEGIN_ALLOW_THREADS
             place(from.buf, &placing);

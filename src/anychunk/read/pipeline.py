@@ -32,6 +32,7 @@ from anychunk.io.threads import cores, run_ranges
 from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
 from anychunk.read.adjacent import adjacent_runs
 from anychunk.read.joint_places import Places, Selector, is_inside, joint_box
+from anychunk.read.many_chunks import many_chunks
 from anychunk.read.window_reads import TOUCHED, WindowRead
 from anychunk.read.zarr_core import (
     DEFAULT_PIPELINE,
@@ -58,6 +59,8 @@ LEAST_ROWS = 64 << 10
 """Shorter uncompressed chunks of remote arrays are fetched whole: one request costs more."""
 LEAST_COPIES, LEAST_COPY = 16 << 20, 4 << 20
 """Adjacent uncompressed samples are divided among threads above this, in pieces of this size."""
+MANY_BYTES = 4 << 20
+"""How many bytes of chunks a thread decodes in one call of the compiled loop."""
 RUN, RUN_JOINT = 64, 1024
 """Maximum number of chunks that a thread takes at a time; of those that are decoded together."""
 
@@ -445,6 +448,8 @@ class IndexPipeline(CodecPipeline):
         found = np.asarray(numbers)
         if decode.is_view and read_adjacent(batch, reader, reading, plan, found):
             return
+        if not keys and read_many(batch, reader, reading, plan, found):
+            return
         self._read_local(batch, reader, reading, found)
 
     @staticmethod
@@ -549,6 +554,31 @@ def read_adjacent(
         run_ranges(copy, len(pieces), threads=min(threads, len(pieces)), most=1)
     if runs.rest:
         in_threads(read, len(runs.rest), batch.decode)
+    return True
+
+
+def read_many(
+    batch: _Batch, reader: ChunkReader, reading: Reading, plan: Plan, numbers: Numbers
+) -> bool:
+    """Read chunks by the compiled loop; return False, having read none, if it cannot."""
+    reading.check()
+    chunks = many_chunks(reader, reading, plan, numbers, batch.out, batch.decode)
+    if chunks is None:
+        return False
+    batch.locate(numbers, reader.grid)
+
+    def name(position: int) -> str:
+        return reader.describe(int(numbers[position]))
+
+    def run(positions: range) -> None:
+        for left in chunks.take(positions):
+            part = range(left, left + 1)
+            batch.scatter(part, reading.stream(numbers[part.start : part.stop]), name)
+
+    nbytes, count = batch.decode.nbytes, len(numbers)
+    is_little = count * nbytes <= (INLINE_COPY if batch.decode.is_view else INLINE_BYTES)
+    threads = 1 if is_little else min(workers(), count)
+    run_ranges(run, count, threads=threads, most=max(1, MANY_BYTES // nbytes))
     return True
 
 

@@ -27,6 +27,7 @@ from anychunk.codecs.zarr_core import (
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import NoSuchImageError, untrusted
 from anychunk.io import OnChange, Storage
+from anychunk.io.buffers import new_result
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.images import array_path
 from anychunk.model.index import (
@@ -193,7 +194,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         else:
             plan = plan_box(pieces, spec.shape)
             reading.pipeline.check_sizes(reading.reader, plan, spec)
-            out = np.empty(sizes, reading.dtype, spec.config.order)
+            out = new_result(sizes, reading.dtype, spec.config.order)
             reading.pipeline.read_now(reading.reader, plan, spec, out)
         if not dropped:
             return out
