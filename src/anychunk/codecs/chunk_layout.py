@@ -21,8 +21,8 @@ class ChunkLayout:
     """As in TIFF: 1 for none."""
     is_swapped: bool = False
     """Whether samples are stored in the other byte order than that of this machine."""
-    number: int = 0
-    """The type of samples as LERC numbers it."""
+    options: bytes = b""
+    """What else the kind needs: the type of samples of LERC, colour spaces and tables of JPEG."""
 
     @property
     def nbytes(self) -> int:

@@ -19,11 +19,39 @@ import numpy as np
 
 from anychunk.native import loops
 
-NONE, PACKBITS, LZW, DEFLATE, ZSTD, XZ, LERC, WEBP = range(8)
-"""Kinds of chunks, as `native/streams.h` numbers them. The first three need no library."""
-UINT8_OF_LERC = 1
+NONE, PACKBITS, LZW, DEFLATE, ZSTD, XZ, LERC, WEBP, FAX, JPEG = range(10)
+"""Kinds of chunks, as `native/streams.h` numbers them. `LIBRARIES` has those that need a library."""
+
+LERC_TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8")
+"""Types of samples in the order of LERC's numbers."""
 
 log = logging.getLogger(__name__)
+
+
+def lerc_options(dtype: str) -> bytes:
+    """Return the number of a type of samples, such as `u1`, as LERC has it."""
+    return struct.pack("=i", LERC_TYPES.index(dtype))
+
+
+def fax_options(tables: bytes, *, is_reversed: bool) -> bytes:
+    """Return the tables of codes, and whether the bits of each byte are reversed."""
+    return struct.pack("=i", is_reversed) + tables
+
+
+def jpeg_options(
+    plain: tuple[int | None, int | None] = (None, None),
+    jfif: tuple[int | None, int | None] = (None, None),
+    tables: bytes = b"",
+) -> bytes:
+    """Return how pictures are decoded.
+
+    Parameters:
+        plain: The colour spaces of the stream and of the result, by libjpeg's numbers; None leaves
+            it to libjpeg.
+        jfif: The same for streams with a JFIF marker.
+        tables: A stream of tables that is read before each picture.
+    """
+    return struct.pack("=4i", *(-1 if n is None else n for n in (*plain, *jfif))) + tables
 
 
 @dataclass(frozen=True)
@@ -37,6 +65,7 @@ class Library:
     known: str
     """A chunk of 3 rows, 4 columns and `bands` bands, in hexadecimal: 0, 1, 2 …"""
     bands: int = 1
+    options: bytes = b""
 
 
 LIBRARIES = {
@@ -65,6 +94,7 @@ LIBRARIES = {
         ("lerc_getBlobInfo", "lerc_decode"),
         "4c657263322004000000faf9c7550300000004000000010000000c000000080000005400000001000000000000"
         "000000e03f0000000000000000000000000000264000000000000b00000100840c1032547698ba",
+        options=lerc_options("u1"),
     ),
     WEBP: Library(
         "_webp",
@@ -72,6 +102,24 @@ LIBRARIES = {
         "524946463c000000574542505650384c2f0000002f038000005f40906db3edfeda67500820000a1a850002a0a0"
         "99ff94ee3d10049028c412cb2cb3cc326944ff03d31d00",
         bands=3,
+    ),
+    JPEG: Library(
+        "_jpeg8",
+        (
+            "jpeg_std_error",
+            "jpeg_CreateDecompress",
+            "jpeg_mem_src",
+            "jpeg_read_header",
+            "jpeg_start_decompress",
+            "jpeg_read_scanlines",
+            "jpeg_destroy_decompress",
+        ),
+        "ffd8ffe000104a46494600010100000100010000ffdb004300010101010101010101010101010101010101"
+        "01010101010101010101010101010101010101010101010101010101010101010101010101010101010101"
+        "010101ffc0000b080003000401011100ffc4001400010000000000000000000000000000000affc4001d10"
+        "0000050500000000000000000000000000010203610405132491ffda0008010100003f0008ac5be8b1275d"
+        "be1c48ffd9",
+        options=jpeg_options(),
     ),
 }
 
@@ -111,8 +159,8 @@ def is_right(kind: int, addresses: bytes, library: Library) -> bool:
     done = np.zeros(1, np.uint8)
     is_begun = loops.place_chunks(
         kind,
-        UINT8_OF_LERC,
         addresses,
+        library.options,
         data,
         np.array([0], np.uint64),
         np.array([len(data)], np.uint64),

@@ -35,12 +35,14 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs import libraries
+from anychunk.codecs._fax_lines import compiled_tables
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, v2_filter
 from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.tiff import decoders, encoders, fax, samples
 from anychunk.codecs.tiff.tile import (
     CCITT_T6,
     DEFLATE,
+    JPEG,
     LERC,
     LZMA,
     LZW,
@@ -57,15 +59,16 @@ type Array = npt.NDArray[Any]
 
 KINDS = {
     PACKBITS: libraries.PACKBITS,
+    CCITT_T6: libraries.FAX,
     LZW: libraries.LZW,
     LZMA: libraries.XZ,
     LERC: libraries.LERC,
     **dict.fromkeys(DEFLATE, libraries.DEFLATE),
     **dict.fromkeys(ZSTD, libraries.ZSTD),
     **dict.fromkeys(WEBP, libraries.WEBP),
+    **dict.fromkeys(JPEG, libraries.JPEG),
 }
 """Compressions that the compiled loop decodes."""
-LERC_TYPES = {name: i for i, name in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"))}
 
 PREDICTORS = {1, *samples.DISTANCES, *samples.FLOAT_DISTANCES}
 
@@ -381,33 +384,50 @@ class TiffTile(Tile, BytesToBytes):
     def chunk_layout(self) -> ChunkLayout | None:
         """Return what the compiled loop needs to decode many chunks at once; None if it cannot."""
         kind = KINDS.get(self.compression)
-        is_picture = kind in (libraries.LERC, libraries.WEBP)
+        is_picture = self.compression in PICTURES or kind == libraries.FAX
         if kind is None or not (self._is_plain_picture if is_picture else self._placing):
             return None
         functions = libraries.functions(kind)
-        return (
-            None
-            if functions is None
-            else ChunkLayout(
-                kind,
-                functions,
-                self.tile_height,
-                self.tile_width,
-                self.samples_per_pixel,
-                self.dtype.itemsize,
-                1 if is_picture else self.predictor,
-                not is_picture and self._is_swapped,
-                LERC_TYPES.get(self.dtype.str[1:], 0),
-            )
+        if functions is None:
+            return None
+        return ChunkLayout(
+            kind,
+            functions,
+            self.tile_height,
+            self.tile_width,
+            self.samples_per_pixel,
+            self.dtype.itemsize,
+            predictor=1 if is_picture else self.predictor,
+            is_swapped=not is_picture and self._is_swapped,
+            options=self._picture_options,
         )
 
     @cached_property
     def _is_plain_picture(self) -> bool:
         """Whether a picture decodes to the samples of the chunk, whatever it is."""
+        if self.compression == CCITT_T6:
+            is_bilevel = self.bits == 1 and self.samples_per_pixel == self.tile_depth == 1
+            return is_bilevel and self.dtype.itemsize == 1 and self.backend == "direct"
         if self.compression == LERC:
             # samples of big-endian files are swapped before they are compressed
             return self._is_picture and self.byte_order == "little"
-        return self._is_picture and self.dtype == np.uint8 and self.samples_per_pixel in (3, 4)
+        if not self._is_picture or self.dtype != np.uint8:
+            return False
+        if self.compression in WEBP:
+            return self.samples_per_pixel in (3, 4)
+        return self.tables != b""  # JPEG: the same tables for all chunks
+
+    @cached_property
+    def _picture_options(self) -> bytes:
+        if self.compression == LERC:
+            return libraries.lerc_options(self.dtype.str[1:])
+        if self.compression == CCITT_T6:
+            tables = compiled_tables().tobytes()
+            return libraries.fax_options(tables, is_reversed=self.fill_order == 2)
+        if self.compression not in JPEG:
+            return b""
+        plain, jfif = (decoders.jpeg_colors(self, is_jfif=is_jfif) for is_jfif in (False, True))
+        return libraries.jpeg_options(plain, jfif, self.tables or b"")
 
     @cached_property
     def _is_swapped(self) -> bool:

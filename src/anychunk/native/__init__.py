@@ -52,8 +52,8 @@ class Loops(Protocol):
     def place_chunks(  # noqa: PLR0917 - functions in C take no names
         self,
         kind: int,
-        number: int,
         functions: bytes,
+        options: bytes,
         data: Buffer,
         offsets: Buffer,
         lengths: Buffer,

@@ -5,20 +5,23 @@
  */
 #include "native.h"
 
+#include "fax.h"
+#include "jpeg_pictures.h"
 #include "rows.h"
 #include "streams.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { OUT, DATA, OFFSETS, LENGTHS, STARTS, EXTENTS, DONE, SCRATCH, FUNCTIONS, BUFFERS };
+enum { OUT, DATA, OFFSETS, LENGTHS, STARTS, EXTENTS, DONE, SCRATCH, FUNCTIONS, OPTIONS, BUFFERS };
 
 typedef struct {
     Py_buffer buffers[BUFFERS];
     Placing placing;
     Stream stream;
+    JpegPictures pictures;
     int64_t nbytes;      /* of a decoded chunk */
     int64_t row_stride, band_stride; /* of the array */
-    uint8_t *unpacked;   /* a block of rows of PackBits */
+    uint8_t *unpacked;   /* a block of rows, of what is decoded row by row */
     int64_t block;
 } Work;
 
@@ -55,6 +58,7 @@ static int take_chunk(Work *work, const uint8_t *data, size_t length, const Py_b
         Packed packed = {data, (int64_t)length, 0};
         return unpack_rows(&packed, &work->placing, work->unpacked, work->block);
     }
+    case STREAM_JPEG: return decode_jpeg(&work->pictures, data, length, &work->placing, work->unpacked, work->block);
     /* these may write one byte more than the chunk has */
     case STREAM_XZ: break;
     default:
@@ -88,6 +92,34 @@ static void take_chunks(Work *work)
     }
 }
 
+/* Options are the type of samples of LERC, the order of bits and the tables of facsimile, or four colour spaces and the
+ * tables of JPEG. */
+static int read_options(Work *work)
+{
+    const Py_buffer *options = &work->buffers[OPTIONS];
+    int is_fax = work->stream.kind == STREAM_FAX;
+    if (work->stream.kind == STREAM_LERC || is_fax) {
+        int32_t number;
+        if (options->len != (Py_ssize_t)(sizeof number + (is_fax ? fax_tables_bytes : 0)))
+            return 0;
+        memcpy(&number, options->buf, sizeof number);
+        work->stream.number = number;
+        work->stream.tables = (const uint16_t *)((const uint8_t *)options->buf + sizeof number);
+        return !is_fax || (work->placing.layout.size == 1 && work->placing.layout.bands == 1);
+    }
+     if (work->stream.kind == STREAM_JPEG) {
+        JpegPictures *pictures = &work->pictures;
+        size_t colors = sizeof pictures->colors;
+        if (options->len < (Py_ssize_t)colors || work->placing.layout.size != 1)
+            return 0;
+        memcpy(pictures->colors, options->buf, colors);
+        pictures->functions = work->stream.functions;
+        pictures->tables_length = (size_t)options->len - colors;
+        pictures->tables = pictures->tables_length ? (const uint8_t *)options->buf + colors : NULL;
+    }
+    return 1;
+}
+
 /* Check what is the same for all chunks, and get memory; return 0 if they are not for this code. */
 static int begin_work(Work *work)
 {
@@ -111,7 +143,9 @@ static int begin_work(Work *work)
     Py_buffer whole = {.ndim = 3, .itemsize = layout->size, .shape = shape, .strides = strides};
     if (!prepare_rows(&work->placing, &whole, work->nbytes))
         return 0;
-    if (work->stream.kind == STREAM_PACKBITS) {
+    if (!read_options(work))
+        return 0;
+    if (work->stream.kind == STREAM_PACKBITS || work->stream.kind == STREAM_JPEG) {
         work->block = block_rows(layout);
         work->unpacked = malloc((size_t)(work->block * row_bytes(layout) + LONGEST_RUN));
         return work->unpacked != NULL;
@@ -131,8 +165,8 @@ PyObject *place_chunks(PyObject *module, PyObject *args)
     Work work = {.placing = {.layout = {.best = 2}}};
     Layout *layout = &work.placing.layout;
     long long rows, columns, bands, row_stride, band_stride;
-    if (!PyArg_ParseTuple(args, "iiOOOOOOOOO(LLL)(LL)iip|i", &work.stream.kind, &work.stream.number,
-                          &objects[FUNCTIONS], &objects[DATA], &objects[OFFSETS], &objects[LENGTHS], &objects[OUT],
+    if (!PyArg_ParseTuple(args, "iOOOOOOOOOO(LLL)(LL)iip|i", &work.stream.kind, &objects[FUNCTIONS],
+                          &objects[OPTIONS], &objects[DATA], &objects[OFFSETS], &objects[LENGTHS], &objects[OUT],
                           &objects[STARTS], &objects[EXTENTS], &objects[DONE], &objects[SCRATCH], &rows, &columns,
                           &bands, &row_stride, &band_stride, &layout->size, &layout->predictor, &layout->is_swapped,
                           &layout->best))

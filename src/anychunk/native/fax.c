@@ -9,6 +9,7 @@
  */
 #include "native.h"
 
+#include "fax.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,10 +155,22 @@ static int decode_rows(Reader *reader, const Page *page, uint8_t *pixels, int64_
     return reader->count >= END_OF_BLOCK_BITS && peek(reader, END_OF_BLOCK_BITS) == END_OF_BLOCK;
 }
 
-/* fax_rows(tables, data, pixels, is_reversed, black): return whether the data are exactly the rows of `pixels`.
- *
- * If they are not, `pixels` has been written to, too.
- */
+const size_t fax_tables_bytes = sizeof(uint16_t) * (2 * RUNS + MODES);
+
+int32_t *new_fax_memory(int64_t width)
+{
+    return width < 1 || width > WIDEST ? NULL : malloc(sizeof(int32_t) * 2 * (size_t)(width + 8));
+}
+
+int decode_fax(const uint16_t *tables, const uint8_t *data, int64_t length, uint8_t *pixels, int64_t rows,
+               int64_t width, int is_reversed, int black, int32_t *memory)
+{
+    Page page = {{tables, tables + RUNS}, tables + 2 * RUNS, (int32_t)width, (uint8_t)black};
+    Reader reader = {data, (Py_ssize_t)length, 0, 0, 0, is_reversed, 0};
+    return decode_rows(&reader, &page, pixels, rows, memory);
+}
+
+/* fax_rows(tables, data, pixels, is_reversed, black): the same for a chunk by itself. */
 PyObject *fax_rows(PyObject *module, PyObject *args)
 {
     Py_buffer tables, data, pixels;
@@ -170,16 +183,13 @@ PyObject *fax_rows(PyObject *module, PyObject *args)
         PyBuffer_Release(&data);
         return NULL;
     }
-    int is_usable = tables.len == (Py_ssize_t)sizeof(uint16_t) * (2 * RUNS + MODES) && pixels.ndim == 2
-                    && pixels.itemsize == 1 && pixels.shape[0] > 0 && pixels.shape[1] > 0
-                    && pixels.shape[1] <= WIDEST;
-    int32_t *memory = is_usable ? malloc(sizeof(int32_t) * 2 * (size_t)(pixels.shape[1] + 8)) : NULL;
+    int is_usable = tables.len == (Py_ssize_t)fax_tables_bytes && pixels.ndim == 2 && pixels.itemsize == 1
+                    && pixels.shape[0] > 0;
+    int32_t *memory = is_usable ? new_fax_memory(pixels.shape[1]) : NULL;
     if (memory != NULL) {
-        const uint16_t *codes = tables.buf;
-        Page page = {{codes, codes + RUNS}, codes + 2 * RUNS, (int32_t)pixels.shape[1], (uint8_t)black};
-        Reader reader = {data.buf, data.len, 0, 0, 0, is_reversed, 0};
         Py_BEGIN_ALLOW_THREADS
-        is_done = decode_rows(&reader, &page, pixels.buf, pixels.shape[0], memory);
+        is_done = decode_fax(tables.buf, data.buf, data.len, pixels.buf, pixels.shape[0], pixels.shape[1], is_reversed,
+                             black, memory);
         Py_END_ALLOW_THREADS
         free(memory);
     }

@@ -354,8 +354,7 @@ void place(const uint8_t *data, const Placing *placing)
         place_all(data, &placing->layout, placing->target, placing->band_stride, placing->memory, placing->block);
 }
 
-/* Place `rows` rows, the first of which is row `first` of the chunk; what the target has no row for is left out. */
-static void place_some(const uint8_t *data, const Placing *placing, int64_t first, int64_t rows)
+void place_some(const uint8_t *data, const Placing *placing, int64_t first, int64_t rows)
 {
     const Py_buffer *target = placing->target;
     int axis = target->ndim - 2;

@@ -40,6 +40,9 @@ int prepare_rows(Placing *placing, const Py_buffer *target, Py_ssize_t length);
 /* Place all rows. */
 void place(const uint8_t *data, const Placing *placing);
 
+/* Place `rows` rows, the first of which is row `first` of the chunk; what the target has no row for is left out. */
+void place_some(const uint8_t *data, const Placing *placing, int64_t first, int64_t rows);
+
 /* Decode PackBits and place its rows, `block` at a time: those of a large tile would not stay in the cache until all are
  * decoded. `memory` has room for a block and LONGEST_RUN more bytes. Return whether that were exactly all rows; if not,
  * some may have been placed. */

@@ -6,6 +6,8 @@
  */
 #include "streams.h"
 
+#include "fax.h"
+#include "jpeg_pictures.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +61,7 @@ int function_count(int kind)
 {
     static const int counts[STREAM_KINDS] = {
         [STREAM_DEFLATE] = 3, [STREAM_ZSTD] = 3, [STREAM_XZ] = 3, [STREAM_LERC] = 2, [STREAM_WEBP] = 3,
+        [STREAM_JPEG] = JPEG_FUNCTIONS,
     };
     return counts[kind];
 }
@@ -69,6 +72,7 @@ int begin_stream(Stream *stream)
     case STREAM_LZW: stream->state = new_lzw_table(); break;
     case STREAM_DEFLATE: stream->state = ((DeflateNew)stream->functions[0])(); break;
     case STREAM_ZSTD: stream->state = ((ZstdNew)stream->functions[0])(); break;
+    case STREAM_FAX: stream->state = new_fax_memory(stream->columns); break;
     case STREAM_XZ: stream->state = calloc(1, sizeof(XzStream)); break;
     default: return 1;
     }
@@ -135,6 +139,9 @@ int decode_stream(Stream *stream, const uint8_t *data, size_t length, uint8_t *o
                && found == nbytes;
     case STREAM_ZSTD: return ((ZstdDecode)stream->functions[1])(stream->state, out, nbytes, data, length) == nbytes;
     case STREAM_XZ: return decode_xz(stream, data, length, out, nbytes);
+    case STREAM_FAX:
+        return decode_fax(stream->tables, data, (int64_t)length, out, stream->rows, stream->columns, stream->number, 1,
+                          stream->state);
     case STREAM_LERC: return decode_lerc(stream, data, length, out);
     case STREAM_WEBP: return decode_webp(stream, data, length, out, nbytes);
     default: return 0;

@@ -15,17 +15,20 @@ enum {
     STREAM_XZ,
     STREAM_LERC,
     STREAM_WEBP,
+    STREAM_FAX,
+    STREAM_JPEG, /* in jpeg_pictures.c */
     STREAM_KINDS,
 };
 
-enum { MOST_FUNCTIONS = 4 };
+enum { MOST_FUNCTIONS = 8 };
 
 typedef struct {
     int kind;
     uintptr_t functions[MOST_FUNCTIONS]; /* addresses; streams.c says of what */
     /* what pictures must be; streams of bytes do not state it */
     int64_t rows, columns, bands;
-    int number; /* the type of their samples, as the library numbers it */
+    int number;             /* the type of their samples, as LERC numbers it; whether bits of facsimile are reversed */
+    const uint16_t *tables; /* of facsimile */
     void *state;
 } Stream;
 

@@ -1,4 +1,4 @@
-"""Chunks of one local file, decoded by the compiled loop: a run of them per call, not each by itself.
+"""Chunks of one local file, decoded by the compiled loop: many per call, not each by itself.
 
 Whatever the loop does not decode, such as an absent, short or damaged chunk, is left to the caller,
 who reads it by itself, and words the error.
@@ -73,8 +73,8 @@ class ManyChunks:
         with borrowed("many chunks", 1 + (layout.nbytes if layout.kind else 0)) as scratch:
             loops.place_chunks(
                 layout.kind,
-                layout.number,
                 layout.functions,
+                layout.options,
                 self.data,
                 self.offsets[part],
                 self.lengths[part],
@@ -105,6 +105,7 @@ def many_chunks(
     reading: Reading,
     plan: Plan,
     numbers: Numbers,
+    *,
     out: Array,
     decode: Decoder,
 ) -> ManyChunks | None:

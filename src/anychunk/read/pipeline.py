@@ -562,7 +562,7 @@ def read_many(
 ) -> bool:
     """Read chunks by the compiled loop; return False, having read none, if it cannot."""
     reading.check()
-    chunks = many_chunks(reader, reading, plan, numbers, batch.out, batch.decode)
+    chunks = many_chunks(reader, reading, plan, numbers, out=batch.out, decode=batch.decode)
     if chunks is None:
         return False
     batch.locate(numbers, reader.grid)
