@@ -34,8 +34,8 @@ def test_a_full_read(path):
     assert stats.stored_bytes == sum(stored(path))
     assert stats.decoded_bytes == 20 * 64 * 64 * 2
     assert (stats.requests, stats.fetched_bytes, stats.absent_chunks, stats.cache_hits) == (0,) * 4
-    # the compiled loop also crops chunks at the edges in place, so nothing may have been copied
-    assert stats.fetch_seconds > 0 < stats.decode_seconds
+    # the compiled loop takes stored bytes from the map, and crops chunks in place: nothing is fetched or copied
+    assert stats.decode_seconds > 0
     assert stats.seconds > 0
 
 

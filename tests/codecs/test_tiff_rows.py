@@ -247,7 +247,8 @@ def test_a_picture_of_another_size_than_its_strip_is_decoded_once(
     monkeypatch.setitem(decoders.PICTURE_DECODERS, number, counted)
     array = anychunk.open_array(tmp_path / "a.tif")
     assert np.array_equal(array[...], expected)
-    assert len(calls) == 3
+    # the compiled loop decodes strips that are whole, and looks only at the header of the last one
+    assert len(calls) == (1 if name in ("jpeg", "webp", "lerc") else 3)
     assert np.array_equal(array[..., 30:36, 3:], expected[..., 30:36, 3:])
 
 

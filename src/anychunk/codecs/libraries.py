@@ -20,7 +20,7 @@ import numpy as np
 from anychunk.native import loops
 
 NONE, PACKBITS, LZW, DEFLATE, ZSTD, XZ, LERC, WEBP, FAX, JPEG = range(10)
-"""Kinds of chunks, as `native/streams.h` numbers them. `LIBRARIES` has those that need a library."""
+"""Kinds of chunks, as `native/streams.h` numbers them. `LIBRARIES` has those of libraries."""
 
 LERC_TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8")
 """Types of samples in the order of LERC's numbers."""
