@@ -2,8 +2,9 @@
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
 tiles, parameters and JPEG scans, follows damaged tile-parts, decodes damaged facsimile, LZW and
-PackBits, narrows samples, and copies bands and rows of arrays of any shape and strides. A finding
-is a report of the sanitizer, or an answer that differs from that of the Python code.
+PackBits, decodes many chunks of every kind together, narrows samples, and copies bands and rows of
+arrays of any shape and strides. A finding is a report of the sanitizer, or an answer that differs
+from that of the Python code.
 """
 
 import argparse
@@ -203,6 +204,94 @@ def stream(loops, rng) -> None:
             assert np.array_equal(decode(stored, same), out[:found]), (name, found, room)
 
 
+def many(loops, rng) -> None:
+    """Decode chunks of every kind together, some damaged or misplaced, to one array."""
+    from anychunk.codecs import libraries
+    from anychunk.codecs._fax_lines import compiled_tables
+
+    kind = int(rng.integers(10))
+    rows, columns, count = (int(n) for n in rng.integers(1, (9, 70, 6)))
+    bands = 3 if kind == libraries.WEBP else 1
+    options = {
+        libraries.LERC: libraries.lerc_options("u1"),
+        libraries.FAX: libraries.fax_options(compiled_tables().tobytes(), is_reversed=False),
+        libraries.JPEG: libraries.jpeg_options(),
+    }.get(kind, b"")
+    top = 2 if kind == libraries.FAX else int(rng.choice([2, 256]))
+    tiles = rng.integers(0, top, (count, rows, columns, bands), "u1")
+    stored = [bytearray(encoded(kind, tile)) for tile in tiles]
+    is_damaged = rng.integers(3, size=count) == 0
+    for data, flag in zip(stored, is_damaged, strict=True):
+        for place in rng.integers(0, len(data), 2 * int(flag)).tolist():
+            data[place] = int(rng.integers(256))
+    lengths = np.array([len(data) for data in stored], np.uint64)
+    offsets = np.cumsum(lengths) - lengths
+    # chunks below each other, in memory of exactly this size
+    out = np.zeros((bands, count * rows, columns), "u1")
+    starts = np.arange(count) * rows * columns
+    extents = np.tile([rows, columns], (count, 1))
+    functions = libraries.functions(kind)
+    numbers, strides = [rows, columns, bands], [columns, out.strides[0]]
+    is_hostile = rng.integers(3) == 0
+    if is_hostile:
+        table = [offsets, lengths, starts, extents.reshape(-1), numbers, strides]
+        target = table[int(rng.integers(len(table)))]
+        place = int(rng.integers(len(target)))
+        value = int(rng.choice([-1, 0, 1, 7, len(target), 1 << 31, 1 << 62]))
+        target[place] = value if target is numbers or target is strides or value >= 0 else 0
+    done = np.zeros(count, "u1")
+    scratch = np.empty(rows * columns * bands + int(rng.integers(2)), "u1")
+    joined = np.frombuffer(b"".join(stored), "u1").copy()
+    best = int(rng.integers(-1, 5))
+    is_begun = loops.place_chunks(
+        kind, functions, options, joined, offsets, lengths, out, starts, extents, done, scratch,
+        tuple(numbers), tuple(strides), 1, 1, False, best,
+    )  # fmt: skip
+    if is_hostile:
+        return
+    assert is_begun == (len(scratch) > tiles[0].nbytes or kind in SCRATCHLESS), kind
+    for number in np.flatnonzero(~is_damaged) if is_begun else ():
+        found = out[:, number * rows : (number + 1) * rows].transpose(1, 2, 0)
+        assert done[number], kind
+        expected = tiles[number]
+        if kind == libraries.JPEG:
+            expected = imagecodecs.jpeg8_decode(bytes(stored[number])).reshape(expected.shape)
+        assert np.array_equal(found, expected), (kind, number)
+
+
+SCRATCHLESS = (0, 1, 9)
+"""Kinds that are placed a few rows at a time."""
+
+
+def encoded(kind, tile):
+    """Return a tile (rows, columns, bands) as a chunk."""
+    data = tile.tobytes()
+    match kind:
+        case 1:
+            return imagecodecs.packbits_encode(data)
+        case 2:
+            return imagecodecs.lzw_encode(data)
+        case 3:
+            return imagecodecs.zlib_encode(data)
+        case 4:
+            return imagecodecs.zstd_encode(data)
+        case 5:
+            return lzma.compress(data, preset=0)
+        case 6:
+            return imagecodecs.lerc_encode(tile[..., 0])
+        case 7:
+            return imagecodecs.webp_encode(tile, lossless=True)
+        case 8:
+            bits = tile[..., 0].astype(bool)
+            page = imagecodecs.tiff_encode(bits, compression="CCITTFAX4", rowsperstrip=len(tile))
+            with tifffile.TiffFile(io.BytesIO(page)) as tif:
+                start, count = tif.pages[0].dataoffsets[0], tif.pages[0].databytecounts[0]
+            return page[start : start + count]
+        case 9:
+            return imagecodecs.jpeg8_encode(tile[..., 0].copy(), level=90)
+    return data
+
+
 def narrow(loops, rng) -> None:
     """Narrow random integers, most of them in the range of their depth, and hostile arguments."""
     from anychunk.codecs.jpeg2000.openjph import _narrow
@@ -292,6 +381,7 @@ def fuzz(minutes: float, seed: int) -> int:
         stream(loops, rng)
         place_tile(loops, rng)
         narrow(loops, rng)
+        many(loops, rng)
         tile_parts(loops, rng)
         xz(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
