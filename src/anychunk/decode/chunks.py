@@ -505,16 +505,48 @@ class Reading:
         offsets: npt.NDArray[np.uint64],
         lengths: npt.NDArray[np.uint64],
     ) -> list[Stored]:
+        whole = self._checked_bytes(source, numbers, offsets, lengths)
+        return [
+            whole[offset : offset + length] if length else None
+            for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True)
+        ]
+
+    def _checked_bytes(
+        self,
+        source: Source,
+        numbers: Numbers,
+        offsets: npt.NDArray[np.uint64],
+        lengths: npt.NDArray[np.uint64],
+    ) -> Bytes1D:
+        """Return all bytes of a local source, in which all of these chunks end."""
         size = source.size()
         # unsigned arithmetic: `offsets + lengths` of a hostile table would wrap around
         beyond = (lengths > 0) & ((offsets > size) | (lengths > size - np.minimum(offsets, size)))
         if beyond.any():
             raise self._truncated(int(numbers[np.flatnonzero(beyond)[0]]), source)
-        whole = source.read(0, size)
-        return [
-            whole[offset : offset + length] if length else None
-            for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True)
-        ]
+        return source.read(0, size)
+
+    def ranges_of(
+        self, numbers: Numbers
+    ) -> tuple[Bytes1D, npt.NDArray[np.uint64], npt.NDArray[np.uint64]] | None:
+        """Return a local file, and where each of these chunks is in it: offsets and lengths.
+
+        None if the chunks are not ranges of one local file, each in one piece.
+        """
+        chunks = self._chunks
+        if (
+            not isinstance(chunks, ByteRanges)
+            or len(chunks.urls) != 1
+            or chunks.parts is not None
+            or chunks.fronts
+        ):
+            return None
+        source = self.source(chunks.urls[0])
+        offsets = np.ascontiguousarray(chunks.offsets.reshape(-1)[numbers], np.uint64)
+        lengths = np.ascontiguousarray(chunks.lengths.reshape(-1)[numbers], np.uint64)
+        if not isinstance(source, FileSource | MemorySource) or (lengths == WHOLE).any():
+            return None
+        return self._checked_bytes(source, numbers, offsets, lengths), offsets, lengths
 
     def _assemble(self, number: int) -> Stored:
         reader = self._reader

@@ -40,7 +40,7 @@ typedef int (*XzBegin)(XzStream *, uint64_t, uint32_t);
 typedef int (*XzCode)(XzStream *, int);
 typedef void (*XzEnd)(XzStream *);
 enum { XZ_OK = 0, XZ_STREAM_END = 1, XZ_FINISH = 3 };
-#define XZ_MEMORY ((uint64_t)1 << 30)
+#define XZ_MEMORY ((uint64_t)256 << 20) /* that of `codecs/streams.py` */
 
 /* Lerc_c_api.h */
 typedef unsigned (*LercInfo)(const uint8_t *, unsigned, unsigned *, double *, int, int);

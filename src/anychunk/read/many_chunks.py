@@ -17,10 +17,9 @@ from anychunk.codecs.chain import Decoder
 from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.rows import raw_layout
-from anychunk.io import Bytes1D, FileSource, MemorySource, measuring
+from anychunk.io import Bytes1D, measuring
 from anychunk.io.buffers import borrowed
 from anychunk.model.grid import Numbers, Plan
-from anychunk.model.index import ByteRanges
 from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
@@ -119,14 +118,9 @@ def many_chunks(
         out: The result.
         decode: The decoder of the array.
     """
-    chunks = reader.chunks
     if (
         loops is None
         or len(plan) < LEAST_CHUNKS
-        or not isinstance(chunks, ByteRanges)
-        or len(chunks.urls) != 1
-        or chunks.parts is not None
-        or chunks.fronts
         or decode.nbytes > limits.get().free_bytes
         or not out.flags.c_contiguous
         or not out.dtype.isnative
@@ -134,17 +128,13 @@ def many_chunks(
         return None
     layout = raw_pixels(reader, out.dtype) if decode.is_view else decode.layout
     places = None if layout is None else places_of(plan, layout, reader.index.chunk_shape, out)
-    source = reading.source(chunks.urls[0])
-    if layout is None or places is None or not isinstance(source, FileSource | MemorySource):
+    if layout is None or places is None:
         return None
-    return ManyChunks(
-        layout,
-        places,
-        np.ascontiguousarray(chunks.offsets.reshape(-1)[numbers], np.uint64),
-        np.ascontiguousarray(chunks.lengths.reshape(-1)[numbers], np.uint64),
-        source.read(0, source.size()),
-        out,
-    )
+    ranges = reading.ranges_of(numbers)
+    if ranges is None:
+        return None
+    data, offsets, lengths = ranges
+    return ManyChunks(layout, places, offsets, lengths, data, out)
 
 
 def raw_pixels(reader: ChunkReader, dtype: np.dtype[Any]) -> ChunkLayout | None:
