@@ -11,6 +11,8 @@
  */
 #include "native.h"
 
+#include "packets.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -953,11 +955,25 @@ static int is_exact(Walk *walk, const int64_t *numbers, const int64_t *tile, con
     return is_done;
 }
 
+int is_exact_tile(const void *given, int64_t size, const int64_t *tile, const uint8_t *data, int64_t length)
+{
+    /* copied, because the parameters need not be aligned */
+    int64_t *numbers = malloc((size_t)size + 1);
+    if (numbers == NULL)
+        return 0;
+    memcpy(numbers, given, (size_t)size);
+    const char *problem;
+    Walk *walk = walk_new(numbers, size / 8, 0, &problem);
+    int found = walk != NULL && is_exact(walk, numbers, tile, data, length);
+    walk_free(walk);
+    free(numbers);
+    return found;
+}
+
 /* Walk tiles that are coded alike: `tiles` has for each x0, y0, x1, y1, and where its packets are in `data`, as offset
  * and length. Return how many are exactly their packets, up to the first that is not or that cannot be walked. */
 PyObject *walk_all(PyObject *module, PyObject *args)
 {
-    enum { PER_TILE = 6 };
     Py_buffer given, data, tiles;
     if (!PyArg_ParseTuple(args, "y*y*y*", &given, &data, &tiles))
         return NULL;
