@@ -410,7 +410,7 @@ def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Arra
         if found is not None:
             if not found.is_exact:
                 codec.check_stream(data)
-            return found.samples[0] if bands == 1 else np.moveaxis(found.samples, 0, -1)
+            return found.samples[0] if bands == 1 else found.samples.transpose(1, 2, 0)
     array = imagecodecs.jpeg2k_decode(data, numthreads=1)
     codec.check_stream(data)
     return array  # type: ignore[no-any-return]
