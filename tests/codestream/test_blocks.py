@@ -1,6 +1,7 @@
 """The table of code-blocks: the compiled walk and the Python one, saved tables, damaged tiles."""
 
 import contextlib
+from dataclasses import replace
 
 import imagecodecs
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from anychunk.codestream import blocks
 from anychunk.codestream.block_table import ABSENT, COLUMNS, NoTableError
-from anychunk.codestream.blocks import tile_layout, walk_tile
+from anychunk.codestream.blocks import count_exact, tile_layout, walk_parameters, walk_tile
 from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
 from anychunk.codestream.packet_walk import Walk
 from anychunk.codestream.saved_blocks import pack, unpack
@@ -153,6 +154,41 @@ def test_random_bodies():
             answer = walk.resume(memoryview(bytes(body)), 0)
             found.append(answer[:3])
         assert found[0] == found[1]
+
+
+@needs_openjpeg
+@needs_compiler
+@pytest.mark.parametrize("options", [("-b", "4,4"), ("-r", "20,8,2", "-SOP", "-EPH"), ("-M", "5")])
+def test_tiles_walked_one_after_the_other(options, monkeypatch):
+    """Small and large tiles share memory; a tile is exact if and only if Python finds it so."""
+    stream = compress(list(field((150, 170), bands=3)), "-t", "64,48", "-n", "3", *options)
+    header = read_main_header(stream)
+    data = stream[header.length : -2]
+    parts = tile_parts(data)
+    layout = tile_layout(header, 0, [memoryview(data)[: parts[0].length]], parts[:1])
+    edges = header.siz.tile_edges(np.array([part.tile for part in parts]))
+    bodies = [(part.offset + 14, part.length - 14) for part in parts]
+    table = np.concatenate([edges, bodies], axis=1)
+    for order in (slice(None), slice(None, None, -1)):
+        assert count_exact(header, layout, memoryview(data), table[order]) == len(parts)
+    monkeypatch.setattr(blocks, "loops", None)
+    rng = np.random.default_rng(0)
+    for number, (x0, y0, x1, y1, offset, length) in enumerate(table.tolist()):
+        damaged = bytearray(data)
+        damaged[offset + int(rng.integers(min(length, 40)))] ^= 1 << int(rng.integers(8))
+        body = memoryview(damaged)[offset : offset + length]
+        there = replace(layout, number=parts[number].tile, total=length)
+        try:
+            walk_tile(header, there, lambda at, size, body=body: body[at : at + size])
+            is_good = True
+        except (FormatError, NoTableError):
+            is_good = False
+        place = np.array([x0, y0, x1, y1, offset, length]).tobytes()
+        parameters = walk_parameters(header, layout)
+        assert loops.walk_all(parameters, bytes(damaged), place) == is_good
+        # a tile that is cut
+        short = np.array([x0, y0, x1, y1, offset, length - 1]).tobytes()
+        assert loops.walk_all(parameters, data, short) == 0
 
 
 @needs_compiler

@@ -67,6 +67,9 @@ PICTURES = {
         {"compression": "jpeg", "photometric": "minisblack", "planarconfig": "separate"},
     ),
     "webp": (RGB, {"compression": "webp", "compressionargs": {"lossless": True}, "tile": (32, 32)}),
+    "jpeg 2000": (GREY, {"compression": "jpeg2000", "tile": (32, 32)}),
+    "jpeg 2000 strips": (GREY.astype("u2") << 7, {"compression": "jpeg2000", "rowsperstrip": 16}),
+    "jpeg 2000 rgb": (RGB, {"compression": "jpeg2000", "photometric": "rgb", "tile": (64, 64)}),
     "lerc": (GREY.astype("f4"), {"compression": "lerc", "tile": (32, 32)}),
     "lerc zstd": (
         GREY.astype("u2"),

@@ -194,6 +194,8 @@ PLAIN_JPEG2000 = {
     "RGB": lambda _: jp2(np.dstack([GREY] * 3)),
     "no levels": lambda _: jp2(resolutions=1),
     "HTJ2K": lambda _: bytes(imagecodecs.htj2k_encode(GREY, reversible=True)),
+    "large": lambda _: jp2(np.tile(GREY, (16, 13))),
+    "large bands": lambda _: jp2(np.moveaxis(np.tile(BANDS, (1, 22, 21)), 0, -1)),
     "tiles": lambda folder: tiled(folder, np.tile(GREY, (3, 3))),
     "tiles of bands": lambda folder: tiled(folder, np.tile(BANDS, (1, 3, 3))),
 }
@@ -209,7 +211,6 @@ OTHER_JPEG2000 = {
     "xml": lambda _: with_box(jp2(), b"xml ", b"<a/>"),
     "uuid": lambda _: with_box(jp2(), b"uuid", bytes(16)),
     "a box behind the codestream": lambda _: jp2() + b"\0\0\0\x0cfree" + bytes(4),
-    "large": lambda _: jp2(np.zeros((1100, 1100), "u1")),
     "another size": lambda _: jp2().replace(b"ihdr\0\0\0\x46", b"ihdr\0\0\0\x47"),
 }
 

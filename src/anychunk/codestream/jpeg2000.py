@@ -11,7 +11,7 @@ interleave. Names of fields follow our glossary; the standard's are given where 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -322,7 +322,7 @@ def segments(
         position = end
 
 
-def find_codestream(data: bytes) -> int:
+def find_codestream(data: bytes | memoryview) -> int:
     """Return where the codestream begins: at 0, or in the first `jp2c` box of a JP2 file."""
     at = 0
     while data[at : at + 2] != b"\xff\x4f" and at + 8 <= len(data):
@@ -378,6 +378,21 @@ def read_main_header(data: bytes) -> MainHeader:
         qcds=tuple(bodies[QCD]),
         has_shift=any(map(is_shifted, bodies.get(RGN, []))),
     )
+
+
+def stream_header(stream: memoryview) -> MainHeader:
+    """Do the same for a stream that may be long, and whose header others may have, too.
+
+    Tiles of TIFF are such streams: parsing the header of each takes a tenth of decoding it.
+    """
+    *_, (_, end, _) = segments(stream, 2, SOT)
+    head = bytes(stream[: end + 2])
+    return _known_header(head) if end < KNOWN_BYTES else read_main_header(head)
+
+
+KNOWN_BYTES = 4096
+"""Longer headers are not kept."""
+_known_header = lru_cache(maxsize=64)(read_main_header)
 
 
 def is_shifted(rgn: bytes) -> bool:

@@ -1,7 +1,8 @@
 """Compiled loops, which are optional: without them, results are the same.
 
 Each has an equivalent in Python, except for `jpeg_walk`, which would take longer there than it
-saves: without it, JPEG pictures are decoded from their first row.
+saves: without it, JPEG pictures are decoded from their first row. That of `openjpeg_decode` is
+imagecodecs' binding of the same library.
 
 `loops` is the module that is built from the C files in this folder, or None if it was not: without
 a compiler, packages and editable installs come without it. `ANYCHUNK_PURE=1` in the environment
@@ -47,6 +48,19 @@ class Loops(Protocol):
         self, source: Buffer, target: Buffer, depth: int, is_signed: bool, best: int = 2, /
     ) -> bool: ...
     def lzw_bytes(self, data: Buffer, out: Buffer, /) -> int: ...
+    def openjpeg_decode(  # noqa: PLR0917 - functions in C take no names
+        self,
+        functions: bytes,
+        data: Buffer,
+        out: Buffer,
+        level: int,
+        threads: int,
+        depth: int,
+        is_signed: bool,
+        parameters: bytes = b"",
+        tile: bytes = b"",
+        /,
+    ) -> int: ...
     def packbits_bytes(self, data: Buffer, out: Buffer, /) -> int: ...
 
     def place_chunks(  # noqa: PLR0917 - functions in C take no names

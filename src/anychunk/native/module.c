@@ -6,6 +6,7 @@ static PyMethodDef functions[] = {
     {"fax_rows", fax_rows, METH_VARARGS, "Decode Group 4 facsimile, if it is exactly as T.6 prescribes."},
     {"narrow_samples", narrow_samples, METH_VARARGS, "Copy integers to a smaller type, if all are in their range."},
     {"lzw_bytes", lzw_bytes, METH_VARARGS, "Decode LZW, if it is exactly as TIFF prescribes."},
+    {"openjpeg_decode", openjpeg_decode, METH_VARARGS, "Decode a codestream by the given functions of OpenJPEG."},
     {"packbits_bytes", packbits_bytes, METH_VARARGS, "Decode PackBits that do not reach beyond their end."},
     {"place_chunks", place_chunks, METH_VARARGS, "Decode many chunks to their places in an array."},
     {"place_rows", place_rows, METH_VARARGS, "Copy decompressed rows of a tile to their place in an array."},

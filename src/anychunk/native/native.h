@@ -11,6 +11,7 @@ PyObject *jpeg_walk(PyObject *module, PyObject *args);
 PyObject *fax_rows(PyObject *module, PyObject *args);
 PyObject *narrow_samples(PyObject *module, PyObject *args);
 PyObject *lzw_bytes(PyObject *module, PyObject *args);
+PyObject *openjpeg_decode(PyObject *module, PyObject *args);
 PyObject *packbits_bytes(PyObject *module, PyObject *args);
 PyObject *place_packbits(PyObject *module, PyObject *args);
 PyObject *place_chunks(PyObject *module, PyObject *args);

@@ -4,13 +4,14 @@
  * says what packets are and what is collected; here are only remarks on the C code.
  *
  * Every number comes from an untrusted file. The invariants that keep memory accesses inside their arrays:
- *   - the caller has bounded the numbers of precincts and of code-blocks before `walk_begin`, which counts both again
- *     with checked arithmetic and refuses more than MOST_PRECINCTS and MOST_BLOCKS;
- *   - all arrays are allocated in `walk_begin` with exactly these counts, except for `ranges` and `segments`, which
- *     grow by `grow`;
- *   - bytes are read only by `load` and `has_marker`, which check the end of the given bytes.
+ *   - `walk_place` counts precincts and code-blocks with checked arithmetic, and refuses more than MOST_PRECINCTS and
+ *     MOST_BLOCKS;
+ *   - it then allocates all arrays with at least these counts, except for `ranges` and `segments`, which grow by `grow`;
+ *   - bytes are read only by `fill` and `has_marker`, which check the end of the given bytes.
  */
 #include "native.h"
+
+#include "packets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,7 @@ typedef struct { int64_t y, x, order, precinct; } Place;
 
 typedef struct {
     int64_t x0, y0, x1, y1, layers, flags, total, components, volumes;
+    int has_table;           /* whether ranges and segments are kept */
     Volume *volume;
     int64_t *starts;         /* first precinct of (component, resolution): components x (MOST_LEVELS + 2) */
     Precinct *precincts;
@@ -61,6 +63,7 @@ typedef struct {
     Node *nodes;
     Block *blocks;
     int64_t precinct_count, part_count, node_count, block_count;
+    int64_t precinct_room, part_room, node_room, block_room; /* of the arrays, which serve one tile after another */
     Range *ranges;
     int64_t range_count, range_room;
     Segment *segments;
@@ -127,9 +130,9 @@ static int grow(void **array, int64_t *room, int64_t count, size_t size)
     return 1;
 }
 
-/* Geometry: the same formulas as in `codestream/packets.py` (T.800 B.5 to B.7). With `walk->precincts` NULL, only
- * count. Return 0 if there are too many. */
-static int place_precincts(Walk *walk, const int64_t *given)
+/* Geometry: the same formulas as in `codestream/packets.py` (T.800 B.5 to B.7). Count, or place what was counted before.
+ * Return 0 if there are too many. */
+static int place_precincts(Walk *walk, const int64_t *given, int is_counted)
 {
     int64_t precincts = 0, parts = 0, nodes = 0, blocks = 0;
     for (int64_t c = 0; c < walk->components; c++) {
@@ -189,7 +192,7 @@ static int place_precincts(Walk *walk, const int64_t *given)
                         int64_t column = left >> cx, row = top >> cy;
                         int64_t width = ceil_shift(right, cx) - column, height = ceil_shift(bottom, cy) - row;
                         int64_t tree = tree_nodes(width, height);
-                        if (walk->parts != NULL) {
+                        if (is_counted) {
                             Part *part = walk->parts + parts;
                             part->first = base[b] + (row - (by0[b] >> cy)) * stride[b] + column - (bx0[b] >> cx);
                             part->stride = stride[b];
@@ -202,7 +205,7 @@ static int place_precincts(Walk *walk, const int64_t *given)
                         parts++;
                         count++;
                     }
-                    if (walk->precincts != NULL) {
+                    if (is_counted) {
                         Precinct *precinct = walk->precincts + precincts;
                         /* T.800 B.12.1.3: a precinct that begins outside the tile is met at the tile's edge */
                         precinct->x = larger(walk->x0, px * ((int64_t)1 << (ppx + shift)) * dx);
@@ -229,27 +232,26 @@ static int place_precincts(Walk *walk, const int64_t *given)
 
 static int is_inside(int64_t value, int64_t low, int64_t high) { return low <= value && value <= high; }
 
-/* Return NULL with a message for parameters that `codestream/blocks.py` never makes. */
-static Walk *walk_new(const int64_t *given, int64_t count, const char **problem)
+/* Return whether the parameters are such as `codestream/blocks.py` makes. */
+static int are_parameters(const int64_t *given, int64_t count)
 {
-    *problem = "malformed parameters";
     if (count < HEAD || given[0] != 1)
-        return NULL;
+        return 0;
     int64_t components = given[8], volumes = given[9];
     if (!is_inside(components, 1, 16384) || !is_inside(volumes, 1, 1 << 20)
         || count != HEAD + components * PER_COMPONENT + volumes * PER_VOLUME)
-        return NULL;
+        return 0;
     if (!is_inside(given[1], 0, HIGHEST) || !is_inside(given[2], 0, HIGHEST) || !is_inside(given[3], 0, HIGHEST)
         || !is_inside(given[4], 0, HIGHEST) || !is_inside(given[5], 1, 65535) || given[7] < 0)
-        return NULL;
+        return 0;
     for (int64_t c = 0; c < components; c++) {
         const int64_t *style = given + HEAD + c * PER_COMPONENT;
         if (!is_inside(style[0], 1, 255) || !is_inside(style[1], 1, 255) || !is_inside(style[2], 0, MOST_LEVELS)
             || !is_inside(style[3], 2, 10) || !is_inside(style[4], 2, 10) || !is_inside(style[5], 0, 255))
-            return NULL;
+            return 0;
         for (int64_t r = 0; r <= style[2]; r++)
             if (!is_inside(style[7 + 2 * r], r > 0, 15) || !is_inside(style[8 + 2 * r], r > 0, 15))
-                return NULL;
+                return 0;
     }
     const int64_t *listed = given + HEAD + components * PER_COMPONENT;
     for (int64_t v = 0; v < volumes; v++) {
@@ -257,48 +259,78 @@ static Walk *walk_new(const int64_t *given, int64_t count, const char **problem)
         if (!is_inside(volume[0], 0, 4) || !is_inside(volume[1], 0, 255) || !is_inside(volume[2], 0, MOST_LEVELS + 1)
             || !is_inside(volume[3], 0, 65535) || !is_inside(volume[4], 0, components)
             || !is_inside(volume[5], 0, 65535))
-            return NULL;
+            return 0;
     }
+    return 1;
+}
+
+/* Return a walk over no tile yet; NULL with a message for other parameters, or without one if there is no memory. */
+static Walk *walk_new(const int64_t *given, int64_t count, int has_table, const char **problem)
+{
+    *problem = "malformed parameters";
+    if (!are_parameters(given, count))
+        return NULL;
     *problem = NULL;
     Walk *walk = calloc(1, sizeof(Walk));
     if (walk == NULL)
         return NULL;
-    walk->x0 = given[1]; walk->y0 = given[2]; walk->x1 = given[3]; walk->y1 = given[4];
-    walk->layers = given[5]; walk->flags = given[6]; walk->total = given[7];
-    walk->components = components; walk->volumes = volumes;
-    walk->starts = calloc((size_t)(components * (MOST_LEVELS + 2)), sizeof(int64_t));
-    walk->volume = calloc((size_t)volumes, sizeof(Volume));
+    walk->has_table = has_table;
+    walk->layers = given[5]; walk->flags = given[6];
+    walk->components = given[8]; walk->volumes = given[9];
+    walk->starts = calloc((size_t)(walk->components * (MOST_LEVELS + 2)), sizeof(int64_t));
+    walk->volume = calloc((size_t)walk->volumes, sizeof(Volume));
     if (walk->starts == NULL || walk->volume == NULL) {
         walk_free(walk);
         return NULL;
     }
-    for (int64_t v = 0; v < volumes; v++)
-        memcpy(walk->volume + v, listed + v * PER_VOLUME, sizeof(Volume));
-    if (!place_precincts(walk, given + HEAD)) {
+    memcpy(walk->volume, given + HEAD + walk->components * PER_COMPONENT, (size_t)walk->volumes * sizeof(Volume));
+    return walk;
+}
+
+/* Make room for `count` elements and one more, which need not keep what was in the array. */
+static int reserve(void **array, int64_t *room, int64_t count, size_t size)
+{
+    if (count < *room)
+        return 1;
+    free(*array);
+    *array = calloc((size_t)count + 1, size);
+    *room = *array == NULL ? 0 : count + 1;
+    return *array != NULL;
+}
+
+/* Place the precincts of a tile: x0, y0, x1, y1, and the bytes of its packets. Return 0 with a message if there are too
+ * many of them, or without one if there is no memory. */
+static int walk_place(Walk *walk, const int64_t *given, const int64_t *rect, int64_t total, const char **problem)
+{
+    int64_t lists = walk->precinct_room, places = walk->precinct_room;
+    walk->x0 = rect[0]; walk->y0 = rect[1]; walk->x1 = rect[2]; walk->y1 = rect[3];
+    walk->total = total;
+    walk->at_volume = walk->at_entry = walk->position = walk->header_position = walk->packets = 0;
+    walk->at_group = -1;
+    *problem = NULL;
+    if (!place_precincts(walk, given + HEAD, 0)) {
         *problem = "too many code-blocks or precincts";
-        walk_free(walk);
-        return NULL;
+        return 0;
     }
     /* every precinct has a packet, of at least one byte; the callers report a tile that has too few */
     if (!(walk->flags & HAS_HEADERS) && walk->precinct_count > walk->total) {
         *problem = "fewer bytes than precincts";
-        walk_free(walk);
-        return NULL;
+        return 0;
     }
-    walk->precincts = calloc((size_t)walk->precinct_count + 1, sizeof(Precinct));
-    walk->parts = calloc((size_t)walk->part_count + 1, sizeof(Part));
-    walk->nodes = calloc((size_t)walk->node_count + 1, sizeof(Node));
-    walk->blocks = calloc((size_t)walk->block_count + 1, sizeof(Block));
-    walk->list = calloc((size_t)walk->precinct_count + 1, sizeof(int64_t));
-    walk->places = calloc((size_t)walk->precinct_count + 1, sizeof(Place));
-    if (walk->precincts == NULL || walk->parts == NULL || walk->nodes == NULL || walk->blocks == NULL
-        || walk->list == NULL || walk->places == NULL) {
-        walk_free(walk);
-        return NULL;
-    }
-    place_precincts(walk, given + HEAD);
-    walk->at_group = -1;
-    return walk;
+    /* `reserve` clears what it allocates */
+    int has_nodes = walk->node_count < walk->node_room, has_blocks = walk->block_count < walk->block_room;
+    if (!reserve((void **)&walk->list, &lists, walk->precinct_count, sizeof(int64_t))
+        || !reserve((void **)&walk->places, &places, walk->precinct_count, sizeof(Place))
+        || !reserve((void **)&walk->precincts, &walk->precinct_room, walk->precinct_count, sizeof(Precinct))
+        || !reserve((void **)&walk->parts, &walk->part_room, walk->part_count, sizeof(Part))
+        || !reserve((void **)&walk->nodes, &walk->node_room, walk->node_count, sizeof(Node))
+        || !reserve((void **)&walk->blocks, &walk->block_room, walk->block_count, sizeof(Block)))
+        return 0;
+    if (has_nodes)
+        memset(walk->nodes, 0, (size_t)walk->node_count * sizeof(Node));
+    if (has_blocks)
+        memset(walk->blocks, 0, (size_t)walk->block_count * sizeof(Block));
+    return place_precincts(walk, given + HEAD, 1);
 }
 
 static int compare_places(const void *a, const void *b)
@@ -401,69 +433,136 @@ static Precinct *next_packet(Walk *walk, int64_t *layer)
     return NULL;
 }
 
-/* Bits of a packet header, most significant first; a byte after 0xFF has seven (T.800 B.10.1). */
+/* Bits of a packet header, most significant first; a byte after 0xFF has seven (T.800 B.10.1). Bytes are taken ahead:
+ * `header_end` says how many were needed. */
 typedef struct {
     const uint8_t *data;
     int64_t start, next, end;
-    uint64_t buffer;
+    uint64_t buffer;         /* its lowest `count` bits were not read yet */
     int count, is_short;
 } Bits;
 
-static void load(Bits *bits)
+static int bits_of(const Bits *bits, int64_t at) { return at > bits->start && bits->data[at - 1] == 0xFF ? 7 : 8; }
+
+static void fill(Bits *bits)
 {
-    if (bits->next >= bits->end) {
-        bits->is_short = 1;
-        bits->buffer <<= 8;
-        bits->count += 8;
-        return;
+    while (bits->count <= 56 && bits->next < bits->end) {
+        int width = bits_of(bits, bits->next);
+        bits->buffer = bits->buffer << width | (bits->data[bits->next] & ((1u << width) - 1));
+        bits->count += width;
+        bits->next++;
     }
-    int width = bits->next > bits->start && bits->data[bits->next - 1] == 0xFF ? 7 : 8;
-    bits->buffer = bits->buffer << width | (bits->data[bits->next] & ((1u << width) - 1));
-    bits->count += width;
-    bits->next++;
 }
 
-/* At most 48 bits: what is older than that is lost from the buffer, as in the Python code. */
-static uint64_t take(Bits *bits, int count)
+/* From 1 to 48 bits; zeros after the end. */
+static inline uint64_t take(Bits *bits, int count)
 {
-    while (bits->count < count)
-        load(bits);
+    if (bits->count < count) {
+        fill(bits);
+        for (; bits->count < count; bits->count += 8) {
+            bits->is_short = 1;
+            bits->buffer <<= 8;
+        }
+    }
     bits->count -= count;
     return bits->buffer >> bits->count & (((uint64_t)1 << count) - 1);
 }
 
-static int reaches(Node *tree, int32_t width, int32_t height, int32_t leaf, int64_t threshold, Bits *bits)
+static inline int leading_zeros(uint64_t value)
 {
-    int64_t path[TREE_DEPTH];
-    int depth = 0;
-    int64_t row = leaf / width, column = leaf % width, w = width, h = height, begin = 0;
-    for (;;) {
-        path[depth++] = begin + row * w + column;
-        if (w * h <= 1 || depth == TREE_DEPTH)
+#if defined(__GNUC__) || defined(__clang__)
+    return __builtin_clzll(value);
+#else
+    int found = 0;
+    for (; !(value >> 63); value <<= 1)
+        found++;
+    return found;
+#endif
+}
+
+/* Read zeros up to the next one, which is read, too, but not more than `most`. */
+static inline int64_t take_zeros(Bits *bits, int64_t most, int *is_one)
+{
+    int64_t found = 0;
+    *is_one = 0;
+    while (found < most) {
+        if (bits->count == 0) {
+            fill(bits);
+            if (bits->count == 0) {
+                bits->is_short = 1;
+                return most;
+            }
+        }
+        uint64_t left = bits->buffer << (64 - bits->count);
+        int run = left ? leading_zeros(left) : bits->count;
+        if (run >= most - found) {
+            bits->count -= (int)(most - found);
+            return most;
+        }
+        found += run;
+        bits->count -= run;
+        if (left) {
+            bits->count--;
+            *is_one = 1;
+            return found;
+        }
+    }
+    return found;
+}
+
+/* Return the position after the last byte of which a bit was read. */
+static int64_t header_end(const Bits *bits)
+{
+    int64_t stop = bits->next;
+    for (int left = bits->count; stop > bits->start && left >= bits_of(bits, stop - 1); stop--)
+        left -= bits_of(bits, stop - 1);
+    return stop;
+}
+
+/* The levels of a tag tree, leaves first: where the nodes of each begin, and how many are in a row. */
+typedef struct { int64_t begin[TREE_DEPTH], width[TREE_DEPTH]; int depth; } Levels;
+
+static void place_levels(Levels *levels, int64_t width, int64_t height)
+{
+    int64_t begin = 0;
+    for (levels->depth = 0; levels->depth < TREE_DEPTH;) {
+        levels->begin[levels->depth] = begin;
+        levels->width[levels->depth++] = width;
+        if (width * height <= 1)
             break;
-        begin += w * h;
-        w = (w + 1) / 2;
-        h = (h + 1) / 2;
-        row /= 2;
-        column /= 2;
+        begin += width * height;
+        width = (width + 1) / 2;
+        height = (height + 1) / 2;
+    }
+}
+
+/* Read as much of a tag tree as says whether the value of a leaf is below the threshold; return that (T.800 B.10.2).
+ * The value is then `low` of the leaf. */
+static inline int reaches(Node *tree, const Levels *levels, int32_t x, int32_t y, int64_t threshold, Bits *bits)
+{
+    int level = 0;
+    Node *node = tree + y * levels->width[0] + x;
+    /* no node is known before its parent is, and then it is at least as large: nothing above can say more */
+    while (!node->is_known && level + 1 < levels->depth) {
+        level++;
+        node = tree + levels->begin[level] + (y >> level) * levels->width[level] + (x >> level);
     }
     int64_t low = 0;
-    int is_below = 0;
-    while (depth--) {
-        Node *node = tree + path[depth];
-        /* a child is at least as large as its parent; the value of a known node is `low` */
+    for (;;) {
         if (node->low > low)
             low = node->low;
-        while (low < threshold && !node->is_known) {
-            if (take(bits, 1))
-                node->is_known = 1;
-            else
-                low++;
+        if (!node->is_known && low < threshold) {
+            int is_one;
+            low += take_zeros(bits, threshold - low, &is_one);
+            node->is_known = (uint8_t)is_one;
         }
         node->low = (uint16_t)low;
-        is_below = node->is_known && low < threshold;
+        if (!node->is_known || low >= threshold)
+            return 0;
+        if (level-- == 0)
+            return 1;
+        node = tree + levels->begin[level] + (y >> level) * levels->width[level] + (x >> level);
     }
-    return is_below;
 }
 
 /* T.800 table B.4 */
@@ -480,13 +579,7 @@ static int64_t read_passes(Bits *bits)
     return value < 31 ? 6 + value : 37 + (int64_t)take(bits, 7);
 }
 
-static int log_of(int64_t value)
-{
-    int found = 0;
-    while (value >>= 1)
-        found++;
-    return found;
-}
+static int log_of(int64_t value) { return 63 - leading_zeros((uint64_t)value); }
 
 /* How many more passes the open codeword segment can take after `done` passes (T.800 table D.9, T.814 annex B). */
 static int64_t segment_room(int style, int64_t done, int64_t count)
@@ -512,7 +605,7 @@ static int64_t read_block(Walk *walk, Block *block, uint32_t number, int style, 
             return -MANY_PASSES;
     if (block->passes + count > MOST_PASSES)
         return -MANY_PASSES;
-    int is_segmented = style & (LAZY | TERMINATE_ALL | HT);
+    int is_segmented = walk->has_table && style & (LAZY | TERMINATE_ALL | HT);
     while (count && !bits->is_short) {
         int64_t room = segment_room(style, block->passes, count), some = smaller(count, room);
         int64_t length = (int64_t)take(bits, block->lblock + log_of(some));
@@ -597,22 +690,21 @@ static int64_t read_header(Walk *walk, Precinct *precinct, int64_t layer, const 
     for (int32_t p = 0; p < precinct->count; p++) {
         Part *part = walk->parts + precinct->parts + p;
         Node *inclusion = walk->nodes + part->nodes, *planes = inclusion + part->tree;
-        int32_t leaf = 0;
+        Levels levels;
+        place_levels(&levels, part->width, part->height);
         for (int32_t y = 0; y < part->height; y++)
-            for (int32_t x = 0; x < part->width; x++, leaf++) {
+            for (int32_t x = 0; x < part->width; x++) {
                 int64_t number = part->first + y * part->stride + x;
                 Block *block = walk->blocks + number;
                 if (block->lblock) {
                     if (!take(&bits, 1))
                         continue;
                 } else {
-                    if (!reaches(inclusion, part->width, part->height, leaf, layer + 1, &bits))
+                    if (!reaches(inclusion, &levels, x, y, layer + 1, &bits))
                         continue;
-                    int64_t missing = 1;
-                    while (!reaches(planes, part->width, part->height, leaf, missing, &bits))
-                        if (++missing > MOST_PLANES)
-                            return bits.is_short ? -NO_HEADER : -MANY_PLANES;
-                    block->planes = (uint8_t)(missing - 1);
+                    if (!reaches(planes, &levels, x, y, MOST_PLANES, &bits))
+                        return bits.is_short ? -NO_HEADER : -MANY_PLANES;
+                    block->planes = (uint8_t)planes[(int64_t)y * part->width + x].low;
                     block->lblock = 3;
                 }
                 int64_t some = read_block(walk, block, (uint32_t)number, precinct->style, &bits);
@@ -620,17 +712,17 @@ static int64_t read_header(Walk *walk, Precinct *precinct, int64_t layer, const 
                     return -NO_HEADER;
                 if (some < 0)
                     return some;
-                if (some) {
+                if (some && walk->has_table) {
                     if (!grow((void **)&walk->ranges, &walk->range_room, walk->range_count, sizeof(Range)))
                         return -NO_MEMORY;
                     walk->ranges[walk->range_count++] = (Range){(uint32_t)number, (uint32_t)some, *length};
-                    *length += some;
                 }
+                *length += some;
             }
     }
     if (bits.is_short)
         return -NO_HEADER;
-    int64_t stop = bits.next;
+    int64_t stop = header_end(&bits);
     if (data[stop - 1] == 0xFF)
         stop++; /* one stuffed byte follows a last 0xFF */
     return stop;
@@ -722,7 +814,11 @@ PyObject *walk_begin(PyObject *module, PyObject *args)
     if (numbers != NULL) {
         memcpy(numbers, view.buf, (size_t)count * sizeof(int64_t));
         Py_BEGIN_ALLOW_THREADS
-        walk = walk_new(numbers, count, &problem);
+        walk = walk_new(numbers, count, 1, &problem);
+        if (walk != NULL && !walk_place(walk, numbers, numbers + 1, numbers[7], &problem)) {
+            walk_free(walk);
+            walk = NULL;
+        }
         Py_END_ALLOW_THREADS
         free(numbers);
     }
@@ -841,30 +937,43 @@ PyObject *walk_finish(PyObject *module, PyObject *args)
 }
 
 /* Walk one tile of `walk_all`; return whether it consists of exactly its packets, and perhaps zeros after them. */
-static int is_exact(int64_t *numbers, int64_t count, const int64_t *tile, const uint8_t *data, int64_t length)
+static int is_exact(Walk *walk, const int64_t *numbers, const int64_t *tile, const uint8_t *data, int64_t length)
 {
     int64_t offset = tile[4], total = tile[5];
-    if (offset < 0 || total < 0 || offset > length || total > length - offset)
+    if (offset < 0 || total < 0 || offset > length || total > length - offset || walk->flags & HAS_HEADERS)
         return 0;
-    memcpy(numbers + 1, tile, 4 * sizeof(int64_t));
-    numbers[7] = total;
+    for (int i = 0; i < 4; i++)
+        if (!is_inside(tile[i], 0, HIGHEST))
+            return 0;
     const char *problem;
-    Walk *walk = walk_new(numbers, count, &problem);
-    if (walk == NULL)
+    if (!walk_place(walk, numbers, tile, total, &problem))
         return 0;
-    int64_t needed, rest;
-    int is_done = !(walk->flags & HAS_HEADERS) && walk_on(walk, data + offset, total, 0, NULL, 0, &needed) == DONE;
-    for (rest = walk->position; is_done && rest < total; rest++)
+    int64_t needed;
+    int is_done = walk_on(walk, data + offset, total, 0, NULL, 0, &needed) == DONE;
+    for (int64_t rest = walk->position; is_done && rest < total; rest++)
         is_done = data[offset + rest] == 0;
-    walk_free(walk);
     return is_done;
+}
+
+int is_exact_tile(const void *given, int64_t size, const int64_t *tile, const uint8_t *data, int64_t length)
+{
+    /* copied, because the parameters need not be aligned */
+    int64_t *numbers = malloc((size_t)size + 1);
+    if (numbers == NULL)
+        return 0;
+    memcpy(numbers, given, (size_t)size);
+    const char *problem;
+    Walk *walk = walk_new(numbers, size / 8, 0, &problem);
+    int found = walk != NULL && is_exact(walk, numbers, tile, data, length);
+    walk_free(walk);
+    free(numbers);
+    return found;
 }
 
 /* Walk tiles that are coded alike: `tiles` has for each x0, y0, x1, y1, and where its packets are in `data`, as offset
  * and length. Return how many are exactly their packets, up to the first that is not or that cannot be walked. */
 PyObject *walk_all(PyObject *module, PyObject *args)
 {
-    enum { PER_TILE = 6 };
     Py_buffer given, data, tiles;
     if (!PyArg_ParseTuple(args, "y*y*y*", &given, &data, &tiles))
         return NULL;
@@ -874,12 +983,15 @@ PyObject *walk_all(PyObject *module, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         memset(numbers, 0, (size_t)(count + 8) * sizeof(int64_t));
         memcpy(numbers, given.buf, (size_t)count * sizeof(int64_t));
-        for (; good < all; good++) {
+        const char *problem;
+        Walk *walk = walk_new(numbers, count, 0, &problem);
+        for (; walk != NULL && good < all; good++) {
             int64_t tile[PER_TILE];
             memcpy(tile, (const char *)tiles.buf + good * (int64_t)sizeof tile, sizeof tile);
-            if (!is_exact(numbers, count, tile, data.buf, data.len))
+            if (!is_exact(walk, numbers, tile, data.buf, data.len))
                 break;
         }
+        walk_free(walk);
         Py_END_ALLOW_THREADS
         free(numbers);
     }

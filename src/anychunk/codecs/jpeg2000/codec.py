@@ -54,6 +54,7 @@ from anychunk.codestream.jpeg2000 import (
     read_main_header,
     single_tile_pieces,
     single_tile_stream,
+    stream_header,
     stream_parts,
     tile_parts,
 )
@@ -69,9 +70,6 @@ from anychunk.io.cache import Cache
 from anychunk.native import loops
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
-MAX_DEPTH = 31
-"""OpenJPEG's samples are signed 32-bit integers."""
-
 NO_BYTES = memoryview(b"")
 SUSPICIOUS = 256
 """A tile with more samples per stored byte than this is checked before it is decoded."""
@@ -129,9 +127,9 @@ def check_decodable(header: MainHeader) -> None:
         # OpenJPEG refuses it, OpenJPH decodes coefficients without shifting them back
         raise UnsupportedError(HT_REGION)
     deepest = max(c.depth for c in header.siz.components)
-    if deepest > MAX_DEPTH:
+    if deepest > openjpeg.MAX_DEPTH:
         raise UnsupportedError(
-            f"{deepest}-bit samples are not supported; supported: 1 to {MAX_DEPTH} bits"
+            f"{deepest}-bit samples are not supported; supported: 1 to {openjpeg.MAX_DEPTH} bits"
         )
 
 
@@ -404,16 +402,17 @@ def check_stream(data: Bytes1D) -> None:
         TruncatedError: EOC does not follow the last tile-part, or packets are missing.
         FormatError: A header breaks the rules, or bytes follow the last packet of a tile.
     """
-    start = find_codestream(data.tobytes())
-    header = read_main_header(data[start:].tobytes())
+    view = memoryview(data)
+    view = view[find_codestream(view) :]
+    header = stream_header(view)
     if PPM in header.markers:
         return  # not walked, but left to the decoder
-    view = memoryview(data)[start + header.length :]
+    view = view[header.length :]
     for tile, parts in group_parts(stream_parts(view)).items():
+        if _is_walkable(header, tile, view, parts):
+            continue
         stream = single_tile_stream(header, tile, view, parts)
-        if not _is_walkable(header, tile, view, parts) and not openjpeg.is_exact(
-            stream, header, header.siz.tile(tile), view, parts
-        ):
+        if not openjpeg.is_exact(stream, header, header.siz.tile(tile), view, parts):
             check_tile(header, tile, view, parts)
 
 

@@ -3,9 +3,12 @@
 The rest of the package needs two functions. `decode` decodes a stream. `is_exact` says whether a
 stream that decodes consists of exactly the packets that it must have.
 
-imagecodecs' binding (`_decode_uniform`) is fast, but refuses components that differ from each
-other, converts three subsampled components to RGB, and computes other sizes for some levels. For
-those there are two ways, which return the same samples:
+Components that are alike are decoded by the compiled binding (`decode_into`), or by that of
+imagecodecs (`_decode_uniform`), which returns the same samples, and words the errors.
+
+imagecodecs' binding refuses components that differ from each other, converts three subsampled
+components to RGB, and computes other sizes for some levels. For those there are two ways, which
+return the same samples:
 
 - `openjpeg_library` calls the library that imagecodecs is linked with, by ctypes. It is used only
   if it passes the checks of that module.
@@ -18,6 +21,7 @@ All are strict: a stream that ends inside a packet is an error. All release the 
 Streams are bare codestreams, whose geometry the caller has checked against `limits`.
 """
 
+from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +36,7 @@ from anychunk.codestream.jpeg2000 import (
     PLT,
     SOD,
     SOT_BYTES,
+    Component,
     MainHeader,
     Rect,
     Siz,
@@ -44,9 +49,12 @@ from anychunk.codestream.jpeg2000 import (
 )
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
 from anychunk.io.threads import cores
+from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
 
+MAX_DEPTH = 31
+"""OpenJPEG's samples are signed 32-bit integers."""
 THREADED_BYTES = 8 << 20
 """Streams that decode to more than this are decoded by several threads."""
 
@@ -79,7 +87,7 @@ def decode(
         if out is None:
             here = rect.scaled(1 << level, 1 << level)
             out = np.empty((len(siz.components), here.height, here.width), siz.dtype)
-        return _decode_uniform(stream, level, out, threads)  # type: ignore[return-value]
+        return _decode_uniform(stream, siz.components[0], level, out, threads)  # type: ignore[return-value]
     rects = [rect.scaled(c.dx << level, c.dy << level) for c in siz.components]
     shapes = [(r.height, r.width) for r in rects]
     if min(min(shape) for shape in shapes) < 1:
@@ -115,7 +123,8 @@ def _decode_separately(stream: bytes | bytearray, level: int) -> list[Array]:
                 y, x = here.y0 - whole.y0, here.x0 - whole.x0
                 dtype = np.dtype(f"{'i' if first.is_signed else 'u'}{_itemsize(first.depth)}")
                 out = np.empty((len(group), here.height, here.width), dtype)
-                for number, plane in zip(group, _decode_uniform(separate, 0, out), strict=True):
+                _decode_uniform(separate, first, 0, out)
+                for number, plane in zip(group, out, strict=True):
                     planes[number][y : y + here.height, x : x + here.width] = plane
     except FormatError as e:
         raise ChunkDecodeError(f"OpenJPEG: {e}") from e
@@ -192,22 +201,50 @@ def _threads(nbytes: int) -> int:
     return min(4, cores()) if nbytes >= THREADED_BYTES else 1
 
 
-def _decode_uniform(stream: bytes | bytearray, level: int, out: Array, threads: int = 0) -> Array:
+def _decode_uniform(
+    stream: bytes | bytearray, component: Component, level: int, out: Array, threads: int = 0
+) -> Array:
     """Decode components of one depth, sign and size into `out`, shaped (components, y, x)."""
+    threads = threads or _threads(out.nbytes)
+    if decode_into(stream, component, level, out, threads=threads):
+        return out
     target = out[0] if len(out) == 1 else out
     try:
         decoded = imagecodecs.jpeg2k_decode(
-            stream,
-            planar=True,
-            skipres=level,
-            numthreads=threads or _threads(out.nbytes),
-            out=target,
+            stream, planar=True, skipres=level, numthreads=threads, out=target
         )
     except Exception as e:
         raise ChunkDecodeError(f"OpenJPEG: {str(e) or type(e).__name__}") from e
     if decoded is not target:
         target[...] = decoded
     return out
+
+
+def decode_into(
+    stream: BytesLike, component: Component, level: int, out: Array, *, threads: int = 1
+) -> bool:
+    """Decode a bare codestream by the compiled binding; return False if that is not possible.
+
+    Then imagecodecs decodes it, to the same samples, or says what is wrong.
+
+    Parameters:
+        stream: The codestream.
+        component: What all its components must be, without subsampling.
+        level: Resolution level.
+        out: Shaped (components, y, x), in any order in memory.
+        threads: How many threads decode.
+    """
+    functions = None if loops is None else openjpeg_library.addresses()
+    depth = component.depth
+    if functions is None or depth > MAX_DEPTH or out.itemsize != _itemsize(depth):
+        return False
+    if not out.dtype.isnative or out.dtype.kind not in "iu":
+        return False
+    assert loops is not None
+    answer = loops.openjpeg_decode(
+        functions, stream, out, level, threads, depth, component.is_signed
+    )
+    return answer > 0
 
 
 def _decodes(stream: bytes | bytearray, level: int) -> bool:

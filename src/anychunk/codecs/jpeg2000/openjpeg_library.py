@@ -10,6 +10,8 @@ is laid out differently would crash the process. So `load` returns the library o
 - a small image decodes, and every field of its structures has the expected value. Pointers are
   followed only after the fields in front of them.
 
+The compiled module calls the same functions for ordinary streams (`addresses`).
+
 If not, `openjpeg` decodes the same streams in another way, to the same samples but slower. There is
 nothing that a user could do about it, so it is no warning, but one line of the log at level INFO.
 After a change of versions: run the tests with the new one, and add it to the tables here.
@@ -17,6 +19,7 @@ After a change of versions: run the tests with the new one, and add it to the ta
 
 import ctypes
 import logging
+import struct
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -94,7 +97,33 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "opj_stream_set_seek_function": (None, (_POINTER, _SEEK)),
     "opj_stream_set_user_data_length": (None, (_POINTER, ctypes.c_uint64)),
     "opj_set_error_handler": (ctypes.c_int, (_POINTER, _MESSAGE, _POINTER)),
+    "opj_set_info_handler": (ctypes.c_int, (_POINTER, _MESSAGE, _POINTER)),
+    "opj_set_warning_handler": (ctypes.c_int, (_POINTER, _MESSAGE, _POINTER)),
+    "opj_stream_set_user_data": (None, (_POINTER, _POINTER, _POINTER)),
 }
+DIRECT = (
+    "opj_create_decompress",
+    "opj_set_default_decoder_parameters",
+    "opj_setup_decoder",
+    "opj_codec_set_threads",
+    "opj_read_header",
+    "opj_set_decoded_resolution_factor",
+    "opj_decode",
+    "opj_end_decompress",
+    "opj_destroy_codec",
+    "opj_image_destroy",
+    "opj_stream_create",
+    "opj_stream_destroy",
+    "opj_stream_set_read_function",
+    "opj_stream_set_skip_function",
+    "opj_stream_set_seek_function",
+    "opj_stream_set_user_data",
+    "opj_stream_set_user_data_length",
+    "opj_set_info_handler",
+    "opj_set_warning_handler",
+    "opj_set_error_handler",
+)
+"""The functions that `native/openjpeg.c` calls, in its order."""
 
 
 _PARAMETERS_ROOM = 16384
@@ -139,9 +168,21 @@ def _load() -> ctypes.CDLL | str:
         _check_parameters(library)
         _check_structures(library)
     except UnknownLibraryError as e:
-        log.info("JPEG 2000 components that differ are decoded one by one, which is slower: %s", e)
+        log.info("JPEG 2000 is decoded by imagecodecs' functions only, which is slower: %s", e)
         return str(e)
     return library
+
+
+def addresses() -> bytes | None:
+    """Return where the functions of `DIRECT` are, for the compiled module; None if not known."""
+    found = _load()
+    return None if isinstance(found, str) else _addresses(found)
+
+
+@cache
+def _addresses(library: ctypes.CDLL) -> bytes:
+    found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in DIRECT]
+    return struct.pack(f"={len(found)}{'Q' if ctypes.sizeof(_POINTER) == 8 else 'I'}", *found)
 
 
 def _check_imagecodecs() -> None:

@@ -134,6 +134,7 @@ def _decode_some(
     if count_exact(header, layout, memoryview(data), table) < len(chunks):
         return []
     found = []
+    everything = np.arange(len(chunks))
     for places in _rectangles(numbers, siz.columns):
         if len(places) > 1:
             own = numbers[places]
@@ -141,9 +142,12 @@ def _decode_some(
             area = Rect(first.x0, first.y0, last.x1, last.y1)
             here = area.scaled(*scale)
             nbytes = here.width * here.height * len(siz.components) * siz.dtype.itemsize
-            parts = [chunks[place] for place in places.tolist()]
-            stream = tiles_header(header, int(own[0]), area)
-            stream += _renumbered(parts, lengths[places]) + END
+            if np.array_equal(places, everything):
+                body = _renumbered(data, lengths)  # after its packets were walked
+            else:
+                parts = [chunks[place] for place in places.tolist()]
+                body = _renumbered(np.concatenate(parts), lengths[places])
+            stream = b"".join([tiles_header(header, int(own[0]), area), body.data, END])
             try:
                 limits.check_chunk(nbytes, where="jpeg2000", stored=int(lengths[places].sum()))
                 planes = openjpeg.decode(stream, siz, area, level)
@@ -167,7 +171,8 @@ def _tile_numbers(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> I
         & (words[:, 6] == SOD)
     )
     numbers: Ints = words[:, 2]
-    return numbers if is_usual.all() and len(np.unique(numbers)) == len(numbers) else None
+    # of 16 bits; counting is faster than sorting
+    return numbers if is_usual.all() and np.bincount(numbers).max() == 1 else None
 
 
 def _rectangles(numbers: Ints, columns: int) -> list[Ints]:
@@ -176,25 +181,22 @@ def _rectangles(numbers: Ints, columns: int) -> list[Ints]:
     rows, across = np.divmod(numbers[order], columns)
     is_new = np.ones(len(order), bool)
     is_new[1:] = (rows[1:] != rows[:-1]) | (across[1:] != across[:-1] + 1)
-    found: list[list[Ints]] = []
-    before: tuple[int, int, int] | None = None
-    for run in np.split(np.arange(len(order)), np.flatnonzero(is_new)[1:]):
-        row, first, count = int(rows[run[0]]), int(across[run[0]]), len(run)
-        if before == (row - 1, first, count):
-            found[-1].append(order[run])
-        else:
-            found.append([order[run]])
-        before = (row, first, count)
-    return [np.concatenate(runs) for runs in found]
+    starts = np.flatnonzero(is_new)
+    counts = np.diff(starts, append=len(order))
+    # runs that go on below the run before
+    is_below = np.zeros(len(starts), bool)
+    is_below[1:] = (
+        (np.diff(rows[starts]) == 1) & (np.diff(across[starts]) == 0) & (np.diff(counts) == 0)
+    )
+    return np.split(order, starts[~is_below][1:])
 
 
-def _renumbered(parts: Sequence[npt.NDArray[np.uint8]], lengths: Ints) -> bytes:
-    """Return tile-parts as those of the tiles 0, 1 … of a smaller grid."""
-    joined = np.concatenate(parts)
+def _renumbered(joined: npt.NDArray[np.uint8], lengths: Ints) -> npt.NDArray[np.uint8]:
+    """Write into tile-parts that they are those of the tiles 0, 1 … of a smaller grid."""
     starts = np.cumsum(lengths) - lengths
-    numbers = np.arange(len(parts))
+    numbers = np.arange(len(lengths))
     # Isot, and both halves of Psot
     for place, values in ((4, numbers), (6, lengths >> 16), (8, lengths)):
         joined[starts + place] = values >> 8 & 0xFF
         joined[starts + place + 1] = values & 0xFF
-    return joined.tobytes()
+    return joined

@@ -400,11 +400,19 @@ def decode_eer(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
 
 def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode a codestream or JP2 file; raise if OpenJPEG decodes it although it is damaged."""
-    from anychunk.codecs.jpeg2000.codec import check_stream  # slow to import, and rarely needed
+    # slow to import, and rarely needed
+    from anychunk.codecs.jpeg2000 import codec, whole_streams
 
-    check_picture(tile, data)
+    rows, columns, bands = check_picture(tile, data)
+    if out is not None and out.size == rows * columns * bands and out.dtype.kind in "iu":
+        # bands one after the other, as OpenJPEG has them, and the chunk, too
+        found = whole_streams.decode(data, out.reshape(bands, rows, columns))
+        if found is not None:
+            if not found.is_exact:
+                codec.check_stream(data)
+            return found.samples[0] if bands == 1 else found.samples.transpose(1, 2, 0)
     array = imagecodecs.jpeg2k_decode(data, numthreads=1)
-    check_stream(data)
+    codec.check_stream(data)
     return array  # type: ignore[no-any-return]
 
 

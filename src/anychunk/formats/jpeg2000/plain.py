@@ -12,7 +12,7 @@ import base64
 import math
 import struct
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from anychunk import limits
 from anychunk.codecs import to_json
@@ -35,12 +35,12 @@ from anychunk.formats._jpeg2000 import (
     has_single_parts,
     single_parts,
 )
-from anychunk.formats._jpeg2000_windows import is_large
+from anychunk.formats._jpeg2000_windows import divided, is_large
 from anychunk.formats._two_steps import Plain
 from anychunk.formats.jpeg2000.boxes import SIGNATURE
 from anychunk.io import FileSource
 from anychunk.model.grid import Shape
-from anychunk.model.index import Json
+from anychunk.model.index import ArrayIndex, Json
 
 MOST_BYTES = 4096
 """Longer headers are left to the general parser."""
@@ -77,7 +77,7 @@ def plain_image(source: FileSource) -> tuple[Plain, Codestream] | None:
     limits.check_chunk(
         pattern.chunk_bytes, where=f"{source.url} codestream @{start}", stored=stream.length
     )
-    fields = {
+    fields: dict[str, Any] = {
         "shape": pattern.shape,
         "chunk_shape": pattern.chunk_shape,
         "data_type": pattern.data_type,
@@ -85,6 +85,9 @@ def plain_image(source: FileSource) -> tuple[Plain, Codestream] | None:
         "chunks": single_parts(stream, source.url),
         "dimension_names": pattern.names,
     }
+    if is_large(pattern.header):
+        parts = divided(ArrayIndex(fill_value=0, **fields))
+        fields |= {name: getattr(parts, name) for name in ("chunk_shape", "codecs", "chunks")}
     return Plain(fields, {0: head[: end + 2]}), stream
 
 
@@ -158,7 +161,7 @@ def _pattern(data: bytes) -> _Pattern | None:
         # subsampling may leave no sample at all
         is_other = header.markers & {PPM, TLM, PLM} or not (image.width and image.height)
         found = None if is_other else axes(siz, 0)
-        if found is None or is_large(header):
+        if found is None:
             return None
     except AnychunkError:
         return None

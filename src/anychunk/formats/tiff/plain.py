@@ -42,13 +42,18 @@ MAGIC: dict[bytes, tuple[Literal["<", ">"], bool]] = {
 """First bytes of the file: byte order, and whether it is a BigTIFF."""
 BIG_OFFSETS = (b"\x08\0\0\0", b"\0\x08\0\0")
 """Bytes per offset, and zero, in either byte order (BigTIFF)."""
-ASCII, UNDEFINED, PACK_BITS, LZMA, WEBP = 2, 7, 32773, 34925, 50001
+ASCII, UNDEFINED, PACK_BITS, JPEG2000, LZMA, WEBP = 2, 7, 32773, 34712, 34925, 50001
 RGB, PALETTE = 2, 3
 BITS: dict[int, tuple[int, ...]] = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (32, 64)}
 """Bits per sample, by SampleFormat."""
 COMPRESSIONS = frozenset((NONE, LZW, *DEFLATE, PACK_BITS, ZSTD, LZMA))
 """Those whose streams need nothing but the layout to be decoded."""
-WHOLE: dict[int, dict[int, tuple[int, ...]]] = {JPEG: {1: (8,)}, WEBP: {1: (8,)}, LERC: BITS}
+WHOLE: dict[int, dict[int, tuple[int, ...]]] = {
+    JPEG: {1: (8,)},
+    WEBP: {1: (8,)},
+    LERC: BITS,
+    JPEG2000: {1: (8, 16)},
+}
 """Compressions of whole pictures, which have no predictor, and what samples they may have."""
 MOST_ENTRIES, MOST_BYTES = 64, 1 << 16
 """Longer directories and values are not kept in memory."""
