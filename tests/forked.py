@@ -21,10 +21,7 @@ from tests.patience import PATIENCE_S
 
 COMMAND = "import sys\nfrom anychunk.cli import main\nsys.exit(main())\n"
 """What `anychunk` runs."""
-PRELOADED = [
-    *("anychunk.api", "anychunk.conversion", "anychunk.cli.commands", "anychunk.cli.convert"),
-    *("dask.array", "rasterio", "rich.console", "tifffile", "typer", "xarray"),
-]
+PRELOADED = ["tests.preloaded"]
 
 
 @cache
