@@ -38,6 +38,50 @@ def server() -> multiprocessing.context.ForkServerContext:
     return processes
 
 
+CAN_FORK = "forkserver" in multiprocessing.get_all_start_methods()
+
+
+class Forked:
+    """A process that runs code, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(
+        self,
+        code: str,
+        arguments: Sequence[object],
+        folder: Path,
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        before: Callable[[], None] | None = None,
+    ):
+        """Do what `python -c CODE ARGUMENTS` does, and keep its output in files of `folder`."""
+        self.words = [str(argument) for argument in arguments]
+        self.outputs = [folder / "stdout", folder / "stderr"]
+        file = folder / "code.py"
+        file.write_text(code, "utf-8")
+        self._process = server().Process(
+            target=as_script,
+            args=(file, self.words, cwd, {**os.environ, **environment}, self.outputs, before),
+        )
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, limit: float) -> int:
+        self._process.join(limit)
+        assert self.poll() is not None, "waited in vain"
+        return self.poll()
+
+    def texts(self) -> list[str]:
+        """Return what was printed so far, to stdout and to stderr."""
+        return [path.read_text("utf-8") if path.exists() else "" for path in self.outputs]
+
+
 def run(
     code: str,
     arguments: Sequence[object] = (),
@@ -50,11 +94,10 @@ def run(
 
     `before`, a function of a module, is called first.
     """
-    words = [str(argument) for argument in arguments]
-    environment = dict(environment or {})
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    environment = environment or {}
+    if not CAN_FORK:
         return subprocess.run(
-            [sys.executable, "-W", "ignore::UserWarning", "-c", code, *words],
+            [sys.executable, "-W", "ignore::UserWarning", "-c", code, *map(str, arguments)],
             cwd=cwd,
             env={**os.environ, **environment},
             capture_output=True,
@@ -63,17 +106,11 @@ def run(
             check=False,
         )
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "code.py"
-        outputs = [Path(folder) / "stdout", Path(folder) / "stderr"]
-        file.write_text(code, "utf-8")
-        process = server().Process(
-            target=as_script, args=(file, words, cwd, environment, outputs, before)
+        process = Forked(
+            code, arguments, Path(folder), cwd=cwd, environment=environment, before=before
         )
-        process.start()
-        process.join(PATIENCE_S)
-        assert process.exitcode is not None, "waited in vain"
-        texts = [path.read_text("utf-8") if path.exists() else "" for path in outputs]
-        return subprocess.CompletedProcess(words, process.exitcode, *texts)
+        exit_code = process.wait(PATIENCE_S)
+        return subprocess.CompletedProcess(process.words, exit_code, *process.texts())
 
 
 def as_script(file, words, cwd, environment, outputs, before):
@@ -86,7 +123,9 @@ def as_script(file, words, cwd, environment, outputs, before):
     )
     # a shell starts what runs in the background with SIGINT ignored, and its children inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
     os.environ.update(environment)
+    measure()
     os.chdir(cwd)
     sys.path.insert(0, "")
     sys.argv = ["anychunk", *words]
@@ -94,3 +133,11 @@ def as_script(file, words, cwd, environment, outputs, before):
     if before:
         before()
     runpy.run_path(str(file), run_name="__main__")
+
+
+def measure():
+    """Record which lines run, where the environment says so: for others, coverage does it when they start."""
+    if "COVERAGE_PROCESS_CONFIG" in os.environ:
+        import coverage
+
+        coverage.process_startup()

@@ -14,7 +14,14 @@ OURS = (
     *("anychunk.thumbnail", "anychunk.verification.checks", "anychunk.xarray_engine"),
 )
 OTHERS = (
-    *("dask.array", "distributed", "jsonschema", "pyarrow.parquet", "pydantic.json_schema"),
+    *(
+        "coverage",
+        "dask.array",
+        "distributed",
+        "jsonschema",
+        "pyarrow.parquet",
+        "pydantic.json_schema",
+    ),
     *("pydantic.type_adapter", "pyproj", "rasterio", "rich.console", "rioxarray.xarray_plugin"),
     *("tifffile.geodb", "typer", "xarray", "zarrs.pipeline"),
     *("imagecodecs._blosc", "imagecodecs._deflate", "imagecodecs._zlib", "imagecodecs._zstd"),

@@ -6,21 +6,22 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from tests import forked
 from tests.patience import PATIENCE_S, wait_until
 
 
 @dataclass
 class Running:
     url: str
-    process: subprocess.Popen
+    process: subprocess.Popen | forked.Forked
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
         """Request a path; return status, body and headers."""
@@ -63,31 +64,36 @@ runpy.run_module("anychunk", run_name="__main__", alter_sys=True)
 
 
 @contextmanager
-def running(*arguments: str | Path, is_patient: bool = False):
-    """Run the command until the block ends; it must end cleanly on Ctrl-C."""
-    start = ["-c", PATIENT] if is_patient else ["-m", "anychunk"]
-    command = [sys.executable, *start, "serve", *map(str, arguments), "--port", "0"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    lines: list[str] = []
-    drain = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
-    drain.start()
-    try:
-        line = process.stdout.readline()
-        match = re.match(r"(http://\S+?)/(\?\S+)?\s", line)
-        assert match, line + process.stdout.read()
-        yield Running(match[1], process)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+def running(*arguments: str | Path, is_patient: bool = False, is_fresh: bool = False):
+    """Run the command until the block ends; it must end cleanly on Ctrl-C.
+
+    `is_fresh`: in a new interpreter, whose memory is that of the server alone.
+    """
+    words = ["serve", *map(str, arguments), "--port", "0"]
+    code = PATIENT if is_patient else forked.COMMAND
+    with TemporaryDirectory() as folder, ExitStack() as outputs:
+        if is_fresh or not forked.CAN_FORK:
+            paths = [Path(folder) / name for name in ("stdout", "stderr")]
+            process = subprocess.Popen(
+                [sys.executable, *(["-c", code] if is_patient else ["-m", "anychunk"]), *words],
+                stdout=outputs.enter_context(paths[0].open("w")),
+                stderr=outputs.enter_context(paths[1].open("w")),
+                env={**os.environ},
+            )
+        else:
+            process = forked.Forked(code, words, Path(folder), cwd=Path.cwd(), environment={})
+            paths = process.outputs
+
+        def printed(number: int) -> str:
+            return paths[number].read_text("utf-8") if paths[number].exists() else ""
+
         try:
+            wait_until(lambda: "\n" in printed(0) or process.poll() is not None)
+            match = re.match(r"(http://\S+?)/(\?\S+)?\s", printed(0))
+            assert match, printed(0) + printed(1)
+            yield Running(match[1], process)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
             process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        drain.join(PATIENCE_S)
-        process.stdout.close()
-        process.stderr.close()
-    assert process.returncode == 0, (process.returncode, lines)
-    assert not lines, lines
+        assert (process.poll(), printed(1)) == (0, "")
