@@ -1,15 +1,12 @@
 """`anychunk serve` as a subprocess on loopback."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +18,7 @@ from tests.patience import PATIENCE_S, wait_until
 @dataclass
 class Running:
     url: str
-    process: subprocess.Popen | forked.Forked
+    process: forked.Process
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
         """Request a path; return status, body and headers."""
@@ -69,31 +66,17 @@ def running(*arguments: str | Path, is_patient: bool = False, is_fresh: bool = F
 
     `is_fresh`: in a new interpreter, whose memory is that of the server alone.
     """
-    words = ["serve", *map(str, arguments), "--port", "0"]
     code = PATIENT if is_patient else forked.COMMAND
-    with TemporaryDirectory() as folder, ExitStack() as outputs:
-        if is_fresh or not forked.CAN_FORK:
-            paths = [Path(folder) / name for name in ("stdout", "stderr")]
-            process = subprocess.Popen(
-                [sys.executable, *(["-c", code] if is_patient else ["-m", "anychunk"]), *words],
-                stdout=outputs.enter_context(paths[0].open("w")),
-                stderr=outputs.enter_context(paths[1].open("w")),
-                env={**os.environ},
-            )
-        else:
-            process = forked.Forked(code, words, Path(folder), cwd=Path.cwd(), environment={})
-            paths = process.outputs
-
-        def printed(number: int) -> str:
-            return paths[number].read_text("utf-8") if paths[number].exists() else ""
-
+    words = ["serve", *arguments, "--port", "0"]
+    with TemporaryDirectory() as folder:
+        process = forked.Process(code, words, Path(folder), cwd=Path.cwd(), is_fresh=is_fresh)
         try:
-            wait_until(lambda: "\n" in printed(0) or process.poll() is not None)
-            match = re.match(r"(http://\S+?)/(\?\S+)?\s", printed(0))
-            assert match, printed(0) + printed(1)
+            lines = process.wait_for_lines(1)
+            match = re.match(r"(http://\S+?)/(\?\S+)?\s", f"{lines[0]}\n" if lines else "")
+            assert match, process.texts()
             yield Running(match[1], process)
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-            process.wait(PATIENCE_S)
-        assert (process.poll(), printed(1)) == (0, "")
+            process.wait()
+        assert (process.poll(), process.texts()[1]) == (0, "")
