@@ -17,7 +17,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import wait_until
 
 COMMAND = "import sys\nfrom anychunk.cli import main\nsys.exit(main())\n"
 """What `anychunk` runs."""
@@ -96,11 +96,11 @@ class Process:
 
     def wait(self) -> int:
         """Wait until it has ended; return its exit code."""
-        if self._popen:
-            self._popen.wait(PATIENCE_S)
-        else:
-            self._forked.join(PATIENCE_S)
-        assert self.poll() is not None, "waited in vain"
+        try:
+            wait_until(lambda: self.poll() is not None)
+        finally:
+            if self.poll() is None:
+                (self._popen or self._forked).kill()
         return self.poll()
 
     def texts(self) -> list[str]:
@@ -120,7 +120,6 @@ def run(
     cwd: Path,
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
-    is_fresh: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Do what `python -c CODE ARGUMENTS` does, and return its exit code and output."""
     with TemporaryDirectory() as folder:
@@ -131,7 +130,6 @@ def run(
             cwd=cwd,
             environment=environment,
             before=before,
-            is_fresh=is_fresh,
             ignored=UserWarning,
         )
         exit_code = process.wait()

@@ -488,9 +488,11 @@ def test_an_interrupted_conversion_is_resumed(tmp_path, tmp_path_factory):
     printed = tmp_path_factory.mktemp("printed")
     arguments = [tmp_path / "a.npy", path]
     child = forked.Process(slow, arguments, printed, cwd=tmp_path)
-    assert child.wait_for_lines(1) == ["task"], child.texts()
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    try:
+        assert child.wait_for_lines(1) == ["task"], child.texts()
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
     assert not path.exists()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("anychunk.conversion.levels.REGION_BYTES", 1 << 19)
