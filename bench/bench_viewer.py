@@ -79,7 +79,7 @@ def make_cog(folder: Path, side: int) -> Path:
 
 def first_picture(started: Any, cog: Path) -> dict[str, float]:
     """Time a server that has just started, with an empty browser cache."""
-    with served(cog) as address:
+    with served(cog, is_fresh=True) as address:
         context = started.new_context(viewport=VIEWPORT)
         context.add_init_script(f"({TIMES})()")
         page = context.new_page()
@@ -92,7 +92,7 @@ def first_picture(started: Any, cog: Path) -> dict[str, float]:
 
 def repaint(started: Any, cog: Path, side: int) -> tuple[int, float, int]:
     """Pan, zoom and change colours; return blank pixels, the longest frame and its tiles."""
-    with served(cog) as address:
+    with served(cog, is_fresh=True) as address:
         context = started.new_context(viewport=VIEWPORT)
         look = Look(context.new_page(), address)
         look.goto(f"#file=large.tif&image=0&view={side / 2},{side / 2},{ZOOM}")

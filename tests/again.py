@@ -11,6 +11,11 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 OUTCOME = "rerun"
+LISTED_S = 0.5
+"""Setting up and taking down are reported if they fail or take so long, for `--durations`.
+
+Passing a report from a worker to the process that prints it takes longer than a short test.
+"""
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
@@ -27,7 +32,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             item.session._setupstate.teardown_exact(None)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     for report in reports:
-        hook.pytest_runtest_logreport(report=report)
+        if report.when == "call" or not report.passed or report.duration >= LISTED_S:
+            hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
 

@@ -1,21 +1,20 @@
 """A served folder, and chromium showing it."""
 
 import base64
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests import forked
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
@@ -35,30 +34,24 @@ SETTLED = "#picture[data-settled=true]"
 
 
 @contextmanager
-def served(*paths: Path | str) -> Iterator[str]:
-    """Run `anychunk serve` on files, with options, on a free port; yield its address."""
-    command = [Path(sys.executable).with_name("anychunk"), "serve", *paths, "--port", "0"]
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("http://127.0.0.1:"), line
-        yield line.split()[0].rstrip("/")
-    finally:
-        process.send_signal(signal.SIGINT)
+def served(*paths: Path | str, is_fresh: bool = False) -> Iterator[str]:
+    """Run `anychunk serve` on files, with options, on a free port; yield its address.
+
+    `is_fresh`: in a new interpreter, as users do.
+    """
+    with TemporaryDirectory() as folder:
+        words = ["serve", *paths, "--port", "0"]
+        process = forked.Process(
+            forked.COMMAND, words, Path(folder), cwd=Path.cwd(), is_fresh=is_fresh
+        )
         try:
-            process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            (line, *_) = process.wait_for_lines(1) or [""]
+            assert line.startswith("http://127.0.0.1:"), process.texts()
+            yield line.split()[0].rstrip("/")
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 import inspect
 import json
-import subprocess
-import sys
 import warnings
 
 import jsonschema
@@ -21,8 +19,8 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io import memory_store
+from tests import forked
 from tests.http_server import serve
-from tests.patience import PATIENCE_S
 from tests.permissions import unprivileged
 
 VALUES = np.arange(60, dtype="float32").reshape(3, 4, 5)
@@ -121,8 +119,8 @@ try:
 except SourceError as e:
     print(e)
 """
-    command = [*unprivileged(), sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    done = forked.run(code, cwd=file.parent, before=unprivileged())
+    assert done.returncode == 0, done.stderr
     assert "Permission denied" in done.stdout
 
 

@@ -9,6 +9,7 @@ import pytest
 import anychunk
 from anychunk import limits
 from anychunk.cli import main
+from tests import forked
 from tests.patience import PATIENCE_S
 from tests.permissions import unprivileged
 
@@ -137,14 +138,8 @@ def test_a_file_without_permission(tmp_path, command):
     locked.write_bytes(b"II*\0")
     locked.chmod(0)
     out = ["out.zarr"] if command == "convert" else []
-    done = subprocess.run(
-        [*unprivileged(), sys.executable, "-m", "anychunk", command, "locked.tif", *out],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    arguments = [command, "locked.tif", *out]
+    done = forked.run(forked.COMMAND, arguments, cwd=tmp_path, before=unprivileged())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("anychunk: locked.tif: Permission denied; ")
     assert done.stderr.count("\n") == 1

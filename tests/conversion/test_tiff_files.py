@@ -3,8 +3,6 @@
 import json
 import signal
 import struct
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -24,6 +22,7 @@ from anychunk.metadata import drawing
 from anychunk.metadata.meaning import Axis, Band, Channel, Crs, Place
 from anychunk.model import images as im
 from anychunk.read.zarr_array import open_path
+from tests import forked
 from tests.corpus import needs_corpus, samples
 from tests.made_images import made
 
@@ -473,7 +472,7 @@ def test_ome_xml_of_the_source_is_kept(tmp_path):
     np.testing.assert_array_equal(tifffile.imread(path), values)
 
 
-def test_an_interrupted_conversion_is_resumed(tmp_path):
+def test_an_interrupted_conversion_is_resumed(tmp_path, tmp_path_factory):
     values = smooth((1500, 1500))
     np.save(tmp_path / "a.npy", values)
     path = tmp_path / "a.tif"
@@ -486,13 +485,14 @@ def test_an_interrupted_conversion_is_resumed(tmp_path):
         "Journal.add = lambda *a: (add(*a), print('task', flush=True), threading.Event().wait())\n"
         "convert(sys.argv[1], sys.argv[2], workers=1, axes='yx')\n"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", slow, str(tmp_path / "a.npy"), str(path)], stdout=subprocess.PIPE
-    )
-    child.stdout.readline()
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    printed = tmp_path_factory.mktemp("printed")
+    arguments = [tmp_path / "a.npy", path]
+    child = forked.Process(slow, arguments, printed, cwd=tmp_path)
+    try:
+        assert child.wait_for_lines(1) == ["task"], child.texts()
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
     assert not path.exists()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("anychunk.conversion.levels.REGION_BYTES", 1 << 19)

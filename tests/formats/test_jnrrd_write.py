@@ -1,6 +1,5 @@
 """What is written reads back: here, through a reader that shares nothing, and tile by tile."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from anychunk.errors import AnychunkError, CodecConfigError, LimitError, Unsuppo
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import write_levels
 from anychunk.io import memory_store, open_source
+from tests import forked
 from tests.formats import naive_jnrrd as naive
-from tests.patience import PATIENCE_S
 from tests.thorough import examples
 
 KINDS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
@@ -322,7 +321,7 @@ def test_failing_source_leaves_the_old_file(tmp_path):
 
 
 WRITER = r"""
-import os, sys, numpy as np, anychunk
+import os, sys, threading, numpy as np, anychunk
 class Stops:
     shape, dtype = (64, 64, 64), np.dtype("u2")
     tiles = 0
@@ -330,7 +329,7 @@ class Stops:
         Stops.tiles += 1
         os.write(1, b"tile\n")
         if Stops.tiles >= 60:
-            os.read(0, 1)  # until the process is killed
+            threading.Event().wait()  # until the process is killed
         return np.full([s.stop - s.start for s in where], 7, "u2")
 anychunk.write(Stops(), sys.argv[1], tile=8, storage=sys.argv[2], levels=2, compression="zstd")
 """
@@ -338,25 +337,18 @@ anychunk.write(Stops(), sys.argv[1], tile=8, storage=sys.argv[2], levels=2, comp
 
 @pytest.mark.parametrize("storage", ["internal", "external"])
 @pytest.mark.parametrize("has_old", [True, False])
-def test_killed_writer_leaves_the_old_file_or_none(tmp_path, storage, has_old):
+def test_killed_writer_leaves_the_old_file_or_none(tmp_path, tmp_path_factory, storage, has_old):
     path = tmp_path / "a.jnrrd"
     old = np.ones((64, 64, 64), "u2")
     if has_old:
         anychunk.write(old, path, tile=8, storage=storage, levels=2, compression="zstd")
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), storage],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    printed = tmp_path_factory.mktemp("printed")
+    process = forked.Process(WRITER, [path, storage], printed, cwd=tmp_path)
     try:
-        for _ in range(60):
-            assert process.stdout.readline() == b"tile\n"
+        assert process.wait_for_lines(60)[:60] == ["tile"] * 60, process.texts()
     finally:
         process.send_signal(signal.SIGKILL)
-        process.wait(PATIENCE_S)
-        process.stdin.close()
-        process.stdout.close()
+        process.wait()
     if path.exists():
         assert storage == "internal"
         np.testing.assert_array_equal(anychunk.open_array(path)[...], old)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import imagecodecs
@@ -24,6 +22,7 @@ from anychunk.formats._jpeg2000_windows import divided, is_divided, whole
 from anychunk.io import Sources
 from anychunk.read import pipeline, window_reads
 from anychunk.references import tile_tables
+from tests import forked
 from tests.http_server import serve
 from tests.j2k_streams import compress, needs_openjpeg, with_packed_headers
 from tests.s3 import needs_s3, serve_s3
@@ -394,7 +393,8 @@ def read_elsewhere(tmp_path, saved, allow, storage=None):
     """Read a window of a saved index in a process that has never seen the file."""
     out = str(tmp_path / "out.npy")
     arguments = json.dumps([saved, allow, storage, out])
-    subprocess.run([sys.executable, "-c", READ, arguments], check=True)
+    done = forked.run(READ, [arguments], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     return np.load(out)
 
 

@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +9,8 @@ import zarr
 import anychunk
 from anychunk.errors import AnychunkError, CodecConfigError, FormatError, UnsupportedError
 from anychunk.formats.n5.write_input import Given, Regions
+from tests import forked
 from tests.formats.n5_blocks import field
-from tests.patience import PATIENCE_S
 
 ARRAY = field((20, 13, 9))
 
@@ -256,9 +254,7 @@ anychunk.write(Slow(), sys.argv[1], block=(64, 64), compression="raw")
 
 
 def test_a_crash_leaves_no_half_written_block(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "a.n5/v")], check=False, timeout=PATIENCE_S
-    )
+    done = forked.run(KILLED, [tmp_path / "a.n5/v"], cwd=tmp_path)
     assert done.returncode == 9
     blocks = [p for p in (tmp_path / "a.n5/v").rglob("*") if p.is_file()]
     named = [p for p in blocks if p.name.isdigit()]

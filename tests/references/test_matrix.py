@@ -1,4 +1,4 @@
-"""Every format in every index format: opened in a fresh process, by zarr without us, and changed."""
+"""Every format in every index format: opened in another process, by zarr without us, and changed."""
 
 import json
 import os
@@ -19,6 +19,7 @@ from anychunk.errors import SourceChangedError, UnsupportedError
 from anychunk.model.index import ArrayIndex, walk
 from anychunk.references import kerchunk
 from anychunk.references.chunk_references import chunk_references
+from tests import forked
 from tests.patience import PATIENCE_S
 from tests.s3 import needs_s3, serve_s3
 
@@ -139,19 +140,36 @@ for target, path, out in jobs:
 """
 
 
-def check(jobs, folder, script, *, before=(), storage=None):
-    """Run `script` on all jobs in one fresh process, and compare what it read."""
-    work = [[target, path, str(folder / f"{i}.npy")] for i, (_, target, path) in enumerate(jobs)]
-    (folder / "jobs.json").write_text(json.dumps(work))
-    command = [*before, "-c", script, str(folder / "jobs.json"), json.dumps(storage)]
+def check(jobs, folder, script, *, storage=None):
+    """Run `script` on all jobs in one process that has not seen them, and compare what it read."""
+    work, arguments = prepared(jobs, folder, storage)
+    done = forked.run(script, arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    compare(jobs, work)
+
+
+def check_without_us(jobs, folder, script):
+    """Run `script` on all jobs in an interpreter without anychunk, and compare what it read."""
+    work, arguments = prepared(jobs, folder, None)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", *command],
+        [sys.executable, "-W", "ignore", "-S", "-E", "-c", script, *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    compare(jobs, work)
+
+
+def prepared(jobs, folder, storage):
+    """Return what to read and where to put it, and the arguments of a script that does."""
+    work = [[target, path, str(folder / f"{i}.npy")] for i, (_, target, path) in enumerate(jobs)]
+    (folder / "jobs.json").write_text(json.dumps(work))
+    return work, [str(folder / "jobs.json"), json.dumps(storage)]
+
+
+def compare(jobs, work):
     for (name, target, _), (_, _, out) in zip(jobs, work, strict=True):
         found = np.load(out)
         np.testing.assert_array_equal(
@@ -159,7 +177,7 @@ def check(jobs, folder, script, *, before=(), storage=None):
         )
 
 
-def test_every_format_in_every_form_in_a_fresh_process(data, tmp_path):
+def test_every_format_in_every_form_in_another_process(data, tmp_path):
     jobs = []
     for name in WRITERS:
         folder = data / "bucket" / name
@@ -231,10 +249,10 @@ def test_portable_codecs_are_read_by_zarr_without_us(data, tmp_path, without_us)
         forms = {"tiff": DEFLATED, "tiff-rgb": ["v3", "osml", "icechunk"]}.get(name, FORMS)
         jobs += [(name, *saved(node, name, form, folder)) for form in forms]
     script = f"import sys; sys.path.insert(0, {str(without_us)!r})\n{FOREIGN}"
-    check(jobs, tmp_path, script, before=["-S", "-E"])
+    check_without_us(jobs, tmp_path, script)
 
 
-def test_every_format_by_virtualizarr_in_a_fresh_process(data, tmp_path):
+def test_every_format_by_virtualizarr_in_another_process(data, tmp_path):
     script = """
 import json, sys
 import numpy as np

@@ -1,26 +1,24 @@
 """`anychunk serve` as a subprocess on loopback."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from tests import forked
 from tests.patience import PATIENCE_S, wait_until
 
 
 @dataclass
 class Running:
     url: str
-    process: subprocess.Popen
+    process: forked.Process
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
         """Request a path; return status, body and headers."""
@@ -63,31 +61,22 @@ runpy.run_module("anychunk", run_name="__main__", alter_sys=True)
 
 
 @contextmanager
-def running(*arguments: str | Path, is_patient: bool = False):
-    """Run the command until the block ends; it must end cleanly on Ctrl-C."""
-    start = ["-c", PATIENT] if is_patient else ["-m", "anychunk"]
-    command = [sys.executable, *start, "serve", *map(str, arguments), "--port", "0"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    lines: list[str] = []
-    drain = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
-    drain.start()
-    try:
-        line = process.stdout.readline()
-        match = re.match(r"(http://\S+?)/(\?\S+)?\s", line)
-        assert match, line + process.stdout.read()
-        yield Running(match[1], process)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+def running(*arguments: str | Path, is_patient: bool = False, is_fresh: bool = False):
+    """Run the command until the block ends; it must end cleanly on Ctrl-C.
+
+    `is_fresh`: in a new interpreter, whose memory is that of the server alone.
+    """
+    code = PATIENT if is_patient else forked.COMMAND
+    words = ["serve", *arguments, "--port", "0"]
+    with TemporaryDirectory() as folder:
+        process = forked.Process(code, words, Path(folder), cwd=Path.cwd(), is_fresh=is_fresh)
         try:
-            process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            lines = process.wait_for_lines(1)
+            match = re.match(r"(http://\S+?)/(\?\S+)?\s", f"{lines[0]}\n" if lines else "")
+            assert match, process.texts()
+            yield Running(match[1], process)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
             process.wait()
-        drain.join(PATIENCE_S)
-        process.stdout.close()
-        process.stderr.close()
-    assert process.returncode == 0, (process.returncode, lines)
-    assert not lines, lines
+        assert (process.poll(), process.texts()[1]) == (0, "")

@@ -32,7 +32,7 @@ def scene(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(scene):
     """A server that never ends a connection itself: an answer that waits for one never comes."""
-    with running(scene[0], is_patient=True) as found:
+    with running(scene[0], is_patient=True, is_fresh=True) as found:
         yield found
 
 

@@ -90,7 +90,7 @@ def test_the_process_stays_within_its_bound(tmp_path):
     side, tile = 4096, 1024
     data = np.random.default_rng(1).integers(0, 65536, (side, side)).astype(np.uint16)
     tifffile.imwrite(tmp_path / "a.tif", data, tile=(tile, tile))
-    with running(tmp_path / "a.tif", "--memory", "64") as server:
+    with running(tmp_path / "a.tif", "--memory", "64", is_fresh=True) as server:
         place = "a.tif/0/0/image"
         assert server.get(f"/zarr/{place}/c/0/0")[0] == 200
         before = server.memory
