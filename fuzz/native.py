@@ -345,7 +345,7 @@ def xz(loops, rng) -> None:
     plain = rng.integers(0, int(rng.choice([1, 3, 256])), int(rng.integers(0, 3000))).astype("u1")
     check = int(rng.choice([lzma.CHECK_NONE, lzma.CHECK_CRC32, lzma.CHECK_SHA256]))
     stored = np.frombuffer(lzma.compress(plain.tobytes(), check=check, preset=0), "u1").copy()
-    whole = len(plain) or -1  # without a byte there is no block
+    whole = len(plain) if len(plain) > 2 else -1  # shorter ones are left to the standard library
     assert loops.xz_block(stored, codecs.XZ_MEMORY) == whole
     # most of what is looked at is near both ends
     places = rng.integers(-30, 30, int(rng.integers(1, 5)))
