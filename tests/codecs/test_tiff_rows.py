@@ -248,7 +248,8 @@ def test_a_picture_of_another_size_than_its_strip_is_decoded_once(
     array = anychunk.open_array(tmp_path / "a.tif")
     assert np.array_equal(array[...], expected)
     # the compiled loop decodes strips that are whole, and looks only at the header of the last one
-    assert len(calls) == (1 if name in ("jpeg", "webp", "lerc") else 3)
+    is_in_loop = loops is not None and name in ("jpeg", "webp", "lerc")
+    assert len(calls) == (1 if is_in_loop else 3)
     assert np.array_equal(array[..., 30:36, 3:], expected[..., 30:36, 3:])
 
 

@@ -234,7 +234,7 @@ def test_places_outside_of_the_result_are_refused():
     assert call(offset=48)
     out[:] = 0
     refused = [
-        {"start": 37}, {"start": -1}, {"start": 1 << 62}, {"extent": (5, 4)}, {"extent": (4, 5)},
+        {"start": 37}, {"start": -1}, {"start": 1 << 62}, {"start": (1 << 63) - 1}, {"extent": (5, 4)}, {"extent": (4, 5)},
         {"extent": (0, 4)}, {"extent": (-1, 4)}, {"offset": 49}, {"offset": (1 << 64) - 8},
         {"length": (1 << 64) - 1}, {"length": 15}, {"length": 0}, {"strides": (1 << 62, 0)},
         {"strides": (8, 1 << 62), "shape": (4, 2, 2)}, {"strides": (-8, 0)},

@@ -19,9 +19,9 @@ typedef struct {
     Placing placing;
     Stream stream;
     JpegPictures pictures;
-    int64_t nbytes;      /* of a decoded chunk */
+    int64_t nbytes;                  /* of a decoded chunk */
     int64_t row_stride, band_stride; /* of the array */
-    uint8_t *unpacked;   /* a block of rows, of what is decoded row by row */
+    uint8_t *unpacked;               /* `block` rows, of what is decoded row by row */
     int64_t block;
 } Work;
 
@@ -32,7 +32,8 @@ static int find_place(const Work *work, int64_t i, Py_buffer *part)
     const Layout *layout = &work->placing.layout;
     int64_t start = ((const int64_t *)work->buffers[STARTS].buf)[i];
     const int64_t *extent = (const int64_t *)work->buffers[EXTENTS].buf + 2 * i;
-    if (extent[0] < 1 || extent[1] < 1 || extent[0] > layout->rows || extent[1] > layout->columns || start < 0)
+    if (extent[0] < 1 || extent[1] < 1 || extent[0] > layout->rows || extent[1] > layout->columns || start < 0
+        || start > work->buffers[OUT].len)
         return 0;
     int64_t last = start + (layout->bands - 1) * work->band_stride + (extent[0] - 1) * work->row_stride
                  + extent[1] * layout->size;
