@@ -2,9 +2,9 @@
 VENV := .venv
 SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN := $(VENV)/$(SCRIPTS)
-# Four workers on two cores, because many tests wait for servers and child processes. Tests of one file stay together,
+# Three workers on two cores, because many tests wait for servers and child processes. Tests of one file stay together,
 # because they share servers and generated files; tests/conftest.py starts with the files that take longest.
-WORKERS := 4
+WORKERS := 3
 PYTEST_FLAGS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # the tests start hundreds of interpreters, each of which would compile everything it imports
 unexport PYTHONDONTWRITEBYTECODE

@@ -11,7 +11,7 @@ import pytest
 
 IS_THOROUGH = bool(os.environ.get("ANYCHUNK_SLOW"))
 SAMPLED = {
-    "tests/readers/test_matrix.py": 5,
+    "tests/readers/test_matrix.py": 8,
     "tests/formats/test_jpeg2000.py": 3,
     "tests/formats/test_jpeg2000_edits.py": 2,
     "tests/formats/test_jpeg2000_windows.py": 3,
@@ -22,6 +22,7 @@ SAMPLED = {
     "tests/page/test_colours.py": 2,
     "tests/page/test_drawing.py": 2,
     "tests/page/test_tools.py": 2,
+    "tests/page/test_viewer.py": 3,
     "tests/test_archive_killed.py": 2,
     "tests/test_systems.py": 2,
 }
