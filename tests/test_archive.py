@@ -432,6 +432,7 @@ def test_the_command_parses_on_a_cluster(tmp_path):
 
 
 @needs_s3
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(4 * PATIENCE_S)
 def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
