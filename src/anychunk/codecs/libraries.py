@@ -146,7 +146,9 @@ def functions(kind: int) -> bytes | None:
         return None
     addresses = struct.pack(f"{len(found)}N", *found)
     if not is_right(kind, addresses, library):
-        log.info("chunks are decoded one by one: imagecodecs.%s has other functions", module)
+        log.info(
+            "chunks are decoded one by one: imagecodecs.%s has other functions", library.module
+        )
         return None
     return addresses
 

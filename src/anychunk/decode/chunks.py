@@ -96,6 +96,19 @@ class ChunkReader:
             return False
         return bool(chunks.lengths.max() != WHOLE)
 
+    @property
+    def ranges_of_one_file(self) -> ByteRanges | None:
+        """Where the chunks are if each is one range of the same file, without a front; or None."""
+        chunks = self.chunks
+        if (
+            not isinstance(chunks, ByteRanges)
+            or len(chunks.urls) != 1
+            or chunks.parts is not None
+            or chunks.fronts
+        ):
+            return None
+        return chunks
+
     def number(self, coords: Shape) -> int:
         """Return the number of the chunk at `coords`."""
         return chunk_number(coords, self.grid)
@@ -533,13 +546,8 @@ class Reading:
 
         None if the chunks are not ranges of one local file, each in one piece.
         """
-        chunks = self._chunks
-        if (
-            not isinstance(chunks, ByteRanges)
-            or len(chunks.urls) != 1
-            or chunks.parts is not None
-            or chunks.fronts
-        ):
+        chunks = self._reader.ranges_of_one_file
+        if chunks is None:
             return None
         source = self.source(chunks.urls[0])
         offsets = np.ascontiguousarray(chunks.offsets.reshape(-1)[numbers], np.uint64)

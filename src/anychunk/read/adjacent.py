@@ -18,7 +18,6 @@ from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.rows import RawLayout, raw_layout
 from anychunk.io import FileSource, MemorySource, copying
 from anychunk.model.grid import FEW, Numbers, Plan, Shape, chunk_coords
-from anychunk.model.index import ByteRanges
 from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
@@ -126,13 +125,8 @@ def adjacent_runs(
         numbers: The chunk numbers of the plan.
         dtype: The data type of the array.
     """
-    chunks = reader.chunks
-    if (
-        not isinstance(chunks, ByteRanges)
-        or len(chunks.urls) != 1
-        or chunks.parts is not None
-        or chunks.fronts
-    ):
+    chunks = reader.ranges_of_one_file
+    if chunks is None:
         return None
     layout = raw_layout(reader.index, dtype)
     axis = None if layout is None else joining_axis(layout, plan)
