@@ -177,12 +177,10 @@ def test_a_task_that_is_submitted_after_the_last_worker_is_given_up_fails():
     from anychunk.io import dask_cluster
 
     class Never:
-        _client = None
-
         def submit(self, *_, **__):
             return Future()
 
-    tasks = dask_cluster.Tasks(Never())
+    tasks = dask_cluster.Tasks(Never(), None, once=True)
     tasks._give_up(0)
     with pytest.raises(SourceError, match="lost its last worker"):
         tasks.submit(print).result(PATIENCE_S)

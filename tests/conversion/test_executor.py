@@ -1,5 +1,7 @@
 """Running tasks: what is done is recorded, a failure stops the rest."""
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -12,6 +14,7 @@ from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.tasks import Conversion
 from anychunk.errors import FormatError, SourceError
+from anychunk.io import dask_cluster
 from tests.patience import PATIENCE_S
 
 
@@ -139,3 +142,42 @@ def test_no_scheduler_answers(conversion):
     assert dask.config.get("scheduler", None) is None  # or all later Dask work would wait for it
     with pytest.raises(ValueError, match="No clients found"):
         distributed.default_client()
+
+
+def pid(_):
+    return os.getpid()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_lost_all_workers_is_not_waited_for_forever(conversion, monkeypatch):
+    import distributed
+
+    monkeypatch.setattr(dask_cluster, "NO_WORKERS_S", 0.01)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        ex.start_workers(1, cluster.scheduler_address, conversion) as workers,
+    ):
+        results = workers.run(lambda _, item: item, iter(range(1000)))
+        item, result = next(results)
+        assert item == result
+        cluster.scale(0)
+        with pytest.raises(SourceError, match="Dask"):
+            list(results)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_costs_time_only(conversion):
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        ex.start_workers(1, cluster.scheduler_address, conversion) as workers,
+    ):
+        killed = workers.submit(pid).result(PATIENCE_S)
+        os.kill(killed, signal.SIGKILL)
+        assert workers.submit(pid).result(PATIENCE_S) != killed

@@ -233,7 +233,7 @@ def _opened(executor: Any, *, is_remote: bool) -> Iterator[tuple[Executor, int]]
         with _of_client(executor) as tasks:
             yield tasks, dask_cluster.threads(executor)
     elif hasattr(client := getattr(executor, "_client", None), "get_executor"):
-        with dask_cluster.Tasks(executor) as tasks:
+        with dask_cluster.Tasks(executor, client, once=True) as tasks:
             yield tasks, dask_cluster.threads(client)
     elif isinstance(executor, Executor) or hasattr(executor, "submit"):
         yield executor, int(getattr(executor, "_max_workers", UNKNOWN_WORKERS))
@@ -247,7 +247,8 @@ def _opened(executor: Any, *, is_remote: bool) -> Iterator[tuple[Executor, int]]
 def _of_client(client: Any) -> dask_cluster.Tasks:
     """Return the executor of a Dask client."""
     # pure=False: a file parsed again may be another by now, a cached result would be stale
-    return dask_cluster.Tasks(client.get_executor(pure=False, retries=2))
+    executor = client.get_executor(pure=False, retries=2)
+    return dask_cluster.Tasks(executor, client, once=True)
 
 
 def are_remote(urls: Sequence[str]) -> bool:

@@ -58,9 +58,19 @@ def start_workers(count: int, scheduler: str | None, conversion: Conversion) -> 
 @contextmanager
 def dask_workers(scheduler: str, conversion: Conversion) -> Iterator[Workers]:
     """Connect to a Dask scheduler and send it the conversion."""
-    with dask_cluster.connect(scheduler) as client, client.get_executor() as executor:
-        found = client.scatter(conversion, broadcast=True)
-        yield Workers(executor, found, dask_cluster.threads(client))
+    with (
+        dask_cluster.connect(scheduler) as client,
+        client.get_executor() as executor,
+        # not once: a task writes the same objects again
+        dask_cluster.Tasks(executor, client, once=False) as tasks,
+    ):
+        # not scattered: what a worker that ended had been sent would be lost, a call is repeated
+        found = client.submit(_same, conversion, pure=False)
+        yield Workers(tasks, found, dask_cluster.threads(client))
+
+
+def _same(conversion: Conversion) -> Conversion:
+    return conversion
 
 
 def write_all(

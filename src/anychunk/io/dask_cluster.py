@@ -7,6 +7,7 @@ of its deaths: a cluster can lose all of its workers to one file, and then waits
 """
 
 import asyncio
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -56,11 +57,18 @@ def threads(client: Any) -> int:
 
 
 class Tasks(Executor):
-    """Runs calls on a Dask cluster, each once: if its worker ends, it raises `WorkerDied`."""
+    """Runs calls on a Dask cluster; they fail when it has had no workers for a while."""
 
-    def __init__(self, executor: Any) -> None:
-        """Use an executor of Dask, what `client.get_executor()` returns."""
-        self._executor, self._client = executor, executor._client  # noqa: SLF001
+    def __init__(self, executor: Any, client: Any, *, once: bool) -> None:
+        """Wrap an executor of Dask.
+
+        Parameters:
+            executor: What `client.get_executor()` returns.
+            client: Its client.
+            once: Whether a call raises `WorkerDied` if its worker ends. Otherwise Dask gives it to
+                other workers, `distributed.scheduler.allowed-failures` times.
+        """
+        self._executor, self._client, self._once = executor, client, once
         self._running: dict[str, tuple[Future[Any], Future[Any]]] = {}
         self._workers: set[str] = set()
         self._emptied = 0
@@ -124,7 +132,7 @@ class Tasks(Executor):
                 self._is_given_up = False
             case {"action": "remove-worker", "worker": worker, **rest}:
                 self._workers.discard(worker)
-                if not rest.get("expected"):
+                if self._once and not rest.get("expected"):
                     self._on_death(rest.get("processing-tasks", ()))
                 if not self._workers:
                     self._emptied += 1
@@ -139,8 +147,7 @@ class Tasks(Executor):
         for key in keys:
             call, result = self._running.pop(key, (None, None))
             if call is not None and result is not None:
-                # on another thread: Dask's cancelling waits for this one
-                asyncio.get_running_loop().run_in_executor(None, call.cancel)
+                _cancel(call)
                 _fail(result, WorkerDied("a Dask worker ended abruptly"))
 
     def _give_up(self, emptied: int) -> None:
@@ -151,8 +158,9 @@ class Tasks(Executor):
 
     def _fail_all(self) -> None:
         for key in list(self._running):
-            _, result = self._running.pop(key, (None, None))
-            if result is not None:
+            call, result = self._running.pop(key, (None, None))
+            if call is not None and result is not None:
+                _cancel(call)
                 _fail(result, SourceError(
                     f"the Dask cluster lost its last worker and had none for {NO_WORKERS_S:.0f} s; "
                     "start a new cluster and run the same call again; if files end their workers, "
@@ -197,6 +205,11 @@ class Alone(Executor):
     def submit(self, function: Callable[..., Any], /, *items: Any, **_: Any) -> Future[Any]:
         """Schedule `function(*items)` when nothing else runs."""
         return self._tasks.submit_alone(function, *items)
+
+
+def _cancel(call: Future[Any]) -> None:
+    # on another thread: Dask's cancelling waits for that of the client
+    threading.Thread(target=call.cancel, daemon=True).start()
 
 
 def _fail(result: Future[Any], error: Exception) -> None:
