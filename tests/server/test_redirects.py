@@ -1,5 +1,6 @@
 """Redirects of web servers: refused by default if they lead to another host or port."""
 
+import gc
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 
@@ -10,6 +11,7 @@ import tifffile
 import anychunk
 from anychunk.errors import SourceError, UnsupportedError
 from anychunk.io import open_source, read_object
+from anychunk.io.http import Site
 from tests import http_server
 from tests.server.serving import running
 
@@ -178,6 +180,16 @@ class TestClient:
             open_source(f"{web.url}/a.tif", storage={**RESTRICTED, "client_options": {}})
         with pytest.raises(ValueError, match="redirects"):
             open_source(f"{web.url}/a.tif", storage={"redirects": "never"})
+
+
+def test_idle_connections_are_closed_with_their_site(web):
+    site = Site(web.url)
+    site.get("a.tif")
+    connections = list(site._idle)
+    assert [c.sock is not None for c in connections] == [True]
+    del site
+    gc.collect()
+    assert [c.sock for c in connections] == [None]
 
 
 def test_icechunk_of_a_web_server_is_refused(client_of, web):

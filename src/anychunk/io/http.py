@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
+import weakref
 from collections.abc import Buffer, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -82,6 +83,7 @@ class Site:
             self._headers["Authorization"] = basic(parts.username, parts.password)
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
+        weakref.finalize(self, close_all, self._idle)
 
     def get(self, path: str, wanted: Range | None = None, *, most: int | None = None) -> Answer:
         """Read an object or a range of it, or raise FileNotFoundError.
@@ -208,6 +210,12 @@ class Site:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def close_all(connections: list[http.client.HTTPConnection]) -> None:
+    """Close idle connections, when their site is no longer used or the process ends."""
+    while connections:
+        connections.pop().close()
 
 
 @dataclass(frozen=True)
