@@ -20,7 +20,7 @@ from anychunk.errors import AnychunkError
 from anychunk.formats import _jpeg2000_windows
 from anychunk.formats._jpeg2000_windows import divided, is_divided, whole
 from anychunk.io import Sources
-from anychunk.read import pipeline, window_reads
+from anychunk.read import batch, window_reads
 from anychunk.references import tile_tables
 from tests import forked
 from tests.http_server import serve
@@ -60,7 +60,7 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(_jpeg2000_windows, "SMALLEST", 32)
     monkeypatch.setattr(windows, "PIECE", 96)
     monkeypatch.setattr(window_reads, "PIECE", 96)
-    for cache in (windows.TABLES, window_reads.TOUCHED, pipeline.RECENT):
+    for cache in (windows.TABLES, window_reads.TOUCHED, batch.RECENT):
         cache.clear()
 
 

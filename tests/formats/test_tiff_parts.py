@@ -9,7 +9,7 @@ import anychunk
 from anychunk.codecs.tiff import decoders
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError
-from anychunk.read import pipeline, window_reads
+from anychunk.read import batch, window_reads
 from tests.http_server import serve
 
 SIZE = 304
@@ -21,7 +21,7 @@ WINDOWS = (np.s_[0:7, 0:9], np.s_[100:164, 30:90], np.s_[250:256, 200:256], np.s
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     monkeypatch.setattr("anychunk.codecs.chain.LEAST_PART", 1 << 14)
-    for cache in (window_reads.TOUCHED, pipeline.RECENT):
+    for cache in (window_reads.TOUCHED, batch.RECENT):
         cache.clear()
 
 

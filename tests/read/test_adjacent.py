@@ -9,7 +9,7 @@ from anychunk.errors import ChunkDecodeError, SourceChangedError, TruncatedError
 from anychunk.io import FileSource
 from anychunk.model.grid import plan_box
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
-from anychunk.read import adjacent, pipeline
+from anychunk.read import adjacent, chunk_threads, local_reads
 from anychunk.read.adjacent import Run, join_rows
 
 RNG = np.random.default_rng(5)
@@ -54,8 +54,8 @@ def written(tmp_path, kind, *, rows, dtype="uint16", byteorder="<", height=96, w
 def test_windows_are_those_of_tifffile(tmp_path, monkeypatch, kind, byteorder, dtype, least):
     monkeypatch.setattr(adjacent, "LEAST_FILL", least)
     monkeypatch.setattr("anychunk.formats.tiff.byte_ranges.ROWS_BYTES", 2000)
-    monkeypatch.setattr(pipeline, "LEAST_COPIES", 1 << 10)
-    monkeypatch.setattr(pipeline, "LEAST_COPY", 1 << 9)
+    monkeypatch.setattr(local_reads, "LEAST_COPIES", 1 << 10)
+    monkeypatch.setattr(local_reads, "LEAST_COPY", 1 << 9)
     path, expected = written(tmp_path, kind, rows=8, dtype=dtype, byteorder=byteorder)
     array = anychunk.open_array(path)
     assert np.array_equal(array[...], expected)
@@ -94,9 +94,9 @@ def test_rows_of_a_window_are_read_at_once(tmp_path, monkeypatch, placed):
 
 
 def test_a_large_chunk_is_divided_among_threads(tmp_path, monkeypatch, placed):
-    monkeypatch.setattr(pipeline, "LEAST_COPIES", 1 << 10)
-    monkeypatch.setattr(pipeline, "LEAST_COPY", 1 << 9)
-    monkeypatch.setattr(pipeline, "workers", lambda: 2)
+    monkeypatch.setattr(local_reads, "LEAST_COPIES", 1 << 10)
+    monkeypatch.setattr(local_reads, "LEAST_COPY", 1 << 9)
+    monkeypatch.setattr(chunk_threads, "cores", lambda: 2)
     path, pixels = written(tmp_path, "one", rows=96)
     array = anychunk.open_array(path)
     assert array.nchunks == 1

@@ -12,8 +12,8 @@ import anychunk
 from anychunk.codecs import libraries
 from anychunk.errors import AnychunkError
 from anychunk.native import loops
+from anychunk.read import local_reads, pipeline
 from anychunk.read import many_chunks as module
-from anychunk.read import pipeline
 from tests import thorough
 
 pytestmark = pytest.mark.skipif(
@@ -76,7 +76,7 @@ def taken(monkeypatch):
 
 
 def one_by_one(monkeypatch):
-    monkeypatch.setattr(pipeline, "many_chunks", lambda *_, **__: None)
+    monkeypatch.setattr(local_reads, "many_chunks", lambda *_, **__: None)
 
 
 CASES = [

@@ -17,7 +17,8 @@ from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import ChunkDecodeError, SourceChangedError, SourceError, TruncatedError
 from anychunk.io import FileSource, Sources, memory_store, threads
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
-from anychunk.read import pipeline
+from anychunk.read import chunk_threads, pipeline
+from anychunk.read.batch import Batch
 from tests.http_server import serve
 from tests.patience import PATIENCE_S
 
@@ -383,13 +384,13 @@ def test_dask_does_not_multiply_the_threads(tmp_path, monkeypatch):
 
     cores = 6
     monkeypatch.setattr(threads, "_pool", None)
-    monkeypatch.setattr(pipeline, "workers", lambda: cores)
+    monkeypatch.setattr(chunk_threads, "cores", lambda: cores)
     values = RNG.integers(0, 9, (2048, 2048), np.uint8)
     file = tmp_path / "f"
     index = tiled(
         values, (64, 64), str(file), file.write_bytes, codecs=(BYTES, GZIP), encode=gzipped
     )
-    decoding, seen, real = [], set(), pipeline._Batch.scatter
+    decoding, seen, real = [], set(), Batch.scatter
 
     def scatter(batch, *arguments):
         decoding.append(1)
@@ -399,7 +400,7 @@ def test_dask_does_not_multiply_the_threads(tmp_path, monkeypatch):
         finally:
             decoding.pop()
 
-    monkeypatch.setattr(pipeline._Batch, "scatter", scatter)
+    monkeypatch.setattr(Batch, "scatter", scatter)
     lazy = dask.array.from_zarr(anychunk.open(index), chunks=(512, 1024))
     found = lazy.compute(scheduler="threads", num_workers=cores)
     threads.pool().shutdown()
@@ -487,22 +488,22 @@ def test_import_alone_changes_nothing():
 )
 def test_small_chunks_are_copied_by_one_thread(count, nbytes, parts, monkeypatch):
     """Two threads took twice the time for 4,000 chunks of 4 KiB."""
-    monkeypatch.setattr(pipeline, "workers", lambda: 2)
+    monkeypatch.setattr(chunk_threads, "cores", lambda: 2)
     ranges = []
     decode = SimpleNamespace(nbytes=nbytes, is_view=True, takes_many=False)
-    pipeline.in_threads(ranges.append, count, decode)
+    chunk_threads.in_threads(ranges.append, count, decode)
     assert sorted(number for part in ranges for number in part) == list(range(count))
     assert (len(ranges) == 1) == (parts == "one")
 
 
 def test_chunks_that_are_decoded_together_are_taken_by_rows(monkeypatch):
-    monkeypatch.setattr(pipeline, "workers", lambda: 2)
+    monkeypatch.setattr(chunk_threads, "cores", lambda: 2)
     ranges = []
     decode = SimpleNamespace(nbytes=64, is_view=False, takes_many=True)
-    pipeline.in_threads(ranges.append, 43 * 43 - 5, decode, row=43)
+    chunk_threads.in_threads(ranges.append, 43 * 43 - 5, decode, row=43)
     assert sorted(number for part in ranges for number in part) == list(range(43 * 43 - 5))
     assert len(ranges) == 4
     assert all(part.start % 43 == 0 for part in ranges)
     ranges.clear()
-    pipeline.in_threads(ranges.append, 43, decode, row=43)
+    chunk_threads.in_threads(ranges.append, 43, decode, row=43)
     assert ranges == [range(43)]

@@ -6,9 +6,9 @@ import tifffile
 
 import anychunk
 from anychunk import limits
+from anychunk.codecs.chain import Decoder
 from anychunk.errors import SourceChangedError
-from anychunk.read import pipeline
-from anychunk.read.pipeline import RECENT
+from anychunk.read.batch import RECENT
 
 VALUES = np.random.default_rng(0).integers(0, 9999, (300, 300), dtype="uint16")
 
@@ -25,13 +25,13 @@ def path(tmp_path):
 def decoded(monkeypatch):
     """Count the chunks that are decoded."""
     found = []
-    before = pipeline.Decoder.__call__
+    before = Decoder.__call__
 
     def call(self, data, scratch=None):
         found.append(len(data))
         return before(self, data, scratch)
 
-    monkeypatch.setattr(pipeline.Decoder, "__call__", call)
+    monkeypatch.setattr(Decoder, "__call__", call)
     return found
 
 

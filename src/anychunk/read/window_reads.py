@@ -40,7 +40,7 @@ MARGIN = 128
 
 
 class Target(Protocol):
-    """What a selection is read into (`pipeline._Batch`)."""
+    """What a selection is read into (`batch.Batch`)."""
 
     out: Any
     fill: Any

@@ -1,0 +1,151 @@
+"""Read chunks of remote files: windows, rows or parts of chunks where those are less, or all."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anychunk.decode.boxes import located
+from anychunk.decode.chunks import ChunkReader, Stored
+from anychunk.decode.rows import Rows, raw_layout
+from anychunk.errors import ChunkDecodeError, LimitError
+from anychunk.model.grid import Numbers
+from anychunk.read.batch import Batch
+from anychunk.read.window_reads import WindowRead
+
+if TYPE_CHECKING:
+    from anychunk.decode.tile_streams import TilePiece
+
+LEAST_ROWS = 64 << 10
+"""Shorter uncompressed chunks of remote arrays are fetched whole: one request costs more."""
+
+
+async def read_remote(batch: Batch, reader: ChunkReader, numbers: Numbers) -> None:
+    """Fetch what a selection needs of its chunks, and decode it."""
+    try:
+        if reader.windows is not None and await fetch_windows(batch, reader, numbers):
+            return
+        batch.locate(numbers, reader.grid)
+        rows = selected_rows(batch, reader, numbers)
+        if rows:
+            await fetch_rows(batch, reader, numbers, rows)
+        parts = await asyncio.to_thread(selected_parts, batch, reader, numbers)
+        if parts:
+            parts = await fetch_parts(batch, reader, numbers, parts)
+        done = rows.keys() | parts.keys()
+        rest = [position for position in range(len(numbers)) if position not in done]
+
+        def name(position: int) -> str:
+            return reader.describe(int(numbers[position]))
+
+        def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+            batch.scatter([rest[position] for position in positions], chunks, name)
+
+        if rest:
+            await reader.fetch_many(numbers[rest], deliver)
+    except BaseExceptionGroup as group:
+        # the caller can act on one failure; the others follow from it
+        raise group.exceptions[0] from None
+
+
+async def fetch_windows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> bool:
+    """Read a selection of parts of tiles; return False if it cannot be planned as boxes."""
+    reading = reader.begin()
+    work = WindowRead(batch, reader, reading)
+    places = list(batch.places(range(len(numbers))))
+    tasks = await asyncio.to_thread(work.plan, numbers, places)
+    if tasks is None:
+        return False
+
+    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+        for position, stored in zip(positions, chunks, strict=True):
+            if stored is not None:
+                work.decode(tasks[position], stored)
+
+    wanted = [(i, task.number, task.window, task.is_whole) for i, task in enumerate(tasks)]
+    await reader.fetch_windows(reading, wanted, deliver)
+    await asyncio.to_thread(work.finish)
+    return True
+
+
+def selected_rows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> dict[int, Rows]:
+    """Return, by position, what is selected of chunks of which only some rows are to be fetched."""
+    layout = raw_layout(reader.index, batch.dtype)
+    found: dict[int, Rows] = {}
+    if layout is None:
+        return found
+    for position, (source, _) in enumerate(batch.places(range(len(numbers)))):
+        number = int(numbers[position])
+        length = reader.ranges(number)[0][2]
+        if length > LEAST_ROWS:
+            rows = layout.rows(reader.front(number), length, source)
+            if rows is not None:
+                found[position] = rows
+    return found
+
+
+async def fetch_rows(
+    batch: Batch, reader: ChunkReader, numbers: Numbers, rows: Mapping[int, Rows]
+) -> None:
+    """Fetch some rows of remote chunks, given by position."""
+    ranges = []
+    for position, one in rows.items():
+        url, offset, _ = reader.ranges(int(numbers[position]))[0]
+        ranges.append([(url, offset + start, one.length) for start in one.starts])
+
+    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+        for position, data in zip(positions, chunks, strict=True):
+            _, target = next(iter(batch.places([position])))
+            if data is not None:
+                batch.place(target, rows[position].array(data))
+
+    await reader.fetch_rows(list(rows), ranges, deliver)
+
+
+def selected_parts(batch: Batch, reader: ChunkReader, numbers: Numbers) -> dict[int, "TilePiece"]:
+    """Return, by position, the parts of JPEG 2000 tiles of TIFF that are fetched instead of all."""
+    found: dict[int, TilePiece] = {}
+    if not batch.decode.has_parts:
+        return found
+    from anychunk.decode.tile_streams import plan_piece, stream_codec  # with decoders of TIFF
+
+    codec = stream_codec(reader.index)
+    if codec is None:
+        return found
+    reading = reader.begin()
+    for position, (source, _) in enumerate(batch.places(range(len(numbers)))):
+        number = int(numbers[position])
+        url, offset, length = reader.ranges(number)[0]
+        if length > LEAST_ROWS:
+            with located(partial(reader.describe, number)):
+                file = reading.source(url)
+                piece = plan_piece(codec, file, (offset, length), reader.index.chunk_shape, source)
+            if piece is not None:
+                found[position] = piece
+    return found
+
+
+async def fetch_parts(
+    batch: Batch, reader: ChunkReader, numbers: Numbers, parts: Mapping[int, "TilePiece"]
+) -> dict[int, "TilePiece"]:
+    """Fetch planned parts, given by position; return those that decoded."""
+    ranges = []
+    for position, part in parts.items():
+        url = reader.ranges(int(numbers[position]))[0][0]
+        ranges.append([(url, offset, length) for offset, length in part.planned.ranges])
+    done: dict[int, TilePiece] = {}
+
+    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+        for position, data in zip(positions, chunks, strict=True):
+            _, target = next(iter(batch.places([position])))
+            try:
+                array = parts[position].array(np.empty(0, np.uint8) if data is None else data)
+            except (ChunkDecodeError, LimitError):
+                continue  # some streams decode only as a whole, such as samples of 30 bits
+            batch.place(target, array)
+            done[position] = parts[position]
+
+    await reader.fetch_rows(list(parts), ranges, deliver)
+    return done
