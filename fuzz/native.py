@@ -2,9 +2,9 @@
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
 tiles, parameters and JPEG scans, follows damaged tile-parts, decodes damaged facsimile, LZW and
-PackBits, decodes many chunks of every kind together, narrows samples, and copies bands and rows of
-arrays of any shape and strides. A finding is a report of the sanitizer, or an answer that differs
-from that of the Python code.
+PackBits, decodes many chunks of every kind together and JPEG 2000 by OpenJPEG, narrows samples, and
+copies bands and rows of arrays of any shape and strides. A finding is a report of the sanitizer, or
+an answer that differs from that of the Python code.
 """
 
 import argparse
@@ -292,6 +292,45 @@ def encoded(kind, tile):
     return data
 
 
+def codestream(loops, rng) -> None:
+    """Decode JPEG 2000 by OpenJPEG, whole, damaged, and with hostile arguments."""
+    from anychunk.codecs.jpeg2000 import openjpeg_library, whole_streams
+
+    whole_streams.loops = loops
+    depth = int(rng.choice([1, 5, 8, 12, 16]))
+    # the encoder fails with some small images, and with three bands of one bit
+    bands = int(rng.choice([1, 3])) if depth > 1 else 1
+    shape = (*rng.integers(16, 80, 2).tolist(), bands)
+    image = rng.integers(0, 1 << depth, shape).astype("u1" if depth <= 8 else "u2")
+    image = image if bands > 1 else image[..., 0]
+    options = {"bitspersample": depth, "resolutions": int(rng.integers(1, 5))}
+    encoded = imagecodecs.jpeg2k_encode(
+        image, level=0, codecformat="J2K", reversible=True, **options
+    )
+    stored = np.frombuffer(encoded, "u1").copy()
+    # memory of exactly this size, as above
+    out = np.zeros((bands, *image.shape[:2]), image.dtype)
+    found = whole_streams.decode(stored, out)
+    if found is None:
+        raise AssertionError("OpenJPEG was not found, or refused a whole stream")
+    assert found.is_exact
+    assert np.array_equal(out.transpose(1, 2, 0).reshape(image.shape), image)
+    start = bytes(stored).index(b"\xff\x93")
+    for place in rng.integers(start, len(stored), int(rng.integers(1, 6))).tolist():
+        stored[place] = int(rng.integers(256))
+    stored = stored[: int(rng.integers(start, len(stored) + 1))].copy()
+    whole_streams.decode(stored, out)
+    other = np.zeros(rng.integers(1, 90, 3), rng.choice(["u1", "u2", "i4"]))
+    numbers = [int(rng.choice([-1, 0, 1, 8, 16, 33])) for _ in range(2)]
+    parameters, place = (rng.integers(0, 256, int(rng.integers(0, 400)), "u1") for _ in range(2))
+    with suppress(ValueError):
+        loops.openjpeg_decode(
+            openjpeg_library.addresses(), stored, other if rng.integers(2) else out, numbers[0], 1,
+            numbers[1] if rng.integers(2) else depth, bool(rng.integers(2)),
+            parameters.tobytes(), place.tobytes(),
+        )  # fmt: skip
+
+
 def narrow(loops, rng) -> None:
     """Narrow random integers, most of them in the range of their depth, and hostile arguments."""
     from anychunk.codecs.jpeg2000.openjph import _narrow
@@ -382,6 +421,7 @@ def fuzz(minutes: float, seed: int) -> int:
         place_tile(loops, rng)
         narrow(loops, rng)
         many(loops, rng)
+        codestream(loops, rng)
         tile_parts(loops, rng)
         xz(loops, rng)
         header, layout, read = tiles[int(rng.integers(len(tiles)))]
