@@ -9,6 +9,7 @@ from anychunk.codestream.jpeg2000 import read_main_header, stream_parts
 from anychunk.codestream.packets import check_tile
 from anychunk.errors import ChunkDecodeError, FormatError
 from anychunk.native import loops
+from tests.compiled import needs_compiled
 
 NOTHING = memoryview(b"")
 
@@ -94,9 +95,7 @@ def test_no_coefficients_exceed_the_bound_for_16_bits():
     assert 4000 < highest < 1 << 15
 
 
-@pytest.mark.skipif(
-    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
-)
+@needs_compiled
 @pytest.mark.parametrize("best", [0, 2])
 @pytest.mark.parametrize("is_signed", [False, True])
 @pytest.mark.parametrize(("size", "depth"), [(2, 1), (2, 8), (4, 8), (4, 12), (4, 16), (2, 16)])

@@ -12,14 +12,16 @@ from anychunk.codecs.tiff.tile import Tile
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError
 from anychunk.native import loops
+from tests.compiled import needs_compiled
 from tests.j2k_streams import compress, decompress, field, needs_openjpeg, with_packed_headers
 from tests.thorough import examples
 
 pytestmark = [
     needs_openjpeg,
+    needs_compiled,
     pytest.mark.skipif(
-        loops is None or openjpeg_library.addresses() is None,
-        reason="needs the compiled module, and the OpenJPEG library of imagecodecs",
+        openjpeg_library.addresses() is None,
+        reason="no tested OpenJPEG library in imagecodecs: install the one of constraints.txt",
     ),
 ]
 SHAPE = (45, 70)

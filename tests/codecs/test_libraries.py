@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from anychunk.codecs import libraries
-from anychunk.native import loops
+from tests.compiled import needs_compiled
 
-pytestmark = pytest.mark.skipif(
-    loops is None, reason="the compiled module is not here: install a C compiler, then make setup"
-)
+pytestmark = needs_compiled
 
 
 @pytest.fixture

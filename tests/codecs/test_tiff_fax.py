@@ -13,12 +13,12 @@ import tifffile
 from PIL import Image
 
 import anychunk
-from anychunk import native
 from anychunk.codecs import _fax_lines as fax_lines
 from anychunk.codecs.tiff import fax, libtiff_messages
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import ChunkDecodeError, MissingDependencyError
 from tests.codecs import naive_fax
+from tests.compiled import needs_compiled
 
 KINDS = {
     "group 4": ("group4", 0),
@@ -311,10 +311,7 @@ def test_an_imagecodecs_that_reports_nothing_is_refused(monkeypatch):
         libtiff_messages._check_that_messages_arrive.__wrapped__()
 
 
-@pytest.mark.skipif(
-    native.loops is None,
-    reason="the compiled module is not built: install a C compiler, then make setup",
-)
+@needs_compiled
 def test_the_compiled_module_agrees():
     """It decodes what libtiff's encoder writes; of damaged data, only what libtiff decodes."""
     agreed = refused = 0

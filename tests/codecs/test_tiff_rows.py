@@ -18,10 +18,8 @@ from anychunk.codecs.tiff import decoders
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import ChunkDecodeError
 from anychunk.native import loops
+from tests.compiled import needs_compiled
 
-compiled = pytest.mark.skipif(
-    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
-)
 # bytes have no planes
 PREDICTED = [(size, predictor) for size in (1, 2, 4, 8) for predictor in (1, 2, 3)]
 PREDICTED.remove((1, 3))
@@ -46,7 +44,7 @@ def predicted(pixels, predictor, *, is_swapped=False):
     return (coded.byteswap() if is_swapped else coded).reshape(-1).view(np.uint8)
 
 
-@compiled
+@needs_compiled
 @pytest.mark.parametrize(("size", "predictor"), PREDICTED)
 @pytest.mark.parametrize("bands", [1, 2, 3, 4, 5])
 def test_rows_are_placed_as_they_were_before_prediction(size, predictor, bands):
@@ -66,7 +64,7 @@ def test_rows_are_placed_as_they_were_before_prediction(size, predictor, bands):
             assert (room[:, :, wide:] == 77).all()
 
 
-@compiled
+@needs_compiled
 @pytest.mark.parametrize(("size", "predictor"), PREDICTED)
 @pytest.mark.parametrize("bands", [1, 3, 5])
 def test_packbits_are_placed_a_few_rows_at_a_time(size, predictor, bands):
@@ -96,7 +94,7 @@ def test_packbits_are_placed_a_few_rows_at_a_time(size, predictor, bands):
         assert not loops.place_packbits(long, target, shape, size, predictor, is_swapped)
 
 
-@compiled
+@needs_compiled
 def test_what_does_not_fit_is_not_placed():
     data, out = np.zeros(24, np.uint8), np.full((4, 6), 9, np.uint8)
     refused = [
@@ -175,7 +173,7 @@ def test_tiles_and_strips_read_as_tifffile_reads_them(tmp_path, compression, dty
             assert np.array_equal(array[box], pixels[box])
 
 
-@compiled
+@needs_compiled
 @pytest.mark.parametrize("compression", ["packbits", "lzw", "zlib", "zstd", "lzma"])
 def test_a_truncated_chunk_is_refused_wherever_it_goes(compression):
     number = {"packbits": 32773, "lzw": 5, "zlib": 8, "zstd": 50000, "lzma": 34925}[compression]
@@ -253,7 +251,7 @@ def test_a_picture_of_another_size_than_its_strip_is_decoded_once(
     assert np.array_equal(array[..., 30:36, 3:], expected[..., 30:36, 3:])
 
 
-@compiled
+@needs_compiled
 def test_a_picture_smaller_than_its_chunk_leaves_the_fill_value():
     pixels = np.random.default_rng(0).integers(0, 255, (10, 40), "u1")
     tile = TiffTile(compression=34933, tile_width=40, tile_height=16, last_height=10, last_width=40)
@@ -275,7 +273,7 @@ def test_the_codec_can_be_pickled_after_it_was_used(tmp_path):
     assert not pickle.loads(pickle.dumps(array))[...].any()
 
 
-@compiled
+@needs_compiled
 def test_results_are_the_same_without_the_compiled_module(tmp_path):
     for number, (compression, dtype, planar, order) in enumerate(KINDS):
         pixels = field(dtype)

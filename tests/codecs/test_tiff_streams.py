@@ -6,10 +6,9 @@ import pytest
 
 from anychunk.codecs.tiff import decoders
 from anychunk.native import loops
+from tests.compiled import needs_compiled
 
-pytestmark = pytest.mark.skipif(
-    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
-)
+pytestmark = needs_compiled
 
 
 def pixels(kind: str, size: int) -> np.ndarray:

@@ -15,11 +15,9 @@ from anychunk.codestream.packet_walk import Walk
 from anychunk.codestream.saved_blocks import pack, unpack
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.native import loops
+from tests.compiled import needs_compiled
 from tests.j2k_streams import compress, field, needs_openjpeg, with_packed_headers
 
-needs_compiler = pytest.mark.skipif(
-    loops is None, reason="the compiled module is not built: install a C compiler, then make setup"
-)
 ENCODINGS = {
     "5/3": ("-n", "4"),
     "9/7, layers": ("-I", "-r", "20,8,2"),
@@ -58,7 +56,7 @@ def same(a, b) -> bool:
 
 
 @needs_openjpeg
-@needs_compiler
+@needs_compiled
 @pytest.mark.parametrize("options", ENCODINGS.values(), ids=ENCODINGS)
 def test_compiled_and_python_agree(options, monkeypatch):
     header, layout, read = opened(compress(list(field((120, 150), bands=3)), *options))
@@ -140,7 +138,7 @@ def test_too_many_blocks_have_no_table(monkeypatch):
         walk_tile(*opened(lossless()))
 
 
-@needs_compiler
+@needs_compiled
 def test_random_bodies():
     """Whatever the bytes are, the compiled walk stays inside them, and agrees with Python."""
     header, layout, read = opened(lossless((70, 70), resolutions=3))
@@ -157,7 +155,7 @@ def test_random_bodies():
 
 
 @needs_openjpeg
-@needs_compiler
+@needs_compiled
 @pytest.mark.parametrize("options", [("-b", "4,4"), ("-r", "20,8,2", "-SOP", "-EPH"), ("-M", "5")])
 def test_tiles_walked_one_after_the_other(options, monkeypatch):
     """Small and large tiles share memory; a tile is exact if and only if Python finds it so."""
@@ -191,7 +189,7 @@ def test_tiles_walked_one_after_the_other(options, monkeypatch):
         assert loops.walk_all(parameters, data, short) == 0
 
 
-@needs_compiler
+@needs_compiled
 @pytest.mark.parametrize("data", [b"", b"\0" * 80, b"\1" + b"\0" * 79, b"\xff" * 8000])
 def test_malformed_parameters(data):
     with pytest.raises(ValueError, match="parameters"):

@@ -21,10 +21,9 @@ from anychunk.codestream.jpeg_points import (
 )
 from anychunk.errors import FormatError
 from anychunk.native import loops
+from tests.compiled import needs_compiled
 
-pytestmark = pytest.mark.skipif(
-    loops is None, reason="the compiled module is not built: install a C compiler, then make setup"
-)
+pytestmark = needs_compiled
 KINDS = {
     "grey": ("L", {}),
     "4:4:4": ("RGB", {"subsampling": 0}),

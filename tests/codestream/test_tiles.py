@@ -10,6 +10,7 @@ from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.io import MemorySource
+from tests.compiled import needs_compiled
 from tests.effort import at_most
 from tests.http_server import serve
 from tests.j2k_streams import compress, field, interleaved, needs_openjpeg
@@ -98,7 +99,7 @@ def test_the_compiled_loop_finds_the_same(monkeypatch, place, value):
     assert found[0] == found[1]
 
 
-@pytest.mark.skipif(tiles.loops is None, reason="the compiled module was not built, or is off")
+@needs_compiled
 def test_many_tiles_are_found_by_the_compiled_loop():
     data = stream(20_000, 20)
     with at_most(2000):

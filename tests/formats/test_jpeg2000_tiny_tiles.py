@@ -11,13 +11,10 @@ import anychunk
 from anychunk.codecs.jpeg2000 import codec
 from anychunk.codestream.jpeg2000 import read_main_header, stream_parts
 from anychunk.errors import AnychunkError
-from anychunk.native import loops
+from tests.compiled import needs_compiled
 from tests.j2k_streams import compress, decompress, needs_openjpeg
 
 pytestmark = needs_openjpeg
-needs_loops = pytest.mark.skipif(
-    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
-)
 
 
 def planes(bands=1, shape=(150, 131)):
@@ -53,7 +50,7 @@ def test_every_level_equals_openjpeg(bands, options, tmp_path):
     assert np.array_equal(coarse, np.squeeze(decompress(stream, level=1)))
 
 
-@needs_loops
+@needs_compiled
 def test_one_call_decodes_all_tiles(tmp_path, monkeypatch):
     monkeypatch.setattr(codec, "decode_tile", lambda *_, **__: pytest.fail("decoded one by one"))
     [plane] = planes()
@@ -62,7 +59,7 @@ def test_one_call_decodes_all_tiles(tmp_path, monkeypatch):
     assert np.array_equal(anychunk.open(path).image(0)[...], plane)
 
 
-@needs_loops
+@needs_compiled
 @pytest.mark.parametrize("absent", [[0], [9], [17, 18], [3, 12, 21], [89], list(range(0, 90, 2))])
 def test_absent_tiles_read_as_fill(absent, tmp_path, monkeypatch):
     """As a mask of NITF says; those around them are still decoded together."""

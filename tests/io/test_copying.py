@@ -5,6 +5,7 @@ import pytest
 
 from anychunk.io import copying
 from anychunk.native import loops
+from tests.compiled import needs_compiled
 
 
 def field(shape, dtype):
@@ -53,12 +54,7 @@ def test_few_bands_of_a_pixel_are_copied_plainly(monkeypatch):
     assert np.array_equal(out, source)
 
 
-needs_loops = pytest.mark.skipif(
-    loops is None, reason="needs the compiled module: `make setup` with a C compiler"
-)
-
-
-@needs_loops
+@needs_compiled
 @pytest.mark.parametrize("best", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "?", "<u2", ">u2", ">i2", "<f2"])
 @pytest.mark.parametrize("bands", [2, 3, 4])
@@ -74,7 +70,7 @@ def test_bands_are_separated_as_numpy_does(bands, dtype, best):
         assert room.tobytes() == expected.tobytes()
 
 
-@needs_loops
+@needs_compiled
 def test_other_copies_are_not_taken_for_bands():
     plain = np.zeros((3, 40, 50), "u1")
     others = [
@@ -96,7 +92,7 @@ def test_other_copies_are_not_taken_for_bands():
         loops.separate_bands(three, b"constant", False)
 
 
-@needs_loops
+@needs_compiled
 @pytest.mark.parametrize("dtype", ["u1", ">u2", "<i2", "?"])
 @pytest.mark.parametrize("lead", [(), (1,), (2,), (2, 3)])
 def test_the_compiled_loop_is_used_for_bands(dtype, lead, monkeypatch):

@@ -11,6 +11,7 @@ from anychunk.model.grid import plan_box
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
 from anychunk.read import adjacent, chunk_threads, local_reads
 from anychunk.read.adjacent import Run, join_rows
+from tests import compiled
 
 RNG = np.random.default_rng(5)
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -78,7 +79,7 @@ def test_windows_are_those_of_tifffile(tmp_path, monkeypatch, kind, byteorder, d
 def test_contiguous_strips_are_read_at_once(tmp_path, monkeypatch, placed, kind, expected):
     monkeypatch.setattr("anychunk.formats.tiff.byte_ranges.ROWS_BYTES", 2000)
     if kind == "interleaved" and adjacent.loops is None:
-        pytest.skip("the compiled module is off")
+        pytest.skip(compiled.WHY)
     path, pixels = written(tmp_path, kind, rows=8)
     array = anychunk.open_array(path)
     assert array.nchunks > 3

@@ -15,10 +15,9 @@ from anychunk.native import loops
 from anychunk.read import local_reads, pipeline
 from anychunk.read import many_chunks as module
 from tests import thorough
+from tests.compiled import needs_compiled
 
-pytestmark = pytest.mark.skipif(
-    loops is None, reason="the compiled module is not here: install a C compiler, then make setup"
-)
+pytestmark = needs_compiled
 
 STREAMS = (None, "packbits", "lzw", "zlib", "zstd", "lzma")
 PICTURES = ("jpeg", "webp", "lerc")
