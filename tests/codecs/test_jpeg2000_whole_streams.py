@@ -193,7 +193,7 @@ def in_tiff(sample: str, stream: bytes, *, is_direct: bool):
     data = np.frombuffer(stream, np.uint8)
     try:
         return decoders.decode_jpeg2000(tile, data, out if is_direct else None)
-    except (AnychunkError, imagecodecs.Jpeg2kError, ValueError) as e:
+    except (AnychunkError, imagecodecs.Jpeg2kError, ValueError, NotImplementedError) as e:
         return type(e)
 
 
