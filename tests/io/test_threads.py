@@ -249,6 +249,33 @@ def test_a_busy_pool_delays_nobody(monkeypatch):
         release.set()
 
 
+def interrupted(*_, **__):
+    """Raise what `threading.Condition` raises if Ctrl-C comes while it takes its lock back."""
+    error = RuntimeError("release unlocked lock")
+    error.__context__ = KeyboardInterrupt()
+    raise error
+
+
+@pytest.mark.parametrize("run", [as_completed, in_order])
+def test_ctrl_c_at_the_end_of_a_wait_is_a_keyboard_interrupt(run, executor, monkeypatch):
+    monkeypatch.setattr(threads, "wait", interrupted)
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(run(abs, range(3), executor=executor, ahead=1))
+
+
+def test_ctrl_c_at_the_end_of_a_read_is_a_keyboard_interrupt(monkeypatch):
+    monkeypatch.setattr(threads, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_ranges(lambda _: None, 100, threads=2, most=1)
+
+
+def test_other_errors_of_a_wait_are_raised_as_they_are(executor, monkeypatch):
+    monkeypatch.setattr(threads, "wait", lambda *_, **__: threading.Lock().release())
+    with pytest.raises(RuntimeError, match="unlocked"):
+        list(as_completed(abs, range(3), executor=executor, ahead=1))
+
+
 def test_one_pool_per_process():
     assert threads.pool() is threads.pool(7)
     assert 1 <= threads.cores() <= (os.cpu_count() or 1)

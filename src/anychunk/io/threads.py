@@ -70,7 +70,8 @@ def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most:
         finally:
             # a helper that has not begun, because other reads keep the pool busy, has nothing to do
             begun = [future for future in others if not future.cancel()]
-            wait(begun)
+            with interruptible():
+                wait(begun)
     for future in begun:
         future.result()
 
@@ -122,7 +123,8 @@ def as_completed[T, R](
 
 
 def _done[T, R](waiting: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
-    ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    with interruptible():
+        ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
     for future in ready:
         yield waiting.pop(future), future.result()
 
@@ -139,12 +141,32 @@ def in_order[T, R](
         for item in items:
             waiting.append(executor.submit(work, item))
             if len(waiting) >= ahead:
-                yield waiting.popleft().result()
+                yield _result(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield _result(waiting.popleft())
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _result[R](future: Future[R]) -> R:
+    with interruptible():
+        return future.result()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` for every Ctrl-C during a wait for other threads.
+
+    If it comes at the moment when the wait ends, Python's `threading.Condition` has not got its
+    lock back, and raises "release unlocked lock" instead.
+    """
+    try:
+        yield
+    except RuntimeError as e:
+        if isinstance(e.__context__, KeyboardInterrupt):
+            raise e.__context__ from None
+        raise
 
 
 def run_all[T](work: Callable[[T], object], items: Iterable[T], *, threads: int, name: str) -> None:
