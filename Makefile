@@ -165,8 +165,8 @@ check: setup
 	@$(MAKE) --no-print-directory test COVER=1 SLOW=1
 	@$(MAKE) --no-print-directory check-rest SLOW=1 TESTS=
 
-# What follows the tests, without fuzz-check if FUZZED=1. Coverage adds to that of earlier runs. Documentation after the tests, one of which checks that
-# it is up to date.
+# What follows the tests, without fuzz-check if FUZZED=1. Coverage adds to that of earlier runs. Documentation after the
+# tests, one of which checks that it is up to date.
 check-rest: setup
 	@$(MAKE) --no-print-directory guard
 	@$(MAKE) --no-print-directory --jobs 2 coverage docs test-others $(if $(FUZZED),,fuzz-check)
