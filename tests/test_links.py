@@ -188,14 +188,26 @@ class TestJnrrd:
         array = anychunk.open(volume, allow=[str(tmp_path)])["0/0/image"]
         np.testing.assert_array_equal(array[...], DATA)
 
+    def test_tiles_replaced_after_opening_are_refused(self, volume, tmp_path):
+        files = [
+            {"indices": [x, y], "file": f"t/{x}_{y}", "level": 0} for y in (0, 1) for x in (0, 1)
+        ]
+        listed = external(tmp_path / "in/w.jnrrd", [8, 8], [4, 4], files=files)
+        array = anychunk.open(listed)["0/0/image"]
+        np.testing.assert_array_equal(array[:4, :4], DATA[:4, :4])
+        (tmp_path / "secret").write_bytes(bytes(16))
+        replaced(volume.parent / "t/1_1", tmp_path / "secret")
+        with pytest.raises(FormatError):
+            array[4:, 4:]
+
     def test_tiles_inside_are_followed(self, volume):
         shutil.move(volume.parent / "t", volume.parent / "elsewhere")
         (volume.parent / "t").symlink_to("elsewhere")
         np.testing.assert_array_equal(anychunk.open(volume)["0/0/image"][...], DATA)
 
 
-def ome_set(folder):
-    """Write two planes as an OME-TIFF of two files."""
+def ome_set(folder, pixels=None):
+    """Write two planes as an OME-TIFF of two files; by default the second is one brighter."""
     folder.mkdir(parents=True)
     uuids = [
         "urn:uuid:11111111-1111-1111-1111-111111111111",
@@ -215,7 +227,10 @@ def ome_set(folder):
             f'<Channel ID="Channel:0:0"/>{tiff_data}</Pixels></Image></OME>'
         )
         tifffile.imwrite(
-            folder / f"{number}.ome.tif", DATA + number, description=xml.encode(), metadata=None
+            folder / f"{number}.ome.tif",
+            DATA + number if pixels is None else pixels,
+            description=xml.encode(),
+            metadata=None,
         )
     return folder / "0.ome.tif"
 

@@ -5,7 +5,7 @@ Needs no zarr, and of the formats only the one that the file has.
 
 import inspect
 import os
-from collections.abc import Buffer, Callable, Mapping
+from collections.abc import Buffer, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -77,11 +77,29 @@ def index_one(
     url: str, *, format: str | None = None, storage: Storage | None = None, **options: Any
 ) -> Node:
     """Read the structure of one file."""
+    return _indexed(url, format, storage, (), options)
+
+
+def index_inside(url: str, *, storage: Storage | None, roots: Sequence[str]) -> Node:
+    """Read the structure of a file that must lie in one of the folders `roots`, if there are any.
+
+    So must every file that it refers to.
+    """
+    return _indexed(url, None, storage, roots, {})
+
+
+def _indexed(
+    url: str,
+    format: str | None,
+    storage: Storage | None,
+    roots: Sequence[str],
+    options: Mapping[str, Any],
+) -> Node:
     url = in_store(remember(url), storage)
     if _is_folder(url, format):
-        return _index_folder(Folder(url, storage=storage), format, options)
+        return _index_folder(Folder(url, storage=storage, roots=roots), format, options)
     try:
-        source = open_source(url, storage=storage)
+        source = open_source(url, storage=storage, roots=roots)
         head = source.read(0, min(formats.HEAD, source.size())).tobytes()
     except FileNotFoundError:
         if not is_remote(url):

@@ -87,7 +87,7 @@ def test_a_defect_of_ours_is_not_blamed_on_the_file(client_of, scene, monkeypatc
         raise KeyError("internal detail")
 
     client = client_of(scene[0])
-    monkeypatch.setattr(catalog.api, "index", broken)
+    monkeypatch.setattr(catalog, "index_inside", broken)
     answer = client.get("/zarr/scene.tif/zarr.json")
     (record,) = client.get("/api/files").json()["files"]
     assert answer.status_code == 500

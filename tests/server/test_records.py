@@ -120,7 +120,7 @@ def test_listing_and_searching_parse_nothing(table, monkeypatch):
         raise AssertionError("no file is opened for a list")
 
     monkeypatch.setattr(table, "_describe", refuse)
-    monkeypatch.setattr("anychunk.server.catalog.api.index", refuse)
+    monkeypatch.setattr("anychunk.server.catalog.index_inside", refuse)
     with at_most(40 * COUNT):
         assert listed(table, limit=100)["pending"] == 0
     with at_most(40 * COUNT):
@@ -130,7 +130,7 @@ def test_listing_and_searching_parse_nothing(table, monkeypatch):
 def test_a_scan_examines_only_what_is_new(catalog, folder, monkeypatch):
     examined = []
     real = listing.is_file_format
-    monkeypatch.setattr(listing, "is_file_format", lambda p: examined.append(p) or real(p))
+    monkeypatch.setattr(listing, "is_file_format", lambda p, **_: examined.append(p) or real(p))
     assert catalog.scan() == ([], [])
     assert examined == []
     new = folder / "f1" / "new.npy"

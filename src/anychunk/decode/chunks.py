@@ -41,7 +41,6 @@ from anychunk.io import (
     is_remote,
     local_path,
     object_size,
-    open_source,
     read_object,
     report_change,
     stat_pin,
@@ -175,7 +174,7 @@ class ChunkReader:
                 total += length
                 continue
             if not isinstance(self.chunks, Objects):
-                total += open_source(url, storage=self.sources.storage).size()
+                total += self.sources.open(url).size()
                 continue
             size = object_size(url, storage=self.sources.storage, roots=self.chunks.places)
             if size is None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from anychunk import formats, limits
 from anychunk.errors import AnychunkError
-from anychunk.io import FileSource, PreadSource, Source, buffered, is_remote, open_source, resolve
+from anychunk.io import FileSource, PreadSource, Source, buffered, is_remote, open_beside, resolve
 from anychunk.metadata import drawing, pam
 from anychunk.metadata.meaning import Level, Meaning, Transform
 from anychunk.metadata.ome import scale_and_translation
@@ -97,7 +97,7 @@ class _Finder:
     def __init__(self, source: Source) -> None:
         self._folder = source.url.rpartition("/")[0] or "."
         self._is_remote = is_remote(source.url)
-        self._storage = source.storage
+        self._source = source
         self.pins: dict[str, Pin] = {}
         self.refused: list[AnychunkError] = []
 
@@ -108,7 +108,7 @@ class _Finder:
                 continue
             try:
                 resolve(self._folder, url.rpartition("/")[2])  # refuses links out of the folder
-                source = open_source(url, storage=self._storage)
+                source = open_beside(self._source, url)
                 source.size()
             except FileNotFoundError:
                 continue

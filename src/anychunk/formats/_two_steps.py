@@ -58,7 +58,8 @@ def in_two_steps(
         parse: the general parser, called once, when more is asked for. Its source is not one of
             files on a disk: whether to look for side files must be given. It must not fail.
     """
-    whole = _Later(KeptSource(source.url, source.pin(), plain.pieces), parse)
+    kept = KeptSource(source.url, source.pin(), plain.pieces, roots=source.roots)
+    whole = _Later(kept, parse)
     root = deferred(GroupIndex, whole, pins={}, roots=())
     image = deferred(ArrayIndex, whole.image, pins={}, roots=(), **plain.fields)
     return with_arrays(root, {PATH: image})

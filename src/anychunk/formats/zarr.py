@@ -235,7 +235,7 @@ def array_index(folder: Folder, start: str, fields: Fields, found: Stored) -> Ar
         base=folder.path,
         pattern=pattern,
         grid=grid,
-        roots=(folder.root,) if folder.is_local else (),
+        roots=folder.roots if folder.is_local else (),
         document=f"{folder.path}/{found.name}" if found.pin is not None else "",
         pin=found.pin,
     )

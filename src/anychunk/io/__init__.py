@@ -26,7 +26,14 @@ from anychunk.io.memory import MemorySource
 from anychunk.io.object_stores import memory_store, object_store, store_of_bytes
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources
-from anychunk.io.opening import object_size, open_source, pin_of, read_object, without_maps
+from anychunk.io.opening import (
+    object_size,
+    open_beside,
+    open_source,
+    pin_of,
+    read_object,
+    without_maps,
+)
 from anychunk.io.secrets import remember, secrets_of, without_secrets
 from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
 from anychunk.io.storage import in_store, options_of
@@ -37,6 +44,7 @@ from anychunk.io.url import (
     below,
     drive_first,
     file_url,
+    folder_of,
     is_absolute,
     is_pattern,
     is_remote,
@@ -70,6 +78,7 @@ __all__ = [
     "drive_first",
     "file_url",
     "first_line",
+    "folder_of",
     "held_source",
     "in_store",
     "is_absolute",
@@ -85,6 +94,7 @@ __all__ = [
     "memory_store",
     "object_size",
     "object_store",
+    "open_beside",
     "open_inside",
     "open_source",
     "options_of",

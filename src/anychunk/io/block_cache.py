@@ -43,7 +43,7 @@ class Blocks:
         self._wanted: set[int] = set()
         self._chain = Chain()
         self.url = source.url
-        self.storage = source.storage
+        self.storage, self.roots = source.storage, source.roots
 
     def pin(self) -> Pin:
         return self._source.pin()

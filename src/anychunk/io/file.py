@@ -30,7 +30,7 @@ class FileSource:
 
     def __init__(self, path: str, *, roots: Sequence[str] = ()) -> None:
         """`roots` are the folders in which the file must lie, with all links resolved."""
-        self.url, self._roots = path, roots
+        self.url, self.roots = path, tuple(roots)
         with file_errors(path):
             handle = open_inside(path, roots)
             try:
@@ -85,7 +85,7 @@ class FileSource:
         the one that was opened.
         """
         try:
-            handle = open_inside(self.url, self._roots)
+            handle = open_inside(self.url, self.roots)
             try:
                 if identity(os.fstat(handle)) != self._identity or not self._identity:
                     return False
@@ -120,7 +120,7 @@ class PreadSource:
             pin: The version that was indexed; reads of any other version fail.
             roots: Folders that must contain the file, with all links resolved. Empty: anywhere.
         """
-        self.url, self._roots = url, tuple(roots)
+        self.url, self.roots = url, tuple(roots)
         self._path = local_path(url)
         self._identity: tuple[int, ...] | None = None
         """That of the first status seen, which all others are compared with."""
@@ -137,8 +137,8 @@ class PreadSource:
 
     def _status(self) -> os.stat_result:
         with _missing_is_an_error(self.url):
-            if self._roots:
-                return stat_inside(self._path, self._roots)
+            if self.roots:
+                return stat_inside(self._path, self.roots)
             return os.stat(self._path)  # noqa: PTH116 - half the cost of Path.stat
 
     def verify(self) -> None:
@@ -192,7 +192,7 @@ class PreadSource:
         out = buffers.aligned(length * len(offsets))
         view = memoryview(out)
         short = None
-        handle = open_inside(self._path, self._roots)
+        handle = open_inside(self._path, self.roots)
         try:
             for number, offset in enumerate(offsets):
                 target = view[number * length : (number + 1) * length]

@@ -10,7 +10,7 @@ from anychunk import limits
 from anychunk.errors import SourceError, UnsupportedError
 from anychunk.io.errors import file_errors, remote_errors
 from anychunk.io.file import ObjectBuffer, file_pin
-from anychunk.io.inside import Walk, list_inside, real_path
+from anychunk.io.inside import Walk, list_inside, real_path, scan_inside
 from anychunk.io.object_stores import object_store
 from anychunk.io.objects import get_object, listed_pin
 from anychunk.io.opening import open_source
@@ -26,31 +26,41 @@ if TYPE_CHECKING:
 class Folder:
     """A directory, or a prefix of an object store, whose objects are read by name."""
 
-    def __init__(self, url: str, *, storage: Storage | None = None) -> None:
+    def __init__(
+        self, url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()
+    ) -> None:
+        """`roots`: where links of a local folder may lead, by default only into the folder itself.
+
+        The folder is below the first of them.
+        """
         url = as_url(url)
         self.url = url.rstrip("/") or url
         self.storage = storage
         self.is_local = not is_remote(url)
         self.path = local_path(self.url) if self.is_local else self.url
-        self.root = self.path
+        self.roots = tuple(roots) or (self.path,)
+
+    @property
+    def root(self) -> str:
         """The folder that the caller named; links below it must not lead outside it."""
+        return self.roots[0]
 
     def child(self, name: str) -> "Folder":
         """Return the folder of this name below this one."""
         made = Folder.__new__(Folder)  # skips what __init__ would find out again
         made.url = made.path = f"{self.path}/{name}" if self.is_local else below(self.path, name)
-        made.storage, made.is_local, made.root = self.storage, self.is_local, self.root
+        made.storage, made.is_local, made.roots = self.storage, self.is_local, self.roots
         return made
 
     def source(self, name: str) -> Source:
         """Open an object below this folder, or raise FileNotFoundError."""
-        return open_source(below(self.path, name), storage=self.storage, roots=(self.root,))
+        return open_source(below(self.path, name), storage=self.storage, roots=self.roots)
 
     def read(self, name: str) -> bytes | None:
         """Return a small object as bytes, or None if it does not exist."""
         if self.is_local:
             path = f"{self.path}/{name}"
-            with Walk((self.root,)) as walk:
+            with Walk(self.roots) as walk:
                 data = ObjectBuffer(limits.get().header_bytes, walk=walk).read(path)
             return None if data is None else data.tobytes()
         url = below(self.path, name)
@@ -62,9 +72,8 @@ class Folder:
         return self._local_names() if self.is_local else self._remote_names()
 
     def _local_names(self) -> tuple[list[str], list[str]]:
-        real = real_path(self.path, (self.root,))
-        with file_errors(self.path), os.scandir(real) as entries:
-            found = [(entry.is_dir(), entry.name) for entry in entries]
+        with file_errors(self.path):
+            found = scan_inside(self.path, self.roots)
         return sorted(n for d, n in found if d), sorted(n for d, n in found if not d)
 
     def _remote_names(self) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ pickled index; open files do not.
 import io
 import os
 import threading
-from collections.abc import Buffer
+from collections.abc import Buffer, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, BinaryIO
@@ -35,6 +35,7 @@ class OpenFileSource:
 
     is_local = True
     storage: Storage | None = None
+    roots: Sequence[str] = ()
 
     def __init__(self, file: BinaryIO, url: str) -> None:
         self.url = url

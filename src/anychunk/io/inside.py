@@ -276,6 +276,21 @@ def open_inside(path: str, roots: Sequence[str]) -> int:
         return walk.open(path)
 
 
+def scan_inside(folder: str, roots: Sequence[str]) -> list[tuple[bool, str]]:
+    """List a folder below the first of `roots`: whether each entry is a folder, and its name."""
+    if not system.HAS_HANDLES:
+        with os.scandir(real_path(folder, roots)) as entries:
+            return [(entry.is_dir(), entry.name) for entry in entries]
+    with Walk(roots) as walk:
+        # a handle of its own: one that `Walk` keeps may be good for paths only
+        handle = os.open(".", os.O_RDONLY | NOFOLLOW, dir_fd=walk.directory(folder))
+        try:
+            with os.scandir(handle) as entries:
+                return [(entry.is_dir(), entry.name) for entry in entries]
+        finally:
+            os.close(handle)
+
+
 def stat_file(handle: int, path: str) -> os.stat_result:
     """Return the status of an opened file; refuse pipes, devices and directories."""
     found = os.fstat(handle)

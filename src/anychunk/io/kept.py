@@ -1,6 +1,6 @@
 """Parts of a local file that were read before, as a source."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,9 +19,11 @@ class KeptSource:
     is_local = True
     storage: Storage | None = None
 
-    def __init__(self, url: str, pin: Pin, parts: Mapping[int, bytes]) -> None:
+    def __init__(
+        self, url: str, pin: Pin, parts: Mapping[int, bytes], *, roots: Sequence[str] = ()
+    ) -> None:
         """`parts` are bytes by their offset in the file, of the version that `pin` describes."""
-        self.url = url
+        self.url, self.roots = url, roots
         self._pin = pin
         self._parts = parts
         self._file: FileSource | None = None
@@ -40,7 +42,7 @@ class KeptSource:
             if start <= offset and offset + length <= start + len(part):
                 return np.frombuffer(part, np.uint8, length, offset - start)
         if self._file is None:
-            file = FileSource(self.url)
+            file = FileSource(self.url, roots=self.roots)
             change = self._pin.differs(file.pin())
             if change:
                 report_change(self.url, change, "error")

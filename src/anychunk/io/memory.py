@@ -1,5 +1,7 @@
 """Bytes in memory as a source."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from anychunk.io.source import Bytes1D, Storage, check_range
@@ -11,6 +13,7 @@ class MemorySource:
 
     is_local = True
     storage: Storage | None = None
+    roots: Sequence[str] = ()
 
     def __init__(self, data: bytes | Bytes1D, url: str = "memory") -> None:
         self.url = url

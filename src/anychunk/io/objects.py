@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,6 +69,7 @@ class ObjectSource:
     """
 
     is_local = False
+    roots: Sequence[str] = ()
 
     def __init__(
         self,

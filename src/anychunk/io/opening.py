@@ -13,7 +13,7 @@ from anychunk.io.file import FileSource, ObjectBuffer, ReadSource, stat_pin
 from anychunk.io.inside import Walk, stat_inside
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.source import Bytes1D, Source, Storage
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.url import folder_of, is_remote, local_path
 from anychunk.model.pin import Pin
 
 
@@ -24,6 +24,15 @@ def open_source(url: str, *, storage: Storage | None = None, roots: Sequence[str
     if _unmapped:
         return ReadSource(local_path(url), roots=roots)
     return FileSource(local_path(url), roots=roots)
+
+
+def open_beside(source: Source, url: str) -> Source:
+    """Open a file below the folder of another; a link that leads out of it is refused.
+
+    One step: whether `resolve` allowed the url says nothing about a file that was replaced since.
+    """
+    roots = source.roots or (folder_of(source.url),)
+    return open_source(url, storage=source.storage, roots=roots)
 
 
 _unmapped: list[object] = []

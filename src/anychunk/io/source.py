@@ -1,6 +1,7 @@
 """The protocol of every source: exactly the requested bytes, or an error."""
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -35,6 +36,11 @@ class Source(Protocol):
     @property
     def storage(self) -> Storage | None:
         """The options that it was opened with, for other objects that it refers to."""
+        ...
+
+    @property
+    def roots(self) -> Sequence[str]:
+        """The folders that it had to lie in, and local files that it refers to; empty: anywhere."""
         ...
 
     @property

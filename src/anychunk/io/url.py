@@ -6,6 +6,7 @@ are then joined and split in one way. What callers pass goes through `as_url` or
 
 import ntpath
 import os
+import posixpath
 import re
 from urllib.parse import quote, unquote, urlsplit
 
@@ -103,6 +104,11 @@ def is_absolute(path: str) -> bool:
     On Windows `C:name` counts as absolute too, because it may be on another drive.
     """
     return path.startswith("/") or (system.IS_WINDOWS and bool(ntpath.splitdrive(path)[0]))
+
+
+def folder_of(url: str) -> str:
+    """Return the folder that the references of a file are relative to."""
+    return posixpath.dirname(url if is_remote(url) else local_path(url)) or "."
 
 
 def below(folder: str, name: str) -> str:

@@ -475,7 +475,8 @@ class GroupIndex(_Savable):
     """The version of every source, by url; at the root only."""
     roots: tuple[str, ...] = field(default_factory=tuple, compare=False, repr=False)
     """Folders that must contain local sources when they are read, with all links resolved; at the
-    root of a saved index only, whose references are not trusted. Empty: anywhere."""
+    root of an index whose references are not trusted: a saved index, a volume in several files.
+    Empty: anywhere."""
 
     def metadata(self) -> dict[str, Json]:
         """Return the Zarr v3 `zarr.json` of this group."""

@@ -9,7 +9,7 @@ import itertools
 import math
 import tempfile
 import threading
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +109,13 @@ def spilled(array: Array) -> Array:
         ) from e
 
 
-def served_store(index: Node, storage: Storage | None = None) -> IndexStore:
-    """Open an index for serving: local files are read, never mapped."""
+def served_store(
+    index: Node, storage: Storage | None = None, roots: Sequence[str] = ()
+) -> IndexStore:
+    """Open an index for serving: local files are read, never mapped, and must lie in `roots`."""
     store = IndexStore(index, storage=storage)
-    store.sources = Sources(index.pins, storage=storage, mapped=False, roots=index.roots)
+    roots = roots or index.roots
+    store.sources = Sources(index.pins, storage=storage, mapped=False, roots=roots)
     return store
 
 

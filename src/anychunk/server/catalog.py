@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from anychunk import api
 from anychunk.errors import AnychunkError, SourceChangedError, SourceError, defect
+from anychunk.indexing import index_inside
 from anychunk.io import (
     SAME_ORIGIN,
     Storage,
     absolute,
+    as_url,
     is_remote,
     local_path,
-    real_path,
     slashes,
 )
 from anychunk.io.cache import Cache
@@ -305,16 +305,15 @@ class Catalog:
         raise AssertionError
 
     def _open_once(self, entry: Entry) -> Opened:
-        if entry.root is not None and not is_remote(entry.url):
-            # checked again: the file that `scan` found may have been replaced by a link since
-            real_path(local_path(entry.url), (entry.root,))
+        # the file that `scan` found may have been replaced by a link since
+        roots = () if entry.root is None else (entry.root,)
         try:
-            index = api.index(entry.url, storage=self._storage)
+            index = index_inside(as_url(entry.url), storage=self._storage, roots=roots)
         except (AnychunkError, OSError, MemoryError):
             raise
         except Exception as e:
             raise defect(e, entry.url) from e
-        store = served_store(index, self._storage)
+        store = served_store(index, self._storage, roots)
         watch = Watch(entry.url, store, self._storage)
         index = with_source_name(index, entry.url.rstrip("/").rpartition("/")[2])
         store.index = index

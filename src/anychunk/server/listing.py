@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -147,7 +148,7 @@ class _Scan:
                     files.append((entry, path, name))
                 elif is_link(path) or _is_zarr(path):
                     continue
-                elif self._is_folder_format(path, status := entry.stat()):
+                elif self._is_folder_format(path, status := entry.stat(), (base,)):
                     yield _found(name, path, base, status)
                 else:
                     folders.append((path, f"{name}/"))
@@ -161,16 +162,18 @@ class _Scan:
                     entry.is_symlink() and not is_below(os.path.realpath(path), real)
                 ):
                     continue
-                if self._is_supported(path, status_of_file):
+                if self._is_supported(path, status_of_file, (base,)):
                     yield _found(name, path, base, status_of_file)
             # depth first, in alphabetical order
             waiting.extend(reversed(folders))
 
-    def _is_folder_format(self, path: str, status: os.stat_result) -> bool:
-        return self._remembered(path, status, is_folder_format)
+    def _is_folder_format(
+        self, path: str, status: os.stat_result, roots: Sequence[str] = ()
+    ) -> bool:
+        return self._remembered(path, status, partial(is_folder_format, roots=roots))
 
-    def _is_supported(self, path: str, status: os.stat_result) -> bool:
-        return self._remembered(path, status, is_file_format)
+    def _is_supported(self, path: str, status: os.stat_result, roots: Sequence[str]) -> bool:
+        return self._remembered(path, status, partial(is_file_format, roots=roots))
 
     def _remembered(
         self, path: str, status: os.stat_result, examine: Callable[[str], bool]
@@ -276,9 +279,9 @@ def lines_of(path: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def is_folder_format(path: str) -> bool:
+def is_folder_format(path: str, roots: Sequence[str] = ()) -> bool:
     """Whether a folder is in a folder format (N5 for example), or is a saved index."""
-    folder = Folder(path)
+    folder = Folder(path, roots=roots)
     try:
         try:
             formats.sniff_folder(folder)
@@ -295,10 +298,10 @@ def _is_zarr(folder: str) -> bool:
     return any(os.path.lexists(f"{folder}/{name}") for name in ZARR)
 
 
-def is_file_format(path: str) -> bool:
+def is_file_format(path: str, roots: Sequence[str] = ()) -> bool:
     """Whether the first bytes of a file are those of a supported format or a saved index."""
     try:
-        handle = open_inside(path, ())
+        handle = open_inside(path, roots)
         try:
             stat_file(handle, path)
             head = os.read(handle, formats.HEAD)

@@ -10,11 +10,6 @@ from anychunk.errors import FormatError
 from anychunk.io import is_link, is_remote, is_special, local_path, resolve
 
 
-def folder_of(url: str) -> str:
-    """Return the folder that the references of a file are relative to."""
-    return posixpath.dirname(url if is_remote(url) else local_path(url)) or "."
-
-
 @dataclass
 class References:
     """Resolves the names in a header, which must not leave its folder unless allowed.
@@ -28,13 +23,15 @@ class References:
     """`tile:base_dir`, relative to `folder`."""
     allow: tuple[str, ...] = ()
     """Folders outside `folder` that the caller allows."""
+    bounds: tuple[str, ...] = ()
+    """The folders that the header itself had to lie in."""
     _folders: dict[str, str] = field(default_factory=dict)
 
     @property
     def roots(self) -> tuple[str, ...]:
         """The local folders that tiles may be in, links resolved."""
         allowed = (local_path(place) for place in self.allow if not is_remote(place))
-        return () if is_remote(self.folder) else (self.folder, *allowed)
+        return () if is_remote(self.folder) else (*(self.bounds or (self.folder,)), *allowed)
 
     def url(self, name: str) -> str:
         """Return the url of a file by its name in the header.

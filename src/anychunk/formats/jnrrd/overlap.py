@@ -155,7 +155,8 @@ def _is_complete(layouts: Sequence[Layout], tiles: Tiles) -> bool:
 
     def is_there(name: str) -> bool:
         try:
-            open_source(tiles.references.url(name), storage=tiles.source.storage).size()
+            url, roots = tiles.references.url(name), tiles.references.roots
+            open_source(url, storage=tiles.source.storage, roots=roots).size()
         except FileNotFoundError:
             return False
         return True
@@ -206,7 +207,9 @@ def first_tile(tiles: Tiles) -> npt.NDArray[np.uint8]:
     if not names and tiles.pattern is not None:
         names = [tiles.pattern.name(zeros, level=0, number=0, before=0)]
     name = names[0] if names and isinstance(names[0], str) else ""
-    data = read_object(tiles.references.url(name), storage=source.storage)
+    data = read_object(
+        tiles.references.url(name), storage=source.storage, roots=tiles.references.roots
+    )
     if data is None:
         raise FormatError(f"{source.url}: the first tile, {name}, is missing")
     return data

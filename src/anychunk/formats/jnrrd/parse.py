@@ -2,10 +2,11 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from anychunk.errors import FormatError, FormatWarning, UnsupportedError
 from anychunk.formats.jnrrd import axes, untiled_volume
-from anychunk.formats.jnrrd.external_files import References, folder_of
+from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.header import Header, read_header
 from anychunk.formats.jnrrd.meaning import image_of
 from anychunk.formats.jnrrd.overlap import choose_layouts
@@ -23,7 +24,7 @@ from anychunk.formats.jnrrd.tiling_fields import (
 )
 from anychunk.formats.jnrrd.volume import Volume, read_volume
 from anychunk.formats.jnrrd.zarr_layout import with_zarr_fill
-from anychunk.io import Source
+from anychunk.io import Source, folder_of
 from anychunk.metadata import hierarchy
 from anychunk.model.index import ArrayIndex, GroupIndex, Json
 from anychunk.model.pin import Pin
@@ -83,7 +84,9 @@ def tiled_index(
         for key, value in header.fields.items()
         if key not in long or len(value) <= MOST_SHOWN
     }
-    return image_group(shown, tiled.volume, tiled.levels, arrays, key=key, pins={})
+    is_external = tiled.tiling.storage == "external"
+    roots = references(None, source, allow).roots if is_external else ()
+    return image_group(shown, tiled.volume, tiled.levels, arrays, key=key, pins={}, roots=roots)
 
 
 def stored_arrays(
@@ -95,7 +98,7 @@ def stored_arrays(
 
 def references(base_dir: str | None, source: Source, allow: Iterable[str]) -> References:
     """Return the resolver of the file names in a header."""
-    return References(folder_of(source.url), base_dir or "", tuple(allow))
+    return References(folder_of(source.url), base_dir or "", tuple(allow), tuple(source.roots))
 
 
 def report(findings: Sequence[Finding], url: str) -> None:
@@ -180,7 +183,7 @@ def untiled_index(
         scale=(1,) * len(volume.sizes),
         is_stored=True,
     )
-    return image_group(fields, volume, (level,), {"0": array}, key=key, pins=pins)
+    return image_group(fields, volume, (level,), {"0": array}, key=key, pins=pins, roots=data.roots)
 
 
 def image_group(
@@ -191,7 +194,8 @@ def image_group(
     *,
     key: str,
     pins: dict[str, Pin],
+    roots: tuple[str, ...],
 ) -> GroupIndex:
     """Return the hierarchy of a file: one image, its levels and its metadata."""
     image = hierarchy.image_group(*image_of(fields, volume, levels, arrays, key=key))
-    return hierarchy.root_group({"0": image}, pins=pins)
+    return replace(hierarchy.root_group({"0": image}, pins=pins), roots=roots)

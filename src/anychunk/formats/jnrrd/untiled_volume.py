@@ -48,6 +48,8 @@ class Data:
     """How many lines precede the samples."""
     byte_skip: int
     """How many bytes precede the samples, after decompression; -1: they are at the end."""
+    roots: tuple[str, ...] = ()
+    """The local folders that data files may be in."""
 
 
 def read_data(fields: Mapping[str, Json], url: str, end: int, references: References) -> Data:
@@ -59,6 +61,7 @@ def read_data(fields: Mapping[str, Json], url: str, end: int, references: Refere
         start=end if names is None else 0,
         line_skip=_skip(fields, "line_skip", 0, url),
         byte_skip=_skip(fields, "byte_skip", -1, url),
+        roots=() if names is None else references.roots,
     )
 
 
@@ -160,7 +163,7 @@ def array_index(volume: Volume, data: Data, source: Source) -> tuple[ArrayIndex,
 def _open(data: Data, number: int, source: Source, pins: dict[str, Pin]) -> Source:
     if data.is_attached:
         return source
-    opened = open_source(data.urls[number], storage=source.storage)
+    opened = open_source(data.urls[number], storage=source.storage, roots=data.roots)
     pins[opened.url] = opened.pin()
     return opened
 

@@ -22,14 +22,14 @@ from anychunk.errors import LimitError
 from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.jnrrd import write_header
 from anychunk.formats.jnrrd.arranged import Arranged
-from anychunk.formats.jnrrd.external_files import References, folder_of
+from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, spread, tile_indices
 from anychunk.formats.jnrrd.write_header import Written
 from anychunk.formats.jnrrd.write_levels import Pyramid, Target
 from anychunk.formats.jnrrd.write_meaning import kept_header
 from anychunk.formats.jnrrd.write_plan import Plan, default_tile, make_plan
 from anychunk.formats.jnrrd.write_quality import Quality
-from anychunk.io import is_remote, local_path, read_object, sink, threads
+from anychunk.io import folder_of, is_remote, local_path, read_object, sink, threads
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape, chunk_box
 

@@ -54,7 +54,7 @@ def with_zarr_fill(
         if not level.is_stored:
             continue
         name = pattern.name(zeros, level=level.number, number=0, before=0)
-        data = read_object(references.url(name), storage=source.storage)
+        data = read_object(references.url(name), storage=source.storage, roots=references.roots)
         if data is None:
             return tiling, [warning("zarr_compatible", f"{name} is missing: not checked")]
         limits.check_header(len(data), where=name)

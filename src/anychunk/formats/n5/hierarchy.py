@@ -407,7 +407,7 @@ def string_codecs(compressor: list[Json], ndim: int, options: Options) -> tuple[
 def block_objects(folder: Folder, grid: Shape, options: Options) -> Objects:
     """Return the chunk table of a dataset: one object per block, named by its N5 coordinates."""
     pattern = "/".join(options.order(tuple(f"{{{i}}}" for i in range(len(grid)))))
-    roots = (folder.root,) if folder.is_local else ()
+    roots = folder.roots if folder.is_local else ()
     return Objects(
         base=folder.path, pattern=pattern, grid=options.order(grid), is_sparse=True, roots=roots
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anychunk.errors import AnychunkError
-from anychunk.io import Source, Storage, buffered, open_source, resolve
+from anychunk.io import Source, buffered, open_beside, resolve
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Level, Meaning
 from anychunk.model.index import ArrayIndex, GroupIndex, Json
@@ -64,7 +64,7 @@ def with_rsets(parsed: Parsed, main: Source, parse: Callable[[Source], Parsed]) 
     base = main.url.removesuffix(".r0")
     arrays, pins = [full], dict(parsed.pins)
     for number in range(1, MAX_LEVELS):
-        found = sibling(f"{base}.r{number}", parse, main.storage)
+        found = sibling(f"{base}.r{number}", parse, main)
         if found is None or not is_next_level(found[0], arrays[-1]):
             break
         arrays.append(found[0])
@@ -90,13 +90,13 @@ def only_array(parsed: Parsed) -> ArrayIndex | None:
 
 
 def sibling(
-    url: str, parse: Callable[[Source], Parsed], storage: Storage | None
+    url: str, parse: Callable[[Source], Parsed], main: Source
 ) -> tuple[ArrayIndex, dict[str, Pin]] | None:
-    """Return the array and the pin of a file; None if it does not exist or cannot be opened."""
+    """Return the array and pin of a file beside `main`; None if it is missing or unreadable."""
     try:
         folder, _, name = url.rpartition("/")
         resolve(folder or ".", name)  # raises for a link that leads out of the folder
-        source = open_source(url, storage=storage)
+        source = open_beside(main, url)
         array = only_array(parse(buffered(source)))
     except (FileNotFoundError, AnychunkError):
         return None

@@ -18,7 +18,7 @@ from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.layout import Layout, page_layout
 from anychunk.formats.tiff.page_stack import Plane, Stack
 from anychunk.formats.tiff.tifffile_source import tiff_file
-from anychunk.io import MemorySource, Source, open_source, resolve
+from anychunk.io import MemorySource, Source, open_beside, resolve
 from anychunk.model.pin import Pin
 
 
@@ -87,7 +87,7 @@ class _Companions:
     def __init__(self, source: Source, sources: list[Source]) -> None:
         self.open = ExitStack()
         self._folder = source.url.rpartition("/")[0] or "."
-        self._where, self._storage = source.url, source.storage
+        self._source, self._where = source, source.url
         self._sources = sources
         self._found: dict[str, tuple[int, tifffile.TiffFile | None]] = {}
 
@@ -123,7 +123,7 @@ class _Companions:
     def _opened(self, name: str) -> tuple[int, tifffile.TiffFile | None]:
         url = resolve(self._folder, name)
         try:
-            source = open_source(url, storage=self._storage)
+            source = open_beside(self._source, url)
             source.size()
         except FileNotFoundError:
             self._sources.append(MissingSource(url))
