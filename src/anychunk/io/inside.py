@@ -22,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Self
+from urllib.parse import unquote, urlsplit
 
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import system
@@ -338,6 +339,21 @@ def list_inside(folder: str, roots: Sequence[str], above: str = "") -> Iterator[
                 yield from (f"{prefix}{name}/{n}" for n in list_inside(path, roots, here))
 
 
+def climbs(url: str) -> bool:
+    """Return whether a path, or the path of a remote url, contains `..`.
+
+    Servers decode the paths of urls, some more than once, and some take a backslash for a slash:
+    `%2e%2e`, `%252e%252e` and `..%5c` are `..` as well. In local paths `%` is a letter.
+    """
+    path = url
+    if is_remote(url):
+        path = urlsplit(url).path
+        while path != (path := unquote(path)):
+            pass
+    path = path.replace("\\", "/")
+    return "\0" in path or ".." in path.split("/")
+
+
 def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     """Return the url of a file that a file in the folder `base` refers to.
 
@@ -353,9 +369,10 @@ def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     name = reference.replace("\\", "/")
     is_whole = is_remote(name) or name.startswith("file:") or is_absolute(name)
     url = _normal(name) if is_whole else _normal(f"{base.rstrip('/') or '/'}/{name}")
-    is_outside = "\0" in name or is_whole or ".." in name.split("/")
-    leaves = is_outside or not _stays_below(base, url)
-    if "\0" in name or (leaves and not any(_is_allowed(folder, url) for folder in allow)):
+    leaves = is_whole or climbs(name) or not _stays_below(base, url)
+    # `_normal` has removed `..` from a url: one that is left is encoded, and may leave `allow`, too
+    is_hidden = "\0" in name or (is_remote(url) and climbs(url))
+    if is_hidden or (leaves and not any(_is_allowed(folder, url) for folder in allow)):
         raise FormatError(
             f"{base}: the reference {reference!r} leads outside its folder; "
             "pass allow=[…] to follow it"

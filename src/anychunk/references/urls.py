@@ -10,11 +10,19 @@ import os
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
 
 from anychunk import io
 from anychunk.errors import FormatError
-from anychunk.io import absolute, check_names, is_absolute, is_link, is_remote, local_path, resolved
+from anychunk.io import (
+    absolute,
+    check_names,
+    climbs,
+    is_absolute,
+    is_link,
+    is_remote,
+    local_path,
+    resolved,
+)
 
 EVERYWHERE = "*"
 """As an allowed prefix: references may point anywhere."""
@@ -39,12 +47,12 @@ def without_file_scheme(url: str) -> str:
 
 
 def _is_name(path: str) -> bool:
-    """Return whether the system can open a file of this name: not with NUL or lone surrogates."""
+    """Return whether the system can open a file of this name: not with lone surrogates."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
         return False
-    return "\0" not in path
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +133,7 @@ class UrlResolver:
 
     def _check(self, url: str, folder: str) -> None:
         # `..` is refused even where it would stay inside: object stores do not resolve it
-        path = unquote(urlsplit(url).path) if is_remote(url) else url
-        if not _is_name(path) or ".." in path.split("/") or not self._is_allowed(url, folder):
+        if not _is_name(url) or climbs(url) or not self._is_allowed(url, folder):
             raise FormatError(
                 f"{self.url}: the reference {url!r} points outside {folder}; "
                 "pass allow=[…] or --allow to permit it"

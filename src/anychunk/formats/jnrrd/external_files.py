@@ -49,7 +49,7 @@ class References:
         if parent not in self._folders:
             self._folders[parent] = resolve(self.folder, parent or ".", allow=self.allow)
         found = f"{self._folders[parent]}/{last}"
-        # only a link can lead out of a folder that is inside
-        if "\0" in last or "\\" in last or is_special(last) or is_link(found):
+        # only a link can lead out of a folder that is inside, or a name that servers decode
+        if any(c in last for c in "\0\\%") or is_special(last) or is_link(found):
             return resolve(self.folder, joined, allow=self.allow)
         return found

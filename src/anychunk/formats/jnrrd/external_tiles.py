@@ -30,13 +30,14 @@ def pattern_objects(
     """Return the tiles of a level as a pattern of chunk coordinates, or None if that is impossible.
 
     A pattern takes no memory per tile. It is impossible where a name depends on the number of a
-    tile, where chunks and tiles do not match one to one, where names leave the folder, or where a
-    brace of a name would be taken for a coordinate.
+    tile, where chunks and tiles do not match one to one, where names leave the folder, where a
+    brace of a name would be taken for a coordinate, or where a digit may complete a `%2e`.
     """
     texts = [references.base_dir, *(part for part in pattern.parts if isinstance(part, str))]
-    has_braces = any("{" in text or "}" in text for text in texts)
+    letters = "{}%" if is_remote(references.folder) else "{}"
+    is_ambiguous = any(letter in text for text in texts for letter in letters)
     is_numbered = NUMBER in pattern.positions
-    if has_braces or is_numbered or (layout.axes is not None and layout.grid != layout.counts):
+    if is_ambiguous or is_numbered or (layout.axes is not None and layout.grid != layout.counts):
         return None
     ndim = len(layout.counts)
     parts = []
