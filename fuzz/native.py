@@ -1,7 +1,7 @@
 """Fuzz the compiled module under AddressSanitizer: `python -m fuzz.native [--minutes M]`.
 
 Builds it with the sanitizers of the C compiler, loads that build in a child process, walks damaged
-tiles, parameters and JPEG scans, follows damaged tile-parts, decodes damaged facsimile, LZW and
+tiles and parameters, follows damaged tile-parts, decodes damaged facsimile, LZW and
 PackBits, decodes many chunks of every kind together and JPEG 2000 by OpenJPEG, narrows samples, and
 copies bands and rows of arrays of any shape and strides. A finding is a report of the sanitizer, or
 an answer that differs from that of the Python code.
@@ -93,34 +93,6 @@ def separate(loops, rng) -> None:
     is_swapped = not source.dtype.isnative
     if loops.separate_bands(source, out, is_swapped, int(rng.integers(-1, 5))):
         assert np.array_equal(out, source), (source.shape, source.strides, out.strides)
-
-
-def scan(loops, pictures, rng) -> None:
-    """Walk a damaged JPEG picture at once and in two parts, then with hostile arguments."""
-    from anychunk.codestream import jpeg_points
-
-    jpeg_points.loops = loops
-    data = pictures[int(rng.integers(len(pictures)))].copy()
-    start = jpeg_points.read_scan(data, None).data_at
-    for place in rng.integers(start, len(data), int(rng.integers(0, 4))).tolist():
-        data[place] = int(rng.choice([0, 0xFF, int(rng.integers(256))]))
-    data = data[: int(rng.integers(start, len(data) + 1))].copy()
-    once, parts = (jpeg_points.read_scan(data, None) for _ in range(2))
-    last = len(once.records) - 1
-    parts.walk(data, int(rng.integers(last + 1)))
-    assert once.walk(data, last) == parts.walk(data, last)
-    assert np.array_equal(once.records, parts.records)
-    tables = bytearray(once.packed)
-    for place in rng.integers(0, len(tables), 4).tolist():
-        tables[place] = int(rng.integers(256))
-    layout, rows = once.layout.copy(), once.records.copy()
-    for numbers in (layout, rows.reshape(-1)):
-        if rng.integers(2):
-            numbers[int(rng.integers(len(numbers)))] = rng.choice(
-                [-1, 0, 1, 7, 8, 1 << 31, 1 << 62]
-            )
-    with suppress(ValueError):
-        loops.jpeg_walk(data[start:], bytes(tables), layout, rows, int(rng.integers(-1, last + 2)))
 
 
 def facsimile(loops, rng) -> None:
@@ -404,18 +376,9 @@ def fuzz(minutes: float, seed: int) -> int:
     blocks.loops = loops
     rng = np.random.default_rng(seed)
     tiles = [opened(stream) for stream in streams()]
-    colours = np.random.default_rng(1).integers(0, 256, (90, 75, 3), "u1")
-    pictures = [
-        np.frombuffer(imagecodecs.jpeg8_encode(image, level=level, **options), "u1")
-        for image, level, options in (
-            (colours[..., 0].copy(), 60, {}),
-            (colours, 95, {"subsampling": "420", "optimize": True}),
-        )
-    ]
     end, count = time.monotonic() + 60 * minutes, 0
     while time.monotonic() < end:
         separate(loops, rng)
-        scan(loops, pictures, rng)
         facsimile(loops, rng)
         stream(loops, rng)
         place_tile(loops, rng)

@@ -13,6 +13,7 @@ import pytest
 import tifffile
 
 import anychunk
+from anychunk import limits
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.tiff import decoders
 from anychunk.codecs.tiff_tile import TiffTile
@@ -296,3 +297,47 @@ def test_results_are_the_same_without_the_compiled_module(tmp_path):
     assert compiled == pure
     expected = [zlib.crc32(np.ascontiguousarray(field(kind[1])[:, :66, 5:])) for kind in KINDS]
     assert [int(number) for number in pure] == expected
+
+
+def with_checksum(data, wanted):
+    """Return bytes whose last 4 are replaced so that their CRC-32 is as wanted.
+
+    A CRC is linear: each bit of the last bytes flips the same bits of it, whatever the others are.
+    """
+    front = data[:-4]
+    plain = zlib.crc32(front + bytes(4))
+    rows = [(zlib.crc32(front + (1 << n).to_bytes(4, "little")) ^ plain, 1 << n) for n in range(32)]
+    missing, chosen = wanted ^ plain, 0
+    for bit in range(32):
+        pivot = next(row for row in rows if row[0] >> bit & 1)
+        rows.remove(pivot)
+        rows = [(a ^ pivot[0], b ^ pivot[1]) if a >> bit & 1 else (a, b) for a, b in rows]
+        if missing >> bit & 1:
+            missing, chosen = missing ^ pivot[0], chosen ^ pivot[1]
+    return front + chosen.to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("is_tiled", [False, True])
+def test_windows_of_jpeg_strips_with_the_same_length_and_checksum(tmp_path, is_tiled):
+    """Windows of a strip without restart markers, next to a strip that was made to resemble it."""
+    rng = np.random.default_rng(4)
+    images = rng.integers(0, 256, (2, 150, 150), np.uint8).repeat(16, 1).repeat(16, 2)
+    streams = [imagecodecs.jpeg8_encode(image, level=60) for image in images]
+    length = max(map(len, streams))
+    # fill bytes before the end marker (T.81 B.1.1.2), and 4 bytes after it
+    padded = [s[:-2] + b"\xff" * (length - len(s)) + s[-2:] + b"\0\0\0\0" for s in streams]
+    padded[1] = with_checksum(padded[1], zlib.crc32(padded[0]))
+    assert zlib.crc32(padded[0]) == zlib.crc32(padded[1])
+    assert len(padded[0]) == len(padded[1])
+    layout = {"tile": images[0].shape} if is_tiled else {"rowsperstrip": len(images[0])}
+    for number, (stream, image) in enumerate(zip(padded, images, strict=True)):
+        path = tmp_path / f"{number}.tif"
+        tifffile.imwrite(
+            path, iter([stream]), shape=image.shape, dtype=np.uint8, compression="jpeg",
+            photometric="minisblack", **layout,
+        )  # fmt: skip
+        whole = imagecodecs.jpeg8_decode(streams[number])
+        with limits.override(recent_bytes=0):
+            array = anychunk.open_array(str(path))
+            for first in (1203, 40, 2300):
+                np.testing.assert_array_equal(array[first : first + 64], whole[first : first + 64])

@@ -9,8 +9,8 @@ import pytest
 import rasterio
 
 import anychunk
-from anychunk.conversion.readers import READERS
-from anychunk.errors import UnsupportedError
+from tests.conversion import zarr_readers
+from tests.conversion.zarr_readers import READERS, check_readers
 from tests.test_cli import run
 
 pytestmark = [
@@ -20,8 +20,8 @@ pytestmark = [
 EVERYWHERE = set(READERS) - {"ome-zarr"}  # its newest release refuses the installed dask
 
 
-def answers(report):
-    return {check.reader.split()[0]: check for check in report.readers}
+def answers(source, target, **options):
+    return {check.reader.split()[0]: check for check in check_readers(source, target, **options)}
 
 
 @pytest.fixture
@@ -42,8 +42,9 @@ def masked(tmp_path):
 
 def test_the_default_is_read_by_every_reader(cog, masked, tmp_path):
     for number, file in enumerate((cog[0], masked)):
-        report = anychunk.convert(file, tmp_path / f"{number}.zarr", check="readers")
-        found = answers(report)
+        target = tmp_path / f"{number}.zarr"
+        report = anychunk.convert(file, target)
+        found = answers(file, target)
         assert set(found) >= EVERYWHERE
         assert {name for name in EVERYWHERE if not found[name].is_good} == set(), found
         assert "EPSG:32611" in found["rasterio"].what
@@ -53,8 +54,8 @@ def test_the_default_is_read_by_every_reader(cog, masked, tmp_path):
 def test_the_preset_for_older_viewers_is_read_by_every_reader(cog, masked, tmp_path):
     for number, file in enumerate((cog[0], masked)):
         target = tmp_path / f"{number}.zarr"
-        report = anychunk.convert(file, target, like="ome-zarr-0.4", check="readers")
-        found = answers(report)
+        anychunk.convert(file, target, like="ome-zarr-0.4")
+        found = answers(file, target, like="ome-zarr-0.4")
         assert {name for name in EVERYWHERE if not found[name].is_good} == set(), found
         assert "EPSG:32611" in found["rasterio"].what
         assert "0.4" in found["ome-zarr-models"].what
@@ -73,17 +74,15 @@ def test_the_root_lists_levels_in_gdal(cog, tmp_path):
 def test_volumes_and_planes(tmp_path):
     for axes, shape in (("zyx", (5, 60, 70)), ("tczyx", (2, 3, 4, 60, 70)), ("yx", (60, 70))):
         np.save(tmp_path / "a.npy", np.random.default_rng(0).integers(0, 99, shape, "uint16"))
-        report = anychunk.convert(
-            tmp_path / "a.npy", tmp_path / "b.zarr", axes=axes, check="readers", overwrite=True
-        )
-        found = answers(report)
+        anychunk.convert(tmp_path / "a.npy", tmp_path / "b.zarr", axes=axes, overwrite=True)
+        found = answers(tmp_path / "a.npy", tmp_path / "b.zarr", axes=axes)
         assert {name for name in EVERYWHERE if not found[name].is_good} == set(), found
 
 
 def test_shards_are_said_not_to_be_read_by_gdal(cog, tmp_path):
-    report = anychunk.convert(cog[0], tmp_path / "b.zarr", like="cloud", check="readers")
+    report = anychunk.convert(cog[0], tmp_path / "b.zarr", like="cloud")
     assert "GDAL" in report.notes[0]
-    found = answers(report)
+    found = answers(cog[0], tmp_path / "b.zarr", like="cloud")
     assert found["zarr"].is_good
     assert found["zarrs"].is_good
     if tuple(map(int, rasterio.__gdal_version__.split(".")[:2])) < (3, 13):
@@ -91,36 +90,25 @@ def test_shards_are_said_not_to_be_read_by_gdal(cog, tmp_path):
 
 
 def test_wrong_samples_are_noticed(cog, tmp_path, monkeypatch):
-    from anychunk.conversion import readers
-
-    real = readers.ask
+    real = zarr_readers.ask
 
     def wrong(*given):
         question = real(*given)
         return replace(question, expected=question.expected + 1)
 
-    monkeypatch.setattr(readers, "ask", wrong)
-    report = anychunk.convert(cog[0], tmp_path / "b.zarr", check="readers")
-    found = answers(report)
+    monkeypatch.setattr(zarr_readers, "ask", wrong)
+    anychunk.convert(cog[0], tmp_path / "b.zarr")
+    found = answers(cog[0], tmp_path / "b.zarr")
     assert not any(found[name].is_good for name in EVERYWHERE - {"ome-zarr-models"})
-
-
-def test_what_cannot_be_checked(cog, tmp_path):
-    with pytest.raises(UnsupportedError, match="'all'"):
-        anychunk.convert(cog[0], tmp_path / "b.zarr", check="all")
-    with pytest.raises(UnsupportedError, match="memory"):
-        anychunk.convert(cog[0], "memory://check/b.zarr", check="readers")
 
 
 def test_command(capsys, tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 3, 4, 5), "uint8"))
     arguments = ["convert", str(tmp_path / "a.npy"), str(tmp_path / "b.zarr")]
-    code, out, err = run(capsys, *arguments, "--check", "readers", "--json", "--overwrite")
+    code, out, err = run(capsys, *arguments, "--json", "--overwrite")
     assert code == 0
     assert "dim_0" in err
-    report = json.loads(out)
-    assert "dim_0" in report["losses"][0]
-    assert {check["reader"].split()[0] for check in report["readers"]} >= EVERYWHERE
+    assert "dim_0" in json.loads(out)["losses"][0]
     code, out, err = run(capsys, *arguments, "--strict")
     assert code == 2
     assert err.startswith("lost: ")

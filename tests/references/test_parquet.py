@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tifffile
+from fastparquet.cencoding import NumpyIO
+from fsspec.implementations.reference import LazyReferenceMapper
 
 import anychunk
 from anychunk import limits
@@ -15,6 +17,7 @@ from anychunk.errors import FormatError, LimitError, SourceError
 from anychunk.io import memory_store, sink, system
 from anychunk.model.index import ByteRanges, GroupIndex
 from anychunk.references import parquet
+from tests.combine.files import write_geotiff
 from tests.indexes import MADE, array, plain, uint64
 
 
@@ -185,3 +188,27 @@ def test_replaced_in_one_step(tmp_path, monkeypatch, has_exchange):
     assert names() == ["f0", "f1", "f2"]
     assert (target / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".part") == []
+
+
+def test_fastparquet_reads_an_empty_page_to_the_end():
+    """Why no page may be empty; if this fails, fastparquet has mended it."""
+    assert len(NumpyIO(np.frombuffer(b"abcdef", np.uint8)).read(0)) == 6
+
+
+@pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
+def test_fsspec_finds_every_chunk_of_a_group(tmp_path):
+    """A table that fsspec cannot read is taken for absent chunks, read as fill values."""
+    for number in range(3):
+        write_geotiff(
+            tmp_path / f"{number}.tif", np.full((64, 64), number, "uint16"), 500_000, 5_000_000
+        )
+    node = anychunk.index(sorted(tmp_path.glob("*.tif")), combine="group")
+    node.save(tmp_path / "group.parquet")
+    mapper = LazyReferenceMapper(str(tmp_path / "group.parquet"))
+    opened = anychunk.open(tmp_path / "group.parquet")
+    for number in range(3):
+        for name, keys in {"y": ["0"], "x": ["0"], "image": ["0.0", "0.1", "1.0", "1.1"]}.items():
+            for key in keys:
+                assert mapper[f"{number}/0/0/{name}/{key}"], (name, key)
+        assert (opened[f"{number}/0/0/image"][...] == number).all()
+        assert np.diff(opened[f"{number}/0/0/x"][...]).all()

@@ -7,13 +7,11 @@ import random
 import socket
 import threading
 import urllib.parse
-from contextlib import suppress
 
 import numpy as np
 import pytest
 import tifffile
 
-from anychunk.server import connection, run
 from tests.patience import PATIENCE_S, wait_until
 from tests.server.serving import running
 
@@ -73,13 +71,14 @@ def answer(made: socket.socket) -> bytes:
 
 
 def test_500_connections_that_send_nothing(server):
+    """Beyond 400 connections, requests are refused at once; afterwards they are answered again."""
     silent = [connect(server) for _ in range(500)]
     try:
-        for number in range(8):
-            assert server.get(CHUNK.format(number, 1))[0] == 200
+        wait_until(lambda: server.get("/api/files")[0] == 503)
     finally:
         for made in silent:
             made.close()
+    wait_until(lambda: server.get("/api/files")[0] == 200)
 
 
 def test_128_connections_ask_for_one_chunk(scene):
@@ -127,7 +126,7 @@ def test_a_head_of_10_megabytes(server, sent):
         except ConnectionError:
             return  # closed before everything was sent
         found = answer(made)
-        assert not found or found.startswith(b"HTTP/1.1 431 ")
+        assert not found or found.startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_paths_as_they_are_sent(server, path):
         ("bytes=5-2", 200),
         ("bytes=0-0,5-9", 200),
         ("bytes=" + "9" * 5000 + "-", 200),
-        ("\x01", None),
+        ("\x01", 200),
         ("lines=1-2", 200),
     ],
 )
@@ -190,8 +189,7 @@ def test_ranges_that_are_none(server, header, status):
     with connect(server) as made:
         made.sendall(request(CHUNK.format(2, 2), f"Range: {header}", "Connection: close"))
         found = answer(made)
-        wanted = 400 if status is None else status
-        assert found.startswith(f"HTTP/1.1 {wanted} ".encode()), found[:100]
+        assert found.startswith(f"HTTP/1.1 {status} ".encode()), found[:100]
 
 
 def test_clients_that_take_a_byte_at_a_time(server):
@@ -288,59 +286,3 @@ def test_files_that_change_under_load(tmp_path, scene):
         assert server.get("/zarr/plain.npy/0/0/image/c/0/0")[0] == 409
         assert server.get("/api/files")[0] == 200
     assert set(answers) in ({200, 409, 502}, {200, 409})
-
-
-@pytest.fixture
-def impatient(monkeypatch, scene):
-    """A server in this process that gives clients half a second to take an answer."""
-    monkeypatch.setattr(connection, "HEAD_S", 1e6)
-    monkeypatch.setattr(connection, "STALL_S", 0.5)
-    address: list[str] = []
-    ready = threading.Event()
-    stop: list[object] = []
-
-    def told(url):
-        address.append(url)
-        ready.set()
-
-    thread = threading.Thread(
-        target=run.serve,
-        args=([str(scene[0])], run.Settings(port=0)),
-        kwargs={"ready": told, "verbose": False, "started": stop.append},
-        daemon=True,
-    )
-    thread.start()
-    assert ready.wait(PATIENCE_S)
-
-    class Found:
-        url = address[0].rstrip("/")
-        connections = stop[0].server_state.connections
-
-    yield Found
-    stop[0].should_exit = True
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
-
-
-def test_slowness_ends(impatient):
-    with connect(impatient, receive=4096) as slow:
-        slow.sendall(request("/raw/scene.tif/0/0/image/c/0/0") * 64)
-        assert slow.recv(1) == b"H"
-        wait_until(lambda: not impatient.connections)
-        got = 0
-        with pytest.raises(ConnectionError):
-            while True:
-                piece = slow.recv(65536)
-                got += len(piece)
-                if not piece:
-                    raise ConnectionResetError
-        assert 0 < got < 64 * (300 << 10)
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /api/files HTTP/1.1\r\n"], ids=["silent", "half"])
-def test_silence_ends(impatient, monkeypatch, sent):
-    monkeypatch.setattr(connection, "HEAD_S", 0.5)
-    with connect(impatient) as made:
-        with suppress(ConnectionError):  # closed before it was sent
-            made.sendall(sent)
-        assert answer(made) == b""

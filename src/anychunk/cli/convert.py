@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -92,14 +92,6 @@ def convert(  # noqa: PLR0917 - typer calls it by name
             "--verify/--no-verify", help="Read everything back and compare it with the source."
         ),
     ] = False,
-    check: Annotated[
-        str,
-        typer.Option(
-            metavar="readers",
-            autocompletion=one_of(("readers",)),
-            help="readers: say which installed readers of Zarr open the result.",
-        ),
-    ] = "",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 2 if anything of the source was lost.")
     ] = False,
@@ -159,7 +151,6 @@ def convert(  # noqa: PLR0917 - typer calls it by name
                     time=time,
                 ),
                 verify=verify,
-                check=cast("Any", check or None),
                 overwrite=overwrite,
                 workers=workers,
                 scheduler=scheduler or None,
@@ -177,8 +168,6 @@ def convert(  # noqa: PLR0917 - typer calls it by name
 
 def report(done: "Report", *, as_json: bool) -> None:
     """Print what a conversion did; what was lost goes to stderr, also beside JSON and with -q."""
-    from anychunk.conversion.readers import lines
-
     for loss in done.losses:
         typer.echo(f"lost: {loss}", err=True)
     if as_json:
@@ -186,8 +175,6 @@ def report(done: "Report", *, as_json: bool) -> None:
         return
     for note in done.notes:
         talk.note(f"note: {note}")
-    for line in lines(done.readers):
-        typer.echo(line)
     if talk.is_verbose():
         say_arrays(done.target)
     resumed = f", {size(done.skipped_bytes)} of it written before" if done.skipped_bytes else ""

@@ -5,8 +5,8 @@ Spec: ITU-T T.81 annexes A, B and E.
 A decoder stops where the frame header says that the picture ends. So a smaller height there gives
 the upper rows of a picture for a part of the work. Restart markers end the dependence of what
 follows on what precedes: with them, decoding may also begin later. They are numbered modulo eight,
-and must be renumbered. Without them, `jpeg_points` finds where decoding may begin. Where chroma is
-subsampled, a decoder interpolates between rows, so one row of MCUs is added on both sides.
+and must be renumbered. Where chroma is subsampled, a decoder interpolates between rows, so one row
+of MCUs is added on both sides.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def rows_stream(data: Bytes1D, first: int, stop: int) -> Rows | None:
     if data[scan[0]] != len(frame.components) or not 0 <= first < stop <= frame.height:
         return None  # one scan per component: others follow
     _, high = unit_size(frame)
-    top, bottom = rows_of_units(frame, first, stop)
+    top, bottom = _rows_of_units(frame, first, stop)
     height = min(frame.height, bottom * high)
     if header.restart_interval and top:
         found = _between_restarts(
@@ -72,7 +72,7 @@ def rows_stream(data: Bytes1D, first: int, stop: int) -> Rows | None:
     return Rows(_with_height(data, place, height), 0, height)
 
 
-def rows_of_units(frame: Frame, first: int, stop: int) -> tuple[int, int]:
+def _rows_of_units(frame: Frame, first: int, stop: int) -> tuple[int, int]:
     """Return the first row of MCUs that rows of pixels need, and the one after the last."""
     _, high = unit_size(frame)
     return max(0, first // high - 1), min(-(-frame.height // high), -(-stop // high) + 1)

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from anychunk import api
 from anychunk._drawn import Drawn
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
-from anychunk.conversion.readers import ReaderCheck, check_readers
 from anychunk.conversion.single_files import refuse_zarr_options, write_images
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.target import Target
@@ -19,7 +18,7 @@ from anychunk.conversion.tiff_files import to_tiff
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.conversion.windows import with_limits
 from anychunk.errors import UnsupportedError
-from anychunk.io import Storage, as_url, is_remote, sink
+from anychunk.io import Storage, as_url, sink
 from anychunk.io.threads import cores
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, walk
@@ -45,8 +44,6 @@ class Report(Drawn):
     """What the caller should know about the result."""
     losses: tuple[str, ...] = ()
     """What the source states and the target cannot hold, one line each."""
-    readers: tuple[ReaderCheck, ...] = ()
-    """With `check="readers"`, what each installed reader makes of each image."""
 
 
 def convert(
@@ -69,7 +66,6 @@ def convert(
     level: int | str | None = None,
     time: int | str | None = None,
     verify: bool = False,
-    check: Literal["readers"] | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -115,8 +111,6 @@ def convert(
         time: Write only these elements along t: a number, a range such as `"2:5"`, a date such as
             `"2026-03"`, or an interval such as `"2026-01/2026-03"`, which includes both.
         verify: Read everything back and compare it with the source.
-        check: `"readers"`: ask every installed reader of Zarr (zarr, xarray, rioxarray, GDAL
-            through rasterio, ome-zarr-models, ome-zarr, tensorstore, zarrs) for each image.
         overwrite: Replace an existing target.
         workers: For Zarr and TIFF, the number of threads; by default one per core.
         scheduler: For Zarr, the address of a Dask scheduler to run on instead of threads.
@@ -156,7 +150,6 @@ def convert(
             url,
             zarr_options,
             verify=verify,
-            check=check,
             overwrite=overwrite,
             count=workers or cores(),
             scheduler=scheduler,
@@ -166,9 +159,7 @@ def convert(
             part=part,
         )
     if name == "tiff" or (name is None and is_tiff(url)):
-        refuse_zarr_options(
-            url, like=like != DEFAULT_LIKE, shard=shard, scheduler=scheduler, check=check
-        )
+        refuse_zarr_options(url, like=like != DEFAULT_LIKE, shard=shard, scheduler=scheduler)
         written = to_tiff(
             node,
             url,
@@ -199,7 +190,6 @@ def convert(
         method=method,
         axes=axes,
         scheduler=scheduler,
-        check=check,
     )
     done = write_images(
         node,
@@ -248,7 +238,6 @@ def to_zarr(
     options: ZarrOptions,
     *,
     verify: bool,
-    check: str | None,
     overwrite: bool,
     count: int,
     scheduler: str | None,
@@ -259,10 +248,6 @@ def to_zarr(
     part: Part | None = None,
 ) -> Report:
     """Write a Zarr v3 hierarchy, on `count` threads or on the workers of a Dask cluster."""
-    if check not in (None, "readers"):
-        raise UnsupportedError(f"convert: check={check!r}, expected 'readers'")
-    if check is not None and is_remote(url):
-        raise UnsupportedError(f"{url}: check='readers' needs a local target")
     plan = make_plan(node, options, count)
     sink.check_case(url, [path for path, _ in walk(plan.root)])
     target = Target(url, target_storage, zarr_format=plan.zarr_format)
@@ -286,7 +271,6 @@ def to_zarr(
         if journal is not None:
             root = with_limits(plan, conversion)
             target.finish(plan, journal, overwrite=overwrite, root=root)
-        readers = check_readers(plan, conversion, url) if check == "readers" else ()
     return Report(
         target=url,
         arrays=len(plan.arrays),
@@ -295,7 +279,6 @@ def to_zarr(
         is_verified=verify,
         notes=plan.notes,
         losses=(*plan.losses, *lost_in(part)),
-        readers=readers,
     )
 
 

@@ -104,7 +104,6 @@ def write_zarr(
         url,
         ZarrOptions(**options),
         verify=False,
-        check=None,
         overwrite=overwrite,
         count=workers or cores(),
         scheduler=None,

@@ -342,12 +342,6 @@ def conversion_html(report: Any) -> str:
     lines = [("note", text) for text in report.notes] + [("lost", text) for text in report.losses]
     if lines:
         parts.append(table(("", "what"), lines, most=MOST_ROWS))
-    if report.readers:
-        rows = (
-            (check.reader, check.image or "/", "good" if check.is_good else "bad", check.what)
-            for check in report.readers
-        )
-        parts.append(table(("reader", "image", "", "what"), rows, most=MOST_ROWS))
     return f"<div>{''.join(parts)}</div>"
 
 

@@ -1,8 +1,7 @@
 """Compiled loops, which are optional: without them, results are the same.
 
-Each has an equivalent in Python, except for `jpeg_walk`, which would take longer there than it
-saves: without it, JPEG pictures are decoded from their first row. That of `openjpeg_decode` is
-imagecodecs' binding of the same library.
+Each has an equivalent in Python. That of `openjpeg_decode` is imagecodecs' binding of the same
+library.
 
 `loops` is the module that is built from the C files in this folder, or None if it was not: without
 a compiler, packages and editable installs come without it. `ANYCHUNK_PURE=1` in the environment
@@ -38,9 +37,6 @@ class _Place(Protocol):
 class Loops(Protocol):
     """The functions of the compiled module."""
 
-    def jpeg_walk(
-        self, data: Buffer, tables: bytes, layout: Buffer, rows: Buffer, first: int, /
-    ) -> int: ...
     def fax_rows(
         self, tables: Buffer, data: Buffer, pixels: Buffer, is_reversed: bool, black: bool, /
     ) -> bool: ...

@@ -2,7 +2,6 @@
 #include "native.h"
 
 static PyMethodDef functions[] = {
-    {"jpeg_walk", jpeg_walk, METH_VARARGS, "Find where the rows of a JPEG scan begin."},
     {"fax_rows", fax_rows, METH_VARARGS, "Decode Group 4 facsimile, if it is exactly as T.6 prescribes."},
     {"narrow_samples", narrow_samples, METH_VARARGS, "Copy integers to a smaller type, if all are in their range."},
     {"lzw_bytes", lzw_bytes, METH_VARARGS, "Decode LZW, if it is exactly as TIFF prescribes."},

@@ -7,7 +7,6 @@
 #include <Python.h>
 #include <stdint.h>
 
-PyObject *jpeg_walk(PyObject *module, PyObject *args);
 PyObject *fax_rows(PyObject *module, PyObject *args);
 PyObject *narrow_samples(PyObject *module, PyObject *args);
 PyObject *lzw_bytes(PyObject *module, PyObject *args);

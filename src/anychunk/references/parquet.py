@@ -28,7 +28,7 @@ from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
 from anychunk.io import Folder, Storage, absolute, sink
 from anychunk.io.spool import Spool
-from anychunk.model.index import WHOLE, GroupIndex, Json, Node, Uint64
+from anychunk.model.index import WHOLE, GroupIndex, Json, Node
 from anychunk.references.chunk_references import (
     Capabilities,
     ChunkReferences,
@@ -59,7 +59,6 @@ from anychunk.references.loading import (
 from anychunk.references.osml_reading import corrected
 from anychunk.references.parquet_footer import values_by_column
 from anychunk.references.portable_codecs import with_portable_codecs
-from anychunk.references.small_parquet import write_references
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
 
@@ -229,8 +228,6 @@ class Documents:
 
 MOST_KNOWN = 1000
 """How many tables of copied chunks are kept while an index is saved."""
-SMALL_ROWS = 256
-"""Up to this number of rows, a table with at most one url is written without pyarrow."""
 
 
 def _records(
@@ -251,54 +248,28 @@ def _records(
         if content not in known:
             if len(known) >= MOST_KNOWN:
                 known.clear()
-            known[content] = _file(arrow, references, slice(0, count), [])
+            known[content] = _parquet(arrow, _table(arrow, references, slice(0, count), [""]))
         yield 0, known[content]
         return
     names = [written.get(url, "") for url in references.urls]
     for record in range(-(-count // RECORD_SIZE)):
         rows = slice(record * RECORD_SIZE, min((record + 1) * RECORD_SIZE, count))
-        yield record, _file(arrow, references, rows, names)
+        yield record, _parquet(arrow, _table(arrow, references, rows, names))
 
 
-def _file(arrow: Any, references: ChunkReferences, rows: slice, names: list[str]) -> bytes:
-    """Return some chunks of an array as a parquet file."""
-    if 0 < rows.stop - rows.start <= SMALL_ROWS and len(names) <= 1:
-        offsets, lengths, raws = _columns_of(references, rows)
-        is_present: list[bool] = (references.lengths[rows] > 0).tolist()
-        url = names[0] if names and any(is_present) else None
-        return write_references(url, offsets, lengths, is_present, raws)
-    table = _table(arrow, references, rows, arrow.array(names or [""], arrow.string()))
-    return _parquet(arrow, table)
-
-
-def _columns_of(
-    references: ChunkReferences, rows: slice
-) -> tuple[Uint64, Uint64, list[bytes | None] | None]:
-    """Return offsets, sizes and, if there are any, the copied bytes of some chunks."""
-    lengths = references.lengths[rows]
-    # the convention for a whole object is offset 0, size 0
-    whole, none = lengths == WHOLE, np.uint64(0)
-    numbers = range(rows.start, rows.stop) if references.copied else ()
-    copied = [references.copied.get(number) for number in numbers]
-    return (
-        np.where(whole, none, references.offsets[rows]),
-        np.where(whole, none, lengths),
-        copied if any(copied) else None,
-    )
-
-
-def _table(arrow: Any, references: ChunkReferences, rows: slice, names: Any) -> Any:
+def _table(arrow: Any, references: ChunkReferences, rows: slice, names: list[str]) -> Any:
     """Return some chunks of an array as a table of path, offset, size and, if needed, raw."""
     lengths = references.lengths[rows]
     ids = np.zeros(len(lengths), np.int32)
     if references.url_ids is not None:
         ids = references.url_ids[rows].astype(np.int32)
     indices = arrow.array(ids, mask=lengths == 0)
-    offsets, sizes, copied = _columns_of(references, rows)
+    # the convention for a whole object is offset 0, size 0
+    whole = lengths == WHOLE
     columns = {
-        "path": names.take(indices),
-        "offset": arrow.array(offsets.astype(np.int64)),
-        "size": arrow.array(sizes.astype(np.int64)),
+        "path": arrow.array(names, arrow.string()).take(indices),
+        "offset": arrow.array(np.where(whole, 0, references.offsets[rows]).astype(np.int64)),
+        "size": arrow.array(np.where(whole, 0, lengths).astype(np.int64)),
     }
     # not nullable: fastparquet, which fsspec may use, reads nullable integers as floats
     fields = [
@@ -306,7 +277,8 @@ def _table(arrow: Any, references: ChunkReferences, rows: slice, names: Any) -> 
         arrow.field("offset", arrow.int64(), nullable=False),
         arrow.field("size", arrow.int64(), nullable=False),
     ]
-    if copied is not None:
+    copied = [references.copied.get(number) for number in range(rows.start, rows.stop)]
+    if any(copied):
         columns["raw"] = arrow.array(copied, arrow.binary())
         fields.append(arrow.field("raw", arrow.binary()))
     return arrow.table(columns, arrow.schema(fields))
@@ -317,7 +289,9 @@ def _parquet(arrow: Any, table: Any) -> bytes:
     arrow.parquet.write_table(
         table,
         buffer,
-        compression="zstd",  # also because no page is empty then, see `small_parquet`
+        # Compressed pages are never empty. fastparquet, which fsspec uses, takes a page of 0 bytes
+        # for all that follows, and fails; fsspec takes that for absent chunks.
+        compression="zstd",
         write_statistics=["offset", "size"],  # without them fastparquet reads floats, too
         store_schema=False,
         use_dictionary=["path"],

@@ -17,7 +17,6 @@ from anychunk.server.access import LOOPBACK, AccessControl
 from anychunk.server.app import application
 from anychunk.server.box_reader import Caches
 from anychunk.server.catalog import Catalog
-from anychunk.server.http_protocol import http_options
 from anychunk.server.jobs import Jobs
 
 PORT = 8000
@@ -25,6 +24,10 @@ PORT = 8000
 PORTS_TRIED = 20
 GRACE_S = 2
 """Time for requests and jobs to end when the server stops."""
+MOST_HEAD = 64 << 10
+"""Most bytes of a request line and its headers."""
+MOST_CONNECTIONS = 400
+"""Beyond this number, requests are answered with 503."""
 BACKLOG = 1024
 """Connections that the system holds until they are accepted."""
 
@@ -164,7 +167,9 @@ def _serve(
         logging.basicConfig(format="%(message)s", level=logging.INFO)
     config = uvicorn.Config(
         app,
-        **http_options(),
+        http="h11",  # bounds the head of a request; httptools does not
+        h11_max_incomplete_event_size=MOST_HEAD,
+        limit_concurrency=MOST_CONNECTIONS,
         ws="none",
         lifespan="off",
         access_log=False,

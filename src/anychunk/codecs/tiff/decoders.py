@@ -11,7 +11,6 @@ decode to an array (rows, columns, bands). Every decoder releases the GIL.
 
 import base64
 import lzma
-import os
 import sys
 import threading
 import zlib
@@ -24,11 +23,9 @@ import imagecodecs
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import limits
 from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.leading_stream import zstd_frame_end
-from anychunk.codecs.seek.walk import checksum
 from anychunk.codecs.streams import XZ_MEMORY, decode_one_xz
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
@@ -65,11 +62,9 @@ from anychunk.codecs.tiff.tile import (
     split_jpeg_tables,
 )
 from anychunk.codestream.jpeg import read_header
-from anychunk.codestream.jpeg_points import Scan, read_scan, stream_of_rows
-from anychunk.codestream.jpeg_rows import Rows, rows_stream
+from anychunk.codestream.jpeg_rows import rows_stream
 from anychunk.codestream.jpeg_scan import head, units
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
-from anychunk.io.cache import Cache
 from anychunk.native import loops
 
 type Array = npt.NDArray[Any]
@@ -224,7 +219,7 @@ def decode_jpeg_part(tile: Tile, data: Bytes1D, rows: range, columns: range) -> 
         frame = read_header(memoryview(stream)).frame
         if frame is None or (frame.height, frame.width) != (tile.tile_height, tile.tile_width):
             return None
-        found = _rows_from_point(stream, tables, rows) or rows_stream(stream, rows.start, rows.stop)
+        found = rows_stream(stream, rows.start, rows.stop)
     except FormatError:
         return None  # libjpeg skips bytes between markers, so a damaged length may not hinder it
     if found is None:
@@ -238,24 +233,6 @@ def decode_jpeg_part(tile: Tile, data: Bytes1D, rows: range, columns: range) -> 
         part = replace(part, jpeg_tables=base64.b64encode(tables).decode())
     array = fit(part, decode_jpeg(part, found.data))
     return array[rows.start - found.first : rows.stop - found.first, columns.start : columns.stop]
-
-
-WALKED: Cache[Scan | None] = Cache(16 * limits.MIB)
-"""Walks over JPEG pictures that were read in part, by the length and checksum of their bytes."""
-if hasattr(os, "register_at_fork"):
-    # another thread may hold the lock of a walk
-    os.register_at_fork(after_in_child=WALKED.clear)
-
-
-def _rows_from_point(stream: Bytes1D, tables: bytes | None, rows: range) -> Rows | None:
-    """Return a stream of some rows that begins with them; None if it must begin at the top."""
-    # the checksum of all bytes takes a hundredth of the time of decoding them
-    key = (len(stream), checksum(stream), tables)
-    if key not in WALKED:
-        found = read_scan(stream, tables)
-        WALKED.put(key, found, 256 if found is None else found.nbytes)
-    scan = WALKED.get(key)
-    return None if scan is None else stream_of_rows(stream, scan, rows.start, rows.stop)
 
 
 def with_jpeg_end(data: Bytes1D) -> Bytes1D:

@@ -1,4 +1,4 @@
-"""Which installed readers open a conversion, and whether they see what was converted.
+"""What installed readers of Zarr make of a conversion; the readers are not ours.
 
 Each reader is asked for the full resolution of every image: its shape, a window of its samples and,
 where the reader knows about maps, its CRS. A reader that fails is an answer, not an error.
@@ -7,7 +7,7 @@ where the reader knows about maps, its CRS. A reader that fails is an answer, no
 import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -16,12 +16,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+import anychunk
 from anychunk.conversion import zarr_v2
-from anychunk.conversion.levels import Chain
-from anychunk.conversion.plan import Plan
+from anychunk.conversion.levels import Chain, ZarrOptions
+from anychunk.conversion.plan import Plan, make_plan
 from anychunk.conversion.tasks import Conversion, same
-from anychunk.errors import UnsupportedError
-from anychunk.io import is_remote, local_path
 from anychunk.model.grid import Slices
 from anychunk.model.images import join
 
@@ -70,17 +69,17 @@ class Question:
         return int(number) if authority == "EPSG" and number.isdigit() else None
 
 
-class Wrong(Exception):  # noqa: N818 - an answer, not an error
+class Wrong(Exception):
     """A reader opened the image, and does not see what was converted."""
 
 
-def check_readers(plan: Plan, conversion: Conversion, url: str) -> tuple[ReaderCheck, ...]:
-    """Ask every installed reader for every image of a local target."""
-    if is_remote(url):
-        raise UnsupportedError(f"{url}: check='readers' needs a local target")
+def check_readers(source: Any, target: Any, **options: Any) -> tuple[ReaderCheck, ...]:
+    """Ask every installed reader for every image of a target that `source` was converted to."""
+    plan = make_plan(anychunk.index(source), ZarrOptions(**options), 1)
+    conversion = Conversion(plan, str(target))
     found: list[ReaderCheck] = []
     for picture in plan.pictures:
-        question = ask(plan, conversion, local_path(url), picture.path, picture.chain)
+        question = ask(plan, conversion, str(target), picture.path, picture.chain)
         for package, answer in READERS.items():
             try:
                 title = f"{package} {version(package)}"
@@ -120,7 +119,7 @@ def answered(answer: Callable[[Question], str], question: Question) -> tuple[boo
             return True, answer(question)
     except Wrong as e:
         return False, str(e)
-    except Exception as e:  # noqa: BLE001 - a foreign reader may raise anything; it is reported
+    except Exception as e:
         first = (str(e).strip() or type(e).__name__).splitlines()[0]
         return False, f"cannot open it: {first[:200]}"
 
@@ -314,10 +313,3 @@ READERS: dict[str, Callable[[Question], str]] = {
     "zarrs": by_zarrs,
 }
 """Functions that ask a reader, by the name of its package."""
-
-
-def lines(checks: Sequence[ReaderCheck]) -> Iterator[str]:
-    """Yield one line per reader and image."""
-    for check in checks:
-        answer = "opens" if check.is_good else "FAILS"
-        yield f"{check.reader}: {check.image or '/'}: {answer}: {check.what}"
