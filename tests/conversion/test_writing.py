@@ -1,9 +1,11 @@
 """Arrays of a program written as Zarr, read back by zarr, xarray, rioxarray and GDAL."""
 
+import json
 
 import numpy as np
 import pytest
 import rasterio
+import tifffile
 import xarray as xr
 import zarr
 from rasterio.transform import Affine
@@ -253,3 +255,82 @@ def test_fill_values_of_floats(tmp_path):
     with rasterio.open(tmp_path / "a.zarr/0") as file:
         assert np.isnan(file.nodata)
         assert not np.ma.is_masked(file.read(masked=True))
+
+
+STACK = xr.DataArray(
+    SMALL,
+    dims=("z", "y", "x"),
+    coords={
+        "z": ("z", 2.0 * np.arange(3) + 1, {"units": "um"}),
+        "y": ("y", 0.5 * np.arange(40) - 3, {"units": "um"}),
+        "x": ("x", 0.25 * np.arange(60) + 5, {"units": "um"}),
+    },
+)
+
+
+def test_sizes_and_origin_in_nrrd(tmp_path):
+    import nrrd
+
+    anychunk.write(STACK, tmp_path / "a.nrrd")
+    header = nrrd.read_header(str(tmp_path / "a.nrrd"))
+    assert header["spacings"].tolist() == [0.25, 0.5, 2.0]
+    assert header["units"] == ["um"] * 3
+    assert header["axis mins"].tolist() == [4.875, -3.25, 0.0]  # of cells, half a step before
+    assert header["centerings"] == ["cell"] * 3
+    np.testing.assert_array_equal(nrrd.read(str(tmp_path / "a.nrrd"), index_order="C")[0], SMALL)
+
+
+def test_sizes_and_origin_in_n5(tmp_path):
+    anychunk.write(STACK, tmp_path / "a.n5")
+    attributes = json.loads((tmp_path / "a.n5/attributes.json").read_bytes())
+    assert attributes["pixelResolution"] == {"dimensions": [0.25, 0.5, 2.0], "unit": "um"}
+    assert attributes["transform"]["scale"] == [2.0, 0.5, 0.25]
+    assert attributes["transform"]["translate"] == [1.0, -3.0, 5.0]
+
+
+def test_sizes_in_jnrrd(tmp_path):
+    anychunk.write(STACK, tmp_path / "a.jnrrd")
+    lines = (tmp_path / "a.jnrrd").read_bytes().split(b"\n")
+    assert b'{"spacings": [0.25, 0.5, 2.0]}' in lines
+    assert b'{"axis_mins": [4.875, -3.25, 0.0]}' in lines
+
+
+def test_sizes_in_ome_tiff(tmp_path):
+    with pytest.warns(UserWarning, match="not kept: the position of the first element along z"):
+        anychunk.write(STACK, tmp_path / "a.ome.tif")
+    with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
+        pixels = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]["Pixels"]
+    assert [pixels[f"PhysicalSize{axis}"] for axis in "XYZ"] == [0.25, 0.5, 2.0]
+    assert pixels["PhysicalSizeXUnit"] == "µm"
+    anychunk.write(opened(geotiff(tmp_path / "s.tif", SMALL)), tmp_path / "b.ome.tif")
+    with tifffile.TiffFile(tmp_path / "b.ome.tif") as file:
+        pixels = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]["Pixels"]
+    assert (pixels["PhysicalSizeX"], pixels["PhysicalSizeXUnit"]) == (10.0, "m")
+
+
+@pytest.mark.parametrize("name", ["a.nrrd", "a.jnrrd", "a.n5"])
+def test_georeferences_in_volumes(tmp_path, name):
+    import nrrd
+
+    given = opened(geotiff(tmp_path / "s.tif", SMALL, nodata=3), mask_and_scale=False)
+    anychunk.write(given.isel(y=slice(4, None, 2)), tmp_path / name)
+    found = opened(tmp_path / name, mask_and_scale=False)
+    np.testing.assert_array_equal(found["y"], given["y"][4::2])
+    assert found["spatial_ref"].attrs["crs_wkt"] == given["spatial_ref"].attrs["crs_wkt"]
+    assert found.attrs["_FillValue"] == 3
+    if name.endswith(".nrrd"):
+        header = nrrd.read_header(str(tmp_path / name))
+        assert header["spacings"].tolist()[:2] == [10, 20]
+
+
+@pytest.mark.parametrize("name", ["a.nrrd", "a.jnrrd", "a.n5"])
+def test_axes_that_a_format_has_no_names_for(tmp_path, name):
+    line = STACK.isel(z=0, y=0, drop=True)
+    with pytest.warns(UserWarning, match="not kept: the names and positions of the axes x"):
+        anychunk.write(line, tmp_path / name)
+
+
+def test_levels_do_not_mix_bands(tmp_path):
+    anychunk.write(opened(geotiff(tmp_path / "s.tif", SMALL)), tmp_path / "a.n5", levels=2)
+    group = zarr.open_group(anychunk.open(tmp_path / "a.n5").store, mode="r")
+    assert group["s1/image"].shape == (3, 20, 30)
