@@ -334,3 +334,45 @@ def test_levels_do_not_mix_bands(tmp_path):
     anychunk.write(opened(geotiff(tmp_path / "s.tif", SMALL)), tmp_path / "a.n5", levels=2)
     group = zarr.open_group(anychunk.open(tmp_path / "a.n5").store, mode="r")
     assert group["s1/image"].shape == (3, 20, 30)
+
+
+@pytest.fixture
+def labels(tmp_path):
+    """An OME-Zarr image of labels, as another writer would make it."""
+    values = np.random.default_rng(1).choice([1, 100, 200], (64, 64)).astype("uint16")
+    group = zarr.open_group(tmp_path / "labels.zarr", mode="w", zarr_format=3)
+    group.create_array("0", data=values, dimension_names=("y", "x"))
+    scale = [{"type": "scale", "scale": [1.0, 1.0]}]
+    group.attrs["ome"] = {
+        "version": "0.5",
+        "image-label": {"colors": [{"label-value": 1, "rgba": [255, 0, 0, 255]}]},
+        "multiscales": [
+            {
+                "axes": [{"name": "y", "type": "space"}, {"name": "x", "type": "space"}],
+                "datasets": [{"path": "0", "coordinateTransformations": scale}],
+            }
+        ],
+    }
+    return tmp_path / "labels.zarr", values
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.tif", "a.ome.tif", "a.n5", "a.jnrrd"])
+@pytest.mark.parametrize("how", ["convert", "zarr", "xarray"])
+def test_levels_of_labels_are_labels(tmp_path, labels, name, how):
+    path, values = labels
+    if how == "convert":
+        anychunk.convert(path, tmp_path / name, levels=2)
+    elif how == "zarr":
+        anychunk.write(anychunk.open_array(path), tmp_path / name, levels=2)
+    else:
+        given = xr.open_dataset(path, engine="anychunk")
+        anychunk.write(next(iter(given.data_vars.values())), tmp_path / name, levels=2)
+    np.testing.assert_array_equal(anychunk.open_array(tmp_path / name), values)
+    coarse = np.asarray(anychunk.open_array(tmp_path / name, level=1))
+    windows = values.reshape(32, 2, 32, 2).swapaxes(1, 2).reshape(32, 32, 4)
+    counts = (windows[..., None] == windows[..., None, :]).sum(-1)
+    of_coarse = (windows == coarse[..., None]).sum(-1)
+    np.testing.assert_array_equal(of_coarse, counts.max(-1))  # no value is more frequent
+    if name == "a.zarr":
+        stated = zarr.open_group(tmp_path / name, mode="r").attrs["ome"]["image-label"]
+        assert stated["colors"][0]["label-value"] == 1
