@@ -162,6 +162,18 @@ def test_a_rotated_image_keeps_its_transform_only_as_a_whole(tmp_path):
             assert file.crs.to_epsg() == 32633
 
 
+@pytest.mark.filterwarnings("ignore:Use `@` matmul")
+def test_rotated_parts_that_rioxarray_opened_lie_where_they_are(tmp_path):
+    import rioxarray
+
+    turned = Affine(10, 2, 500000, 3, -10, 4000000)
+    with rioxarray.open_rasterio(geotiff(tmp_path / "s.tif", SMALL, turned)) as whole:
+        anychunk.write(whole.isel(y=slice(4, None, 2), x=slice(None, None, -1)), tmp_path / "a.tif")
+    expected = turned @ Affine.translation(60, 3.5) @ Affine.scale(-1, 2)
+    with rasterio.open(tmp_path / "a.tif") as file:
+        np.testing.assert_allclose(tuple(file.transform)[:6], tuple(expected)[:6], rtol=1e-12)
+
+
 def test_a_stated_rotation_is_written(tmp_path):
     import rioxarray  # noqa: F401 - the accessor
 

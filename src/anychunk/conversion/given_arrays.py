@@ -7,6 +7,7 @@ mapping, still describe the whole. So coordinates come first.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from anychunk.metadata.reading import IMAGE_LABEL, SYNONYMS, image_label
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 
+PLANES = ("xc", "yc")
+"""rioxarray's names of coordinates with a position per pixel."""
 type Array = npt.NDArray[Any]
 
 TOLERANCE = 1e-6
@@ -130,6 +133,17 @@ class DataArray:
         dim = self.dims[self.names.index(name)] if name in self.names else None
         # `get` returns numbers for a dimension without a coordinate
         return dict(self.array.coords).get(dim)
+
+    @cached_property
+    def planes(self) -> tuple[Array, Array] | None:
+        """The position of every pixel, which rioxarray gives rotated images."""
+        found = [self.array.coords.get(name) for name in PLANES]
+        if any(plane is None or {*plane.dims} != {"y", "x"} for plane in found):
+            return None
+        x, y = (
+            np.asarray(plane.transpose("y", "x").values) for plane in found if plane is not None
+        )
+        return (x, y) if min(x.shape) > 1 else None
 
     def nodata(self) -> float | int | None:
         """Return the value of missing samples.
@@ -241,9 +255,12 @@ class DataArray:
         """
         x, y = self.coordinate("x"), self.coordinate("y")
         is_rotated = whole is not None and cf.is_rotated(whole)
+        if self.planes is not None:
+            return plane_transform(*self.planes)
         if x is None or y is None:
             # without positions, only an image that was not touched is known to be the whole
-            if whole is None or self.is_untouched or "source" not in mapping.encoding:
+            is_opened = "source" in mapping.encoding or PLANES[0] in self.array.coords
+            if whole is None or self.is_untouched or not is_opened:
                 return whole
             what = "rotated georeference" if is_rotated else "georeference"
             self.losses.append(f"the {what}: rows and columns may have been selected")
@@ -260,6 +277,8 @@ class DataArray:
     def lost_coordinates(self, meaning: Meaning) -> Iterator[str]:
         """Yield the coordinates that have no place in the meaning."""
         kept = {self.mapping, *(n for n in (cf.SCALE, cf.OFFSET) if self.is_band_factor(n))}
+        if self.planes is not None and meaning.place.transform is not None:
+            kept |= {*PLANES}
         for dim, axis in zip(self.dims, meaning.axes, strict=True):
             is_placed = meaning.place.transform is not None and axis.name in "xy"
             if is_placed or axis.scale is not None or axis.values is not None:
@@ -269,6 +288,9 @@ class DataArray:
         lost = [str(name) for name in self.array.coords if name not in kept]
         if lost:
             yield f"the coordinates {' '.join(lost)}"
+        if {"scales", "offsets"} & set(self.array.attrs):
+            # of all bands of the file, whichever were selected
+            yield "rioxarray's attributes scales and offsets"
 
 
 def is_told_by_bands(coordinate: Any, meaning: Meaning) -> bool:
@@ -326,6 +348,21 @@ def edge_and_step(values: Array, known: tuple[float, float] | None) -> tuple[flo
         return known
     grid = regular(values)
     return None if grid is None else (grid[0] - grid[1] / 2, grid[1])
+
+
+def plane_transform(x: Array, y: Array) -> Transform | None:
+    """Return the transform of the positions of all pixels; None if they are not affine."""
+    (rows, columns), found = x.shape, []
+    for plane in (x, y):
+        across = float(plane[0, -1] - plane[0, 0]) / (columns - 1)
+        down = float(plane[-1, 0] - plane[0, 0]) / (rows - 1)
+        first = float(plane[0, 0])
+        expected = first + across * np.arange(columns) + down * np.arange(rows)[:, None]
+        if not np.abs(expected - plane).max() <= TOLERANCE * (abs(across) + abs(down)):
+            return None
+        found.append((across, down, first - (across + down) / 2))
+    (a, b, c), (d, e, f) = found
+    return (a, b, c, d, e, f)
 
 
 def geo_transform(value: Any) -> Transform | None:
