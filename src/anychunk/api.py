@@ -1,6 +1,5 @@
 """The public functions: url in, zarr out."""
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any, Literal, cast, overload
 
 import zarr
 
-from anychunk import archive, codecs, formats, references
+from anychunk import archive, codecs, references
 from anychunk.codecs import zarr_registry
 from anychunk.combine import How, stac, stac_assets
 from anychunk.combine.batches import DateSource, Recipe
@@ -438,42 +437,19 @@ def describe(url: Url | Held | Node, **options: Any) -> dict[str, Json]:
     return described(_as_index(url, options.pop("storage", None), options))
 
 
-def write(array: Any, url: str | Path, *, format: str | None = None, **options: Any) -> None:
-    """Write a numpy, dask or zarr array to a file.
+def opened_image(array: Any) -> tuple[Meaning, Mapping[str, Json]] | None:
+    """Return the meaning of an array that was opened by this package, and its image's attributes.
 
-    Parameters:
-        array: What to write; dask and zarr arrays may be larger than memory. Of an array that was
-            opened by this package, geometry, units, nodata, names and colours are written too.
-        url: The target. Its extension decides the format: `.n5`, `.jnrrd`, `.nrrd`, `.nhdr`.
-        format: The name of a format, to override the extension.
-        **options: Options of the format; see its page in the documentation.
-
-    Raises:
-        UnsupportedError: No format writes this extension, or the named format is read-only.
+    None for any other array.
     """
-    url = as_url(url)
-    # JNRRD has an option of the same name: a value that names no format is meant for it
-    is_option = format is not None and format not in formats.names()
-    if is_option:
-        options = {**options, "format": format}
-    named = format is not None and not is_option
-    module = formats.by_name(str(format)) if named else formats.writer(url)
-    if not isinstance(module, formats.WritableFormat):
-        raise FormatError(f"{url}: {format} files can be read, but not written")
-    if "meaning" in inspect.signature(module.write).parameters and "meaning" not in options:
-        options = {**options, "meaning": _meaning(array)}
-    module.write(array, url, **options)
-
-
-def _meaning(array: Any) -> Meaning | None:
-    """Return what the samples of an array mean that was opened by this package; else None."""
     store = getattr(array, "store", None)
     if not isinstance(array, zarr.Array) or not isinstance(store, IndexStore):
         return None
     image = image_around(store.index, array.path)
     if image is None:
         return None
-    return meaning_of_level(store.index, image, image.levels.index(array.path))
+    meaning = meaning_of_level(store.index, image, image.levels.index(array.path))
+    return meaning, image.attributes
 
 
 def save(node: Node, target: str | Path, *, format: str | None = None, **options: Any) -> None:

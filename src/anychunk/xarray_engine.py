@@ -35,7 +35,7 @@ from anychunk.io import (
 from anychunk.metadata import cf
 from anychunk.metadata.hierarchy import level_group
 from anychunk.metadata.meaning import Meaning
-from anychunk.metadata.reading import levels_of, meaning_of
+from anychunk.metadata.reading import IMAGE_LABEL, image_label, levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, GroupIndex, Node, find
@@ -350,6 +350,9 @@ def dataset(
     found = StoreBackendEntrypoint().open_dataset(store, **decoders)
     if name in found.variables:
         found[name].attrs |= band_attributes(meaning)
+        if (label := image_label(image.attributes)) is not None:
+            # as JSON text: netCDF cannot store an attribute that is an object
+            found[name].attrs[IMAGE_LABEL] = json.dumps(label)
     return found
 
 
@@ -458,7 +461,13 @@ class LevelStore(AbstractDataStore):
         if im.is_coordinate(name, array) or (len(names) == 1 and name in (cf.SCALE, cf.OFFSET)):
             values = opened[...] if array.shape else np.asarray(opened[()])
             is_text = array.data_type == "string"
-            return Variable(names, np.asarray(values.tolist()) if is_text else values, attributes)
+            # by its source, a writer knows a transform that may be that of a larger image
+            return Variable(
+                names,
+                np.asarray(values.tolist()) if is_text else values,
+                attributes,
+                {"source": "", **self.get_encoding()} if name == cf.GRID_MAPPING else {},
+            )
         encoding = {
             "preferred_chunks": dict(zip(names, array.chunk_shape, strict=True)),
             "chunks": array.chunk_shape,

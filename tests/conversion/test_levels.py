@@ -257,7 +257,7 @@ def test_method(dtype, fields, given, expected):
         names="yx",
         path="",
         options=ZarrOptions(method=given),
-        is_palette=lv.is_palette(replace(named_axes("yx"), **fields)),
+        is_counted=lv.is_palette(replace(named_axes("yx"), **fields)),
     )
     if expected is UnsupportedError:
         with pytest.raises(UnsupportedError, match="'lanczos'.*average max min mode"):

@@ -14,7 +14,7 @@ from anychunk.metadata.hierarchy import fill_of, has_absent_chunks
 from anychunk.metadata.meaning import NAMES, Display, Meaning
 from anychunk.metadata.meaning import Level as ImageLevel
 from anychunk.metadata.ome import step
-from anychunk.metadata.reading import levels_of, meaning_of
+from anychunk.metadata.reading import image_label, levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.grid import Shape, Slices, chunk_box, grid_shape
 from anychunk.model.images import VARIABLE, Image
@@ -140,7 +140,7 @@ def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) ->
         path=path,
         options=options,
         nodata=usable_nodata(meaning.nodata, first.data_type),
-        is_palette=is_palette(meaning),
+        is_counted=is_palette(meaning) or image_label(image.attributes) is not None,
     )
     stored = levels_of(source, image)
     # those that `levels_of` returns: all but levels with other axes than the first
@@ -384,7 +384,8 @@ class Recipe:
     path: str
     options: ZarrOptions
     nodata: float | None = None
-    is_palette: bool = False
+    is_counted: bool = False
+    """Whether samples are numbers of colours, classes or objects."""
     how: str | None = None
     """How coarser levels are computed, whatever the options say."""
 
@@ -468,8 +469,8 @@ class Recipe:
 
     def method(self, array: ArrayIndex) -> str:
         """Return how coarser levels are computed."""
-        # the mean of two palette indices, or of two classes, is an unrelated third one
-        is_counted = data_kind(array) == "bool" or self.is_palette
+        # the mean of two palette indices, classes or objects is an unrelated third one
+        is_counted = data_kind(array) == "bool" or self.is_counted
         found = self.how or self.options.method or ("mode" if is_counted else "average")
         if found not in BY_WINDOW:
             raise UnsupportedError(

@@ -23,7 +23,7 @@ from anychunk.formats.n5.write import check_container, container
 from anychunk.io import Folder, Storage, is_remote, local_path, real_path
 from anychunk.limits import MIB
 from anychunk.metadata.meaning import Level, Meaning
-from anychunk.metadata.reading import levels_of, meaning_of
+from anychunk.metadata.reading import image_label, levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
@@ -115,6 +115,8 @@ class Job:
             if "levels" in self.options and self.format in LEVEL_OPTIONS:
                 levels = self.options["levels"]
                 about |= LEVEL_OPTIONS[self.format](meaning, level, levels)
+                if image_label(image.attributes) is not None:
+                    about["downsample"] = "mode"
             about |= self.writer_options
             if stage is not None:
                 about["checkpoints"] = stage.progress.of(image.path)

@@ -484,12 +484,14 @@ class PictureMaker:
         """Yield what a GeoTIFF cannot hold."""
         if meaning.space is not None:
             yield "the orientation in space"
+        kept = ("x", "y") if write_tags.per_centimetre(meaning) is not None else ()
         for axis in meaning.axes:
-            is_plane = axis.name in ("x", "y")
-            if axis.scale is not None and not (is_plane and axis.unit in write_tags.CENTIMETRES):
+            if axis.scale is not None and axis.name not in kept:
                 yield f"the size of elements along {axis.name}"
             if axis.origin and axis.name != "c":
                 yield f"the position of the first element along {axis.name}"
+            if axis.values is not None:
+                yield f"the positions along {axis.name}"
         yield from self.native_losses(meaning)
 
     def native_losses(self, meaning: Meaning) -> Iterator[str]:

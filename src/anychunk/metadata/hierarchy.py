@@ -118,6 +118,8 @@ def axis_json(axis: Axis) -> dict[str, Json]:
         "unit": (axis.unit, None),
         "scale": (axis.scale, None),
         "origin": (axis.origin, 0.0),
+        "values": (None if axis.values is None else list(axis.values), None),
+        "attributes": (dict(axis.attributes), {}),
     }
     return {key: value for key, (value, default) in pairs.items() if value != default}
 
@@ -214,9 +216,8 @@ def coordinate_makers(
     scale, origin = scale_and_translation(meaning, level, full)
     for number, axis in enumerate(meaning.axes):
         is_placed = transform is not None and axis.name in "xy"
-        is_stated = axis.scale is not None or axis.values is not None
         is_short = len(shape) > number and shape[number] <= MOST_POSITIONS
-        if axis.name != "c" and is_stated and not is_placed and is_short:
+        if axis.name != "c" and not is_placed and is_short and has_positions(axis, shape[number]):
             found[axis.name] = _AxisMaker(axis, shape[number], scale[number], origin[number])
     if transform is not None and not cf.is_rotated(transform):
         sides = {name: shape[names.index(name)] for name in ("y", "x")}
@@ -233,6 +234,13 @@ def coordinate_makers(
             if len(set(values)) > 1:
                 found[name] = _BandMaker(values)
     return found
+
+
+def has_positions(axis: Axis, size: int) -> bool:
+    """Return whether positions along an axis of a level are known."""
+    if axis.values is None:
+        return axis.scale is not None
+    return len(axis.values) == size  # those that are listed are of the full resolution
 
 
 # Makers are dataclasses, not closures, so that an index can be pickled and compared.

@@ -57,6 +57,8 @@ OURS = (
 )
 SYNONYMS = {"band": "c", "bands": "c", "channel": "c", "time": "t"}
 """Names that other writers give to axes of ours."""
+IMAGE_LABEL = "image-label"
+"""The attribute that makes an OME-Zarr image one of labels, and of a DataArray as JSON text."""
 MODELS = ("grey", "rgb", "cmyk", "ycbcr", "palette", "channels")
 
 
@@ -203,9 +205,15 @@ def _axes(image: Image, around: GroupIndex | None) -> tuple[Axis, ...]:
         # a scale of 1 without a unit is what OME-Zarr requires where nothing is known
         is_stated = bool(described) and (scale != 1 or origin != 0 or unit is not None)
         is_stated = is_stated and axis["name"] != "c"
-        if axis["name"] in "xy" and unit is None and "spatial:transform" in image.attributes:
+        is_placed = axis["name"] in "xy" and "spatial:transform" in image.attributes
+        if is_placed and unit is None:
             is_stated = False  # the step of the georeference, which `place` has
-        values, described_by = (None, {}) if is_stated else _values(axis["name"], around)
+        values, described_by = (
+            (None, {}) if is_stated or is_placed else _values(axis["name"], around)
+        )
+        if values and values == tuple(range(len(values))) and not described_by:
+            # a scale of 1 that was stated: there would be no coordinate otherwise
+            is_stated, values = True, None
         found.append(
             Axis(
                 name=SYNONYMS.get(axis["name"], axis["name"]),
@@ -221,11 +229,15 @@ def _axes(image: Image, around: GroupIndex | None) -> tuple[Axis, ...]:
 
 def _own_axis(axis: Mapping[str, Json]) -> Axis:
     scale = _number(axis.get("scale"), 0.0)
+    values = im.entries(axis.get("values"))
+    attributes = axis.get("attributes")
     return Axis(
         name=axis["name"],
         unit=_text(axis.get("unit")),
-        scale=scale if scale > 0 else None,
+        scale=scale if scale and math.isfinite(scale) else None,
         origin=_number(axis.get("origin"), 0.0),
+        values=numbers(values, len(values)) if values else None,
+        attributes=attributes if isinstance(attributes, Mapping) else {},
     )
 
 
@@ -255,8 +267,8 @@ def transform_of(value: Json) -> Transform | None:
 def _values(
     name: str, around: GroupIndex | None
 ) -> tuple[tuple[float, ...] | None, Mapping[str, Json]]:
-    """Return the positions along t or z that the index itself holds, and their attributes."""
-    array = around.members.get(name) if around is not None and name in "tz" else None
+    """Return the positions along an axis that the index itself holds, and their attributes."""
+    array = around.members.get(name) if around is not None and name != "c" else None
     if not isinstance(array, ArrayIndex) or array.dimension_names != (name,):
         return None, {}
     values = cf.inline_values(array)
@@ -377,6 +389,13 @@ def _channels(attributes: Mapping[str, Json]) -> list[Mapping[str, Json]]:
 def channel_labels(attributes: Mapping[str, Json]) -> list[str | None]:
     """Return the labels of `omero.channels`, None for a channel without one."""
     return [_text(channel.get("label")) for channel in _channels(attributes)]
+
+
+def image_label(attributes: Mapping[str, Json]) -> Json | None:
+    """Return OME-Zarr's `image-label`, None if samples are not numbers of objects."""
+    ome = attributes.get("ome")
+    stated = (ome if isinstance(ome, Mapping) else attributes).get(IMAGE_LABEL)
+    return stated if isinstance(stated, Mapping) else None
 
 
 def _omero_display(attributes: Mapping[str, Json]) -> Display | None:

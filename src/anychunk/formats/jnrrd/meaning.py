@@ -24,6 +24,8 @@ from anychunk.model.index import ArrayIndex, Json
 PREFIX = "anychunk"
 URI = "https://github.com/anychunk/anychunk/blob/main/docs/formats/jnrrd.md"
 """The extension that holds what JNRRD has no fields for."""
+TOGETHER = "fields"
+"""The only field of that extension in NRRD, which holds all others."""
 FRAMES = {
     "right-anterior-superior": "RAS",
     "left-anterior-superior": "LAS",
@@ -74,6 +76,9 @@ def image_of(
         image = transposed(stored[str(level.number)], order)
         found.append(Level(name=str(level.number), image=image, factor=pick(factor, order)))
     own = {k.removeprefix(f"{PREFIX}:"): v for k, v in fields.items() if is_own(k)}
+    together = own.pop(TOGETHER, None)
+    if isinstance(together, Mapping):
+        own = {**together, **own}
     return imported(meaning, own), found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from anychunk.errors import UnsupportedError
 from anychunk.formats.jnrrd.header import without_nan
+from anychunk.formats.jnrrd.meaning import PREFIX, TOGETHER, is_own
 from anychunk.model.index import Json
 
 TYPES = {
@@ -189,6 +190,11 @@ def split(
     """Return the field lines and the key/value pairs of a header, in order."""
     lines: list[tuple[str, str]] = []
     pairs: list[tuple[str, str]] = []
+    # pynrrd takes every key up to its first colon, and refuses a second one that begins alike
+    own = {k.removeprefix(f"{PREFIX}:"): v for k, v in fields.items() if is_own(k)}
+    if own:
+        rest = {k: v for k, v in fields.items() if not is_own(k)}
+        fields = {**rest, f"{PREFIX}:{TOGETHER}": own}
     for key, value in fields.items():
         if key == "comments" and isinstance(value, list):
             continue

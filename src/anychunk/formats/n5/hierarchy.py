@@ -111,7 +111,7 @@ def lone_array(folder: Folder, attributes: Attributes, options: Options) -> Arra
     described = cf.image_attributes(meaning, array.data_type, beside=())
     described |= place_attributes(meaning, level, array.shape)
     own = own_attributes(meaning)
-    if any(axis.scale is not None for axis in meaning.axes):
+    if any(axis.scale is not None or axis.values is not None for axis in meaning.axes):
         own[AXES] = [axis_json(axis) for axis in meaning.axes]
     return replace(
         array,

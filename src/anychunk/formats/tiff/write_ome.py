@@ -5,7 +5,7 @@ Spec: OME-TIFF 6 and the OME schema 2016-06 (https://ome-model.readthedocs.io).
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -13,7 +13,9 @@ import numpy as np
 
 from anychunk.errors import UnsupportedError
 from anychunk.formats.tiff.ome_xml import children, parse_xml
+from anychunk.metadata.crs import linear_unit
 from anychunk.metadata.meaning import Axis, Meaning
+from anychunk.metadata.ome import step
 
 NAMESPACE = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 SCHEMA = f"{NAMESPACE} {NAMESPACE}/ome.xsd"
@@ -104,7 +106,7 @@ def _describe(pixels: ET.Element, image: OmeImage, prefix: str, number: int) -> 
     for letter in ORDER:
         pixels.set(f"Size{letter}", str(sizes.get(letter.lower(), 1)))
     for axis in meaning.axes:
-        _set_size(pixels, axis)
+        _set_size(pixels, _sized(meaning, axis))
     known = children(pixels, "Channel")
     for child in list(pixels):
         if child.tag.rpartition("}")[2] in ("TiffData", "BinData", "MetadataOnly", "Channel"):
@@ -134,6 +136,15 @@ def _channel(element: ET.Element, image: OmeImage, number: int, band: int) -> ET
         value = int(color, 16) << 8 | 0xFF
         element.set("Color", str(value - (1 << 32) if value >= 1 << 31 else value))
     return element
+
+
+def _sized(meaning: Meaning, axis: Axis) -> Axis:
+    """Return an axis with the pixel size of the georeference, where that is in metres."""
+    place = meaning.place
+    is_placed = place.transform is not None and axis.name in ("x", "y") and axis.scale is None
+    if not is_placed or place.crs is None or linear_unit(place.crs) != "metre":
+        return axis
+    return replace(axis, unit="meter", scale=step(meaning, meaning.axes.index(axis)))
 
 
 def _set_size(pixels: ET.Element, axis: Axis) -> None:

@@ -243,16 +243,22 @@ def _date_items(meaning: Meaning) -> Iterator[str]:
         yield _item("ACQUISITIONDATETIME", when.isoformat(" "), domain="IMAGERY")
 
 
-def resolution_tags(meaning: Meaning) -> list[Tag]:
-    """Return the resolution: of the axes, or that of a TIFF that this was read from."""
+def per_centimetre(meaning: Meaning) -> tuple[float, float] | None:
+    """Return the elements of x and y in a centimetre, None if TIFF cannot express their sizes."""
     sizes = {a.name: (a.scale, a.unit) for a in meaning.axes if a.name in ("x", "y")}
-    per_cm = []
+    found = []
     for name in ("x", "y"):
         scale, unit = sizes.get(name, (None, None))
         if scale is not None and scale > 0 and unit in CENTIMETRES:
-            per_cm.append(1 / (scale * CENTIMETRES[unit]))
-    if len(per_cm) == 2 and max(per_cm) < 1 << 32:
-        x, y = per_cm
+            found.append(1 / (scale * CENTIMETRES[unit]))
+    return (found[0], found[1]) if len(found) == 2 and max(found) < 1 << 32 else None
+
+
+def resolution_tags(meaning: Meaning) -> list[Tag]:
+    """Return the resolution: of the axes, or that of a TIFF that this was read from."""
+    known = per_centimetre(meaning)
+    if known is not None:
+        x, y = known
         unit_code = CENTIMETRE
     else:
         try:
