@@ -65,8 +65,8 @@ class Served:
 
 
 @contextmanager
-def serve(folder: Path):
-    """Serve a folder with Range and ETag until the block ends."""
+def serve(folder: Path, *, strip_query: bool = False):
+    """Serve a folder with Range and ETag until the block ends; with any query if `strip_query`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -88,7 +88,8 @@ def serve(folder: Path):
                 return self.plain(served.fail.pop(0))
             if self.path in served.moved:
                 return self.plain(302, Location=served.moved[self.path])
-            file = folder / unquote(self.path).lstrip("/")
+            path = self.path.partition("?")[0] if strip_query else self.path
+            file = folder / unquote(path).lstrip("/")
             if not file.is_file():
                 return self.plain(404)
             size = file.stat().st_size

@@ -28,7 +28,7 @@ from anychunk.io import (
     is_remote,
     local_path,
     open_source,
-    remember,
+    unsigned,
     with_source,
 )
 from anychunk.model.index import (
@@ -95,7 +95,8 @@ def _indexed(
     roots: Sequence[str],
     options: Mapping[str, Any],
 ) -> Node:
-    url = in_store(remember(url), storage)
+    url, storage = unsigned(url, storage)
+    url = in_store(url, storage)
     if _is_folder(url, format):
         return _index_folder(Folder(url, storage=storage, roots=roots), format, options)
     try:

@@ -1,11 +1,14 @@
 """Signed urls, credentials, stores and files of every kind that a caller may pass."""
 
+import copy
 import io
 import json
+import multiprocessing
 import os
 import pickle
 import traceback
 import zipfile
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
@@ -16,6 +19,7 @@ import numpy as np
 import obstore
 import pytest
 import tifffile
+import zarr
 from obstore.store import HTTPStore, LocalStore, MemoryStore, S3Store
 
 import anychunk
@@ -37,13 +41,20 @@ from anychunk.io import (
     without_secrets,
 )
 from anychunk.io.object_stores import object_store
-from anychunk.io.secrets import remember, with_secrets
+from anychunk.io.secrets import with_secrets
 from anychunk.io.storage import obstore_options
 from tests import http_server
 from tests.s3 import KEY, SECRET, needs_s3, serve_s3
 
 VALUES = np.arange(96 * 80, dtype=np.uint16).reshape(96, 80)
 SIGNED = "X-Amz-Algorithm=AWS4&X-Amz-Credential=AK%2F1&X-Amz-Signature=SECRET*%5B"
+
+TOKENS = (
+    "private_token", "PRIVATE-TOKEN", "accessToken", "client_secret", "clientSecret", "access_key",
+    "accessKey", "secretAccessKey", "X-Api-Key", "api_key", "user_password", "id_token",
+    "Ocp-Apim-Subscription-Key", "AWSAccessKeyId", "GoogleAccessId", "account_key",
+    "X-OSS-Security-Token", "oauth_signature", "%74oken",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +145,8 @@ def pixels(opened):
         ("https://h/a?Expires=9&Key-Pair-Id=K&Signature=SECRET&Policy=P", "https://h/a"),
         ("https://h/a?page=2&access_token=SECRET", "https://h/a?page=2"),
         ("https://user:SECRET@h:81/a%20b", "https://h:81/a%20b"),
+        *((f"https://h/a?{name}=SECRET&versionId=7", "https://h/a?versionId=7") for name in TOKENS),
+        *(("https://h/a?" + query,) * 2 for query in ("key=a", "monkey=1", "tokens=2", "page=3")),
         ("s3://bucket/a?sig=1", "s3://bucket/a?sig=1"),
         ("abfs://container@account.dfs.core.windows.net/a",) * 2,
         ("/home/me@work/a?sig=1.tif", "/home/me@work/a?sig=1.tif"),
@@ -159,9 +172,42 @@ def test_a_signed_url_is_read_and_its_signature_is_nowhere(web, tmp_path):
     written = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     assert b"SECRET" not in written
     assert web.url.encode() in written
-    # a saved index is read with the signature that this process has for the same object
-    saved = anychunk.open(tmp_path / "i.json", allow=[web.url])
+    # a saved index has no signature: who opens it passes one
+    with limits.override(retries=0), pytest.raises(SourceError, match="403"):
+        pixels(anychunk.open(tmp_path / "i.json", allow=[web.url]))
+    storage = {"query": SIGNED}
+    saved = anychunk.open(tmp_path / "i.json", allow=[web.url], storage=storage)
     np.testing.assert_array_equal(pixels(saved), VALUES)
+
+
+@pytest.mark.parametrize("storage", [None, {"redirects": "same-origin"}])
+def test_a_signature_is_not_sent_for_another_caller(web, storage):
+    url = f"{web.url}/two.tif"
+    signed = anychunk.open_array(f"{url}?versionId=7&private_token=SECRET", storage=storage)
+    web.requests.clear()
+    unsigned = anychunk.open_array(f"{url}?versionId=7", storage=storage)
+    np.testing.assert_array_equal(unsigned[...].reshape(VALUES.shape), VALUES)
+    assert web.requests
+    assert not [path for _, path, _ in web.requests if "SECRET" in path]
+    web.requests.clear()
+    for array in (signed, pickle.loads(pickle.dumps(signed)), copy.deepcopy(signed)):
+        np.testing.assert_array_equal(array[...].reshape(VALUES.shape), VALUES)
+    assert web.requests
+    assert all("private_token=SECRET" in path for _, path, _ in web.requests)
+    assert "SECRET" not in repr(signed.store) + repr(unsigned.store)
+
+
+@pytest.mark.parametrize("name", ["accessToken", "client_secret", "access_key"])
+def test_tokens_are_nowhere(web, tmp_path, name):
+    url = f"{web.url}/t.tif?{name}=SECRET"
+    index = anychunk.index(url)
+    index.save(tmp_path / "i.json")
+    assert "SECRET" not in (tmp_path / "i.json").read_text() + repr(index) + repr(index.pins)
+    assert b"SECRET" not in pickle.dumps(index)
+    web.query = {name: "another"}
+    with limits.override(retries=0), pytest.raises(SourceError, match="403") as caught:
+        anychunk.index(url)
+    assert "SECRET" not in str(caught.value)
 
 
 def test_several_signed_urls_are_named_by_their_paths(web):
@@ -178,10 +224,11 @@ def test_several_signed_urls_are_named_by_their_paths(web):
 
 def test_the_signature_of_a_folder_is_that_of_its_files(web):
     root = f"{web.url}/f.zarr"
-    assert with_secrets(f"{root}/0/zarr.json") == f"{root}/0/zarr.json"
-    remember(f"{root}?sp=r&sig=SECRET")
-    assert with_secrets(f"{root}/0/zarr.json?x=1") == f"{root}/0/zarr.json?x=1&sp=r&sig=SECRET"
-    assert with_secrets(f"{root}2/zarr.json") == f"{root}2/zarr.json"
+    assert with_secrets(f"{root}/0/zarr.json", {}) == f"{root}/0/zarr.json"
+    signed = {root: f"{root}?sp=r&sig=SECRET"}
+    whole = f"{root}/0/zarr.json?x=1&sp=r&sig=SECRET"
+    assert with_secrets(f"{root}/0/zarr.json?x=1", signed) == whole
+    assert with_secrets(f"{root}2/zarr.json", signed) == f"{root}2/zarr.json"
     with pytest.raises(AnychunkError):
         anychunk.open(f"{root}?sp=r&sig=SECRET")
     assert all("sig=SECRET" in path for _, path, _ in web.requests)
@@ -191,11 +238,33 @@ def test_the_signature_of_a_folder_is_that_of_its_files(web):
 def test_the_signature_travels_with_a_pickled_array(web):
     web.query = {"sig": "SECRET"}
     array = anychunk.open_array(f"{web.url}/pickled.tif?sig=SECRET")
-    from anychunk.io import secrets
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(array))))
+    np.testing.assert_array_equal(again[...].reshape(VALUES.shape), VALUES)
 
-    data = pickle.dumps(array)
-    secrets._known.clear()
-    np.testing.assert_array_equal(pickle.loads(data)[...].reshape(VALUES.shape), VALUES)
+
+def test_the_signature_of_a_folder_is_sent_for_its_chunks_only_by_who_has_it(tmp_path):
+    anychunk.write(VALUES, tmp_path / "a.n5", block=(48, 40))
+    root = zarr.create_array(tmp_path / "a.zarr", shape=VALUES.shape, dtype=VALUES.dtype)
+    root[...] = VALUES
+    with http_server.serve(tmp_path, strip_query=True) as served:
+        for name in ("a.n5", "a.zarr"):
+            signed = anychunk.open_array(f"{served.url}/{name}?sig=SECRET")
+            unsigned = anychunk.open_array(f"{served.url}/{name}")
+            for array, is_signed in ((signed, True), (unsigned, False)):
+                served.requests.clear()
+                np.testing.assert_array_equal(array[...].reshape(VALUES.shape), VALUES)
+                assert served.requests
+                assert all(("sig=SECRET" in path) is is_signed for path, _ in served.requests)
+            assert b"SECRET" not in pickle.dumps(anychunk.index(f"{served.url}/{name}?sig=SECRET"))
+
+
+def test_files_that_other_processes_index_are_read_with_their_signatures(web):
+    web.query = {"sig": "SECRET"}
+    urls = [f"{web.url}/{n}.tif?sp=r&sig=SECRET" for n in "ab"]
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for how, path in (("stack", "0/0/image"), ("group", "a/0/0/image")):
+            index = anychunk.index(urls, combine=how, executor=pool)
+            assert anychunk.open(index)[path][...].shape[-2:] == VALUES.shape
 
 
 def test_errors_show_no_secrets(web):
@@ -209,14 +278,15 @@ def test_errors_show_no_secrets(web):
     assert "may have expired" in str(caught.value)
 
 
-def test_a_fresh_signature_replaces_one_that_has_expired(web):
+def test_a_fresh_signature_is_that_of_a_new_opening(web):
     web.query = {"sig": "first"}
-    opened = anychunk.open(f"{web.url}/x.tif?sig=first")
+    url = f"{web.url}/x.tif"
+    opened = anychunk.open(f"{url}?sig=first")
     web.query = {"sig": "second"}
-    with pytest.raises(SourceError, match="403"):
+    again = anychunk.open(f"{url}?sig=second")
+    np.testing.assert_array_equal(pixels(again), VALUES)
+    with limits.override(retries=0), pytest.raises(SourceError, match="403"):
         pixels(opened)
-    anychunk.index(f"{web.url}/x.tif?sig=second")
-    np.testing.assert_array_equal(pixels(opened), VALUES)
 
 
 @pytest.mark.parametrize(

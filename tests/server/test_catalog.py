@@ -10,6 +10,7 @@ import tifffile
 
 import anychunk
 from anychunk.server import catalog, records
+from tests import http_server
 
 
 def test_list(client_of, scene):
@@ -153,6 +154,18 @@ def test_same_names_are_told_apart(client_of, tmp_path):
     client = client_of(tmp_path / "a" / "x.npy", tmp_path / "b" / "x.npy")
     assert [r["name"] for r in client.get("/api/files").json()["files"]] == ["x.npy", "x.npy (2)"]
     assert client.get("/zarr-raw/x.npy%20(2)/0/0/image/c/0/0").content[0] == 4
+
+
+def test_a_signed_url_is_read_with_its_signature_and_served_without(client_of, scene, tmp_path):
+    with http_server.serve(tmp_path, strip_query=True) as served:
+        client = client_of(f"{served.url}/scene.tif?private_token=SECRET")
+        record = client.get("/api/files")
+        assert record.json()["files"][0]["name"] == "scene.tif"
+        assert "SECRET" not in record.text
+        answer = client.get("/zarr-raw/scene.tif/0/0/image/c/0/0")
+        assert answer.status_code == 200, answer.text
+        assert served.requests
+        assert all("private_token=SECRET" in path for path, _ in served.requests)
 
 
 def test_links_do_not_lead_out(client_of, tmp_path):

@@ -16,6 +16,7 @@ from anychunk.combine.ordering import date_of
 from anychunk.combine.parallel import Failures, Parse, are_remote, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError
 from anychunk.formats._two_steps import in_one_step
+from anychunk.io import Signed, without_secrets
 from anychunk.metadata.dates import Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import GroupIndex, Json, Node
@@ -87,7 +88,8 @@ def index_part(recipe: Recipe, items: Sequence[Item]) -> Part:
         if isinstance(outcome, AnychunkError):
             failures[url] = str(outcome)
         elif recipe.dates == "required" and date_of(outcome) is None:
-            failures[url] = f"{url}: states no date; pass dates= with a pattern, such as '%Y%m%d'"
+            name = without_secrets(url)
+            failures[url] = f"{name}: states no date; pass dates= with a pattern, such as '%Y%m%d'"
         else:
             found[url] = outcome
     if recipe.how is None or not recipe.is_joined or not found:
@@ -116,7 +118,7 @@ def dates_of_part(recipe: Recipe, items: Sequence[Item]) -> Part:
 
 
 def _failed(item: Item, reason: str) -> Part:
-    return Part(failures={item.url: f"{item.url}: the worker failed: {reason}"})
+    return Part(failures={item.url: f"{without_secrets(item.url)}: the worker failed: {reason}"})
 
 
 def index_parts(
@@ -137,14 +139,38 @@ def index_parts(
         work: What makes a part of some files.
     """
     urls = [item.url for batch in batches[:1] for item in batch]
-    yield from run_tasks(
+    signed = {} if executor is None else _signed_urls(batches)
+    for parts in run_tasks(
         partial(work, recipe),
         batches,
         executor,
         is_remote=are_remote(urls),
         failed=_failed,
         on_result=on_part,
-    )
+    ):
+        yield [_with_signatures(part, signed) for part in parts] if signed else parts
+
+
+def _signed_urls(batches: Sequence[Sequence[Item]]) -> dict[str, str]:
+    """Return the signed urls of files by their names."""
+    items = [item for batch in batches for item in batch]
+    urls = [asset.url for item in items for asset in getattr(item.source, "assets", ())]
+    urls += [item.url for item in items]
+    return {name: url for url in urls if (name := without_secrets(url)) != url}
+
+
+def _with_signatures(part: Part, signed: Mapping[str, str]) -> Part:
+    """Return what a worker found with the signatures, which do not travel with an index."""
+
+    def restored[N: Node](node: N) -> N:
+        pins = {
+            url: replace(pin, signed=Signed({url: signed[url]})) if url in signed else pin
+            for url, pin in node.pins.items()
+        }
+        return replace(node, pins=pins)
+
+    files = {url: restored(node) for url, node in part.files.items()}
+    return replace(part, files=files, node=part.node and restored(part.node))
 
 
 def check_failures(

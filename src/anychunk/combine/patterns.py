@@ -15,7 +15,6 @@ from anychunk.io import (
     is_remote,
     list_objects,
     local_path,
-    remember,
     slashes,
 )
 
@@ -33,7 +32,6 @@ def expand(
     given = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
     found: dict[str, None] = {}
     for url in map(as_url, given):
-        remember(url)  # workers parse signed urls, this process reads what they found
         found |= dict.fromkeys(_matches(url, storage) if is_pattern(url) else [url])
     return list(found)
 

@@ -33,7 +33,6 @@ from anychunk.io import (
     is_remote,
     local_path,
     open_source,
-    remember,
     resolve,
     without_secrets,
 )
@@ -447,7 +446,6 @@ def _signed(item: Item, sign: Sign | None) -> Item:
             raise TypeError(
                 f"{asset.label}: sign= returned {type(url).__name__}, expected a url as text"
             )
-        remember(url)  # workers parse signed urls, this process reads what they found
         found.append(replace(asset, url=url))
     return replace(item, assets=tuple(found))
 

@@ -75,6 +75,8 @@ class ChunkReader:
         self.grid = index.grid
         self.chunks = index.chunks
         self.sources = sources
+        if isinstance(index.chunks, Objects):
+            self.sources = sources.signed(index.chunks.signed)
         self.where = where
         urls = index.chunks.urls if isinstance(index.chunks, ByteRanges) else (index.chunks.base,)
         self.is_local = not any(is_remote(url) for url in urls)

@@ -27,7 +27,7 @@ from anychunk.formats._zarr_metadata import (
     parse_document,
     read_attributes,
 )
-from anychunk.io import Folder, is_below, is_link, resolved, stat_pin
+from anychunk.io import Folder, is_below, is_link, resolved, signed_of, stat_pin
 from anychunk.model.grid import grid_shape
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, Objects
 from anychunk.model.pin import Pin
@@ -236,6 +236,7 @@ def array_index(folder: Folder, start: str, fields: Fields, found: Stored) -> Ar
         pattern=pattern,
         grid=grid,
         roots=folder.roots if folder.is_local else (),
+        signed=signed_of(folder.storage),
         document=f"{folder.path}/{found.name}" if found.pin is not None else "",
         pin=found.pin,
     )

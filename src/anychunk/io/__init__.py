@@ -35,7 +35,7 @@ from anychunk.io.opening import (
     read_object,
     without_maps,
 )
-from anychunk.io.secrets import remember, secrets_of, without_secrets
+from anychunk.io.secrets import Signed, signed_of, unsigned, with_signed, without_secrets
 from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
 from anychunk.io.storage import in_store, options_of
 from anychunk.io.system import is_link, is_special, read_at, replace, write_at
@@ -66,6 +66,7 @@ __all__ = [
     "ObjectSource",
     "OnChange",
     "PreadSource",
+    "Signed",
     "Source",
     "Sources",
     "Storage",
@@ -104,16 +105,17 @@ __all__ = [
     "read_at",
     "read_object",
     "real_path",
-    "remember",
     "replace",
     "report_change",
     "resolve",
     "resolved",
-    "secrets_of",
+    "signed_of",
     "slashes",
     "stat_inside",
     "stat_pin",
     "store_of_bytes",
+    "unsigned",
+    "with_signed",
     "with_source",
     "without_maps",
     "without_secrets",

@@ -14,6 +14,7 @@ from anychunk.io.inside import Walk, list_inside, real_path, scan_inside
 from anychunk.io.object_stores import object_store
 from anychunk.io.objects import get_object, listed_pin
 from anychunk.io.opening import open_source
+from anychunk.io.secrets import unsigned
 from anychunk.io.source import Source, Storage
 from anychunk.io.system import is_link
 from anychunk.io.url import as_url, below, is_remote, local_path
@@ -33,9 +34,8 @@ class Folder:
 
         The folder is below the first of them.
         """
-        url = as_url(url)
+        url, self.storage = unsigned(as_url(url), storage)
         self.url = url.rstrip("/") or url
-        self.storage = storage
         self.is_local = not is_remote(url)
         self.path = local_path(self.url) if self.is_local else self.url
         self.roots = tuple(roots) or (self.path,)

@@ -9,7 +9,7 @@ import io
 import os
 import threading
 from collections.abc import Buffer, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -18,6 +18,7 @@ import numpy as np
 
 from anychunk.errors import OptionError, SourceError, TruncatedError, UnsupportedError
 from anychunk.io.memory import MemorySource
+from anychunk.io.secrets import Signed, signed_of
 from anychunk.io.source import Bytes1D, Source, Storage, check_range
 from anychunk.io.url import slashes
 from anychunk.model.pin import Pin
@@ -101,11 +102,15 @@ def held_source(given: Any) -> Source | str:
 
 
 def with_source(source: Source) -> Pin:
-    """Return the pin that an index keeps: that of a source without an address holds the source."""
+    """Return the pin that an index keeps.
+
+    That of a source without an address holds the source, that of a signed url the signature.
+    """
     pin = source.pin()
     if isinstance(source, OpenFileSource | MemorySource):
         return HeldPin(size=pin.size, source=source)
-    return pin
+    full = signed_of(source.storage).get(source.url)
+    return pin if full is None else replace(pin, signed=Signed({source.url: full}))
 
 
 def _copied(data: Buffer) -> bytes:

@@ -27,7 +27,7 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.io.secrets import with_query, with_secrets, without_secrets
+from anychunk.io.secrets import SIGNED, signed_of, with_query, with_secrets, without_secrets
 from anychunk.io.url import PLAIN
 
 if TYPE_CHECKING:
@@ -256,13 +256,13 @@ _sites_lock = threading.Lock()
 def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:
     """Return the web server of a url, and the path on it, quoted and with its query."""
     options = storage if isinstance(storage, Mapping) else {}
-    unknown = set(options) - {"redirects", "query"}
+    unknown = set(options) - {"redirects", "query", SIGNED}
     if unknown:
         raise UnsupportedError(
             f"{shown(url)}: storage options {' '.join(sorted(map(str, unknown)))} have no effect "
             "where redirects are restricted; leave them out"
         )
-    parts = urlsplit(with_query(with_secrets(url), options.get("query")))
+    parts = urlsplit(with_query(with_secrets(url, signed_of(options)), options.get("query")))
     root = f"{parts.scheme}://{parts.netloc}"
     path = quote(unquote(parts.path).lstrip("/"), safe=PLAIN.replace(" ", ""))
     with _sites_lock:

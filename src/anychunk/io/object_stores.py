@@ -14,7 +14,7 @@ from anychunk import limits
 from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.io.errors import first_line, what_to_do
 from anychunk.io.http import basic, is_restricted
-from anychunk.io.secrets import WEB, with_query, with_secrets
+from anychunk.io.secrets import WEB, signed_of, with_query, with_secrets
 from anychunk.io.source import Storage
 from anychunk.io.storage import OWN, obstore_options, options_of
 
@@ -78,7 +78,7 @@ def signed_url(url: str, options: Mapping[str, Any]) -> str:
         return str(sign(url))
     if urlsplit(url).scheme not in WEB:
         return url
-    return with_query(with_secrets(url), options.get("query"))
+    return with_query(with_secrets(url, signed_of(options)), options.get("query"))
 
 
 def _cloud(host: str, path: str, wanted: set[str]) -> tuple[str, str, str, dict[str, Any]] | None:

@@ -14,7 +14,7 @@ from anychunk.io import measuring
 from anychunk.io.clients import Client, client_of
 from anychunk.io.errors import remote_errors
 from anychunk.io.http import Answer, NoRangeError, Range
-from anychunk.io.secrets import remember
+from anychunk.io.secrets import unsigned
 from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change
 from anychunk.model.pin import Pin
 
@@ -79,10 +79,9 @@ class ObjectSource:
         pin: Pin | None = None,
         on_change: OnChange = "error",
     ) -> None:
-        self.url = remember(url)
-        self.storage = storage
+        self.url, self.storage = unsigned(url, storage)
         self._on_change: OnChange = on_change
-        self._client = client_of(self.url, storage)
+        self._client = client_of(self.url, self.storage)
         self._lock = threading.Lock()
         self._pin = pin
         self._head = np.empty(0, np.uint8)
@@ -187,7 +186,7 @@ def get_object(
 
     `most`: a longer one is refused before its body is read; by default the limit of a chunk.
     """
-    name = remember(url)
+    name, storage = unsigned(url, storage)
     most = limits.get().chunk_bytes if most is None else most
     try:
         client = client_of(name, storage)

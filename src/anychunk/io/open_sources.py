@@ -7,7 +7,7 @@ from anychunk.io.file import FileSource, PreadSource, report_touched, stat_pin
 from anychunk.io.held import HeldPin
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.opening import read_object
-from anychunk.io.secrets import remember, secrets_of
+from anychunk.io.secrets import signed_of, with_signed
 from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
 from anychunk.io.url import is_remote, local_path
 from anychunk.model.pin import Pin
@@ -53,7 +53,8 @@ class Sources:
                 source = pin.source
             elif is_remote(url):
                 # no request is needed to check the pin: every response is checked against it
-                source = ObjectSource(url, storage=self.storage, pin=pin, on_change=self.on_change)
+                storage = self._storage_of(pin)
+                source = ObjectSource(url, storage=storage, pin=pin, on_change=self.on_change)
             elif self._mapped:
                 source = FileSource(local_path(url), roots=self._roots)
                 self._check(url, pin, source.pin())
@@ -77,7 +78,7 @@ class Sources:
         data: Bytes1D | None
         now: Pin | None
         if is_remote(url):
-            data, now = get_object(url, self.storage) or (None, None)
+            data, now = get_object(url, self._storage_of(pin)) or (None, None)
         else:
             data, now = read_object(url, roots=self._roots), stat_pin(local_path(url))
         change = pin.differs(now) if now is not None else None
@@ -115,11 +116,30 @@ class Sources:
             if isinstance(source, FileSource):
                 source.release()
 
+    def _storage_of(self, pin: Pin | None) -> Storage | None:
+        return self.storage if pin is None else with_signed(self.storage, pin.signed)
+
+    def signed(self, signed: Mapping[str, str] | None) -> "Sources":
+        """Return the same sources, read with the secrets of a folder."""
+        storage = with_signed(self.storage, signed)
+        if storage is self.storage:
+            return self
+        return Sources(
+            self.pins,
+            storage=storage,
+            on_change=self.on_change,
+            mapped=self._mapped,
+            roots=self._roots,
+        )
+
     def __getstate__(self) -> dict[str, Any]:
-        # another process knows no signatures; the dictionary itself may be pickled elsewhere
-        return self.__dict__ | {"_open": {}, "_secrets": secrets_of(self.pins)}
+        # the pins of a pickled index have no signatures; those of an open array go with it
+        found = dict(signed_of(self.storage))
+        for pin in self.pins.values():
+            found |= pin.signed or {}
+        return self.__dict__ | {"_open": {}, "_secrets": found}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for url in state.pop("_secrets"):
-            remember(url)
+        found = state.pop("_secrets")
         self.__dict__.update(state)
+        self.storage = with_signed(self.storage, found)

@@ -331,6 +331,8 @@ class Objects(_ByValue):
     """Local folders that links below `base` may lead to, the first of them `base` or above it."""
     document: str = ""
     """Path of the local file that describes the array, such as `zarr.json`; empty if unknown."""
+    signed: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+    """Signed urls of the folder or one above it, by their names."""
     pin: Pin | None = field(default=None, compare=False)
     """Its version: an array whose description was replaced may have other chunks."""
 

@@ -1,6 +1,7 @@
 """The version of a source that was indexed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -10,6 +11,8 @@ class Pin:
     size: int
     etag: str | None = None
     mtime_ns: int | None = None
+    signed: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+    """The url with its secrets, by the url, of a source that was opened by a signed url."""
 
     def differs(self, now: "Pin") -> str | None:
         """Return what changed between this pin and `now`, or None.

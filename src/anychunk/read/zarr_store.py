@@ -306,6 +306,8 @@ def _is_loaded_again(index: Node, saved: Saved, storage: Storage | None) -> bool
     """
     if storage is not None and any(map(callable, storage.values())):
         return False
+    if saved.pin is not None and saved.pin.signed:
+        return False  # only this process has the signature of the index
     arrays = [node for _, node in walk(index) if isinstance(node, ArrayIndex)]
     tables = [a.chunks for a in arrays if isinstance(a.chunks, ByteRanges)]
     if sum(table.nbytes for table in tables) <= SMALL_TABLES:

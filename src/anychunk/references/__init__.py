@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 from anychunk.errors import SourceChangedError, UnsupportedError, untrusted
-from anychunk.io import Folder, HeldPin, Source, Storage, open_source
+from anychunk.io import Folder, HeldPin, Source, Storage, open_source, with_signed, with_source
 from anychunk.model.index import GroupIndex, Node, Saved, register_saving, saved_at, with_saved
 from anychunk.references import icechunk, kerchunk, parquet
 from anychunk.references.seek_points import with_points
@@ -105,7 +105,7 @@ def load(source: Source, *, allow: Iterable[str] = ()) -> Node:
         node = kerchunk.load(source, allow=allow)
     options = {"allow": tuple(allow)}
     return with_saved(
-        node, Saved(url=source.url, format="kerchunk", options=options, pin=source.pin())
+        node, Saved(url=source.url, format="kerchunk", options=options, pin=with_source(source))
     )
 
 
@@ -155,7 +155,8 @@ def load_saved(saved: Saved, storage: Storage | None) -> Node:
 
 def _load_again(saved: Saved, storage: Storage | None) -> Node:
     if saved.format == "kerchunk":
-        node = load(open_source(saved.url, storage=storage), **saved.options)
+        signed = with_signed(storage, saved.pin.signed if saved.pin else None)
+        node = load(open_source(saved.url, storage=signed), **saved.options)
     else:
         node = load_folder(Folder(saved.url, storage=storage), saved.format, **saved.options)
     now = saved_at(node)

@@ -12,6 +12,7 @@ from anychunk.errors import AnychunkError, SourceChangedError, SourceError, defe
 from anychunk.indexing import index_inside
 from anychunk.io import (
     SAME_ORIGIN,
+    Signed,
     Storage,
     absolute,
     as_url,
@@ -20,6 +21,7 @@ from anychunk.io import (
     slashes,
 )
 from anychunk.io.cache import Cache
+from anychunk.io.secrets import SIGNED
 from anychunk.model.index import Node
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server.box_reader import Caches, served_store
@@ -142,7 +144,9 @@ class Catalog:
             is_scanned: Whether to scan before returning. Otherwise the caller calls `scan`, and the
                 files that it finds are added while it runs.
         """
-        self._storage: Storage | None = None if allow_redirects else {"redirects": SAME_ORIGIN}
+        self._storage: Storage = {SIGNED: Signed()}
+        if not allow_redirects:
+            self._storage["redirects"] = SAME_ORIGIN
         self.listing = Listing(arguments, self._storage)
         self.listing.check()
         self.caches = caches

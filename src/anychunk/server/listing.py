@@ -24,7 +24,8 @@ from anychunk.io import (
     is_remote,
     local_path,
     open_inside,
-    remember,
+    signed_of,
+    without_secrets,
 )
 from anychunk.io.inside import stat_file
 from anychunk.model.pin import Pin
@@ -187,7 +188,10 @@ class _Scan:
 
     def _remote(self, argument: str) -> Iterator[Found]:
         # clients see the url of a file: not its signature, nor a password
-        url = remember(as_url(argument))
+        full = as_url(argument)
+        url = without_secrets(full)
+        if url != full:
+            signed_of(self._storage)[url] = full
         if not _is_prefix(argument) or url.rstrip("/").endswith(FOLDERS):
             yield Found(urlsplit(url).path.rstrip("/").rpartition("/")[2] or url, url)
             return

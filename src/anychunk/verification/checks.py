@@ -25,7 +25,7 @@ from anychunk.codecs.piece import Piece
 from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
 from anychunk.formats._jpeg2000_windows import whole
-from anychunk.io import Storage, as_url, open_source
+from anychunk.io import Storage, as_url, open_source, with_signed
 from anychunk.io.threads import cores, in_order
 from anychunk.limits import MIB
 from anychunk.model.grid import (
@@ -38,6 +38,7 @@ from anychunk.model.grid import (
 )
 from anychunk.model.images import Image, images
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
+from anychunk.model.pin import Pin
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import Cut, part_of, selection
 from anychunk.selection.cuts import is_run, near_groups
@@ -155,7 +156,7 @@ def verify(
     if not found:
         # an interrupted writer of another tool may leave just that
         report.add("warning", "", "no arrays, so nothing was verified")
-    sizes = Sizes(storage)
+    sizes = Sizes(node.pins, storage)
     for path, array in found:
         check_structure(array, path, report, sizes)
     touched = {
@@ -270,14 +271,16 @@ def opened_for_report(
 class Sizes:
     """Sizes of objects, each requested once; None if an object cannot be opened."""
 
-    def __init__(self, storage: Storage | None) -> None:
-        self._storage = storage
+    def __init__(self, pins: Mapping[str, Pin], storage: Storage | None) -> None:
+        self._pins, self._storage = pins, storage
         self._known: dict[str, int | None] = {}
 
     def __call__(self, url: str) -> int | None:
         if url not in self._known:
             try:
-                self._known[url] = open_source(url, storage=self._storage).size()
+                pin = self._pins.get(url)
+                storage = with_signed(self._storage, pin.signed if pin else None)
+                self._known[url] = open_source(url, storage=storage).size()
             except (AnychunkError, OSError):
                 self._known[url] = None
         return self._known[url]
@@ -287,7 +290,7 @@ def check_pins(node: Node, report: Report, storage: Storage | None) -> None:
     """Check that every source is unchanged since it was indexed."""
     for url, pin in node.pins.items():
         try:
-            change = pin.differs(open_source(url, storage=storage).pin())
+            change = pin.differs(open_source(url, storage=with_signed(storage, pin.signed)).pin())
         except (AnychunkError, OSError) as e:
             report.add("error", url, str(e))
             continue

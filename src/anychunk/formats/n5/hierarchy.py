@@ -20,7 +20,7 @@ from anychunk.formats._axes import image_axes, pick, transposed
 from anychunk.formats.n5.attributes import NAME, Dataset, is_dataset, read_attributes, read_dataset
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.multiscale import Named, axis_names, place, pyramid
-from anychunk.io import Folder, is_below, is_link, resolved
+from anychunk.io import Folder, is_below, is_link, resolved, signed_of
 from anychunk.metadata import cf
 from anychunk.metadata.exported import imported
 from anychunk.metadata.hierarchy import (
@@ -409,7 +409,12 @@ def block_objects(folder: Folder, grid: Shape, options: Options) -> Objects:
     pattern = "/".join(options.order(tuple(f"{{{i}}}" for i in range(len(grid)))))
     roots = folder.roots if folder.is_local else ()
     return Objects(
-        base=folder.path, pattern=pattern, grid=options.order(grid), is_sparse=True, roots=roots
+        base=folder.path,
+        pattern=pattern,
+        grid=options.order(grid),
+        is_sparse=True,
+        roots=roots,
+        signed=signed_of(folder.storage),
     )
 
 
