@@ -5,6 +5,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -204,3 +205,36 @@ def test_json_has_what_differs_from_the_defaults():
 def test_json_that_is_refused(data, match):
     with pytest.raises(CodecConfigError, match=match):
         Options.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        {"id": "offset", "offset": 2, "prefix": "AAA="},
+        {"id": "pad", "location": "start", "nbytes": 2, "padding": "AAA="},
+        {"id": "scale_offset", "dtype": "<i4", "offset": -3},
+        {"id": "cast_value", "dtype": "<i4", "data_type": "int16"},
+    ],
+    ids=lambda codec: codec["id"],
+)
+def test_filters_store_chunks_of_fortran_order_in_it(codec, tmp_path):
+    values = np.arange(12, dtype="i4").reshape(3, 4)
+    array = zarr.create_array(
+        tmp_path,
+        shape=(3, 4),
+        chunks=(3, 4),
+        dtype="i4",
+        zarr_format=2,
+        order="F",
+        filters=[numcodecs.get_codec(codec)],
+        compressors=None,
+    )
+    array[...] = values
+    array[0, 0] = array[0, 0]
+    stored = (tmp_path / "0.0").read_bytes()
+    expected = {
+        "scale_offset": (values + 3).tobytes("F"),
+        "cast_value": values.astype("i2").tobytes("F"),
+    }
+    assert stored == expected.get(codec["id"], b"\0\0" + values.tobytes("F"))
+    assert np.array_equal(zarr.open_array(tmp_path)[...], values)

@@ -177,6 +177,15 @@ def as_bytes(data: BytesLike | Array) -> Bytes1D:
     return np.frombuffer(data, np.uint8)
 
 
+def in_memory_order(data: BytesLike | Array) -> Array:
+    """Return what Zarr v2 gives a filter as a flat array, in the order of its memory.
+
+    A chunk of an array with `"order": "F"` is in Fortran order, and is stored in that order.
+    """
+    array = data if isinstance(data, np.ndarray) else as_bytes(data)
+    return array.reshape(-1, order="A")
+
+
 def as_aligned(data: Bytes1D, dtype: np.dtype[Any]) -> Bytes1D:
     """Return `data`, copied if its address is not aligned for `dtype`.
 
@@ -465,7 +474,7 @@ class BytesFilter(NumcodecsCodec):  # type: ignore[misc]
 
     def encode(self, buf: BytesLike) -> Bytes1D:
         with _foreign_errors_as(ChunkEncodeError, self.inner.name):
-            return as_bytes(self.inner.encode_bytes(as_bytes(buf), None))
+            return as_bytes(self.inner.encode_bytes(as_bytes(in_memory_order(buf)), None))
 
     def decode(self, buf: BytesLike, out: BytesLike | None = None) -> BytesLike:
         with _foreign_errors_as(ChunkDecodeError, self.inner.name):
@@ -515,7 +524,7 @@ class ArrayFilter(NumcodecsCodec):  # type: ignore[misc]
 
     def encode(self, buf: Any) -> Array:
         with _foreign_errors_as(ChunkEncodeError, self.inner.name):
-            array = buf if isinstance(buf, np.ndarray) else as_bytes(buf)
+            array = in_memory_order(buf)
             if array.dtype != self.dtype:
                 array = _viewed(array, self.dtype, ChunkEncodeError, self.inner.name)
             result = self.inner.encode_array(array, self._spec(array.shape))
