@@ -82,3 +82,30 @@ def test_ordinary_zarr_arrays_run_fused():
     np.testing.assert_allclose(array[...], values, atol=0.5 / 3.5)
     with pytest.raises(ValueError, match=r"cast_value: 349650.0 at \(0, 0\) .*uint16"):
         array[0, 0] = 1e5
+
+
+@pytest.mark.parametrize("offset", [0, 0.0, -0.0])
+def test_an_identity_changes_no_bit(offset):
+    """Also of zeros and NaN, as if there were no `scale_offset`."""
+    values = np.array([-0.0, 0.0, 1.5, -np.inf, np.nan], "f8")
+    values.view("u8")[4] |= 1 << 63 | 1 << 40  # negative, and with a payload
+    fused = FusedCast(
+        scale_offset=ScaleOffset(offset=offset), cast_value=CastValue(data_type="float32")
+    )
+    spec = ChunkSpec(values.shape, values.dtype)
+    stored = fused.encode_array(values, spec)
+    assert stored.tobytes() == values.astype("f4").tobytes()
+    assert fused.decode_array(stored, spec).tobytes() == values.astype("f4").astype("f8").tobytes()
+
+
+def test_codecs_that_differ_in_the_sign_of_a_zero():
+    values = np.array([np.nan, 2.0])
+    spec = ChunkSpec(values.shape, values.dtype)
+    for zero in (0.0, -0.0):
+        codec = CastValue(data_type="float32", scalar_map={"encode": [["NaN", zero]]})
+        assert codec.encode_array(values, spec).tobytes() == np.array([zero, 2], "f4").tobytes()
+    for offset in (0.0, -0.0):
+        codec = ScaleOffset(offset=offset, scale=2.0)
+        expected = (np.array([-0.0]) - offset) * 2.0
+        found = codec.encode_array(np.array([-0.0]), ChunkSpec((1,), values.dtype))
+        assert found.tobytes() == expected.tobytes()

@@ -39,9 +39,14 @@ class Direction:
     step: Step
 
 
-@lru_cache(maxsize=128)
 def bind(codec: "CastValue", source: NumberType, *, is_encoding: bool) -> Direction:
     """Return the plan for encoding or decoding an array of number type `source`."""
+    # codecs that compare equal may differ in the sign of a zero, which their text shows
+    return _bind(codec, source, is_encoding, repr(codec))
+
+
+@lru_cache(maxsize=128)
+def _bind(codec: "CastValue", source: NumberType, is_encoding: bool, text: str) -> Direction:
     kinds = (source, codec.kind) if is_encoding else (codec.kind, source)
     both = codec.scalar_map or ScalarMap()
     pairs, name = (both.encode, "encode") if is_encoding else (both.decode, "decode")

@@ -47,8 +47,8 @@ class Bound:
 
 
 @lru_cache(maxsize=128)
-def bind(offset: Scalar, scale: Scalar, kind: NumberType) -> Bound:
-    """Return the codec bound to a number type.
+def bind(offset: Scalar, scale: Scalar, kind: NumberType, text: str) -> Bound:
+    """Return the codec bound to a number type; `text` distinguishes 0.0 from -0.0 in the cache.
 
     Raises:
         CodecConfigError: the type cannot represent a scalar, or the scale is zero in it.
@@ -109,7 +109,7 @@ class ScaleOffset(ArrayToArray):
 
     def bind(self, kind: NumberType) -> Bound:
         """Return the codec bound to a number type."""
-        return bind(self.offset, self.scale, kind)
+        return bind(self.offset, self.scale, kind, repr(self))
 
     def evolve_from_array_spec(self, array_spec: "ArraySpec") -> Self:
         # not in `validate`, which zarr calls with the data type of the array as a whole: behind

@@ -48,17 +48,20 @@ def _in_turn(inner: Step, outer: Step, between: np.dtype[Any]) -> Step:
 
 
 @lru_cache(maxsize=64)
-def encode_plan(codec: "FusedCast", kind: NumberType) -> Step:
-    """Return the step that encodes an array of `kind`."""
-    inner = codec.scale_offset.bind(kind).encode
+def encode_plan(codec: "FusedCast", kind: NumberType, text: str) -> Step:
+    """Return the step that encodes an array of `kind`; `text` as in `cast_value.bind`."""
+    inner = codec.scale_offset.bind(kind)
     outer = casts.bind(codec.cast_value, kind, is_encoding=True).step
-    return _in_turn(inner, outer, kind.stored)
+    # adding 0 or multiplying by 1 would change the sign of zero and the bits of NaN
+    return outer if inner.is_identity else _in_turn(inner.encode, outer, kind.stored)
 
 
 @lru_cache(maxsize=64)
-def decode_plan(codec: "FusedCast", kind: NumberType) -> Step:
-    """Return the step that decodes to an array of `kind`."""
+def decode_plan(codec: "FusedCast", kind: NumberType, text: str) -> Step:
+    """Return the step that decodes to an array of `kind`; `text` as in `cast_value.bind`."""
     inner = casts.bind(codec.cast_value, kind, is_encoding=False).step
+    if codec.scale_offset.bind(kind).is_identity:
+        return inner
     outer = codec.scale_offset.bind(kind).decode
     if isinstance(kind, FloatType) and not kind.is_foreign:
         return _in_place(inner, outer)
@@ -101,7 +104,7 @@ class FusedCast(ArrayToArray):
         kind, stored = number_type(spec.dtype), self.cast_value.kind
         if kind is not None and number_type(array.dtype) is kind:
             with suppress(BadValueError):
-                return run(encode_plan(self, kind), array, kind, stored, stored.dtype)
+                return run(encode_plan(self, kind, repr(self)), array, kind, stored, stored.dtype)
         # run the codecs separately, which raises the error of the one that is to blame
         return self.cast_value.encode_array(self.scale_offset.encode_array(array, spec), spec)
 
@@ -109,7 +112,7 @@ class FusedCast(ArrayToArray):
         kind, stored = number_type(spec.dtype), self.cast_value.kind
         if kind is not None and number_type(array.dtype) is stored:
             with suppress(BadValueError):
-                return run(decode_plan(self, kind), array, stored, kind, spec.dtype)
+                return run(decode_plan(self, kind, repr(self)), array, stored, kind, spec.dtype)
         return self.scale_offset.decode_array(self.cast_value.decode_array(array, spec), spec)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
