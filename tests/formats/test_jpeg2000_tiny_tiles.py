@@ -166,3 +166,23 @@ def test_an_index_may_state_a_larger_image(tmp_path):
     assert np.array_equal(found[...][:70, :90], plane)
     rows = [3, 66, 69]
     assert np.array_equal(found.oindex[rows, :][:, :90], plane[rows])
+
+
+@pytest.mark.parametrize("is_flat", [True, False])
+def test_tiles_in_files_of_their_own(is_flat, tmp_path):
+    """Copied to a Zarr folder: small files are read into the same memory, one after the other."""
+    rng = np.random.default_rng(5)
+    plane = rng.integers(0, 256, (112, 112), "u1")
+    if is_flat:  # 128 - 27 and 128 + 27 take equally many bytes
+        plane = np.kron(rng.choice([101, 155], (7, 7)), np.ones((16, 16))).astype("u1")
+    source, folder = tmp_path / "a.j2k", tmp_path / "a.zarr"
+    source.write_bytes(compress([plane], "-t", "16,16", "-n", "1"))
+    image = anychunk.open(source).image(0)
+    (folder / "c").mkdir(parents=True)
+    (folder / "zarr.json").write_text(json.dumps(image.metadata.to_dict()))
+    for y, x in np.ndindex(7, 7):
+        (folder / f"c/{y}").mkdir(exist_ok=True)
+        stored = image.store.get_sync(f"{image.path}/c/{y}/{x}").to_bytes()
+        (folder / f"c/{y}/{x}").write_bytes(stored)
+    assert np.array_equal(anychunk.open(folder)[...], plane)
+    assert np.array_equal(anychunk.open(folder)[20:90, 3:70], plane[20:90, 3:70])

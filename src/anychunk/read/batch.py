@@ -119,7 +119,9 @@ class Batch:
         """Place the chunks that are decoded faster together; return all, and which those are."""
         if not self.decode.takes_many or self.recent or len(positions) < 2:
             return chunks, set()
-        listed, done = list(chunks), set[int]()
+        # each is valid only until the next: files are read into the same memory
+        listed = [None if stored is None else stored.copy() for stored in chunks]
+        done = set[int]()
         present = [i for i, stored in enumerate(listed) if stored is not None]
         for joint in self.decode.many([cast("Bytes1D", listed[i]) for i in present]):
             own = [positions[present[number]] for number in joint.numbers]
