@@ -17,7 +17,7 @@ from anychunk.io import Bytes1D, copying, measuring
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.model.grid import Numbers, Plan, Shape
-from anychunk.read.joint_places import Places, Selector, is_inside, joint_box
+from anychunk.read.joint_places import Places, Selector, is_inside, joint_box, numbered
 from anychunk.read.window_reads import TOUCHED
 
 RECENT: Cache[npt.NDArray[Any]] = Cache(lambda: limits.get().recent_bytes)
@@ -128,8 +128,9 @@ class Batch:
                 parts = [(joint.array, *box)]
             else:
                 parts = [
-                    (array, *next(iter(self.places(range(position, position + 1)))))
+                    (array, numbered(source), target)
                     for position, (_, array) in zip(own, joint.pieces(), strict=True)
+                    for source, target in self.places(range(position, position + 1))
                 ]
             if not all(is_inside(source, array.shape) for array, source, _ in parts):
                 continue  # decoded one by one, which words the error

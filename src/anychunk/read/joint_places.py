@@ -51,6 +51,16 @@ def joint_box(joint: "Joint", positions: Sequence[int], places: Places) -> tuple
     return taken, target
 
 
+def numbered(taken: Sequence[Selector]) -> tuple[Selector, ...]:
+    """Return a selection with row or column numbers instead of masks.
+
+    A mask has the length of a whole chunk, so it does not fit a chunk that ends with the image.
+    """
+    return tuple(
+        np.flatnonzero(s) if isinstance(s, np.ndarray) and s.dtype == bool else s for s in taken
+    )
+
+
 def is_inside(taken: Sequence[Selector], shape: Sequence[int]) -> bool:
     """Return whether an array has all that is taken of it.
 

@@ -1,0 +1,65 @@
+"""Masks and lists of numbers along some axes, `array.oindex`, against numpy on the whole array."""
+
+import glymur
+import numpy as np
+import pytest
+import tifffile
+
+import anychunk
+
+RANDOM = np.random.default_rng(8)
+VALUES = RANDOM.integers(0, 4000, (2, 100, 130), "u2")
+
+
+def save_tiles(path, plane, size):
+    glymur.Jp2k(path, data=plane, tilesize=(size, size), numres=3)
+
+
+WRITERS = {
+    # the last rows and columns of tiles are cut: tiles of 16 pixels are decoded together
+    "small.jp2": lambda path: save_tiles(path, VALUES[0], 16),
+    "tiles.jp2": lambda path: save_tiles(path, VALUES[0], 64),
+    "whole.jp2": lambda path: glymur.Jp2k(path, data=VALUES[0]),
+    "bands.jp2": lambda path: save_tiles(path, VALUES.transpose(1, 2, 0), 16),
+    "tiles.tif": lambda path: tifffile.imwrite(path, VALUES[0], tile=(16, 16), compression="zlib"),
+    "bands.tif": lambda path: tifffile.imwrite(path, VALUES, rowsperstrip=9, planarconfig=2),
+    "plain.npy": lambda path: np.save(path, VALUES),
+    "cubes.n5": lambda path: anychunk.write(VALUES, path),
+}
+
+
+def selectors(size):
+    """Masks, lists of numbers, numbers and slices along an axis."""
+    last, some = np.zeros(size, bool), RANDOM.random(size) < 0.3
+    last[-1] = True
+    return [
+        some, last, np.zeros(size, bool), np.ones(size, bool), np.arange(size) > size - 4,
+        np.array([], int), np.array([size - 1, 0, -2 % size]), [0, 0, size - 1],
+        slice(None), slice(1, size, 3), slice(size // 2, size), size - 1, 0,
+    ]  # fmt: skip
+
+
+def taken(values, selection):
+    """Return what each selector takes along its own axis."""
+    for axis, selector in reversed(list(enumerate(selection))):
+        found = np.asarray(selector) if isinstance(selector, list) else selector
+        values = values[(*(slice(None),) * axis, found)]
+    return values
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", WRITERS)
+def test_each_selection_equals_that_of_the_whole_array(tmp_path, name):
+    path = tmp_path / name
+    WRITERS[name](path)
+    array = anychunk.open_array(path)
+    values = array[...]
+    np.testing.assert_array_equal(values, VALUES if values.ndim == 3 else VALUES[0])
+    lead = (slice(None),) * (values.ndim - 2)
+    for rows in selectors(100):
+        found = array.oindex[(*lead, rows)]
+        np.testing.assert_array_equal(found, taken(values, (*lead, rows)))
+        for columns in selectors(130):
+            selection = (*lead, rows, columns)
+            found = array.oindex[selection]
+            np.testing.assert_array_equal(found, taken(values, selection), str(selection))
