@@ -346,7 +346,7 @@ def test_append_of_another_place_drops_the_place(tmp_path):
     assert node["0/0/image"].attributes["grid_mapping"] == "spatial_ref"
     assert set(node["0/0"].members) == {"image", "spatial_ref", "x", "y"}
     with pytest.warns(UserWarning, match="r.icechunk 0: .*georeference"):
-        anychunk.append(tmp_path / "2.tif", target, combine="stack")
+        anychunk.append(tmp_path / "2.tif", target, combine="stack", georeference="drop")
     node = anychunk.index(target)
     assert node["0/0/image"].shape[0] == 3
     for found in (node["0"], node["0/0"], node["0/0/image"]):

@@ -20,7 +20,7 @@ from anychunk.combine.stac import Items, Sign
 from anychunk.errors import FilesError, FormatError, UnsupportedError
 from anychunk.indexing import Held, Url, described, index_held, index_one, several_files
 from anychunk.io import OnChange, Storage, as_url, is_held, is_pattern, is_remote
-from anychunk.metadata.dates import Duplicates, Order, Rules
+from anychunk.metadata.dates import Duplicates, Georeference, Order, Rules
 from anychunk.metadata.meaning import Meaning
 from anychunk.metadata.reading import meaning_of_level
 from anychunk.model.images import array_path, image_around
@@ -44,6 +44,7 @@ def index(
     dates: Dates = None,
     order: Order = "date",
     duplicates: Duplicates = "error",
+    georeference: Georeference = "error",
     assets: str | Sequence[str] | None = None,
     sign: Sign | None = None,
     check_proj: bool = True,
@@ -67,6 +68,7 @@ def index(
     dates: Dates = None,
     order: Order = "date",
     duplicates: Duplicates = "error",
+    georeference: Georeference = "error",
     assets: str | Sequence[str] | None = None,
     sign: Sign | None = None,
     check_proj: bool = True,
@@ -89,6 +91,7 @@ def index(
     dates: Dates = None,
     order: Order = "date",
     duplicates: Duplicates = "error",
+    georeference: Georeference = "error",
     assets: str | Sequence[str] | None = None,
     sign: Sign | None = None,
     check_proj: bool = True,
@@ -124,6 +127,8 @@ def index(
         order: Of a stack along t: `"date"` sorts files by date, `"given"` does not.
         duplicates: What happens to files of the same date: `"error"`, or `"keep"` in the order
             given.
+        georeference: What happens to a stack of files with different CRS or transforms: `"error"`,
+            or `"drop"` to stack them without a georeference.
         assets: Of STAC items, the keys of the assets, or the names of their bands; several become
             the bands of one image. By default the only asset with data.
         sign: A function that returns the signed form of a remote url of a STAC item.
@@ -171,7 +176,7 @@ def index(
             combine=combine,
             along=along,
             dates=dates,
-            rules=Rules(order=order, duplicates=duplicates),
+            rules=Rules(order=order, duplicates=duplicates, georeference=georeference),
             executor=executor,
             failures=failures,
             format=format,
@@ -212,7 +217,7 @@ def files_to_index(
 ) -> archive.Files:
     """Return files, and how they are indexed; parameters are those of `index`.
 
-    `rules` are `order` and `duplicates`; `progress` is called after every file.
+    `rules` are `order`, `duplicates` and `georeference`; `progress` is called after every file.
     """
     rules = rules or Rules()
     chosen = (assets,) if isinstance(assets, str) else tuple(assets or ())
@@ -360,10 +365,10 @@ def open(  # noqa: A001 - the public name is anychunk.open
         on_change: What happens when a source is no longer the one that was indexed: `"error"`
             raises `SourceChangedError`, `"warn"` warns and reads what is there.
         **options: All other options of `index`: `format`, `combine`, `along`, `overlap`, `dates`,
-            `order`, `duplicates`, `assets`, `sign`, `check_proj`, `executor`, `failures`, and those
-            of the formats: `allow` (JNRRD, NRRD, saved indexes, STAC), `axes` and `blocks` (N5),
-            `checksums` (DTED), `rsets`, `justify`, `complex_pairs` (NITF), `sidecars` (TIFF, NITF,
-            JPEG 2000).
+            `order`, `duplicates`, `georeference`, `assets`, `sign`, `check_proj`, `executor`,
+            `failures`, and those of the formats: `allow` (JNRRD, NRRD, saved indexes, STAC),
+            `axes` and `blocks` (N5), `checksums` (DTED), `rsets`, `justify`, `complex_pairs`
+            (NITF), `sidecars` (TIFF, NITF, JPEG 2000).
 
     Returns:
         A `zarr.Group`; a `zarr.Array` where the url is itself one array, such as an N5 dataset.
@@ -478,6 +483,7 @@ def append(
     dates: Dates = None,
     order: Order = "date",
     duplicates: Duplicates = "error",
+    georeference: Georeference = "error",
     batch: int | None = None,
     executor: Any = None,
     failures: Failures | None = None,
@@ -502,6 +508,7 @@ def append(
         order: As in `index`. With `"date"`, appended files must not be earlier than those that the
             repository has.
         duplicates: As in `index`; also for dates that the repository has.
+        georeference: As in `index`; also for the place of the files that the repository has.
         batch: The number of files per commit; by default as many as make commits cheap, at least
             500.
         executor: As in `index`.
@@ -516,7 +523,7 @@ def append(
         combine=check_appendable(combine),
         along=along,
         dates=dates,
-        rules=Rules(order=order, duplicates=duplicates),
+        rules=Rules(order=order, duplicates=duplicates, georeference=georeference),
         executor=executor,
         failures=failures,
         progress=progress,

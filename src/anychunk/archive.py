@@ -143,7 +143,7 @@ def _joined(parts: Sequence[Part], recipe: Recipe) -> GroupIndex:
     filled = [(part.node, part.urls[-1]) for part in parts if part.node is not None]
     nodes, labels = [node for node, _ in filled], [label for _, label in filled]
     with collected_warnings() as messages:
-        node = joined(nodes, labels, how)
+        node = joined(nodes, labels, how, recipe.rules.georeference)
     for message in dict.fromkeys([m for part in parts for m in part.warnings] + messages):
         warnings.warn(message, stacklevel=4)
     if how == "stack" and axis_of(node) == "t":

@@ -12,6 +12,7 @@ from anychunk.combine import combine
 from anychunk.combine.batches import Item, Recipe, index_part, joined
 from anychunk.errors import FormatError
 from anychunk.formats import tiff
+from anychunk.metadata.dates import Rules
 from tests.combine.files import write_geotiff
 
 VALUES = np.random.default_rng(5).integers(0, 4000, (64, 80), dtype="uint16")
@@ -78,11 +79,11 @@ def test_warnings_of_workers_reach_the_caller(tmp_path):
     for i in range(40):
         urls.append(str(tmp_path / f"{i:02}.tif"))
         write_geotiff(urls[-1], VALUES, 100.0 * (i % 2), 1000.0)
-    recipe = Recipe(parse=anychunk.index, how="stack")
+    recipe = Recipe(parse=anychunk.index, how="stack", rules=Rules(georeference="drop"))
     part = index_part(recipe, [Item(url, url) for url in urls[:2]])
     assert len(part.warnings) == 1
     with pytest.warns(UserWarning, match="georeference") as caught:
-        node = anychunk.index(urls, combine="stack")
+        node = anychunk.index(urls, combine="stack", georeference="drop")
     assert len(caught) == 1
     assert node["0/0/image"].shape[0] == 40
     assert "spatial:transform" not in node["0"].attributes

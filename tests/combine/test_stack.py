@@ -4,13 +4,14 @@ import rasterio
 import xarray
 
 import anychunk
+from anychunk.cli import main
 from anychunk.combine import combine
 from anychunk.errors import FormatError
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Band, Crs, Level, Meaning, Place
 from anychunk.model.images import images
 from anychunk.model.index import GroupIndex
-from tests.combine.files import save_all
+from tests.combine.files import save_all, write_geotiff
 from tests.made_images import made, raw_array
 
 RANDOM = np.random.default_rng(5)
@@ -158,3 +159,97 @@ def test_masks_of_stacks_are_dropped_with_a_warning(tmp_path):
     with pytest.warns(UserWarning, match="image 0: the masks"):
         node = combine(files, "stack")
     assert "mask" not in node["0/0"].members
+
+
+PLACES = {
+    "origin": {"west": 600.0},
+    "pixel size": {"size": 20.0},
+    "crs": {"crs": "EPSG:32634"},
+    "none": {"crs": None, "transform": rasterio.Affine.identity()},
+}
+
+
+def at_places(folder, other):
+    """Write files at one place, and the last one elsewhere; return their paths."""
+    paths = []
+    for i in range(5):
+        options = {"west": 500.0, "north": 900.0, **(other if i == 4 else {})}
+        paths.append(write_geotiff(folder / f"{i}.tif", IMAGES[i % 3, :32, :32].copy(), **options))
+    return paths
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("other", PLACES.values(), ids=PLACES)
+def test_files_at_several_places_are_refused_by_name(tmp_path, other):
+    """In the same batch, in different ones, and if they are appended."""
+    paths = at_places(tmp_path, other)
+    with rasterio.open(paths[-1]) as file:
+        expected = file.crs.to_string() if file.crs else "no CRS"
+    files = {path: anychunk.index(path) for path in paths}
+    target = tmp_path / "r.icechunk"
+    anychunk.append(paths[:2], target, combine="stack")
+    attempts = {
+        "0.tif": lambda: combine(files, "stack", along="c"),
+        "tif": lambda: anychunk.index(paths, combine="stack"),
+        "r.icechunk": lambda: anychunk.append(paths[4:], target, combine="stack"),
+    }
+    for name, attempt in attempts.items():
+        with pytest.raises(FormatError, match="georeference='drop'") as caught:
+            attempt()
+        text = str(caught.value)
+        assert "\n" not in text
+        for found in (name, "4.tif", "EPSG:32633", expected):
+            assert found in text
+    assert anychunk.open(target)["0/0/image"].shape[0] == 2
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("other", PLACES.values(), ids=PLACES)
+def test_a_georeference_that_differs_is_dropped_if_asked_for(tmp_path, other):
+    paths = at_places(tmp_path, other)
+    expected = np.stack([rasterio.open(path).read(1) for path in paths])
+    asked = {"combine": "stack", "georeference": "drop"}
+    target = tmp_path / "r.icechunk"
+    with pytest.warns(UserWarning, match="georeference is dropped"):
+        node = anychunk.index(paths, **asked)
+    with pytest.warns(UserWarning, match="georeference is dropped"):
+        anychunk.append(paths, target, batch=3, **asked)
+    for found in (node, anychunk.index(target)):
+        assert "spatial:transform" not in found["0"].attributes
+        np.testing.assert_array_equal(anychunk.open(found)["0/0/image"][...], expected)
+
+
+@pytest.mark.filterwarnings("default:.*georeference is dropped")
+def test_georeference_of_the_command_line(tmp_path, capsys):
+    paths = at_places(tmp_path, {"west": 600.0})
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main(
+                ["index", *paths, "-o", str(tmp_path / "a.json"), "--combine", "stack", *arguments]
+            )
+        return caught.value.code, capsys.readouterr().err
+
+    code, err = run()
+    assert (code, err.count("\n")) == (2, 1)
+    assert "georeference='drop'" in err
+    assert run("--georeference", "keep")[0] == 2
+    code, err = run("--georeference", "drop")
+    assert code == 0
+    assert "georeference is dropped" in err
+    assert anychunk.open(tmp_path / "a.json")["0/0/image"].shape[0] == 5
+
+
+@pytest.mark.parametrize("along", [None, "z"])
+@pytest.mark.parametrize("first", [0, 5, 11])
+def test_files_with_and_without_bands_are_refused_by_name(tmp_path, along, first):
+    """In whichever batch the file with bands is."""
+    values = [IMAGES[0].astype("u1")] * 12
+    values[first] = np.dstack([values[0]] * 3)
+    paths = save_all(tmp_path, values)
+    with pytest.raises(
+        FormatError, match=r"combine: .*tif 0: axes .*, expected .* as in "
+    ) as caught:
+        anychunk.index(paths, combine="stack", along=along)
+    assert "\n" not in str(caught.value)
+    assert " c y x" in str(caught.value)

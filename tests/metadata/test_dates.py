@@ -91,7 +91,7 @@ def test_rules():
     dates.refuse_earlier([1, 5], [3], dates.Rules(order="given"), "there")
     with pytest.raises(FormatError, match="b and d have the same date 1970-01-01T00:00:00.000002"):
         dates.refuse_twice([1, 2, 3, 2], "abcd")
-    for wrong in ({"order": "x"}, {"duplicates": "x"}):
+    for wrong in ({"order": "x"}, {"duplicates": "x"}, {"georeference": "x"}):
         with pytest.raises(ValueError, match="'x', expected"):
             dates.Rules(**wrong)
     assert dates.from_datetime(datetime(1970, 1, 2, tzinfo=UTC)) == 86_400_000_000

@@ -153,6 +153,27 @@ def test_branches_and_tags(tmp_path):
         assert list(anychunk.index(tmp_path / "r.icechunk", **options).members) == names
 
 
+@pytest.mark.parametrize(
+    "name", ["outer/repo", "./outer/repo", "outer/repo/", "outer/../outer/repo"]
+)
+def test_chunks_in_a_repository_with_a_relative_path(tmp_path, monkeypatch, name):
+    """Chunks that Icechunk itself stored; they are also found after the repository was moved."""
+    import icechunk
+
+    monkeypatch.chdir(tmp_path)
+    made = icechunk.Repository.create(icechunk.local_filesystem_storage("outer/repo"))
+    session = made.writable_session("main")
+    values = np.arange(2500, dtype="uint16").reshape(50, 50)
+    # more than Icechunk stores inline, and not compressed
+    options = {"chunks": (25, 50), "compressors": None}
+    zarr.create_array(session.store, name="a", data=values, **options)
+    # where anychunk was asked to save a repository, before it was moved to a folder below
+    zarr.open_group(session.store).attrs["anychunk"] = {"base": str(tmp_path)}
+    session.commit("a")
+    np.testing.assert_array_equal(anychunk.open(name)["a"][...], values)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / name)["a"][...], values)
+
+
 def test_a_process_rests_before_it_ends():
     """Icechunk's threads release objects of Python after their last call; once is enough."""
     code = (

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,7 +17,6 @@ from anychunk.cli.progress import progress_bar
 if TYPE_CHECKING:
     from anychunk.archive import Summary
     from anychunk.combine.parallel import Failures
-    from anychunk.metadata.dates import Duplicates, Order
 
 COMBINATIONS = ("stack", "concat", "mosaic", "group")
 
@@ -50,6 +49,9 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     order: str = typer.Option("date", "--order", help="Order of a stack: date or given."),
     duplicates: str = typer.Option(
         "error", "--duplicates", help="Files of the same date: error or keep."
+    ),
+    georeference: str = typer.Option(
+        "error", "--georeference", help="Files of a stack at different places: error or drop."
     ),
     overlap: str = typer.Option(
         "error",
@@ -113,11 +115,13 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     for name, value, known in (
         ("--order", order, ("date", "given")),
         ("--duplicates", duplicates, ("error", "keep")),
+        ("--georeference", georeference, ("error", "drop")),
         ("--copy", copy, ("never", "needed")),
     ):
         if value not in known:
             raise typer.BadParameter(f"{value!r}; expected {' or '.join(known)}", param_hint=name)
     failures: Failures = {}
+    rules: Any = {"order": order, "duplicates": duplicates, "georeference": georeference}
     how: Any = combine or ("group" if append else None)
     kerchunk = _kerchunk_options(kind, layout, zarr_format)
     found = api.files_to_index(
@@ -125,7 +129,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         combine=how,
         along=along,
         dates=False if dates == "none" else dates,
-        rules=Rules(order=cast("Order", order), duplicates=cast("Duplicates", duplicates)),
+        rules=Rules(**rules),
         assets=assets,
         check_proj=check_proj,
         executor=scheduler,

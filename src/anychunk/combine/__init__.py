@@ -30,6 +30,7 @@ from anychunk.errors import FormatError
 from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
 from anychunk.io import absolute, is_remote, without_secrets
 from anychunk.metadata import comparison, joining
+from anychunk.metadata.dates import Georeference
 from anychunk.metadata.meaning import Level
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.model.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
@@ -45,6 +46,7 @@ def combine(
     overlap: Overlap = "error",
     names: Sequence[str] | None = None,
     dates: Mapping[str, int | None] | None = None,
+    georeference: Georeference = "error",
 ) -> GroupIndex:
     """Combine the indexes of several files into one.
 
@@ -57,6 +59,8 @@ def combine(
         names: For "group", the names of the groups; derived from the urls by default.
         dates: For "stack" along t, the date of each file (`metadata.dates`), by url; by default
             what the files state.
+        georeference: For "stack", what happens if files are at different places: "error", or "drop"
+            to drop their georeference with a warning.
 
     Raises:
         ValueError: If there are no files, or the options do not fit `how`.
@@ -68,8 +72,23 @@ def combine(
     # with whole tiles as chunks: where tiles are divided depends on how they are combined
     groups = {without_secrets(url): _as_group(whole_tree(node)) for url, node in files.items()}
     known = None if dates is None else [dates.get(url) for url in files]
-    made = _combined(groups, how, along=along, overlap=overlap, names=names, dates=known)
+    made = _combined(
+        groups,
+        how,
+        along=along,
+        overlap=overlap,
+        names=names,
+        dates=known,
+        georeference=georeference,
+    )
     return cast("GroupIndex", divided_tree(made))
+
+
+def check_places(images: Sequence[SameImages]) -> None:
+    """Refuse files whose images are at different places."""
+    for same in images:
+        places = {url: meaning.place for url, meaning in same.meanings.items()}
+        joining.check_one_place(places, where=f"combine: image {same.path or '/'}")
 
 
 def _combined(
@@ -80,6 +99,7 @@ def _combined(
     overlap: Overlap,
     names: Sequence[str] | None,
     dates: Sequence[int | None] | None,
+    georeference: Georeference,
 ) -> GroupIndex:
     if how == "group":
         members = zip(names or group_names(list(groups)), _without_pins(groups), strict=True)
@@ -90,6 +110,8 @@ def _combined(
         axis = _stack_axis(images, None if along is None else str(along))
         if axis != "t" and any(date is not None for date in dates or ()):
             raise ValueError(f"dates= needs a stack along t; these files stack along {axis}")
+        if georeference == "error":
+            check_places(images)
         made = {same.path: _stacked(same, axis, dates) for same in images}
     elif how == "concat":
         if along is None:

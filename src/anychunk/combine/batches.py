@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from anychunk.combine import How, axis_of, combine
+from anychunk.combine import How, axis_of, check_places, combine
+from anychunk.combine.images import same_images
 from anychunk.combine.ordering import date_of
 from anychunk.combine.parallel import Failures, Parse, are_remote, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError
 from anychunk.formats._two_steps import in_one_step
 from anychunk.io import Signed, without_secrets
-from anychunk.metadata.dates import Rules
+from anychunk.metadata.dates import Georeference, Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import GroupIndex, Json, Node
 
@@ -49,7 +50,7 @@ class Recipe:
     along: str | int | None = None
     dates: DateSource = "stated"
     rules: Rules = field(default_factory=Rules)
-    """How the files of a stack along t follow each other."""
+    """How the files of a stack fit each other."""
 
     @property
     def is_joined(self) -> bool:
@@ -103,6 +104,7 @@ def index_part(recipe: Recipe, items: Sequence[Item]) -> Part:
             along=recipe.along,
             names=names,
             dates=dates if recipe.how == "stack" else None,
+            georeference=recipe.rules.georeference,
         )
     return Part(urls=tuple(found), node=node, failures=failures, warnings=tuple(messages))
 
@@ -189,13 +191,19 @@ def check_failures(
         raise FilesError(failed, total)
 
 
-def joined(parts: Sequence[GroupIndex], labels: Sequence[str], how: How) -> GroupIndex:
+def joined(
+    parts: Sequence[GroupIndex],
+    labels: Sequence[str],
+    how: How,
+    georeference: Georeference = "error",
+) -> GroupIndex:
     """Return the index of all files from those of consecutive parts.
 
     Parameters:
         parts: At least one combined index.
         labels: The url of the last file of each, for messages.
         how: How they were combined: "stack", "concat" or "group".
+        georeference: For "stack", whether parts may be at different places.
     """
     first = parts[0]
     if len(parts) == 1:
@@ -216,5 +224,7 @@ def joined(parts: Sequence[GroupIndex], labels: Sequence[str], how: How) -> Grou
         axis = axis_of(first)
         # the pins and what is said about all files are joined above
         bare = {label: replace(part, pins={}) for label, part in zip(labels, parts, strict=True)}
+        if how == "stack" and georeference == "error":
+            check_places(same_images(bare))
         made = combine(bare, "concat", along=axis)
     return replace(made, attributes={**made.attributes, "anychunk": about}, pins=pins)

@@ -60,7 +60,8 @@ def same_images(groups: Files) -> list[SameImages]:
     """Return the images that all files have.
 
     Raises:
-        FormatError: Files have different images; each that differs from the first is named.
+        FormatError: Files have different images, or images with more or fewer axes; the first
+            that differs from that of the first file is named.
     """
     found = {url: {image.path: image for image in im.images(g)} for url, g in groups.items()}
     first_url, first = next(iter(found.items()))
@@ -81,6 +82,15 @@ def same_images(groups: Files) -> list[SameImages]:
                 meanings={url: meaning_of(*pair) for url, pair in nodes.items()},
                 levels={url: _levels(*pair) for url, pair in nodes.items()},
             )
+        )
+    for same in made:
+        raise_problems(
+            [
+                f"{url} {same.path}: axes {' '.join(meaning.names)}, "
+                f"expected {' '.join(same.first.names)} as in {first_url}"
+                for url, meaning in same.meanings.items()
+                if len(meaning.names) != len(same.first.names)
+            ]
         )
     return made
 

@@ -116,6 +116,22 @@ def common_place(places: Sequence[Place]) -> Place:
     return first if same else Place(crs=first.crs)
 
 
+def is_same_place(a: Place, b: Place) -> bool:
+    """Return whether two images have the same CRS and lie at the same place in it."""
+    return is_same_crs(a, b) and is_same(_position(a), _position(b))
+
+
+def place_text(place: Place) -> str:
+    """Return the CRS and the position of an image for a message."""
+    crs = "no CRS" if place.crs is None else shown(place.crs.code or place.crs.wkt)
+    stated = [
+        f"{name} {shown(list(value))}"
+        for name in ("transform", "bbox", "gcps", "rpc")
+        if (value := getattr(place, name))
+    ]
+    return f"{crs}, {stated[0] if stated else 'no transform'}"
+
+
 def is_same_crs(a: Place, b: Place) -> bool:
     """Return whether two images have the same CRS, or none."""
     mine, theirs = a.crs, b.crs

@@ -36,22 +36,27 @@ DIRECTIVES = {
 
 type Order = Literal["date", "given"]
 type Duplicates = Literal["error", "keep"]
+type Georeference = Literal["error", "drop"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How the files of a stack along t follow each other."""
+    """How the files of a stack follow each other along t, and whether they may lie apart."""
 
     order: Order = "date"
     """"given" keeps the order of the files."""
     duplicates: Duplicates = "error"
     """"keep" keeps files of the same date, in the order in which they are given."""
+    georeference: Georeference = "error"
+    """"drop" drops the georeference of files at different places, with a warning."""
 
     def __post_init__(self) -> None:
         if self.order not in ("date", "given"):
             raise ValueError(f"order is {self.order!r}, expected 'date' or 'given'")
         if self.duplicates not in ("error", "keep"):
             raise ValueError(f"duplicates is {self.duplicates!r}, expected 'error' or 'keep'")
+        if self.georeference not in ("error", "drop"):
+            raise ValueError(f"georeference is {self.georeference!r}, expected 'error' or 'drop'")
 
 
 def attributes() -> dict[str, Json]:

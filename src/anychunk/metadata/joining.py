@@ -4,14 +4,21 @@ Combined files and appended indexes are described by this, so that both describe
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
 from anychunk.errors import FormatError
 from anychunk.metadata import dates as dates_of
-from anychunk.metadata.comparison import common_json, common_place, is_same, is_same_field
+from anychunk.metadata.comparison import (
+    common_json,
+    common_place,
+    is_same,
+    is_same_field,
+    is_same_place,
+    place_text,
+)
 from anychunk.metadata.meaning import NAMES, Axis, Band, Meaning, Place
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
@@ -22,6 +29,8 @@ STACKED = ("t", "z", "c")
 """Axes that files may be stacked along; the first is the default."""
 TOLERANCE = 1e-3
 """How many pixels a file may be off the end of the one before: the rounding error of positions."""
+MOST_PLACES = 5
+"""How many places a message lists."""
 
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected warnings", default=None)
@@ -87,6 +96,32 @@ def stack_position(names: Sequence[str | None], axis: str) -> int:
     if not all(name in NAMES for name in names):
         return 0
     return sum(NAMES.index(str(name)) < NAMES.index(axis) for name in names)
+
+
+def check_one_place(places: Mapping[str, Place], *, where: str) -> None:
+    """Refuse to stack images that do not cover the same pixels of one map.
+
+    Parameters:
+        places: one per file, by its name in messages.
+        where: names the image.
+
+    Raises:
+        FormatError: there are several places; the message lists the first file at each.
+    """
+    found: dict[str, Place] = {}
+    for name, place in places.items():
+        if not any(is_same_place(place, other) for other in found.values()):
+            found[name] = place
+        if len(found) > MOST_PLACES:
+            break
+    if len(found) > 1:
+        listed = [f"{name} ({place_text(place)})" for name, place in found.items()]
+        more = " and others" if len(found) > MOST_PLACES else ""
+        raise FormatError(
+            f"{where}: files of a stack are at different places, expected one: "
+            f"{', '.join(listed[:MOST_PLACES])}{more}; pass georeference='drop' to stack them "
+            "without a georeference"
+        )
 
 
 def stacked(

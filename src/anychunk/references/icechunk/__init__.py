@@ -174,8 +174,10 @@ class Archive:
             node: The index.
             along: As in the function `append`.
             message: The commit message.
-            rules: How dates along t follow those that are there; by default they come later.
+            rules: How a stack goes on; by default dates along t come later than those that are
+                there, and files may be at other places.
         """
+        rules = rules or Rules(georeference="drop")
         node, found = _with_references(node, copy=self._copy, storage=self.storage)
         refuse_name(node.members, self.target)
         with icechunk_errors(self._ice, self.target):
@@ -185,7 +187,7 @@ class Archive:
                     base = folder_of(self.target)
                     _write(work, node, found, base, self.target, in_table=True)
                 else:
-                    append_index(work, node, found, along, self.target, rules or Rules())
+                    append_index(work, node, found, along, self.target, rules)
                     sync(append_rows(work.store, _rows(node)))
                 try:
                     text = message or f"Add {_files(node)} files"

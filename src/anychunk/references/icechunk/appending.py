@@ -73,7 +73,7 @@ def append_index(  # noqa: PLR0917 - one caller, which has all of them at hand
         along: The axis along which images of the same path are extended, by name or number; None:
             all images are new.
         target: The url of the repository, for messages.
-        rules: How dates along t follow those that are there.
+        rules: How what is appended goes on from what is there.
 
     Raises:
         FormatError: If an array cannot be extended by the new one, or a new one already exists.
@@ -199,7 +199,7 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
         documents: The repository's metadata.
         along: The axis, by name or number.
         target: The url of the repository, for messages.
-        rules: How dates along t follow those that are there.
+        rules: How what is appended goes on from what is there.
     """
     path = new[1].path
     where = f"{target} {path}".rstrip()
@@ -212,6 +212,10 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
             f"{where}: {different[0].expected('as in the repository')}; "
             "appended files must share it"
         )
+    if rules.georeference == "error":
+        name = next(iter(new[0].pins), "the appended files")
+        places = {"the repository": meanings[0].place, name: meanings[1].place}
+        joining.check_one_place(places, where=where)
     _check_dates([meaning.axes[number] for meaning in meanings], rules, where)
     levels: list[Level] = []
     for old, added, place, source in _common_levels(there, new, number):

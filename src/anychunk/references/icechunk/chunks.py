@@ -1,6 +1,7 @@
 """The chunks of an array in a repository: virtual references, or bytes that were copied in."""
 
 import math
+import posixpath
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anychunk.errors import FormatError, SourceError
-from anychunk.io import absolute, file_url, is_remote, local_path
+from anychunk.io import absolute, file_url, is_remote
 from anychunk.model.grid import Shape, chunk_coords, chunk_key, chunk_numbers, grid_shape
 from anychunk.model.index import Uint64
 from anychunk.model.pin import Pin
@@ -154,7 +155,8 @@ async def read_chunks(store: Any, path: str, fields: Fields, url: str) -> tuple[
     Chunks outside the grid, which remain after an array was made smaller, are ignored.
     """
     grid = grid_shape(fields["shape"], fields["chunk_shape"])
-    root = url if is_remote(url) else local_path(url)
+    # relative to the folder around the repository, as references to moved files are resolved
+    root = url if is_remote(url) else posixpath.basename(absolute(url))
     urls: dict[str, int] = {}
     numbers, offsets, lengths, ids = [], [], [], []
     inline: dict[int, bytes] = {}
