@@ -10,7 +10,6 @@ import pickle
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -32,7 +31,6 @@ from anychunk.combine.parallel import Failures, attempt
 from anychunk.errors import AnychunkError, FilesError, FormatError
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io import Storage, absolute
-from anychunk.io.buffers import give_back, returned_at_once
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.references import icechunk
@@ -269,22 +267,17 @@ def _append(
             f"{LARGE_GROUP:,} files",
             stacklevel=4,
         )
-    # Icechunk builds the metadata of all groups again at each commit, on several threads
-    with returned_at_once() if how == "group" else nullcontext():
-        for parts in _parts_in_order(files, urls, lambda items: cut(items, how, there, batch)):
-            check_failures(parts, files.failures, total=len(urls), may_be_none=True)
-            count = sum(len(part.urls) for part in parts)
-            if not count:
-                continue
-            node = _joined(parts, files.recipe)
-            if how == "group":
-                node = with_points(node, storage=archive.storage)
-                give_back()  # before Icechunk holds the metadata of all groups
-            axis = None if how == "group" else axis_of(node)
-            archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
-            done.add(node, count, is_extended=how != "group")
-            if how == "group":
-                give_back()
+    for parts in _parts_in_order(files, urls, lambda items: cut(items, how, there, batch)):
+        check_failures(parts, files.failures, total=len(urls), may_be_none=True)
+        count = sum(len(part.urls) for part in parts)
+        if not count:
+            continue
+        node = _joined(parts, files.recipe)
+        if how == "group":
+            node = with_points(node, storage=archive.storage)
+        axis = None if how == "group" else axis_of(node)
+        archive.append(node, along=axis, rules=files.recipe.rules if how == "stack" else None)
+        done.add(node, count, is_extended=how != "group")
 
 
 def _parts_in_order(

@@ -1,10 +1,8 @@
-"""Bytes that wait in temporary files, and memory that is returned."""
-
-import ctypes
+"""Bytes that wait in temporary files."""
 
 import pytest
 
-from anychunk.io import buffers, sink
+from anychunk.io import sink
 from anychunk.io.spool import Spool
 
 
@@ -30,27 +28,3 @@ def test_a_local_file_appears_when_it_is_complete(tmp_path):
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
     assert target.read_bytes() == b"onetwo"
-
-
-def test_the_allocator_is_set_back(monkeypatch):
-    calls = []
-
-    class Library:
-        def mallopt(self, parameter, value):
-            calls.append((parameter, value))
-
-        def malloc_trim(self, pad):
-            calls.append("trim")
-
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    with pytest.raises(RuntimeError), buffers.returned_at_once():
-        assert calls == [(-3, 1 << 20)]
-        raise RuntimeError
-    assert calls == [(-3, 1 << 20), (-3, 32 << 20), "trim"]
-
-
-def test_systems_without_these_calls(monkeypatch):
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    with buffers.returned_at_once():
-        pass
-    buffers.give_back()

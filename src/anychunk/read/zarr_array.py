@@ -27,7 +27,6 @@ from anychunk.codecs.zarr_core import (
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import NoSuchImageError, untrusted
 from anychunk.io import OnChange, Storage
-from anychunk.io.buffers import new_result
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.images import array_path
 from anychunk.model.index import (
@@ -194,7 +193,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         else:
             plan = plan_box(pieces, spec.shape)
             reading.pipeline.check_sizes(reading.reader, plan, spec)
-            out = new_result(sizes, reading.dtype, spec.config.order)
+            out = np.empty(sizes, reading.dtype, spec.config.order)
             reading.pipeline.read_now(reading.reader, plan, spec, out)
         if not dropped:
             return out

@@ -1,14 +1,13 @@
 """Keep the memory of the process within the bound that the user has set.
 
 Caches are bounded by themselves. What they do not count are the libraries that formats import, and
-freed memory that the allocator keeps, which after a hundred files is as much as the caches hold.
+freed memory that the allocator keeps.
 """
 
 import threading
 import time
 from pathlib import Path
 
-from anychunk.io.buffers import give_back
 from anychunk.metadata.hierarchy import LevelGroups
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Node
 from anychunk.server.box_reader import Caches
@@ -30,7 +29,7 @@ def resident_bytes() -> int | None:
 
 
 class MemoryGuard:
-    """Returns freed memory to the system, and reduces caches if that is not enough."""
+    """Reduces caches while the process uses more than its bound."""
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
@@ -44,11 +43,9 @@ class MemoryGuard:
             return
         try:
             self._looked_at = now
-            give_back()
             used = resident_bytes()
             if used is not None and used > self._caches.most:
                 self._reduce(used - self._caches.most)
-                give_back()
         finally:
             self._lock.release()
 

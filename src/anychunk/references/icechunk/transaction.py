@@ -7,8 +7,6 @@ everything is written.
 
 from typing import Any
 
-from anychunk.io import buffers
-
 TEMPORARY_BRANCH = "anychunk-saving"
 PIECE = 120_000
 """How many references are kept in memory at once."""
@@ -49,7 +47,6 @@ class Transaction:
         self._uncommitted += count
         if self._is_temporary and self._uncommitted >= PIECE:
             self._session.commit(f"{self._uncommitted} references")
-            buffers.give_back()
             self._session, self._uncommitted = self._open(), 0
 
     def commit(self, message: str, statistics: dict[str, Any]) -> str:
@@ -64,5 +61,4 @@ class Transaction:
             # fails if another writer has committed to the branch in the meantime
             self._repository.reset_branch(self._branch, snapshot, from_snapshot_id=self._start)
             self._repository.delete_branch(TEMPORARY_BRANCH)
-            buffers.give_back()
         return str(snapshot)
