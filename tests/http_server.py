@@ -62,6 +62,7 @@ class Served:
     latency_s: float = 0.0
     moved: dict[str, str] = field(default_factory=dict)
     """Where paths redirect to."""
+    has_etags: bool = True
 
 
 @contextmanager
@@ -100,7 +101,8 @@ def serve(folder: Path, *, strip_query: bool = False):
                 if start >= size:
                     return self.plain(416)
             self.send_response(status)
-            self.send_header("ETag", f'"{file.stat().st_mtime_ns:x}"')
+            if served.has_etags:
+                self.send_header("ETag", f'"{file.stat().st_mtime_ns:x}"')
             self.send_header("Last-Modified", self.date_time_string(int(file.stat().st_mtime)))
             self.send_header("Content-Length", str(stop - start))
             self.send_header("Accept-Ranges", "bytes")

@@ -286,3 +286,16 @@ def test_a_new_file_is_found_while_an_older_scan_is_running(live, file, tmp_path
     may_end.set()
     asking.join(PATIENCE_S)
     assert answers == [200]
+
+
+def test_a_jpeg2000_file_is_rewritten_with_its_old_size_and_time(live, tmp_path):
+    """A table of the old code-blocks would find other bytes in the new file."""
+    path = tmp_path / "a.j2k"
+    client = None
+    for image, data in equally_long(codestream, (1536, 1536)):
+        path.write_bytes(data)
+        os.utime(path, (0, 0))
+        client = client or live(path)
+        assert client.get("/zarr/a.j2k/0/0/image/zarr.json").status_code == 200
+        found = decoded(client.get("/zarr/a.j2k/0/0/image/c/1/1"), (1024, 1024), "uint8")
+        np.testing.assert_array_equal(found[:512, :512], image[1024:, 1024:])

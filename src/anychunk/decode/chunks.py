@@ -97,6 +97,12 @@ class ChunkReader:
             return False
         return bool(chunks.lengths.max() != WHOLE)
 
+    @cached_property
+    def inline(self) -> MemorySource:
+        """The bytes of chunks that the index itself holds."""
+        assert isinstance(self.chunks, ByteRanges)
+        return MemorySource(self.chunks.inline, self.where)
+
     @property
     def ranges_of_one_file(self) -> ByteRanges | None:
         """Where the chunks are if each is one range of the same file, without a front; or None."""
@@ -365,7 +371,7 @@ class Reading:
 
     def _open(self, url: str) -> Source:
         if url == INLINE and isinstance(self._chunks, ByteRanges):
-            return MemorySource(self._chunks.inline, self._reader.where)
+            return self._reader.inline
         return self._reader.sources.verify(url)
 
     def check(self) -> None:

@@ -19,7 +19,7 @@ from anychunk.codecs.seek.points import begin
 from anychunk.codecs.seek.walk import Stream, Walker
 from anychunk.codecs.tiff.decoders import inflate
 from anychunk.errors import ChunkDecodeError, MissingFileError
-from anychunk.io import Bytes1D, FileSource, Source
+from anychunk.io import Bytes1D, Source
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ class Pieces:
             raise MissingFileError(f"{self._reader.describe(number)}: {e}") from e
         if length < 0:
             length = source.size() - offset
-        token = source.token if isinstance(source, FileSource) else source.pin()
-        return (url, offset, length, token), source
+        return (url, offset, length, source.token), source
 
     def walker(self, key: Key, source: Source, stop: int) -> Walker:
         """Return the walker of a stream, with what it remembers of it."""

@@ -152,13 +152,13 @@ def _box(shape: Sequence[int], selection: Any) -> tuple[range, range] | None:
 
 def _open(codec: TiffTile, source: Source, place: Range) -> _Opened | None:
     """Read the headers of a tile; None if it is to be fetched whole."""
-    key = (source.pin(), source.url, place)
+    expected = (codec.samples_per_pixel, codec.tile_height, codec.tile_width)
+    key = (source.token, place, expected)
     found = OPENED.get(key)
     if found is not None:
         return found
     try:
         header = _main_header(source, *place)
-        expected = (codec.samples_per_pixel, codec.tile_height, codec.tile_width)
         if not is_one_tile(header, expected):
             return None
         ranges = _tile_parts(source, place[0] + header.length, sum(place))

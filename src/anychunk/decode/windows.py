@@ -13,7 +13,7 @@ import itertools
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -140,9 +140,8 @@ class TileWindows:
 
     def walked(self, source: Source, ranges: Sequence[Range]) -> Walked:
         """Return what is known about the tile at `ranges`; walk its packets if nothing is."""
-        version: Hashable = source.token if isinstance(source, FileSource) else source.pin()
         # the codec is part of the key: an index is untrusted, and may name another header
-        key = (version, source.url, tuple(ranges), self.codec.main_header)
+        key = (source.token, tuple(ranges), self.codec.main_header)
         found = TABLES.get(key)
         if found is None:
             with _walking[hash(key) % len(_walking)]:

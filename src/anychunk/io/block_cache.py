@@ -1,7 +1,7 @@
 """A remote source behind a cache of aligned blocks."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -44,6 +44,10 @@ class Blocks:
         self._chain = Chain()
         self.url = source.url
         self.storage, self.roots = source.storage, source.roots
+
+    @property
+    def token(self) -> Hashable:
+        return self._source.token
 
     def pin(self) -> Pin:
         return self._source.pin()

@@ -20,6 +20,11 @@ from anychunk.io.storage import filesystem_of
 class Client(Protocol):
     """Reads one object. Errors are those of the library behind it."""
 
+    @property
+    def has_unique_etags(self) -> bool:
+        """Whether an etag identifies the content of a url, in whichever store it is found."""
+        ...
+
     def get(self, wanted: Range | None = None, *, most: int | None = None) -> Answer:
         """Read a range or the whole object, which is refused if it is longer than `most`.
 
@@ -57,6 +62,8 @@ class StoreClient:
         self._url, self._storage = url, storage
         self._store, self._path = object_store(url, storage)
         self._is_stale = False
+        # etags of memory count versions, and those of files are their size and time
+        self.has_unique_etags = type(self._store).__name__ not in ("MemoryStore", "LocalStore")
 
     def get(self, wanted: Range | None = None, *, most: int | None = None) -> Answer:
         import obstore
@@ -112,6 +119,8 @@ def _raise_if_no_range(error: Exception, wanted: Range | None, url: str) -> None
 class SiteClient:
     """Reads by our own client of web servers."""
 
+    has_unique_etags = True
+
     def __init__(self, url: str, storage: Storage | None) -> None:
         self._url, self._storage = url, storage
         self._site, self._target = site_of(url, storage)
@@ -133,6 +142,8 @@ class SiteClient:
 
 class FilesystemClient:
     """Reads by an fsspec filesystem."""
+
+    has_unique_etags = True
 
     def __init__(self, url: str, filesystem: Any) -> None:
         self._url, self._filesystem = url, filesystem

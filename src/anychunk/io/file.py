@@ -42,7 +42,6 @@ class FileSource:
             finally:
                 os.close(handle)
         self.token = object()
-        """Token of this version of the file, for cache keys."""
         self._mapped = mapped
         self._view = np.frombuffer(mapped, np.uint8)
 
@@ -122,6 +121,7 @@ class PreadSource:
         """
         self.url, self.roots = url, tuple(roots)
         self._path = local_path(url)
+        self.token = object()
         self._identity: tuple[int, ...] | None = None
         """That of the first status seen, which all others are compared with."""
         self._pin = pin or self.refresh()

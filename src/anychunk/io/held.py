@@ -40,6 +40,7 @@ class OpenFileSource:
 
     def __init__(self, file: BinaryIO, url: str) -> None:
         self.url = url
+        self.token = object()
         self._file = file
         self._lock = threading.Lock()
         with self._lock:

@@ -24,6 +24,7 @@ class KeptSource:
     ) -> None:
         """`parts` are bytes by their offset in the file, of the version that `pin` describes."""
         self.url, self.roots = url, roots
+        self.token = object()
         self._pin = pin
         self._parts = parts
         self._file: FileSource | None = None

@@ -17,6 +17,7 @@ class MemorySource:
 
     def __init__(self, data: bytes | Bytes1D, url: str = "memory") -> None:
         self.url = url
+        self.token = object()
         self._view = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
 
     def pin(self) -> Pin:

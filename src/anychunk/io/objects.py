@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,6 +85,7 @@ class ObjectSource:
         self._lock = threading.Lock()
         self._pin = pin
         self._head = np.empty(0, np.uint8)
+        self._token = object()
 
     def _first(self) -> Pin:
         with self._lock:
@@ -115,6 +116,12 @@ class ObjectSource:
     def head_length(self) -> int:
         """The number of bytes from the start that are in memory."""
         return len(self._head)
+
+    @property
+    def token(self) -> Hashable:
+        pin = self.pin()
+        is_unique = self._client.has_unique_etags and is_strong(pin.etag)
+        return (self.url, pin) if is_unique else self._token
 
     def pin(self) -> Pin:
         return self._first()
@@ -170,7 +177,7 @@ class ObjectSource:
         if change:
             report_change(self.url, change, self._on_change)
         if self._pin is None or change:
-            self._pin = now
+            self._pin, self._token = now, object()
         view = np.frombuffer(got.data, np.uint8)
         if len(view) != length:
             raise TruncatedError(
@@ -195,6 +202,11 @@ def get_object(
             return np.frombuffer(got.data, np.uint8), object_pin(got.meta)
     except FileNotFoundError:
         return None
+
+
+def is_strong(etag: str | None) -> bool:
+    """Return whether equal etags mean equal bytes (RFC 9110 section 8.8.1)."""
+    return etag is not None and not etag.startswith("W/")
 
 
 def object_pin(meta: Mapping[str, Any]) -> Pin:

@@ -1,7 +1,7 @@
 """The protocol of every source: exactly the requested bytes, or an error."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -46,6 +46,14 @@ class Source(Protocol):
     @property
     def is_local(self) -> bool:
         """Whether reading returns a slice of memory, without a request."""
+        ...
+
+    @property
+    def token(self) -> Hashable:
+        """Identifies the opened version in keys of caches that outlive the source.
+
+        A url and a pin do not: another object may have the same name, size and time.
+        """
         ...
 
     def pin(self) -> Pin:
