@@ -3,6 +3,7 @@
 import glymur
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 
 import anychunk
@@ -11,16 +12,42 @@ RANDOM = np.random.default_rng(8)
 VALUES = RANDOM.integers(0, 4000, (2, 100, 130), "u2")
 
 
-def save_tiles(path, plane, size):
-    glymur.Jp2k(path, data=plane, tilesize=(size, size), numres=3)
+def save_jpeg2000(path, bands, tile):
+    count, height, width = bands.shape
+    options = {
+        "blockxsize": tile,
+        "blockysize": tile,
+        "resolutions": 3,
+        "quality": 100,
+        "reversible": "yes",
+    }
+    with rasterio.open(
+        path,
+        "w",
+        driver="JP2OpenJPEG",
+        dtype="uint16",
+        count=count,
+        height=height,
+        width=width,
+        **options,
+    ) as file:
+        file.write(bands)
+
+
+def save_small_tiles(path, values):
+    """Write tiles of 16 pixels, which are decoded together. GDAL writes none below 64."""
+    if glymur.version.openjpeg_version < "2.4.0":
+        pytest.skip("glymur finds no OpenJPEG library: install libopenjp2")
+    glymur.Jp2k(path, data=values, tilesize=(16, 16), numres=3)
 
 
 WRITERS = {
-    # the last rows and columns of tiles are cut: tiles of 16 pixels are decoded together
-    "small.jp2": lambda path: save_tiles(path, VALUES[0], 16),
-    "tiles.jp2": lambda path: save_tiles(path, VALUES[0], 64),
-    "whole.jp2": lambda path: glymur.Jp2k(path, data=VALUES[0]),
-    "bands.jp2": lambda path: save_tiles(path, VALUES.transpose(1, 2, 0), 16),
+    # the last rows and columns of tiles are cut
+    "small.jp2": lambda path: save_small_tiles(path, VALUES[0]),
+    "small bands.jp2": lambda path: save_small_tiles(path, VALUES.transpose(1, 2, 0)),
+    "tiles.jp2": lambda path: save_jpeg2000(path, VALUES[:1], 64),
+    "whole.jp2": lambda path: save_jpeg2000(path, VALUES[:1], 1024),
+    "bands.jp2": lambda path: save_jpeg2000(path, VALUES, 64),
     "tiles.tif": lambda path: tifffile.imwrite(path, VALUES[0], tile=(16, 16), compression="zlib"),
     "bands.tif": lambda path: tifffile.imwrite(path, VALUES, rowsperstrip=9, planarconfig=2),
     "plain.npy": lambda path: np.save(path, VALUES),
