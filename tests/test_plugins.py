@@ -67,7 +67,8 @@ def test_installed_metadata_is_the_files(group):
 def test_codec_is_listed(cls):
     line = f'"{cls.name}" = "{cls.__module__}:{cls.__qualname__}"'
     target = f"{cls.__module__}:{cls.__qualname__}"
-    assert POINTS["anychunk.codecs"].get(cls.name) == target, f"add to anychunk.codecs: {line}"
+    if cls.name not in codecs.OWN_NAMES.values():  # second names, in saved indexes only
+        assert POINTS["anychunk.codecs"].get(cls.name) == target, f"add to anychunk.codecs: {line}"
     if not cls.name.startswith(SHARED):
         assert POINTS["zarr.codecs"].get(cls.name) == target, f"add to zarr.codecs: {line}"
     else:

@@ -11,14 +11,17 @@ import subprocess
 import zlib
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import rasterio
 import tifffile
+import zarr
 from rasterio.shutil import copy
 
 import anychunk
 from anychunk.model.images import images
+from anychunk.references import icechunk
 from tests import j2k_streams
 from tests.formats.dted_cells import gdal_cell, made_cell, terrain
 from tests.patience import PATIENCE_S
@@ -471,3 +474,109 @@ def test_bands_of_imode_s_in_their_indexes(tmp_path, is_known):
         return
     with pytest.raises(anychunk.errors.UnsupportedError, match="IMODE S"):
         anychunk.index(tmp_path / "index.json")
+
+
+SHARED = "https://awslabs.github.io/osml-imagery-io/codecs/"
+
+
+def big_endian(file):
+    tifffile.imwrite(file, IMAGE, tile=(128, 128), compression="lzw", byteorder=">", predictor=True)
+    return IMAGE
+
+
+def packbits_predicted(file):
+    """A predictor that tifffile applies, and libtiff does not know for this compression."""
+    tifffile.imwrite(file, IMAGE, tile=(128, 128), compression="packbits", predictor=True)
+    return tifffile.imread(file)
+
+
+def reversed_bits(file):
+    return read_by_gdal(made_tiff(file, TAGS["fill order"]))
+
+
+def subsampled(file):
+    return read_by_gdal(made_tiff(file, TAGS["subsampled"]))
+
+
+def ycbcr(file):
+    """Without a tag for the subsampling, which they do not pass on, libtiff takes 2 x 2 for it."""
+    options = {"photometric": "ycbcr", "subsampling": (1, 1), "compression": "lzw"}
+    tifffile.imwrite(file, np.moveaxis(RGB, 0, -1), tile=(128, 128), **options)
+    return RGB
+
+
+def left_justified(file):
+    """GDAL writes 16 significant bits; the header then says that they are the upper 12."""
+    options = {"driver": "NITF", "BLOCKXSIZE": 128, "BLOCKYSIZE": 128}
+    with rasterio.open(file, "w", width=500, height=300, count=1, dtype="uint16", **options) as out:
+        out.write(IMAGE << 4, 1)
+    data = file.read_bytes()
+    assert data[:1000].count(b"16R") == 1
+    file.write_bytes(data.replace(b"16R", b"12L", 1))
+    return IMAGE
+
+
+def moved_tiles(file):
+    file.write_bytes(j2k_streams.compress([SMALL], *WRONG["tiles of 96"], depth=16))
+    return SMALL
+
+
+MISREAD = [
+    pytest.param(big_endian, "tiff-tile"),
+    pytest.param(packbits_predicted, "tiff-tile"),
+    pytest.param(reversed_bits, "tiff-tile"),
+    pytest.param(subsampled, "tiff-tile"),
+    pytest.param(ycbcr, "tiff-tile"),
+    pytest.param(left_justified, "jbp-block"),
+    pytest.param(moved_tiles, "jpeg2000", marks=j2k_streams.needs_openjpeg),
+]
+"""Images that osml-imagery-io 0.2.2 reads wrong if their codecs have its names."""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
+@pytest.mark.parametrize("target", ["2.json", "3.json", "2.parquet", "3.icechunk"])
+@pytest.mark.parametrize(("make_file", "codec"), MISREAD)
+def test_what_they_would_read_wrong_has_our_name(tmp_path, make_file, codec, target):
+    expected = make_file(tmp_path / "a.file")
+    options = {"zarr_format": int(target[0])} if target.endswith("json") else {}
+    anychunk.index(tmp_path / "a.file").save(tmp_path / target, **options)
+    found = anychunk.open(tmp_path / target)["0/0/image"][...]
+    np.testing.assert_array_equal(np.squeeze(found), expected)
+    array = opened_by_zarr(tmp_path / target)
+    assert f"anychunk.{codec}" in str(array.metadata.to_dict())
+    assert SHARED not in str(array.metadata.to_dict())
+    np.testing.assert_array_equal(np.squeeze(array[...]), expected)
+
+
+def opened_by_zarr(index):
+    """Open an index without our store: zarr finds our classes by their names."""
+    if index.suffix == ".icechunk":
+        store = icechunk.open_repository(str(index)).readonly_session("main").store
+    else:
+        options = {"fo": str(index), "remote_protocol": "file", "asynchronous": True}
+        fs = fsspec.filesystem("reference", remote_options={"asynchronous": True}, **options)
+        store = zarr.storage.FsspecStore(fs=fs, read_only=True, path="")
+    return zarr.open_group(store, mode="r", zarr_format=int(index.name[0]))["0/0/image"]
+
+
+@needs_osml
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(("make_file", "codec"), MISREAD)
+def test_what_they_would_read_wrong_is_refused_there(tmp_path, make_file, codec, zarr_format):
+    make_file(tmp_path / "a.file")
+    anychunk.index(tmp_path / "a.file").save(tmp_path / "index.json", zarr_format=zarr_format)
+    with pytest.raises(AssertionError, match=rf"[Cc]odec.*anychunk\.{codec}"):
+        run(READ, tmp_path / "index.json", tmp_path / "found.npy", zarr_format, "0/0/image")
+
+
+@pytest.mark.parametrize("byteorder", "<>")
+def test_what_they_read_right_has_their_name(tmp_path, byteorder):
+    """The byte order of 8-bit samples changes nothing."""
+    options = {"tile": (128, 128), "compression": "zlib", "predictor": True}
+    tifffile.imwrite(tmp_path / "a.tif", RGB[0], byteorder=byteorder, **options)
+    anychunk.index(tmp_path / "a.tif").save(tmp_path / "index.json")
+    text = (tmp_path / "index.json").read_text()
+    assert f"{SHARED}tiff-tile" in text
+    assert "anychunk.tiff-tile" not in text

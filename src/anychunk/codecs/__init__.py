@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     from zarr.abc.codec import Codec
 
 GROUP = "anychunk.codecs"
+SHARED = "https://awslabs.github.io/osml-imagery-io/codecs/"
+"""Prefix of the codec names that osml-imagery-io registers, too."""
+OWN_NAMES = {
+    f"{SHARED}{name}": f"anychunk.{name}" for name in ("jbp-block", "jpeg", "jpeg2000", "tiff-tile")
+}
+"""Names in saved indexes for configurations that osml-imagery-io misreads, by the shared names."""
+_SHARED_NAMES = {own: shared for shared, own in OWN_NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -153,6 +160,12 @@ def descriptions() -> dict[str, str | None]:
         for name, entry in table().items()
         if name in ours or name in loaded
     }
+
+
+def with_shared_name(codec: Any) -> Any:
+    """Return the JSON of a codec of a saved index under the name that it has in memory."""
+    shared = _SHARED_NAMES.get(str(codec.get("name"))) if isinstance(codec, Mapping) else None
+    return codec if shared is None else {**codec, "name": shared}
 
 
 _BUILT: "Cache[Codec]" = Cache(4 << 20)

@@ -54,7 +54,7 @@ def parse_array(document: Document, where: str) -> Fields:
             "shape": parse_lengths(shape, where),
             "chunk_shape": parse_lengths(chunks, where),
             "data_type": document["data_type"],
-            "codecs": tuple(document["codecs"]),
+            "codecs": tuple(map(ours.with_shared_name, document["codecs"])),
             "fill_value": document["fill_value"],
             "attributes": read_attributes(document, where),
             "dimension_names": tuple(names),
@@ -205,7 +205,8 @@ def _codec(step: Any, where: str) -> tuple[bool, Json]:
     """Return (whether it works on arrays, v3 JSON) of a v2 filter or compressor."""
     if not isinstance(step, dict) or not isinstance(step.get("id"), str):
         raise FormatError(f"{where}: Zarr v2 filter {step!r}, expected an object with an id")
-    name, configuration = step["id"], {k: v for k, v in step.items() if k != "id"}
+    configuration = {k: v for k, v in step.items() if k != "id"}
+    name = ours.with_shared_name({"name": step["id"]})["name"]
     if name in ARRAY_FILTERS or name in BYTES_FILTERS:
         # before ours: the `packbits` of Zarr v3 has another order of bits
         is_array = name in ARRAY_FILTERS

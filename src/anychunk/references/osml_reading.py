@@ -17,7 +17,7 @@ from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.formats import tiff
 from anychunk.io import buffered, is_remote, open_source
 from anychunk.model.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, Parts
-from anychunk.references.kerchunk.osml_layout import JBP_BLOCK, TIFF_TILE
+from anychunk.references.osml_codecs import JBP_BLOCK, TIFF_TILE
 
 BIG_ENDIAN = (b"MM\0*", b"MM\0+")
 """How a big-endian TIFF or BigTIFF begins."""

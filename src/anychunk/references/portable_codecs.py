@@ -2,6 +2,8 @@
 
 A TIFF tile that is compressed without a predictor, and whose samples lie in C order after at most a
 transposition, needs nothing of TIFF to be decoded. A saved index then opens without anychunk.
+
+Codecs that osml-imagery-io registers under the same names, and would misread, are renamed.
 """
 
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ from anychunk.codecs.tiff.tile import DEFLATE, LZMA, NONE, ZSTD
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import AnychunkError
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Node
+from anychunk.references.osml_codecs import with_own_name
 
 ZLIB_CODEC = {"name": "numcodecs.zlib", "configuration": {"level": 1}}
 ZSTD_CODEC = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
@@ -34,6 +37,8 @@ COMPRESSORS: Mapping[int, Json] = {
 def with_portable_codecs[N: Node](node: N, *, may_transpose: bool) -> N:
     """Return an index whose arrays have portable codecs wherever they mean the same.
 
+    Codecs whose name another package registers too have names of ours where it would misread them.
+
     Parameters:
         node: the index.
         may_transpose: whether bands may be separated by a `transpose` codec, which Zarr v2 lacks.
@@ -50,7 +55,7 @@ def with_portable_codecs[N: Node](node: N, *, may_transpose: bool) -> N:
 def with_portable_chain(array: ArrayIndex, *, may_transpose: bool) -> ArrayIndex:
     """Return an array with portable codecs if they decode its chunks to the same samples."""
     found = _chain(array, may_transpose=may_transpose)
-    return array if found is None else replace(array, codecs=found)
+    return replace(array, codecs=tuple(map(with_own_name, found or array.codecs)))
 
 
 def _chain(array: ArrayIndex, *, may_transpose: bool) -> tuple[Json, ...] | None:

@@ -36,6 +36,7 @@ from anychunk.references.icechunk.documents import (
 from anychunk.references.icechunk.sources import without_table
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.loading import build_array, build_tree, no_rows
+from anychunk.references.osml_codecs import with_own_name
 
 INLINE_ONLY = Capabilities(name="Icechunk")
 
@@ -319,14 +320,16 @@ def _extended(
     """Return the metadata of an extended array, and where on its grid the new chunks start."""
     along = _axis_number(array.dimension_names, along, where)
     new = array.metadata()
-    codecs = comparison.common_codecs([there.get("codecs") or (), new["codecs"]])
+    # older repositories have only the names that osml-imagery-io registers, too
+    earlier = [with_own_name(codec) for codec in there.get("codecs") or ()]
+    codecs = comparison.common_codecs([earlier, new["codecs"]])
     for name in ("data_type", "chunk_grid", "dimension_names", "fill_value"):
         if there.get(name) != new[name]:
             raise FormatError(
                 f"{where}: {name} {new[name]}, expected the repository's {there.get(name)}"
             )
     if codecs is None:
-        found = comparison.codec_difference(new["codecs"], there.get("codecs") or ())
+        found = comparison.codec_difference(new["codecs"], earlier)
         raise FormatError(
             f"{where}: {found.expected('as in the repository')}; index all files at once, and save "
             "the index with copy='needed'"

@@ -4,10 +4,8 @@ The groups are the levels of one image, listed in GeoZarr's `multiscales` of the
 osml-imagery-io writes them. It indexes one image per file; of a file with several images, the
 groups are their full resolutions.
 
-Its codecs ignore configuration keys that they do not know, and then decode wrong pixels. So
-keys added by anychunk that change the pixels are refused; those that only enable checks are left
-out. JPEG 2000 tiles that it misreads are refused as well: it moves each tile to the origin of the
-reference grid.
+Codecs that it would misread are refused. Configuration keys that it does not know and that do not
+change the pixels are left out.
 """
 
 from collections.abc import Mapping
@@ -15,39 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from anychunk.codecs.jpeg2000.codec import parse_header
-from anychunk.codestream.jpeg2000 import MainHeader
 from anychunk.errors import UnsupportedError
 from anychunk.model.images import images
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
+from anychunk.references.osml_codecs import DTED, KNOWN, misread
 
-U = "https://awslabs.github.io/osml-imagery-io/codecs"
-JPEG2000 = f"{U}/jpeg2000"
-TIFF_TILE = f"{U}/tiff-tile"
-DTED = f"{U}/dted"
-JBP_BLOCK = f"{U}/jbp-block"
-KNOWN = {
-    TIFF_TILE: {
-        "compression", "bits_per_sample", "samples_per_pixel", "photometric", "planar_config",
-        "predictor", "tile_width", "tile_height", "sample_format", "jpeg_tables",
-    },
-    JBP_BLOCK: {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"},
-    f"{U}/jpeg": {
-        "bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space",
-    },
-    JPEG2000: {"main_header", "resolution_level"},
-    DTED: {
-        "num_lat_points", "num_lon_lines", "record_size", "trim_top", "trim_bottom", "trim_left",
-        "trim_right",
-    },
-}  # fmt: skip
-"""The keys that osml-imagery-io 0.2.2 reads, by codec."""
 LEVELS = ("ome", "multiscales")
 """Attributes of image groups that describe levels by paths, which differ in this layout."""
 MULTISCALES = "d35379db-88df-4056-af3a-620245f8e347"
 """UUID of GeoZarr's convention for levels."""
-CHECKS = {"last_height", "last_width", "verify_checksums"}
-"""Keys added by anychunk that only make decoding stricter."""
 
 
 def osml_layout(node: Node) -> Node:
@@ -165,62 +139,14 @@ def _with_band_axis(codec: Json) -> Json:
 
 
 def _codec(codec: Json, where: str) -> Json:
-    """Return a codec without keys that only enable checks; refuse other keys added by anychunk."""
+    """Return a codec without keys that osml-imagery-io does not know; refuse misread ones."""
+    if problem := misread(codec):
+        raise UnsupportedError(
+            f"{where}: osml-imagery-io would decode wrong pixels: {problem}; "
+            'save with layout="anychunk"'
+        )
     known = KNOWN.get(codec["name"]) if isinstance(codec, dict) else None
     if known is None:
         return codec
     configuration = codec.get("configuration", {})
-    if codec["name"] == JPEG2000:
-        _check_jpeg2000(configuration.get("main_header"), where)
-    ours = sorted(set(configuration) - known - CHECKS)
-    if ours:
-        name = codec["name"].rpartition("/")[2]
-        raise UnsupportedError(
-            f"{where}: osml-imagery-io ignores {' '.join(ours)} of {name}, "
-            'and would decode wrong pixels; save with layout="anychunk"'
-        )
     return {**codec, "configuration": {k: v for k, v in configuration.items() if k in known}}
-
-
-def _check_jpeg2000(main_header: Json, where: str) -> None:
-    """Raise if osml-imagery-io 0.2.2 decodes wrong pixels from a codestream."""
-    if main_header is None:
-        problem = "codestreams that cannot be divided into tiles (PPM, or mixed subsampling)"
-    else:
-        problem = _misread(parse_header(str(main_header)))
-    if problem:
-        raise UnsupportedError(
-            f"{where}: osml-imagery-io decodes wrong pixels from JPEG 2000 with {problem}; "
-            'save with layout="anychunk"'
-        )
-
-
-def _misread(header: MainHeader) -> str:
-    """Return what osml-imagery-io does not take into account; empty if it decodes all pixels.
-
-    A tile that is moved to the origin keeps its sub-bands, precincts and code-blocks only if its
-    position is a multiple of its size, and its size a power of two in samples of every component
-    and every resolution (T.800 B.5 to B.7). A single tile at the origin is not moved.
-    """
-    siz = header.siz
-    corner, origin = (siz.image.x0, siz.image.y0), (siz.tile_x0, siz.tile_y0)
-    if any((*corner, *origin)):
-        return f"an image offset {corner} or a tile offset {origin} other than (0, 0)"
-    for count, size, steps, side in (
-        (siz.columns, siz.tile_width, [c.dx for c in siz.components], "wide"),
-        (siz.rows, siz.tile_height, [c.dy for c in siz.components], "high"),
-    ):
-        if any(step % min(steps) or not _is_power(step // min(steps)) for step in steps):
-            return f"components subsampled by {sorted(set(steps))}, not by powers of two"
-        for step, style in zip(steps, header.styles, strict=True):
-            samples, rest = divmod(size, step)
-            if count > 1 and (rest or not _is_power(samples) or samples < 1 << style.levels):
-                return (
-                    f"several tiles that are {size / step:g} samples {side}, not a power of two "
-                    f"of at least {1 << style.levels}"
-                )
-    return ""
-
-
-def _is_power(number: int) -> bool:
-    return number > 0 and number & (number - 1) == 0
