@@ -13,7 +13,7 @@ import zarr
 from anychunk import limits
 from anychunk.decode.present import present_chunks
 from anychunk.errors import LimitError, UnsupportedError
-from anychunk.metadata import painting
+from anychunk.metadata import drawing, painting
 from anychunk.metadata.meaning import Display, Meaning
 from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
@@ -64,7 +64,7 @@ def thumbnail(
         size: The longer side of the picture, in pixels.
         at: Positions along other axes, such as z or t; by default the middle.
         band: Show one band in grey. By default, the image is drawn in the colours that its file
-            states, or else by its first band.
+            states; three or more bands without colours as red, green and blue, of two the first.
         percentiles: The percentiles of the shown values that become black and white. By default,
             the limits that the file states, 0 to 255 for samples of 8 bits, and else 2 and 98.
         wanted: The part to draw. Three bands of it are drawn as red, green and blue, unless the
@@ -86,8 +86,9 @@ def thumbnail(
     opener = open_path or partial(zarr_array.open_path, node)
     array = opener(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
-    display = drawn_by(meaning, band)
-    picked = pick_bands(display, 1 if bands is None else array.shape[bands], band)
+    count = 1 if bands is None else array.shape[bands]
+    display = drawn_by(meaning, count, band)
+    picked = pick_bands(display, count, band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
     place = positions({i: shown.names[i] for i in others}, array.shape, at or {})
     nodata = meaning.nodata
@@ -306,15 +307,11 @@ def palette_picture(small: Array) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(pixels[..., :3]) if is_opaque else pixels
 
 
-def drawn_by(meaning: Meaning, band: int | None) -> Display:
-    """Return how an image is drawn: as its file states, or one band in grey."""
-    display = meaning.display
-    if band is not None:
-        grey = Display(model="grey", bands=[band])
-        return grey if display is None or display["model"] != "palette" else display
-    if display is None:
-        return Display(model="grey", bands=[0])
-    return display
+def drawn_by(meaning: Meaning, count: int, band: int | None) -> Display:
+    """Return how an image is drawn: all of its `count` bands, or one band in grey."""
+    display = drawing.drawn(meaning, count)
+    is_one = band is not None and display["model"] != "palette"
+    return Display(model="grey", bands=[band]) if band is not None and is_one else display
 
 
 def pick_bands(display: Display, count: int, band: int | None) -> list[int]:
@@ -345,12 +342,11 @@ def band_limits(
     stated = {b: painting.stated_limits(display, b, data_type) for b in picked}
     if percentiles is None and all(stated.values()):
         return {band: limits for band, limits in stated.items() if limits is not None}
-    is_composite = display["model"] == "channels"
-    shared = value_limits(small, percentiles or STRETCH)
+    # CMYK and YCbCr are mixed from their bands, which therefore share their limits
+    is_mixed = display["model"] in ("cmyk", "ycbcr")
     found = {}
     for number, band in enumerate(picked):
-        # channels are different stains; the bands of a picture share their limits
-        own = value_limits(small[number], percentiles or STRETCH) if is_composite else shared
+        own = value_limits(small if is_mixed else small[number], percentiles or STRETCH)
         known = stated[band] if percentiles is None else None
         found[band] = known or own
     return found

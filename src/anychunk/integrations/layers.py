@@ -28,6 +28,7 @@ from anychunk.integrations.lazy_arrays import Bands, dask_array, lazy, levels_or
 from anychunk.integrations.placement import placement
 from anychunk.metadata import painting, windows
 from anychunk.metadata.cf import type_range
+from anychunk.metadata.drawing import drawn
 from anychunk.metadata.meaning import Channel, Display, Meaning
 from anychunk.metadata.ome import COLORS
 from anychunk.metadata.painting import Limits
@@ -137,11 +138,8 @@ class Picture:
 
     @cached_property
     def display(self) -> Display:
-        """How the image is drawn: as its file states, or its bands as channels."""
-        known = self.meaning.display or Display(model="channels")
-        if known["model"] != "channels" or self.count > 1 or known.get("channels"):
-            return known
-        return cast("Display", {**known, "model": "grey", "bands": [0]})
+        """How the image is drawn."""
+        return drawn(self.meaning, self.count)
 
     @cached_property
     def is_labels(self) -> bool:
@@ -240,8 +238,9 @@ class Picture:
         if self._is_plain_rgb() and not has_holes:
             return self._coloured(needed, None, len(needed)), given, "image"
         limits = {band: self._limits(band) for band in needed}
-        if not any(painting.stated_limits(display, b, self.array.data_type) for b in needed):
-            # the bands of a picture share their limits
+        is_stated = any(painting.stated_limits(display, b, self.array.data_type) for b in needed)
+        if display["model"] in ("cmyk", "ycbcr") and not is_stated:
+            # these are mixed from their bands, which therefore share their limits
             shared = min(low for low, _ in limits.values()), max(h for _, h in limits.values())
             limits = dict.fromkeys(needed, shared)
         samples = 4 if has_holes or "alpha" in display else 3

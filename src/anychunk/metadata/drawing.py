@@ -7,13 +7,41 @@ image finds limits from samples (`metadata.windows`).
 
 from collections.abc import Sequence
 
-from anychunk.metadata.meaning import Alpha, Channel, Display
+from anychunk.metadata.meaning import Alpha, Channel, Display, Meaning
 
 type Range = tuple[float, float]
 """The values of black and white."""
 OPAQUE = 255
+COLOURS = ("Red", "Green", "Blue")
+"""GDAL's names of the colours of bands."""
 ORIENTATIONS = range(1, 9)
 """Values of the TIFF tag Orientation; 1 is the usual one, rows from the top."""
+
+
+def drawn(meaning: Meaning, count: int) -> Display:
+    """Return how an image is drawn, also if its file does not state it.
+
+    Bands without colours are then red, green and blue if there are at least three of them, and
+    otherwise the first is grey, as in QGIS and rio-tiler. Colours are added up only where a file
+    lists channels, as those of microscopes do.
+
+    Parameters:
+        meaning: of the image.
+        count: how many bands it has.
+    """
+    display = meaning.display
+    if display is not None and (display["model"] != "channels" or display.get("channels")):
+        return display
+    names = [meaning.band(band).interpretation for band in range(count)]
+    opacity = None if display is None else display.get("alpha")
+    free = [b for b in range(count) if opacity is None or b != opacity["band"]] or [0]
+    if all(name in names for name in COLOURS):
+        shown = [names.index(name) for name in COLOURS]
+    else:
+        shown = free[:3] if len(free) >= 3 else free[:1]
+    found = Display(model="channels") if display is None else display.copy()
+    found["model"], found["bands"] = "rgb" if len(shown) == 3 else "grey", shown
+    return found
 
 
 def grey(*, band: int = 0, limits: Range | None = None, is_inverted: bool = False) -> Display:
@@ -71,12 +99,12 @@ def with_alpha(
     """Return a display with a band of opacity.
 
     Parameters:
-        display: the display; channels have no opacity, and are returned as they are.
+        display: the display; listed channels have no opacity, and are returned as they are.
         band: the band.
         limits: its values of transparent and opaque.
         is_associated: whether colours are multiplied by it already.
     """
-    if display["model"] == "channels":
+    if display.get("channels"):
         return display
     found = display.copy()
     found["alpha"] = Alpha(band=band, associated=is_associated, range=list(limits))

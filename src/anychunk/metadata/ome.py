@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from anychunk.metadata.cf import type_range
+from anychunk.metadata.drawing import drawn
 from anychunk.metadata.meaning import TYPES, Channel, Level, Meaning, factors
 from anychunk.model.index import Json
 
 COLORS = ("0000FF", "00FF00", "FF0000", "00FFFF", "FF00FF", "FFFF00")
-"""Colours of channels that state none, by number; a single channel is white."""
+"""Colours of listed channels that state none, by number; a single channel is white."""
 RGB = ("FF0000", "00FF00", "0000FF")
 VARIABLE = "image"
 """Name of the array in every level group."""
@@ -38,7 +39,8 @@ def omero(meaning: Meaning, level: Level) -> dict[str, Json]:
     channels = omero_channels(meaning, level)
     if not channels:
         return {}
-    model = "color" if len(channels) > 1 else "greyscale"
+    is_grey = len(channels) == 1 or drawn(meaning, len(channels))["model"] == "grey"
+    model = "greyscale" if is_grey else "color"
     return {"omero": {"channels": channels, "rdefs": {"model": model}}}
 
 
@@ -81,19 +83,21 @@ def step(meaning: Meaning, number: int) -> float:
 
 def omero_channels(meaning: Meaning, level: Level) -> list[Json]:
     """Return `omero.channels`, one per band; none for images that are not drawn by their bands."""
-    display = meaning.display or {"model": "channels"}
-    if "c" not in meaning.names or display["model"] in ("palette", "cmyk", "ycbcr"):
+    if "c" not in meaning.names:
         return []
     count = level.image.shape[meaning.names.index("c")]
+    display = drawn(meaning, count)
+    if display["model"] in ("palette", "cmyk", "ycbcr"):
+        return []
     listed: dict[int, Channel] = {c["band"]: c for c in display.get("channels", ())}
-    is_rgb = display["model"] == "rgb"
+    is_sum = display["model"] == "channels"
     shown = display.get("bands", [])
     found = []
     for band in range(count):
         own = listed.get(band, Channel(band=band))
-        color = "FFFFFF" if count == 1 else COLORS[band % len(COLORS)]
-        if is_rgb:
-            color = RGB[shown.index(band)] if band in shown[:3] else "FFFFFF"
+        color = COLORS[band % len(COLORS)] if is_sum and count > 1 else "FFFFFF"
+        if display["model"] == "rgb" and band in shown[:3]:
+            color = RGB[shown.index(band)]
         low, high = type_range(level.image.data_type)
         ranges = display.get("range") or []
         start, end = own.get("window") or (
@@ -103,7 +107,7 @@ def omero_channels(meaning: Meaning, level: Level) -> list[Json]:
             {
                 "label": own.get("label") or meaning.band(band).name or str(band),
                 "color": own.get("color", color),
-                "active": own.get("active", band in shown if is_rgb else True),
+                "active": own.get("active", is_sum or band in shown),
                 "inverted": own.get("inverted", False),
                 "family": "linear",
                 "coefficient": 1,

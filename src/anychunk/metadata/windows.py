@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.metadata.drawing import drawn
 from anychunk.metadata.meaning import Channel, Display, Meaning
 
 PERCENTILES = (0.5, 99.5)
@@ -44,7 +45,7 @@ def window(values: npt.NDArray[Any], nodata: float | None) -> tuple[float, float
 
 def with_windows(meaning: Meaning, windows: Sequence[tuple[float, float] | None]) -> Meaning:
     """Return a meaning whose channels have these limits, one per band, unless they state others."""
-    display = meaning.display or Display(model="channels")
+    display = drawn(meaning, len(windows))
     listed = {channel["band"]: channel for channel in display.get("channels", [])}
     channels: list[Channel] = []
     for band, limits in enumerate(windows):
@@ -52,6 +53,6 @@ def with_windows(meaning: Meaning, windows: Sequence[tuple[float, float] | None]
         if limits is not None and "window" not in channel:
             channel["window"] = list(limits)
         channels.append(channel)
-    drawn = display.copy()
-    drawn["channels"] = channels
-    return replace(meaning, display=drawn)
+    found = display.copy()
+    found["channels"] = channels
+    return replace(meaning, display=found)

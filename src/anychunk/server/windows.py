@@ -5,11 +5,13 @@ from a few chunks of it where that is large. Reading all of a file for them woul
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from anychunk.metadata import windows
+from anychunk.metadata.drawing import drawn
 from anychunk.metadata.hierarchy import DISPLAY
 from anychunk.metadata.meaning import Level, Meaning
 from anychunk.metadata.ome import omero
@@ -31,10 +33,15 @@ def drawn_attributes(chunks: Chunks, path: str, group: GroupIndex) -> dict[str, 
         return group.attributes
     image = next(images(group))
     meaning, levels = meaning_of(group, image), levels_of(group, image)
-    if not levels or not windows.lacks_windows(meaning, levels[0].image.data_type):
+    if not levels or "c" not in meaning.names:
         return group.attributes
-    found = windows.with_windows(meaning, channel_windows(chunks, path, meaning, levels))
-    ome = {**group.attributes.get("ome", {}), **omero(found, levels[0])}
+    # the page draws what is stated here
+    count = levels[0].image.shape[meaning.names.index("c")]
+    found = replace(meaning, display=drawn(meaning, count))
+    ome = group.attributes.get("ome", {})
+    if windows.lacks_windows(meaning, levels[0].image.data_type):
+        found = windows.with_windows(meaning, channel_windows(chunks, path, meaning, levels))
+        ome = {**ome, **omero(found, levels[0])}
     return {**group.attributes, "ome": ome, DISPLAY: dict(found.display or {})}
 
 
