@@ -433,20 +433,24 @@ def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> ToArray:
         return lambda data, scratch: codec.decode_chunk(data, our_spec, scratch)
     if isinstance(codec, ArrayToBytes):
         return lambda data, _: codec.decode_chunk(data, our_spec)
+    # zarr-extensions, data-types/: the upper bits are ignored, but ml_dtypes reads those of floats.
+    # Clearing them makes a copy, because stored bytes are never changed
+    kind = number_type(our_spec.dtype)
+    mask = used_bits(kind) if kind is not None and has_unused_bits(kind) else None
     # strings and objects are not a view of bytes
     if isinstance(codec, BytesCodec) and our_spec.dtype.kind not in "OT":
         dtype = our_spec.dtype
         if codec.endian is not None:
             dtype = dtype.newbyteorder(codec.endian)
-        kind = number_type(dtype)
-        if kind is not None and has_unused_bits(kind):
-            mask = used_bits(kind)
-            # zarr-extensions, data-types/: the upper bits are ignored, but ml_dtypes reads those of
-            # floats. This makes a copy, because stored bytes are never changed
+        if mask is not None:
             return lambda data, _: view(data & mask, dtype, our_spec.shape)
         return lambda data, _: view(data, dtype, our_spec.shape)
     buffer = spec.prototype.buffer
     run = synchronous(codec)
+    if mask is not None:  # a shard, whose inner `bytes` is zarr's
+        return lambda data, _: (
+            run(buffer.from_array_like(data), spec).as_numpy_array().view(np.uint8) & mask
+        ).view(our_spec.dtype)
     return lambda data, _: run(buffer.from_array_like(data), spec).as_numpy_array()
 
 

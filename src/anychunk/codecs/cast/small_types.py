@@ -15,13 +15,12 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from zarr.errors import DataTypeValidationError
 
-from anychunk.codecs.cast import json_scalar, unused_bits
+from anychunk.codecs.cast import json_scalar
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     Block,
     FloatType,
     NumberType,
-    has_unused_bits,
 )
 from anychunk.codecs.cast.scalar_map import as_number
 from anychunk.codecs.zarr_core import (
@@ -46,10 +45,6 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
         if "_zarr_v3_name" in cls.__dict__:
             cls.kind = BY_NAME[cls._zarr_v3_name]
             cls.dtype_cls = type(cls.kind.dtype)
-
-    def __post_init__(self) -> None:
-        if has_unused_bits(self.kind):
-            unused_bits.install()
 
     @classmethod
     def from_native_dtype(cls, dtype: np.dtype[Any]) -> Self:

@@ -3,7 +3,6 @@
 imagecodecs does not promise that this library exists, nor which version it is, and a structure that
 is laid out differently would crash the process. So `load` returns the library only if
 
-- this release of imagecodecs is of a year that was tested (`IMAGECODECS_YEARS`);
 - OpenJPEG's version was tested (`OPENJPEG_VERSIONS`), and is the one that imagecodecs reports;
 - all functions exist;
 - the default decoder parameters have the size and values that they should have; and
@@ -14,7 +13,7 @@ The compiled module calls the same functions for ordinary streams (`addresses`).
 
 If not, `openjpeg` decodes the same streams in another way, to the same samples but slower. There is
 nothing that a user could do about it, so it is no warning, but one line of the log at level INFO.
-After a change of versions: run the tests with the new one, and add it to the tables here.
+After a change of OpenJPEG: run the tests with the new version, and add it here.
 """
 
 import ctypes
@@ -33,8 +32,6 @@ from anychunk.errors import ChunkDecodeError
 
 type Planes = list[npt.NDArray[np.int32]]
 
-IMAGECODECS_YEARS = ("2026",)
-"""First part of the versions of imagecodecs whose OpenJPEG was tested."""
 OPENJPEG_VERSIONS = ("2.5",)
 """First two parts of OpenJPEG's tested versions; its structures change only with these."""
 
@@ -162,7 +159,6 @@ def load() -> ctypes.CDLL:
 def _load() -> ctypes.CDLL | str:
     """Return the library, or why it is not used. Cached: the checks are needed once."""
     try:
-        _check_imagecodecs()
         library = _linked()
         _check_version(library)
         _check_parameters(library)
@@ -183,14 +179,6 @@ def addresses() -> bytes | None:
 def _addresses(library: ctypes.CDLL) -> bytes:
     found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in DIRECT]
     return struct.pack(f"={len(found)}{'Q' if ctypes.sizeof(_POINTER) == 8 else 'I'}", *found)
-
-
-def _check_imagecodecs() -> None:
-    version = imagecodecs.__version__
-    if version.split(".")[0] not in IMAGECODECS_YEARS:
-        raise UnknownLibraryError(
-            f"imagecodecs {version}, tested with {', '.join(IMAGECODECS_YEARS)}"
-        )
 
 
 def _linked() -> ctypes.CDLL:

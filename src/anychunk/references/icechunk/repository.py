@@ -1,13 +1,10 @@
 """Open and create Icechunk repositories, and turn Icechunk's errors into ours."""
 
-import atexit
 import math
 import posixpath
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,8 +21,6 @@ from anychunk.references.icechunk.storage import (
 from anychunk.references.urls import folder_of
 
 BRANCH = "main"
-REST_S = 0.1
-"""How long a process that has used Icechunk waits before it ends."""
 MANIFEST_CHUNKS = 60_000
 """How many chunks one manifest describes; Icechunk builds a whole manifest in memory."""
 GROWING_CHUNKS = 16_384
@@ -52,19 +47,7 @@ def icechunk_module() -> Any:
             'install it with: pip install "anychunk[icechunk]"'
         ) from e
     icechunk.set_logs_filter("error")
-    _wait_at_exit()
     return icechunk
-
-
-@cache
-def _wait_at_exit() -> None:
-    """Let Icechunk's threads come to rest before the interpreter is taken down.
-
-    After a call has returned, the thread that ran it still releases objects of Python. If those
-    are gone by then, the process ends with a segmentation fault, after all its work is done.
-    Nothing tells when the threads are done, so this makes it rarer, and no more than that.
-    """
-    atexit.register(time.sleep, REST_S)
 
 
 @contextmanager
