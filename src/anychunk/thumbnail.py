@@ -91,8 +91,7 @@ def thumbnail(
     picked = pick_bands(display, count, band)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
     place = positions({i: shown.names[i] for i in others}, array.shape, at or {})
-    nodata = meaning.nodata
-    table = without_nodata(painting.palette(display), nodata)
+    table = without_nodata(painting.palette(display), meaning.nodata)
     mask = Mask.beside(node, path, display, opener, (array.shape[y], array.shape[x]))
 
     def read(box: Mapping[int, slice]) -> Array:
@@ -130,7 +129,7 @@ def thumbnail(
         (height, width),
         size=size,
         steps=block_steps(array, y, x),
-        nodata=nodata if table is None else None,
+        nodata=meaning.nodata if table is None else None,
         is_absent=stored.is_absent if stored is not None and mask is None else None,
         absent=absent if table is None else coloured(absent[0], *table),
         hidden=partial(

@@ -39,7 +39,7 @@ def test_what_is_added_leaves_the_first_unchanged():
     assert "orientation" not in drawing.with_orientation(plain, 1)
     assert "orientation" not in drawing.with_orientation(plain, 99)
     assert drawing.with_mask(None)["model"] == "channels"
-    channels = drawing.channels([])
+    channels = drawing.channels([{"band": 0}])
     assert drawing.with_alpha(channels, 1, limits=(0, 1)) == channels
 
 

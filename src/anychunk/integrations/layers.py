@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -159,8 +159,7 @@ class Picture:
         if model in ("rgb", "cmyk", "ycbcr") or "alpha" in self.display:
             needed = painting.bands_needed(self.display, self.count)
             others = [band for band in range(self.count) if band not in needed]
-            hidden = self._split(name, others[:MOST_CHANNELS], is_visible=False)
-            return [self._painted(name), *hidden]
+            return [self._painted(name), *self._hidden(name, others)]
         if model == "channels" and (self.count <= MOST_CHANNELS or self._names):
             return [*self._split(name, range(self.count)), *self._mask(name)]
         if model == "channels":
@@ -198,6 +197,13 @@ class Picture:
             }
             found.append((self._values(band), given, "image"))
         return found
+
+    def _hidden(self, name: str, bands: Sequence[int]) -> list[LayerData]:
+        """Return the bands that no colour is made of; many of them are an axis of one layer."""
+        if len(bands) <= MOST_CHANNELS or self._names:
+            return self._split(name, bands, is_visible=False)
+        data, given, kind = self._whole(f"{name}: bands")
+        return [(data, given | {"visible": False}, kind)]
 
     def _colour(self, band: int, *, is_visible: bool) -> str:
         """Return the colour of a channel that states none, as OME viewers choose it."""

@@ -243,7 +243,8 @@ def picture_level(node: Node, image: Image) -> str | None:
     for axis in axes:
         box[axis] = slice(0, array.shape[axis])
     if bands is not None:
-        picked = pick_bands(drawn_by(meaning, None), array.shape[bands], None)
+        count = array.shape[bands]
+        picked = pick_bands(drawn_by(meaning, count, None), count, None)
         box[bands] = slice(picked[0], picked[-1] + 1)
     parts = [(array, box)]
     mask = find(node, im.join(path.rpartition("/")[0], "mask"))
