@@ -10,9 +10,10 @@ import tifffile
 
 import anychunk
 from anychunk.formats import _jpeg2000_windows
-from anychunk.server import records, watch
+from anychunk.server import records, response_bodies, watch
 from tests.decode.test_windows import codestream, equally_long
 from tests.patience import PATIENCE_S, wait_until
+from tests.read.test_replaced_files import CHANGES, change
 from tests.server.files import decoded
 
 CHUNK = "/zarr/a.tif/0/0/image/c/0/0"
@@ -107,6 +108,43 @@ def test_every_document_is_of_the_file_as_it_is(live, file, size_and_time_are_re
     for url, etag in etags.items():
         assert client.get(url).headers["etag"] != etag
     assert client.get("/api/files/a.tif").json()["version"] != version
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not record changes of status")
+@pytest.mark.parametrize("is_read_before", [False, True])
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_file_of_the_same_size_and_time_is_opened_again(live, tmp_path, how, is_read_before):
+    old, new = (np.full((300, 300), value, "uint16") for value in (1, 200))
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(tmp_path / "new", new, tile=(128, 128))
+    tifffile.imwrite(path, old, tile=(128, 128))
+    client = live(path)
+    first = client.get(META)
+    if is_read_before:
+        assert client.get(CHUNK).content == old[:128, :128].tobytes()
+    change(path, (tmp_path / "new").read_bytes(), how)
+    assert client.get(CHUNK).status_code == 409, "its metadata may be another's"
+    again = client.get(META, headers={"If-None-Match": first.headers["etag"]})
+    assert again.status_code == 200
+    assert client.get(CHUNK).content == tifffile.imread(path)[:128, :128].tobytes()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not record changes of status")
+def test_a_stored_chunk_of_the_same_size_and_time_has_another_etag(live, tmp_path, monkeypatch):
+    """It is sent while it is read, so its ETag says which file it is from, not which bytes."""
+    monkeypatch.setattr(response_bodies, "STREAMED_BYTES", 1)
+    path, raw = tmp_path / "a.tif", "/raw/a.tif/0/0/image"
+    for name, value in (("a.tif", 1), ("new", 200)):
+        tifffile.imwrite(tmp_path / name, np.full((128, 128), value, "uint8"), tile=(128, 128))
+    client = live(path)
+    client.get(f"{raw}/zarr.json")
+    before = client.get(f"{raw}/c/0/0")
+    assert before.content == bytes([1]) * 128 * 128
+    change(path, (tmp_path / "new").read_bytes(), "replaced")
+    client.get(f"{raw}/zarr.json")
+    after = client.get(f"{raw}/c/0/0", headers={"If-None-Match": before.headers["etag"]})
+    assert after.status_code == 200
+    assert after.content == bytes([200]) * 128 * 128
 
 
 def test_one_client_does_not_reload_for_another(live, file):

@@ -203,9 +203,10 @@ class ChunkReader:
         chunks = self.chunks
         if isinstance(chunks, Objects) and chunks.pin is not None:
             now = stat_pin(local_path(chunks.document))
-            change = "is gone" if now is None else chunks.pin.differs(now)
-            if change:
-                report_change(chunks.document, change, self.sources.on_change)
+            if now is None:
+                report_change(chunks.document, "is gone", self.sources.on_change)
+            else:
+                self.sources.check(chunks.document, chunks.pin, now)
         return Reading(self)
 
     def read(self, number: int) -> Stored:

@@ -8,6 +8,7 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from anychunk.errors import AnychunkError, SourceError, TruncatedError
 from anychunk.io import buffers
 from anychunk.io.errors import file_errors
 from anychunk.io.inside import Walk, open_inside, stat_file, stat_inside
-from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change
+from anychunk.io.source import Bytes1D, Storage, check_range, report_change
 from anychunk.io.system import NOWAIT, READ, read_into
 from anychunk.io.url import local_path
 from anychunk.model.pin import Pin
@@ -36,7 +37,6 @@ class FileSource:
             try:
                 status = stat_file(handle, path)
                 self._pin = file_pin(status)
-                self._identity = identity(status)
                 # an empty file cannot be mapped
                 mapped = mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if self._pin.size else b""
             finally:
@@ -67,7 +67,7 @@ class FileSource:
         return (
             now.st_mtime_ns == self._pin.mtime_ns
             and now.st_size == self._pin.size
-            and identity(now) == self._identity
+            and identity(now) == self._pin.identity
         )
 
     def size(self) -> int:
@@ -86,7 +86,8 @@ class FileSource:
         try:
             handle = open_inside(self.url, self.roots)
             try:
-                if identity(os.fstat(handle)) != self._identity or not self._identity:
+                known = self._pin.identity
+                if not known or identity(os.fstat(handle)) != known:
                     return False
                 return read_into(handle, out, offset=offset) == len(out)
             finally:
@@ -122,8 +123,6 @@ class PreadSource:
         self.url, self.roots = url, tuple(roots)
         self._path = local_path(url)
         self.token = object()
-        self._identity: tuple[int, ...] | None = None
-        """That of the first status seen, which all others are compared with."""
         self._pin = pin or self.refresh()
 
     def pin(self) -> Pin:
@@ -145,19 +144,13 @@ class PreadSource:
         """Raise `SourceChangedError` if the file is no longer the version that was indexed."""
         self._check(self._status())
 
-    @property
-    def identity(self) -> tuple[int, ...]:
-        """Tells the file from another of the same size and time; empty before the first check."""
-        return self._identity or ()
-
     def _check(self, now: os.stat_result) -> None:
-        change = self._pin.differs(file_pin(now))
+        found = file_pin(now)
+        change = self._pin.differs(found)
         if change:
             report_change(self.url, change, "error")
-        if self._identity is None:
-            self._identity = identity(now)
-        elif identity(now) != self._identity:
-            report_touched(self.url, "error")
+        if found.identity and not self._pin.identity:  # a saved pin has none
+            self._pin = replace(self._pin, identity=found.identity)
 
     def read(self, offset: int, length: int) -> Bytes1D:
         return self.read_runs((offset,), length)
@@ -220,7 +213,6 @@ class ReadSource(PreadSource):
             finally:
                 os.close(handle)
         super().__init__(path, file_pin(status), roots=roots)
-        self._identity = identity(status)
 
     def read(self, offset: int, length: int) -> Bytes1D:
         check_range(self, offset, length)
@@ -299,17 +291,8 @@ def stat_pin(path: str) -> Pin | None:
         raise SourceError(f"{path}: {e.strerror or e}") from e
 
 
-def report_touched(url: str, on_change: OnChange) -> None:
-    """Report that a file of the same size and time of modification may not be the same file."""
-    change = (
-        "its inode or its time of status change is another: it was replaced or rewritten and its "
-        "times restored, or only its permissions, name or number of hard links changed"
-    )
-    report_change(url, change, on_change, advice="open it again")
-
-
 def identity(stat: os.stat_result) -> tuple[int, ...]:
-    """Return what tells a file from another of the same size and time; never saved."""
+    """Return what tells a file from another of the same size and time."""
     if os.name == "nt":
         # there `st_ctime` is the time of creation, and an opened file may have another `st_dev`
         return ()
@@ -317,5 +300,5 @@ def identity(stat: os.stat_result) -> tuple[int, ...]:
 
 
 def file_pin(stat: os.stat_result) -> Pin:
-    """Return the pin of a local file: its size and modification time."""
-    return Pin(size=stat.st_size, mtime_ns=stat.st_mtime_ns)
+    """Return the pin of a local file: its size, modification time and identity."""
+    return Pin(size=stat.st_size, mtime_ns=stat.st_mtime_ns, identity=identity(stat))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anychunk.io.file import FileSource, PreadSource, report_touched, stat_pin
+from anychunk.io.file import FileSource, PreadSource, stat_pin
 from anychunk.io.held import HeldPin
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.opening import read_object
@@ -44,6 +44,8 @@ class Sources:
         self._mapped = mapped
         self._roots = tuple(roots)
         self._open: dict[str, Source] = {}
+        self._seen: dict[str, Pin] = {}
+        """Local files whose pins have no identity, as this process first saw them."""
 
     def open(self, url: str) -> Source:
         source = self._open.get(url)
@@ -57,7 +59,7 @@ class Sources:
                 source = ObjectSource(url, storage=storage, pin=pin, on_change=self.on_change)
             elif self._mapped:
                 source = FileSource(local_path(url), roots=self._roots)
-                self._check(url, pin, source.pin())
+                self.check(url, pin, source.pin())
             else:
                 source = PreadSource(url, pin, roots=self._roots)
             # two threads may come here at once; either source serves
@@ -81,9 +83,8 @@ class Sources:
             data, now = get_object(url, self._storage_of(pin)) or (None, None)
         else:
             data, now = read_object(url, roots=self._roots), stat_pin(local_path(url))
-        change = pin.differs(now) if now is not None else None
-        if change:
-            report_change(url, change, self.on_change)
+        if now is not None:
+            self.check(url, pin, now)
         return data
 
     def verify(self, url: str) -> Source:
@@ -97,14 +98,14 @@ class Sources:
             return self.open(url)
         if not isinstance(source, FileSource) or source.is_unchanged():
             return source
-        self._check(url, source.pin(), source.refresh())
-        if self._open.get(url) is source:  # only its inode or time of status change differs
-            self._open.pop(url, None)
-            report_touched(url, self.on_change)
+        self.check(url, source.pin(), source.refresh())
         return self.open(url)  # the new version, if a change is only a warning
 
-    def _check(self, url: str, pin: Pin | None, now: Pin) -> None:
+    def check(self, url: str, pin: Pin | None, now: Pin) -> None:
+        """Report if a source is not the version of `pin`, or not the file that was seen first."""
         change = pin.differs(now) if pin else None
+        if not change and now.identity and not (pin and pin.identity):
+            change = self._seen.setdefault(url, now).differs(now)
         if change:
             # its memory map shows the file as it was
             self._open.pop(url, None)
@@ -137,7 +138,7 @@ class Sources:
         found = dict(signed_of(self.storage))
         for pin in self.pins.values():
             found |= pin.signed or {}
-        return self.__dict__ | {"_open": {}, "_secrets": found}
+        return self.__dict__ | {"_open": {}, "_seen": {}, "_secrets": found}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         found = state.pop("_secrets")

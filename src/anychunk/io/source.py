@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from anychunk.errors import SourceChangedError, TruncatedError
-from anychunk.model.pin import Pin
+from anychunk.model.pin import TOUCHED, Pin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,10 +82,9 @@ def check_range(source: Source, offset: int, length: int) -> None:
         )
 
 
-def report_change(
-    url: str, change: str, on_change: OnChange, *, advice: str = "index it again"
-) -> None:
+def report_change(url: str, change: str, on_change: OnChange) -> None:
     """Raise `SourceChangedError`, or warn if the caller accepts changed sources."""
     if on_change == "error":
+        advice = "open it again" if change == TOUCHED else "index it again"
         raise SourceChangedError(f"{url}: {change}; {advice}")
     warnings.warn(f"{url}: {change}; what is read may be wrong", stacklevel=3)

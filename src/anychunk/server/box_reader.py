@@ -287,7 +287,8 @@ class BoxReader:
         chunks = self.index.chunks
         if not isinstance(chunks, Objects) or is_remote(chunks.base):
             return ()
-        return (stat_pin(f"{local_path(chunks.base)}/{chunks.name(coords)}"),)
+        found = stat_pin(f"{local_path(chunks.base)}/{chunks.name(coords)}")
+        return () if found is None else (found, found.identity)
 
     def read(self, start: Shape, stop: Shape, *, is_sweep: bool = False) -> Array | None:
         """Read the box from `start` to `stop` into new memory; return None if all of it is absent.

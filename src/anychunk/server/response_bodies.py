@@ -64,10 +64,12 @@ class StoredBody:
         self._parts: list[tuple[Source, int, int]] = []
         for url, offset, length in reader.ranges(number):
             source = self._source(url)
+            if isinstance(source, PreadSource):
+                source.verify()
             self._parts.append((source, offset, source.size() if length < 0 else length))
         self._size = len(self._front) + sum(length for _, _, length in self._parts)
         version = [
-            (source.url, repr(source.pin()), offset, length)
+            (source.url, source.pin(), source.pin().identity, offset, length)
             for source, offset, length in self._parts
         ]
         self.etag = f'"{xxhash.xxh3_64_hexdigest(repr((self._front, version)).encode())}"'

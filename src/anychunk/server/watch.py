@@ -54,7 +54,7 @@ class Watch:
         self._asked = time.monotonic()
         for source in self._local:
             source.verify()
-        parts = [repr((s.url, s.pin(), s.identity)) for s in self._local]
+        parts = [repr((s.url, s.pin(), s.pin().identity)) for s in self._local]
         parts += [repr((name, pin)) for name, (_, pin) in self._remote.items()]
         parts += map(repr, self._headers.items())
         self.version = xxhash.xxh3_64_hexdigest("\n".join(sorted(parts)).encode())
