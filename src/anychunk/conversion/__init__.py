@@ -8,6 +8,7 @@ from typing import Any, cast
 from anychunk import api
 from anychunk._drawn import Drawn
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
+from anychunk.conversion.journal import with_files
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.single_files import refuse_zarr_options, write_images
@@ -253,7 +254,10 @@ def to_zarr(
     target = Target(url, target_storage, zarr_format=plan.zarr_format)
     with target.locked():
         is_finished = target.is_finished(plan.fingerprint)
-        journal = None if is_finished else target.prepare(plan.fingerprint, overwrite=overwrite)
+        journal = None
+        if not is_finished:
+            key = with_files(plan.fingerprint, node.pins)
+            journal = target.prepare(key, overwrite=overwrite)
         conversion = Conversion(
             plan,
             url if is_finished else target.part,

@@ -1,18 +1,35 @@
 """The journal of a conversion: one line per finished task, with the checksum of what it wrote.
 
-The first line is the fingerprint of the plan. A local journal is appended to; a remote object
-cannot be, so it is rewritten from time to time.
+The first line is the fingerprint of the plan and of the local files that it reads. A local journal
+is appended to; a remote object cannot be, so it is rewritten from time to time.
 """
 
 import contextlib
+import hashlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from anychunk.io import Storage, is_remote, local_path, read_object, sink
+from anychunk.io import Storage, is_remote, local_path, read_object, sink, stat_pin
+from anychunk.model.pin import Pin
 
 NAME = ".anychunk/journal"
 REWRITE_S = 5.0
 """Seconds between two writes of a remote journal."""
+
+
+def with_files(fingerprint: str, pins: Mapping[str, Pin]) -> str:
+    """Return the fingerprint of a plan and of the local files that it reads now.
+
+    A file that took the place of another may have its size and modification time. The fingerprint
+    of the plan itself does not tell them apart: a finished target contains it, and may be moved.
+    """
+    files = []
+    for url, pin in sorted(pins.items()):
+        if not is_remote(url):
+            now = pin if pin.identity else stat_pin(local_path(url))
+            files.append((url, now and now.identity))
+    return f"{fingerprint}-{hashlib.sha256(repr(files).encode()).hexdigest()}"
 
 
 class Journal:

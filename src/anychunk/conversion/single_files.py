@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from anychunk import api, formats
+from anychunk.conversion.journal import with_files
 from anychunk.conversion.staging import Stage, staged
 from anychunk.conversion.tasks import same
 from anychunk.errors import FormatError, UnsupportedError
@@ -212,7 +213,7 @@ def write_images(
         return job.write(url, None, verify=verify)
     with staged(
         url,
-        job.fingerprint(),
+        with_files(job.fingerprint(), node.pins),
         top=(container(Folder(url)) or url) if name == "n5" else url,
         is_in_place=is_spread(writer, url, {**given, **writer_options}),
         overwrite=overwrite,

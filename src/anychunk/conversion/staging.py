@@ -156,8 +156,8 @@ def start_journal(
     if journal.is_there and not journal.is_ours:
         if not overwrite:
             raise FormatError(
-                f"{place}: an unfinished conversion of another source or with other options; "
-                "remove it, or pass overwrite"
+                f"{place}: an unfinished conversion of another or a changed source, or with "
+                "other options; remove it, or pass overwrite"
             )
         if not is_remote(place):
             shutil.rmtree(place)

@@ -71,8 +71,8 @@ class Target:
         if journal.is_there and not journal.is_ours:
             if not overwrite:
                 raise FormatError(
-                    f"{self.part}: an unfinished conversion of another source or with other "
-                    "options; remove it, or pass overwrite"
+                    f"{self.part}: an unfinished conversion of another or a changed source, or "
+                    "with other options; remove it, or pass overwrite"
                 )
             if self.is_local:
                 shutil.rmtree(self.part)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from anychunk import api
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
+from anychunk.conversion.journal import with_files
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Run
 from anychunk.conversion.source_boxes import GivenBoxes
@@ -80,7 +81,7 @@ def to_tiff(
     A remote target is put together in a local temporary folder, and then uploaded.
     """
     made = make_tiff_plan(node, url, options, count)
-    fingerprint = made.plan.fingerprint
+    fingerprint = with_files(made.plan.fingerprint, node.pins)
     with staged_file(url, fingerprint, overwrite=overwrite, storage=target_storage) as stage:
         conversion = TiffConversion(
             made,
