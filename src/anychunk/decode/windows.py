@@ -10,8 +10,6 @@ window does not read the other code-blocks: so there is no window without a walk
 """
 
 import itertools
-import os
-import threading
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +39,7 @@ from anychunk.codestream.window_streams import WindowStream, plan_window
 from anychunk.errors import ChunkDecodeError, TruncatedError
 from anychunk.io import Bytes1D, FileSource, Source
 from anychunk.io.cache import Cache
+from anychunk.io.forking import Lock
 from anychunk.io.threads import in_order
 from anychunk.model.index import ArrayIndex, ByteRanges
 from anychunk.native import loops
@@ -80,18 +79,8 @@ class Walked:
 
 TABLES: Cache[Walked] = Cache(lambda: limits.get().recent_bytes)
 """Tables of the tiles that were read last, for the whole process."""
-_walking = [threading.Lock() for _ in range(16)]
+_walking = [Lock() for _ in range(16)]
 """One for each tile, by its hash: threads that start together must not all walk the same tile."""
-
-
-def _start_anew() -> None:
-    # a thread that does not exist in the child may have held a lock
-    TABLES.clear()
-    _walking[:] = [threading.Lock() for _ in _walking]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -4,6 +4,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
+from anychunk.io.forking import in_child
+
 
 class Cache[V]:
     """Values by key, within a bound of bytes; least recently used entries are evicted first.
@@ -27,6 +29,7 @@ class Cache[V]:
         """
         self._most_bytes, self._largest, self._evicted = most_bytes, largest, evicted
         self.clear()
+        in_child(self.clear)
 
     def __reduce__(self) -> tuple[type["Cache[V]"], tuple[object, ...], dict[str, object]]:
         state: dict[str, object] = {"_largest": self._largest, "_evicted": self._evicted}

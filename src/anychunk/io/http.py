@@ -10,7 +10,6 @@ connections, retries.
 from __future__ import annotations
 
 import base64
-import threading
 import time
 import weakref
 from collections.abc import Buffer, Mapping
@@ -27,6 +26,7 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
+from anychunk.io.forking import Lock, in_child
 from anychunk.io.secrets import SIGNED, signed_of, with_query, with_secrets, without_secrets
 from anychunk.io.url import PLAIN
 
@@ -81,9 +81,14 @@ class Site:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "anychunk"}
         if parts.username is not None:
             self._headers["Authorization"] = basic(parts.username, parts.password)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._idle: list[http.client.HTTPConnection] = []
         weakref.finalize(self, close_all, self._idle)
+        in_child(self._disconnect)
+
+    def _disconnect(self) -> None:
+        # on a connection that two processes share, each would read answers to the other
+        close_all(self._idle)
 
     def get(self, path: str, wanted: Range | None = None, *, most: int | None = None) -> Answer:
         """Read an object or a range of it, or raise FileNotFoundError.
@@ -250,7 +255,7 @@ class _TryAgainError(Exception):
 
 
 _sites: dict[str, Site] = {}
-_sites_lock = threading.Lock()
+_sites_lock = Lock()
 
 
 def site_of(url: str, storage: Storage | None) -> tuple[Site, str]:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from anychunk.io.forking import Lock
+
 
 @dataclass(kw_only=True)
 class ReadStats:
@@ -45,7 +47,7 @@ class ReadStats:
     """Chunks that the file declares absent, which read as the fill value."""
     cache_hits: int = 0
     """Chunks that an earlier read has left in memory, decoded."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __str__(self) -> str:
         rows = [
@@ -87,7 +89,7 @@ def _amount(nbytes: float) -> str:
 
 collectors: tuple[ReadStats, ...] = ()
 """Those of all blocks that are running, on any thread; replaced, never changed."""
-_lock = threading.Lock()
+_lock = Lock()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import os
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from datetime import timedelta
@@ -13,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from anychunk import limits
 from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.io.errors import first_line, what_to_do
+from anychunk.io.forking import Lock
 from anychunk.io.http import basic, is_restricted
 from anychunk.io.secrets import WEB, signed_of, with_query, with_secrets
 from anychunk.io.source import Storage
@@ -110,7 +110,7 @@ class _Stores:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._made: OrderedDict[Hashable, tuple[ObjectStore, Mapping[str, Any]]] = OrderedDict()
 
     def get(self, root: str, options: Mapping[str, Any], *, is_web: bool) -> "ObjectStore":

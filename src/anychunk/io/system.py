@@ -25,11 +25,11 @@ import mmap
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Buffer, Sequence
 
 from anychunk.errors import SourceError
+from anychunk.io.forking import Lock
 
 IS_WINDOWS = os.name == "nt"
 HAS_PREADV = hasattr(os, "preadv")
@@ -91,7 +91,7 @@ def make_reclaimable(memory: mmap.mmap) -> bool:
     return True
 
 
-_POSITION = threading.Lock()
+_POSITION = Lock()
 """Held while a shared handle is moved and used."""
 
 

@@ -1,11 +1,11 @@
 """Work on threads: one pool per process for reading, and runs of tasks that stop at a failure."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
 
+from anychunk.io.forking import in_child
 from anychunk.io.processors import processors
 
 _pool: ThreadPoolExecutor | None = None
@@ -32,8 +32,7 @@ def _forget_pool() -> None:
     _callers.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+in_child(_forget_pool)
 
 
 def run_ranges(work: Callable[[range], None], count: int, *, threads: int, most: int) -> None:

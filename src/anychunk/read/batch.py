@@ -1,6 +1,5 @@
 """One selection: its chunks are decoded, and each is copied to its place in the result."""
 
-import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
@@ -23,10 +22,6 @@ from anychunk.read.window_reads import TOUCHED
 RECENT: Cache[npt.NDArray[Any]] = Cache(lambda: limits.get().recent_bytes)
 """Decoded chunks of which only a part was read, for the whole process: the next read often takes
 another part of the same chunk."""
-
-if hasattr(os, "register_at_fork"):
-    # a thread that does not exist in the child may have held the lock
-    os.register_at_fork(after_in_child=RECENT.clear)
 
 
 class Batch:

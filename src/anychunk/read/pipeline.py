@@ -5,7 +5,6 @@ have chunk readers, and leaves every other array to the pipeline that was config
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -42,10 +41,6 @@ PRESENT, MISSING = GetResult(status="present"), GetResult(status="missing")
 
 DECODERS: Cache[Decoder] = Cache(64)
 """Decoders of the last arrays: files of a set often differ only in where their chunks are."""
-
-if hasattr(os, "register_at_fork"):
-    # a thread that does not exist in the child may have held the lock
-    os.register_at_fork(after_in_child=DECODERS.clear)
 
 
 class IndexPipeline(CodecPipeline):

@@ -1,12 +1,12 @@
 """Saved indexes: kerchunk JSON and parquet, Icechunk repositories, and VirtualiZarr manifests."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 from anychunk.errors import SourceChangedError, UnsupportedError, untrusted
 from anychunk.io import Folder, HeldPin, Source, Storage, open_source, with_signed, with_source
+from anychunk.io.forking import Lock
 from anychunk.model.index import GroupIndex, Node, Saved, register_saving, saved_at, with_saved
 from anychunk.references import icechunk, kerchunk, parquet
 from anychunk.references.seek_points import with_points
@@ -133,7 +133,7 @@ def load_folder(folder: Folder, name: str, *, allow: Iterable[str] = (), **optio
 MOST_LOADED = 4
 """How many indexes are kept that pickled arrays refer to."""
 _loaded: dict[str, Node] = {}
-_loading = threading.Lock()
+_loading = Lock()
 
 
 def load_saved(saved: Saved, storage: Storage | None) -> Node:

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.errors import MissingDependencyError
+from anychunk.io.forking import Lock
 
 MOST = 100
 """Messages that are kept: a damaged chunk may cause one per row."""
 
 _thread = threading.local()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def decode(tiff: bytes) -> tuple[npt.NDArray[Any] | None, list[str]]:
