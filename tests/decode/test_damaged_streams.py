@@ -3,6 +3,7 @@
 import gzip
 import warnings
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel
@@ -14,7 +15,10 @@ import tifffile
 
 import anychunk
 from anychunk import limits
+from anychunk.cli import main
 from anychunk.errors import AnychunkError, ChunkDecodeError
+from anychunk.model.index import Computed, GroupIndex
+from anychunk.read.zarr_store import IndexStore
 from tests.http_server import serve
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -250,3 +254,50 @@ def test_last_strips_of_other_lengths(rows, tmp_path):
     write_tiff(path, *(zlib.compress(p.tobytes()) for p in parts), rows=2048, height=4048)
     with pytest.raises(AnychunkError):
         _ = anychunk.open_array(path)[2100:2110]
+
+
+def info(capsys, url):
+    with pytest.raises(SystemExit) as ended:
+        main(["info", str(url)])
+    assert ended.value.code in (0, None)
+    return "before the end of their stream" in capsys.readouterr().out
+
+
+def test_info_says_what_is_not_checked_at_first(sound, capsys, monkeypatch):
+    assert not info(capsys, sound)
+    with serve(sound.parent) as server:
+        assert info(capsys, f"{server.url}/{sound.name}")
+    monkeypatch.setattr("anychunk.decode.pieces.MOST_CHECKED", 0)
+    assert info(capsys, sound)
+    tifffile.imwrite(sound.parent / "lzw.tif", PLANE, compression="lzw", rowsperstrip=4096)
+    assert not info(capsys, sound.parent / "lzw.tif"), "without a checksum"
+
+
+@pytest.mark.usefixtures("long_streams")
+def test_verification_finds_damage(damaged):
+    report = anychunk.verify(str(damaged))
+    assert not report.is_good
+
+
+@pytest.mark.usefixtures("long_streams")
+def test_computed_chunks_are_not_kept(tmp_path):
+    """A chunk that was computed from pieces raises once their stream is known to be damaged."""
+    write_nrrd(str(tmp_path / "a.nrrd"))
+    data = bytearray((tmp_path / "a.nrrd").read_bytes())
+    data[-5] ^= 1
+    (tmp_path / "a.nrrd").write_bytes(data)
+    base = anychunk.index(str(tmp_path / "a.nrrd"))["0/0/image"]
+    chunks = Computed(
+        source="base",
+        method="downsample",
+        configuration={"ratio": (2, 2, 2), "method": "average"},
+        grid=(4, 1, 1),
+    )
+    shape = {"shape": (32, 32, 40), "chunk_shape": (8, 32, 40)}
+    codecs = ({"name": "bytes", "configuration": {"endian": "little"}},)
+    half = replace(base, codecs=codecs, chunks=chunks, **shape)
+    opened = IndexStore(GroupIndex(members={"base": base, "half": half}))
+    assert opened.get_sync("half/c/0/0/0") is not None
+    for key in ("half/c/3/0/0", "half/c/0/0/0", "base/c/0/0/0"):
+        with pytest.raises(ChunkDecodeError):
+            opened.get_sync(key)

@@ -20,7 +20,7 @@ from anychunk.codecs.seek.points import begin
 from anychunk.codecs.seek.walk import Stream, Verdict, Walker
 from anychunk.codecs.tiff.decoders import inflate
 from anychunk.errors import ChunkDecodeError, MissingFileError
-from anychunk.io import Bytes1D, Source
+from anychunk.io import Bytes1D, Source, is_remote
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 if TYPE_CHECKING:
@@ -53,6 +53,14 @@ def compression_of(index: ArrayIndex) -> str | None:
             configuration = codec.get("configuration", {})
             return None if "points" in configuration else configuration.get("compression")
     return None
+
+
+def is_checked_late(index: ArrayIndex) -> bool:
+    """Return whether pieces of an array are read before the checksum of their stream is known."""
+    if compression_of(index) in (None, "lzw") or not isinstance(index.chunks, ByteRanges):
+        return False
+    longest = max(read_front(front).stop for front in index.chunks.fronts)
+    return longest > MOST_CHECKED or any(map(is_remote, index.chunks.urls))
 
 
 class Pieces:
