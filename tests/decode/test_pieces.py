@@ -227,8 +227,8 @@ def test_strips_of_tiff(name, compression, tmp_path):
         np.testing.assert_array_equal(array[...], expected)
 
 
-# a few zero bytes at the end of deflate decode to something, and a strip may lack its checksum
-@pytest.mark.parametrize(("compression", "cut"), [("lzw", 100), ("lzw", 10**7), ("deflate", 10**7)])
+@pytest.mark.parametrize("compression", ["lzw", "deflate"])
+@pytest.mark.parametrize("cut", [100, 10**7])
 def test_a_cut_strip_raises(compression, cut, tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, PLANE, compression=compression, rowsperstrip=2101, metadata=None)

@@ -8,6 +8,7 @@ import pytest
 import tifffile
 
 import anychunk
+from tests.http_server import serve
 from tests.server.files import decoded
 
 
@@ -291,3 +292,33 @@ def test_head_has_no_ranges(client_of, scene):
     head = client.head(url, headers={"range": "bytes=0-9"})
     assert head.status_code == 200
     assert int(head.headers["content-length"]) == len(client.get(url).content)
+
+
+@pytest.mark.parametrize("where", ["local", "remote"])
+def test_parts_of_a_stream_that_is_found_to_be_damaged(client_of, tmp_path, monkeypatch, where):
+    """What was sent before the end of the stream was reached is not sent again."""
+    monkeypatch.setattr("anychunk.formats.tiff.byte_ranges.LEAST", 1 << 18)
+    monkeypatch.setattr("anychunk.decode.pieces.MOST_CHECKED", 0)
+    path = tmp_path / "files" / "a.tif"
+    path.parent.mkdir()
+    data = np.random.default_rng(2).integers(0, 250, (2048, 1024), "uint8")
+    tifffile.imwrite(path, data, rowsperstrip=2048, compression="zlib", metadata=None)
+    with tifffile.TiffFile(path) as opened:
+        page = opened.pages[0]
+        end = page.dataoffsets[0] + page.databytecounts[0]
+    stored = bytearray(path.read_bytes())
+    stored[end - 1] ^= 1  # of the Adler-32
+    path.write_bytes(stored)
+    with serve(path.parent) as web:
+        client = client_of(path if where == "local" else f"{web.url}/a.tif")
+        first, last = (f"/zarr-raw/a.tif/0/0/image/c/{row}/0" for row in (0, -1))
+        meta = client.get("/zarr-raw/a.tif/0/0/image/zarr.json").json()
+        rows, columns = meta["chunk_grid"]["configuration"]["chunk_shape"]
+        last = last.replace("-1", str(-(-2048 // rows) - 1))
+        for _ in range(2):
+            found = np.frombuffer(client.get(first).content, np.uint8)
+            np.testing.assert_array_equal(found.reshape(rows, columns), data[:rows, :columns])
+        assert client.get(last).status_code == 502
+        for url in (first, first.replace("zarr-raw", "zarr"), last):
+            assert client.get(url).status_code == 502
+        assert client.get("/zarr/a.tif/0/1/image/c/0/0").status_code == 502

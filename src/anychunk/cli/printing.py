@@ -174,6 +174,12 @@ def print_info(node: "Node", file: str, *, deep: bool, as_json: bool) -> None:
         about.append(size(found["size"]))
     say(console, f"{found.get('source', file)}: {', '.join(about)}")
     console.print(array_table(node, found["arrays"], is_whole=deep))
+    for path in unchecked(node):
+        say(
+            console,
+            f"{path or '/'}: parts are read before the end of their stream, where its checksum is; "
+            "anychunk verify checks it",
+        )
     for image in images(node):
         for line in geometry(image):
             say(console, f"{image.path or '/'}: {line}")
@@ -182,6 +188,18 @@ def print_info(node: "Node", file: str, *, deep: bool, as_json: bool) -> None:
             if member.attributes:
                 say(console, f"\n{path or '/'} attributes")
                 say(console, json.dumps(member.attributes, indent=2, ensure_ascii=False))
+
+
+def unchecked(node: "Node") -> Iterator[str]:
+    """Yield the paths of arrays of which parts are read before a checksum is known."""
+    from anychunk.model.index import ArrayIndex, walk
+
+    for path, array in walk(node):
+        if isinstance(array, ArrayIndex) and "anychunk.piece" in map(name_of, array.codecs):
+            from anychunk.decode.pieces import is_checked_late  # slow, and rarely needed
+
+            if is_checked_late(array):
+                yield path
 
 
 def print_formats(as_json: bool) -> None:

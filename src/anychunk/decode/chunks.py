@@ -89,6 +89,11 @@ class ChunkReader:
         self.pieces = None if compression is None else Pieces(self, compression)
         """The streams whose pieces the chunks are, or None."""
 
+    @property
+    def damaged_streams(self) -> int:
+        """How many of the streams whose pieces the chunks are were found to be damaged."""
+        return 0 if self.pieces is None else self.pieces.damaged
+
     @cached_property
     def has_ranges(self) -> bool:
         """Whether chunks are ranges of larger files, and not objects of their own."""
@@ -383,9 +388,12 @@ class Reading:
     def token(self) -> object | None:
         """Return a token for the current version of the single local file that holds the chunks.
 
-        None if the chunks are in several files or objects.
+        None if the chunks are in several files or objects; or if a stream whose pieces they are
+        was found to be damaged, so that what was cached of it may be wrong.
         """
         if not isinstance(self._chunks, ByteRanges) or len(self._chunks.urls) != 1:
+            return None
+        if self._reader.damaged_streams:
             return None
         source = self.source(self._chunks.urls[0])
         return source.token if isinstance(source, FileSource) else None

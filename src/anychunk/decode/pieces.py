@@ -8,6 +8,7 @@ are decoded again. What is passed on is the decoded piece, with a front that say
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from anychunk import limits
 from anychunk.codecs import streams
 from anychunk.codecs.piece import DECODED, FRONT, Front, Piece, read_front
 from anychunk.codecs.seek.points import begin
-from anychunk.codecs.seek.walk import Stream, Walker
+from anychunk.codecs.seek.walk import Stream, Verdict, Walker
 from anychunk.codecs.tiff.decoders import inflate
 from anychunk.errors import ChunkDecodeError, MissingFileError
-from anychunk.io import Bytes1D, Source
+from anychunk.io import Bytes1D, Source, is_remote
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ AHEAD = limits.MIB
 MOST_WHOLE = 512 * limits.MIB
 """Streams up to this decoded length are decoded at once if most of their pieces are wanted: that is
 faster, but takes as much memory again as the result."""
+MOST_CHECKED = 256 * limits.MIB
+"""Local streams up to this decoded length are read to their end by the first read of any piece: its
+checksum, which is there, covers every sample. Longer and remote ones are not."""
 MOST_WALKERS = 64
 """Streams of one array whose states are kept."""
 
@@ -51,21 +55,50 @@ def compression_of(index: ArrayIndex) -> str | None:
     return None
 
 
+def is_checked_late(index: ArrayIndex) -> bool:
+    """Return whether pieces of an array are read before the checksum of their stream is known."""
+    if compression_of(index) in (None, "lzw") or not isinstance(index.chunks, ByteRanges):
+        return False
+    longest = max(read_front(front).stop for front in index.chunks.fronts)
+    return longest > MOST_CHECKED or any(map(is_remote, index.chunks.urls))
+
+
 class Pieces:
     """The streams of one array, with their states."""
 
     def __init__(self, reader: "ChunkReader", compression: str) -> None:
         self._reader, self.compression = reader, compression
         self._walkers: OrderedDict[Key, Walker] = OrderedDict()
+        self._verdicts: dict[Key, Verdict] = {}
         self._lock = threading.Lock()
-        self._starts: Sequence[int] | None = None
 
-    @property
+    @cached_property
     def starts(self) -> Sequence[int]:
         """Where pieces begin, in decoded bytes, in order."""
-        if self._starts is None:
-            self._starts = sorted({read_front(f).start for f in self._reader.chunks.fronts})
-        return self._starts
+        return sorted({read_front(f).start for f in self._reader.chunks.fronts})
+
+    @cached_property
+    def _most(self) -> int:
+        """The decoded length of the longest stream."""
+        return max(read_front(f).stop for f in self._reader.chunks.fronts)
+
+    @property
+    def damaged(self) -> int:
+        """How many streams are known to be damaged."""
+        with self._lock:
+            return sum(verdict.damage is not None for verdict in self._verdicts.values())
+
+    def verdict(self, key: Key) -> Verdict:
+        """Return what is known about a stream; it outlives the states of its walker."""
+        with self._lock:
+            return self._verdicts.setdefault(key, Verdict())
+
+    def padding(self, stop: int) -> int:
+        """Return how many bytes may follow the last piece of a stream.
+
+        The last strip of a TIFF page may have as many rows as the others.
+        """
+        return self._most - stop
 
     def front(self, number: int) -> Front:
         """Return the front of a chunk."""
@@ -84,12 +117,16 @@ class Pieces:
 
     def walker(self, key: Key, source: Source, stop: int) -> Walker:
         """Return the walker of a stream, with what it remembers of it."""
+        verdict, padding = self.verdict(key), self.padding(stop)
         with self._lock:
             found = self._walkers.get(key)
             if found is None:
                 stream = stream_in(source, key)
                 found = self._walkers[key] = Walker(
-                    lambda: begin(stream, self.compression, stop), starts=self.starts, stop=stop
+                    lambda: begin(stream, self.compression, stop, padding=padding),
+                    starts=self.starts,
+                    stop=stop,
+                    verdict=verdict,
                 )
             self._walkers.move_to_end(key)
             while len(self._walkers) > MOST_WALKERS:
@@ -126,6 +163,7 @@ class PieceReading:
         key, source = pieces.place(number, self._reading)
         limits.check_chunk(front.size, where=Piece.name, stored=key[2])
         limits.check_stream(front.stop, where=Piece.name, stored=key[2])
+        pieces.verdict(key).check()
         stored = np.empty(FRONT.size + front.size, np.uint8)
         decoded = Front(DECODED, front.start, front.nbytes, front.size, front.stop)
         stored[: FRONT.size] = np.frombuffer(decoded.pack(), np.uint8)
@@ -136,29 +174,35 @@ class PieceReading:
             stored[FRONT.size : end] = whole[front.start : front.start + front.nbytes]
         else:
             walker = pieces.walker(key, source, front.stop)
-            walker.read(front.start, stored[FRONT.size : end])
+            # LZW has no checksum; if a stream was not decoded at once, its end may say why
+            to_end = key in self._wholes or (source.is_local and front.stop <= MOST_CHECKED)
+            to_end &= pieces.compression != "lzw"
+            walker.read(front.start, stored[FRONT.size : end], to_end=to_end)
         return stored
 
     def _whole(self, key: Key, source: Source, stop: int) -> Bytes1D | None:
         """Return the decoded stream, if most of it is wanted and that is faster."""
         count = len(self._pieces.starts)
-        if self._wanted[key] < max(2, count // 2) or stop > MOST_WHOLE:
+        if (
+            self._pieces.compression not in ("gzip", "zlib")
+            or self._wanted[key] < max(2, count // 2)
+            or stop > MOST_WHOLE
+        ):
             return None
         with self._lock:
             if key not in self._wholes:
-                self._wholes[key] = self._decode(key, source, stop)
+                whole = self._wholes[key] = self._decode(key, source, stop)
+                if whole is not None:
+                    self._pieces.verdict(key).is_sound = True
             return self._wholes[key]
 
     def _decode(self, key: Key, source: Source, stop: int) -> Bytes1D | None:
         """Decode a whole stream by libdeflate; None if there is anything unusual about it."""
-        compression = self._pieces.compression
-        if compression not in ("gzip", "zlib"):
-            return None
         limits.check_chunk(stop, where=Piece.name, stored=key[2])
         data = source.read(key[1], key[2])
         out = np.empty(stop, np.uint8)
         try:
-            if compression == "gzip":
+            if self._pieces.compression == "gzip":
                 return streams.decode_gzip(data, stop, out)
             found = inflate(data, out)
         except ChunkDecodeError:

@@ -132,6 +132,11 @@ class IndexStore(Store):
             )
         return self._readers[path]
 
+    @property
+    def damaged_streams(self) -> int:
+        """How many long streams were found to be damaged: what is cached of them is wrong."""
+        return sum(r.damaged_streams for r in list(self._readers.values()) if r is not None)
+
     def _metadata(self, key: str) -> bytes | None:
         path = key.removesuffix(METADATA).rstrip("/")
         if key not in (METADATA, f"{path}/{METADATA}"):
@@ -166,11 +171,12 @@ class IndexStore(Store):
             return reader.read(number)
 
     def _computed_chunk(self, key: str, path: str, node: ArrayIndex, coords: Shape) -> Bytes1D:
-        found = self._computed.get(key)
+        known = (key, self.damaged_streams)
+        found = self._computed.get(known)
         if found is None:
             # two threads may compute the same chunk at once, which is rare and harmless
             found = self._compute(path, node, coords)
-            self._computed.put(key, found, len(found))
+            self._computed.put(known, found, len(found))
         return found
 
     def _compute(self, path: str, node: ArrayIndex, coords: Shape) -> Bytes1D:

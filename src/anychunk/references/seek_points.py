@@ -104,7 +104,12 @@ def _records(
     fronts = [pieces.front(number) for number in numbers]
     cuts = sorted({f.start for f in fronts} | {f.start + f.nbytes for f in fronts})
     with located(lambda: reader.describe(numbers[0])):
-        records = find_records(stream_in(source, key), pieces.compression, cuts)
+        records = find_records(
+            stream_in(source, key),
+            pieces.compression,
+            cuts,
+            padding=pieces.padding(fronts[0].stop),
+        )
     found = dict(zip(pairwise(cuts), records, strict=True))
     spans = [(f.start, f.start + f.nbytes) for f in fronts]
     return [(number, found[span]) for number, span in zip(numbers, spans, strict=True)]

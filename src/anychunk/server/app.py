@@ -453,7 +453,7 @@ async def thumb(server: Server, request: Request) -> Response:
         return not_found(request)
     entry, path = found
     opened = await server.current(entry, request)
-    key = ("thumb", opened.zstd.token, path)
+    key = ("thumb", opened.zstd.token, path, opened.store.damaged_streams)
     work = partial(thumbnail_png, opened.zstd, path)
     return await document(server, request, key, work, version=opened.version, media="image/png")
 

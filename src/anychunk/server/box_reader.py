@@ -53,7 +53,7 @@ from anychunk.model.index import (
     Objects,
     Uint64,
 )
-from anychunk.read.zarr_array import open_path
+from anychunk.read.zarr_array import from_store
 from anychunk.read.zarr_store import IndexStore
 from anychunk.server.uncompressed import uncompressed_layout
 
@@ -275,9 +275,12 @@ class BoxReader:
         return isinstance(chunks, Objects) and not is_remote(chunks.base)
 
     def version(self, start: Shape, stop: Shape) -> Version:
-        """Return a value that changes when a chunk of the box does; constant for pinned files."""
+        """Return a value that changes when a chunk of the box does.
+
+        For pinned files, only if a stream is found to be damaged after a part of it was read.
+        """
         if not self.is_mutable:
-            return ()
+            return (self.store.damaged_streams,)
         return tuple(self._chunk_version(coords) for coords in self._coords(start, stop))
 
     def _coords(self, start: Shape, stop: Shape) -> Iterator[Shape]:
@@ -286,7 +289,7 @@ class BoxReader:
     def _chunk_version(self, coords: Shape) -> Version:
         chunks = self.index.chunks
         if not isinstance(chunks, Objects) or is_remote(chunks.base):
-            return ()
+            return (self.store.damaged_streams,)
         found = stat_pin(f"{local_path(chunks.base)}/{chunks.name(coords)}")
         return () if found is None else (found, found.identity)
 
@@ -401,7 +404,7 @@ class BoxReader:
 
     @cached_property
     def _remote(self) -> Any:
-        return open_path(self.store.index, self.path, storage=self.store.sources.storage)
+        return from_store(self.store, self.path)
 
     def _chunk(self, coords: Shape, scratch: Bytes1D, *, is_cached: bool) -> Array | None:
         """Return one decoded chunk, or None if it is absent.

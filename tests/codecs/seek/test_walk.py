@@ -98,6 +98,37 @@ def test_a_failed_request_is_tried_again():
     assert all(read(walker, number) for number in (6, 2))
 
 
+def test_a_failed_request_for_the_end_is_tried_again():
+    """The checksum is still found to be wrong."""
+    stream = bytearray(GZIP["zlib 0"](RAW))
+    stream[-5] ^= 1
+    data, failures = np.frombuffer(bytes(stream), np.uint8), [1]
+
+    def fetch(offset, length):
+        if failures[0] and offset + length == len(data):
+            failures[0] -= 1
+            raise OSError("no answer")
+        return data[offset : offset + length]
+
+    walker = walker_of(Stream(fetch, len(data)))
+    with pytest.raises(OSError, match="no answer"):
+        read(walker, 6)
+    for number in (6, 0):
+        with pytest.raises(ChunkDecodeError):
+            read(walker, number)
+
+
+def test_reading_to_the_end():
+    """The first read decodes everything once, and knows then whether it is right."""
+    walker = walker_of(GZIP["zlib 6"](RAW))
+    out = np.empty(STEP, np.uint8)
+    for _ in range(2):
+        walker.read(STARTS[1], out, to_end=True)
+        assert out.tobytes() == RAW[STARTS[1] : STARTS[2]]
+        assert walker.verdict.is_sound
+    assert walker.decoded == len(RAW) + STEP
+
+
 def test_remote_streams_are_read_in_large_ranges():
     data = np.frombuffer(GZIP["zlib 6"](RAW), np.uint8)
     requests = []

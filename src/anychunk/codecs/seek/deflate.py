@@ -58,8 +58,9 @@ def backend(*, has_copy: bool) -> tuple[Any, tuple[type[Exception], ...]]:
 class Inflating:
     """A decoder somewhere in a gzip or zlib stream: a `State`."""
 
-    def __init__(self, stream: Stream, compression: str) -> None:
-        self.stream, self.compression = stream, compression
+    def __init__(self, stream: Stream, compression: str, padding: int = 0) -> None:
+        """Begin at the start of a stream; `padding` bytes may follow its last piece."""
+        self.stream, self.compression, self._padding = stream, compression, padding
         self.at = 0
         """How many stored bytes were consumed."""
         self.decoded = 0
@@ -106,19 +107,14 @@ class Inflating:
         self.inner = self._module.decompressobj(WBITS[self.compression])
 
     def finish(self) -> None:
-        """Check that the stream ends here, with the right checksum.
-
-        The zlib stream of a TIFF strip may go on after the last row, or lack its checksum; libtiff
-        reads it all the same. A checksum that is there must match.
-        """
-        if self.compression == "gzip":
-            if self.advance(1):
-                raise ChunkDecodeError("gzip: decodes to more bytes than expected")
-            return
-        try:
-            self.inner.decompress(self.stream.read(self.at, STEP), 1)
-        except self._errors as e:
-            raise ChunkDecodeError(f"{self.compression}: {e}") from e
+        """Check that the stream ends here or after all of its padding, with the right checksum."""
+        expected, left = self.decoded, self._padding + 1
+        while left and (piece := self.advance(left)):
+            left -= len(piece)
+        if self.decoded - expected not in (0, self._padding):
+            raise ChunkDecodeError(
+                f"{self.compression}: decodes to more bytes than expected, {expected}"
+            )
 
 
 def _bits(pairs: list[tuple[int, int]]) -> tuple[int, int]:

@@ -42,13 +42,20 @@ class Record:
     """For deflate, the decoded bytes that precede the point, compressed."""
 
 
-def begin(stream: Stream, compression: str, stop: int) -> State:
-    """Return a decoder at the start of a stream, of which `stop` decoded bytes are needed."""
+def begin(stream: Stream, compression: str, stop: int, *, padding: int = 0) -> State:
+    """Return a decoder at the start of a stream.
+
+    Parameters:
+        stream: The stored bytes.
+        compression: One of `COMPRESSIONS`.
+        stop: How many decoded bytes are needed.
+        padding: How many may follow them: none, or exactly as many. Not checked for LZW.
+    """
     if compression == "lzw":
         return lzw.Unpacking(stream, stop)
     if compression == "bzip2":
         return bzip2.Unpacking(stream)
-    return deflate.Inflating(stream, compression)
+    return deflate.Inflating(stream, compression, padding)
 
 
 def decode_record(data: Bytes1D, record: Record, compression: str, out: Bytes1D) -> None:
@@ -84,13 +91,16 @@ def decode_record(data: Bytes1D, record: Record, compression: str, out: Bytes1D)
         )
 
 
-def find_records(stream: Stream, compression: str, cuts: Sequence[int]) -> list[Record]:
+def find_records(
+    stream: Stream, compression: str, cuts: Sequence[int], *, padding: int = 0
+) -> list[Record]:
     """Walk a stream and return a record for each of its pieces.
 
     Parameters:
         stream: The stored bytes.
         compression: One of `COMPRESSIONS`.
         cuts: The decoded offsets where pieces begin, and where the last one ends.
+        padding: As of `begin`.
 
     Raises:
         LimitError: The stream is too short to decode to so many bytes, or a piece is too long.
@@ -99,12 +109,13 @@ def find_records(stream: Stream, compression: str, cuts: Sequence[int]) -> list[
     longest = max((stop - start for start, stop in pairwise(cuts)), default=0)
     limits.check_chunk(longest, where=compression, stored=stream.length)
     if compression in ("gzip", "zlib"):
-        return list(_deflate_records(stream, compression, cuts))
+        state = deflate.Inflating(stream, compression, padding)
+        return list(_deflate_records(state, cuts))
     return list(_block_records(stream, compression, cuts))
 
 
-def _deflate_records(stream: Stream, compression: str, cuts: Sequence[int]) -> Iterator[Record]:
-    state = deflate.Inflating(stream, compression)
+def _deflate_records(state: deflate.Inflating, cuts: Sequence[int]) -> Iterator[Record]:
+    stream, compression = state.stream, state.compression
     points = [Point(0, START, 0)]
     tail, before = b"", BEFORE
     # what precedes the first piece may be long, and is not kept

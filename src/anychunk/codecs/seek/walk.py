@@ -7,6 +7,7 @@ before it; each piece that is passed leaves a state, so that later reads begin a
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 import imagecodecs
@@ -100,16 +101,39 @@ def skip(state: State, count: int) -> None:
         count -= len(piece)
 
 
+@dataclass
+class Verdict:
+    """What is known about a stream as a whole."""
+
+    is_sound: bool = False
+    """Whether its end was reached, and what is there, such as a checksum, is right."""
+    damage: str | None = None
+    """What is wrong with it. Whatever was decoded before may be wrong as well."""
+
+    def check(self) -> None:
+        """Raise `ChunkDecodeError` if the stream is damaged."""
+        if self.damage is not None:
+            raise ChunkDecodeError(self.damage)
+
+
 class Walker:
     """Reads pieces of one stream in any order. Thread-safe."""
 
-    def __init__(self, begin: Callable[[], State], *, starts: Sequence[int], stop: int) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], State],
+        *,
+        starts: Sequence[int],
+        stop: int,
+        verdict: Verdict | None = None,
+    ) -> None:
         """Prepare to read a stream.
 
         Parameters:
             begin: Returns a decoder at the start of the stream.
             starts: Where pieces begin, in decoded bytes, in order.
             stop: Where the last piece ends.
+            verdict: What is known about the stream; changed by reading it.
         """
         self._begin, self._starts, self._stop = begin, starts, stop
         self._lock = threading.Lock()
@@ -119,28 +143,36 @@ class Walker:
         self._frontier: State | None = None
         self._spacing = 0
         self._checksums: dict[tuple[int, int], int] = {}
-        self._damage: str | None = None
-        """What is wrong with the stream as a whole: its checksum failed."""
+        self.verdict = verdict or Verdict()
         self.decoded = 0
         """How many bytes were decoded so far, for tests."""
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether any piece was read."""
-        return self._at > 0
-
-    def read(self, start: int, out: Bytes1D) -> None:
+    def read(self, start: int, out: Bytes1D, *, to_end: bool = False) -> None:
         """Decode the piece that begins at `start` into `out`, which has its length.
+
+        Parameters:
+            start: Where the piece begins, in decoded bytes.
+            out: Where it goes.
+            to_end: Whether the stream must be known to be sound: if no read has reached its end
+                yet, this one does.
 
         Raises:
             ChunkDecodeError: The stream is damaged; or it decodes to other bytes than before; or
-                its own checksum, which is known when all of it was decoded, does not match.
+                its own checksum, which is known when all of it was decoded, does not match. From
+                then on, every read raises.
         """
         with self._lock:
-            if self._damage is not None:
-                raise ChunkDecodeError(self._damage)
-            if start >= self._at:
-                self._walk(start, out)
+            self.verdict.check()
+            is_new = start >= self._at
+            try:
+                if is_new:
+                    self._walk(start, out)
+                while to_end and not self.verdict.is_sound:
+                    self._walk(self._at, np.empty(self._boundary() - self._at, np.uint8))
+            except ChunkDecodeError as e:
+                self.verdict.damage = str(e)
+                raise
+            if is_new:
                 return
             number = bisect_right(self._offsets, start) - 1
             state, at = self._states[number].copy(), self._offsets[number]
@@ -156,28 +188,26 @@ class Walker:
         state = self._frontier
         if state is None:
             state = self._states[-1].copy() if self._states else self._begin()
-            self._at = self._offsets[-1] if self._states else 0
             if not self._states:
                 self._keep(state)
-        self._frontier = None  # an error leaves it so: the next read begins at the last state
-        while self._at < start:
-            stop = min(self._boundary_after(self._at), start)
-            self._take(state, np.empty(stop - self._at, np.uint8))
+        self._frontier = None
         try:
+            while self._at < start:
+                stop = min(self._boundary(), start)
+                self._take(state, np.empty(stop - self._at, np.uint8))
             self._take(state, out)
             if self._at >= self._stop:
                 state.finish()
-        except ChunkDecodeError as e:
-            # the checksum at the end says that something is wrong, but not where
-            if start + len(out) >= self._stop:
-                self._damage = str(e)
+                self.verdict.is_sound = True
+        except BaseException:
+            self._at = self._offsets[-1]  # the next read begins at the last state
             raise
         self._frontier = state
 
-    def _boundary_after(self, at: int) -> int:
-        """Return where the next piece begins."""
-        number = bisect_right(self._starts, at)
-        return self._starts[number] if number < len(self._starts) else self._stop
+    def _boundary(self) -> int:
+        """Return where the piece ends that the walk stands in."""
+        number = bisect_right(self._starts, self._at)
+        return min(self._starts[number], self._stop) if number < len(self._starts) else self._stop
 
     def _take(self, state: State, out: Bytes1D) -> None:
         fill(state, out)

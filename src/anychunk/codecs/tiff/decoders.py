@@ -92,10 +92,10 @@ def _confirmed(
         found = stream.decompress(data.tobytes(), nbytes + 1)
     except (zlib.error, lzma.LZMAError) as e:
         raise ChunkDecodeError(f"{name}: {e}") from first
-    if not stream.eof:
+    if not stream.eof or len(found) > nbytes:
         told = "decodes to more" if len(found) > nbytes else f"is truncated after {len(found)}"
         raise ChunkDecodeError(f"{name}: the stream {told}, expected {nbytes} bytes") from first
-    return as_bytes(found)[:nbytes]
+    return as_bytes(found)
 
 
 def decode_zstd(data: Bytes1D, out: Bytes1D) -> Bytes1D:
