@@ -50,6 +50,18 @@ def test_plain_zarr_reads_it(cells):
     assert consolidated["1/image"].shape == (3, 2, 35, 45)
 
 
+@pytest.mark.parametrize("compression", [None, "zstd:3", "gzip", "blosc", "none"])
+def test_tensorstore_reads_it(tmp_path, compression):
+    import tensorstore
+
+    values = np.random.default_rng(3).integers(0, 9, (40, 50)).astype("uint16")
+    np.save(tmp_path / "a.npy", values)
+    anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", like=LIKE, compression=compression)
+    folder = (tmp_path / "a.zarr/0/image").as_posix()
+    spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{folder}/"}}
+    assert np.array_equal(tensorstore.open(spec).result().read().result(), values)
+
+
 def test_ome_zarr_models_validates_it(cells):
     models = pytest.importorskip(
         "ome_zarr_models", reason="needs ome-zarr-models: pip install ome-zarr-models"

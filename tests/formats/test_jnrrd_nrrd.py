@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+from itertools import pairwise
 
 import nrrd
 import numpy as np
@@ -143,6 +144,21 @@ def test_samples_at_the_end_of_a_compressed_stream(tmp_path, encoding, front):
         if name.startswith("one"):  # pynrrd reads a single member
             theirs, _ = nrrd.read(str(path), index_order="C")
             np.testing.assert_array_equal(read(path), theirs)
+
+
+@pytest.mark.parametrize("ends", [[3], [0, 0, 9000], range(0, 7_000_000, 65280)])
+def test_several_gzip_members(tmp_path, ends):
+    """As `cat a.gz b.gz`, pigz and bgzip write them; pynrrd reads the same samples uncompressed."""
+    path = tmp_path / "a.nrrd"
+    samples = np.random.default_rng(5).integers(0, 99, (61, 200, 250)).astype("<i2")
+    nrrd.write(str(path), samples, {"encoding": "raw"}, index_order="C")
+    expected, _ = nrrd.read(str(path), index_order="C")
+    head, plain = path.read_bytes().split(b"\n\n", 1)
+    ends = [0, *(end for end in ends if end < len(plain)), len(plain), len(plain)]
+    stream = b"".join(gzip.compress(plain[i:j]) for i, j in pairwise(ends))
+    path.write_bytes(head.replace(b"encoding: raw", b"encoding: gzip") + b"\n\n" + stream)
+    np.testing.assert_array_equal(anychunk.open_array(path)[-5:, 7:9], expected[-5:, 7:9])
+    np.testing.assert_array_equal(read(path), expected)
 
 
 def test_samples_at_the_end_of_several_compressed_streams(tmp_path):

@@ -1,6 +1,7 @@
 """NIfTI compared with nibabel."""
 
 import gzip
+from itertools import pairwise
 
 import nibabel
 import numpy as np
@@ -146,6 +147,24 @@ def test_a_large_compressed_volume(tmp_path):
     anychunk.index(path).save(str(tmp_path / "a.json"))
     saved = anychunk.open_array(str(tmp_path / "a.json"))
     np.testing.assert_array_equal(saved[...].transpose(), array)
+
+
+@pytest.mark.parametrize("shape", [(20, 30, 2), (200, 150, 100)])
+@pytest.mark.parametrize("ends", [[3], [0, 0, 100, 347], [400, 9000], range(0, 7_000_000, 65280)])
+def test_several_gzip_members(shape, ends, tmp_path):
+    """As `cat a.gz b.gz`, pigz and bgzip, whose last member is empty, write them."""
+    write(tmp_path / "a.nii", values(shape, "int16"))
+    plain = (tmp_path / "a.nii").read_bytes()
+    ends = [0, *(end for end in ends if end < len(plain)), len(plain), len(plain)]
+    path = tmp_path / "a.nii.gz"
+    path.write_bytes(b"".join(gzip.compress(plain[i:j]) for i, j in pairwise(ends)))
+    expected = np.asarray(nibabel.load(path).dataobj).T
+    np.testing.assert_array_equal(anychunk.open_array(path)[-1, 3:9], expected[-1, 3:9])
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], expected)
+    anychunk.index(path).save(tmp_path / "a.json")
+    saved = anychunk.open_array(tmp_path / "a.json")
+    np.testing.assert_array_equal(saved[-1, 3:9], expected[-1, 3:9])
+    np.testing.assert_array_equal(saved[...], expected)
 
 
 @pytest.mark.parametrize(

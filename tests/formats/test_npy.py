@@ -2,6 +2,7 @@ import gzip
 import io
 import math
 import tokenize
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -173,6 +174,39 @@ def test_compressed_by_gzip(array, tmp_path):
     path.write_bytes(gzip.compress(file.getvalue()[:9]))
     with pytest.raises(AnychunkError):
         anychunk.index(str(path))
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (61, 200, 250)])
+@pytest.mark.parametrize("ends", [[3], [0, 0, 9, 11, 11], [50, 5000], range(0, 7_000_000, 65280)])
+def test_several_gzip_members(shape, ends, tmp_path):
+    """As `cat a.gz b.gz`, pigz and bgzip, whose last member is empty, write them."""
+    array = RNG.integers(0, 99, shape).astype("<i2")
+    file = io.BytesIO()
+    np.save(file, array)
+    plain = file.getvalue()
+    ends = [0, *(end for end in ends if end < len(plain)), len(plain), len(plain)]
+    path = tmp_path / "a.npy.gz"
+    path.write_bytes(b"".join(gzip.compress(plain[i:j]) for i, j in pairwise(ends)))
+    with gzip.open(path) as decoded:
+        np.testing.assert_array_equal(np.load(decoded), array)
+    np.testing.assert_array_equal(anychunk.open_array(path)[-5:, 7:9], array[-5:, 7:9])
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], array)
+    anychunk.index(path).save(tmp_path / "a.json")
+    saved = anychunk.open_array(tmp_path / "a.json")
+    np.testing.assert_array_equal(saved[-5:, 7:9], array[-5:, 7:9])
+    np.testing.assert_array_equal(saved[...], array)
+
+
+def test_a_gzip_member_that_is_cut_or_damaged(tmp_path):
+    file = io.BytesIO()
+    np.save(file, np.arange(12))
+    first, second = gzip.compress(file.getvalue()[:8]), gzip.compress(file.getvalue()[8:])
+    (tmp_path / "a.npy.gz").write_bytes(first + second[:20])
+    with pytest.raises(TruncatedError, match="a.npy.gz: the gzip stream decodes to"):
+        anychunk.index(tmp_path / "a.npy.gz")
+    (tmp_path / "a.npy.gz").write_bytes(first + second[:10] + b"\xff" * 50)
+    with pytest.raises(FormatError, match="a.npy.gz: the gzip stream is damaged"):
+        anychunk.index(tmp_path / "a.npy.gz")
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u1", "<i4", ">f4", "<c16"])

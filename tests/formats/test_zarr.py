@@ -196,6 +196,34 @@ def test_broken_metadata_is_one_clear_error(tmp_path, change):
         anychunk.open_array(tmp_path / "a.zarr/deep/a")[:]
 
 
+@pytest.mark.parametrize("character", ["\n", "\r", "\0", "\x1b", "\x7f", "\x85"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_dimension_names_with_control_characters_are_refused(tmp_path, zarr_format, character):
+    name = f"y{character}import os"
+    named = {"dimension_names": [name, "x"]} if zarr_format == 3 else {}
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=zarr_format)
+    array = root.create_array("a", shape=(4, 5), dtype="u1", **named)
+    if zarr_format == 2:
+        array.attrs["_ARRAY_DIMENSIONS"] = [name, "x"]
+    refs = {f.relative_to(tmp_path / "a.zarr").as_posix(): f.read_text()
+            for f in (tmp_path / "a.zarr").rglob("*") if f.is_file()}  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps(refs))
+    for path in (tmp_path / "a.zarr/a", tmp_path / "a.zarr", tmp_path / "a.json"):
+        with pytest.raises(FormatError, match=r"a.*: dimension_names .*control char") as raised:
+            anychunk.open_array(path)
+        assert len(str(raised.value).splitlines()) == 1
+
+
+def test_axes_of_ome_with_control_characters_are_not_used(tmp_path):
+    """As other axes that OME-Zarr does not allow: the names of the dimensions are taken."""
+    root = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    root.create_array("0", shape=(4, 5), dtype="u1", dimension_names=["y", "x"])
+    scales = {"axes": [{"name": "y\nimport os"}, {"name": "x"}], "datasets": [{"path": "0"}]}
+    root.attrs["ome"] = {"version": "0.5", "multiscales": [scales]}
+    (image,) = images(anychunk.index(tmp_path / "a.zarr"))
+    assert image.names == ("y", "x")
+
+
 @pytest.mark.parametrize(
     "known", [7, {"metadata": 7}, {"metadata": {"../a": {}}}, {"metadata": {"a/b": {}}}], ids=str
 )

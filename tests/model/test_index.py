@@ -51,6 +51,7 @@ def test_metadata_is_zarr_v3():
         {"chunk_shape": (4,)},
         {"chunk_shape": (0, 7)},
         {"dimension_names": ("y",)},
+        {"dimension_names": ("y", "x\nimport os")},
         {"chunks": ranges((2, 1))},
         {"chunks": Objects(base="b", pattern="{0}", grid=(9, 9))},
     ],

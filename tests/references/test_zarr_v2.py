@@ -90,6 +90,18 @@ def test_metadata_in_zarr_v2():
     assert {name: getattr(made, name) for name in fields} == fields
 
 
+@pytest.mark.parametrize("name", ["zstd", "numcodecs.zstd"])
+@pytest.mark.parametrize("checksum", [False, True])
+def test_zstd_in_zarr_v2(name, checksum):
+    """A `checksum`, which tensorstore refuses, is stated only where there is one."""
+    zstd = {"name": name, "configuration": {"level": 3, "checksum": checksum}}
+    zarray, zattrs = to_v2(one_array((big(), zstd), data_type="int16"), "x")
+    stated = {"checksum": True} if checksum else {}
+    assert zarray["compressor"] == {"id": "zstd", "level": 3, **stated}
+    (_, codec) = from_v2(zarray, zattrs, "x")["codecs"]
+    assert codec == {**zstd, "name": "zstd"}
+
+
 @pytest.mark.parametrize(
     ("order", "data_type", "endian", "codec"),
     [

@@ -7,6 +7,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pytest
 import rasterio
@@ -15,6 +16,7 @@ import zarr
 from obstore.store import HTTPStore
 from zarr.storage import ObjectStore
 
+import anychunk
 from tests.patience import PATIENCE_S
 from tests.server import files
 from tests.server.serving import running
@@ -169,3 +171,26 @@ def test_neuroglancer_takes_the_source(server, listed):
     assert described["version"] == "0.5"
     axes = [axis["name"] for axis in described["multiscales"][0]["axes"]]
     assert axes[-2:] == ["y", "x"]
+
+
+@pytest.mark.parametrize("steps", [(1, 1, 1), (1, 1, 3), (2, 3, 4)])
+@pytest.mark.parametrize("form", ["sform", "qform"])
+def test_positions_of_nifti(tmp_path, steps, form):
+    """A step of 1 that an affine states is served as any other, also of a Zarr copy."""
+    affine = np.diag([*steps, 1.0])
+    image = nibabel.Nifti1Image(np.zeros((5, 4, 3), "int16"), affine)
+    image.set_sform(affine, 2 if form == "sform" else 0)
+    image.set_qform(affine, 2 if form == "qform" else 0)
+    nibabel.save(image, tmp_path / "a.nii")
+    anychunk.convert(tmp_path / "a.nii", tmp_path / "a.zarr")
+    theirs = nibabel.load(tmp_path / "a.nii").affine
+    with running(tmp_path / "a.nii", tmp_path / "a.zarr") as server:
+        listed = server.files()
+        for name in ("a.nii", "a.zarr"):
+            group = zarr.open_group(http_store(f"{server.url}/zarr/{name}"), mode="r")
+            level = group[place(server, listed, name).rpartition("/")[0]]
+            for number, axis in enumerate("xyz"):
+                indices = np.zeros((image.shape[number], 3))
+                indices[:, number] = range(len(indices))
+                expected = nibabel.affines.apply_affine(theirs, indices)[:, number]
+                np.testing.assert_allclose(level[axis][...], expected, err_msg=f"{name} {axis}")

@@ -100,7 +100,8 @@ export function codeFor(image: Image, source: string, ranges: Range[]): string {
         ? `[${range.join(", ")}]`
         : `${range.from}:${range.to}`,
   );
-  const axes = image.axes.map(({ name }) => name).join(", ");
+  // a name may hold a line break, which would end the comment
+  const axes = image.axes.map(({ name }) => quoted(name)).join(", ");
   const path = image.levels[0]!.path;
   const array = path
     ? `anychunk.open(${quoted(source)})[${quoted(path)}]`

@@ -263,7 +263,14 @@ test("web pages name the origin that they need", () => {
 
 test("code reads what is selected", () => {
   expect(codeFor(image, "a.n5", [3, { from: 10, to: 20 }, { from: 0, to: 1001 }])).toContain(
-    'anychunk.open("a.n5")["a/0"]\npart = array[3, 10:20, 0:1001]  # z, y, x',
+    'anychunk.open("a.n5")["a/0"]\npart = array[3, 10:20, 0:1001]  # "z", "y", "x"',
   );
   expect(codeFor(image, "a.n5", [[0, 2], 1, 2])).toContain("array.oindex[[0, 2], 1, 2]");
+});
+
+test("a name of an axis is no line of code", () => {
+  const axes = image.axes.map((axis) => ({ ...axis, name: `${axis.name}\nimport os\r` }));
+  const lines = codeFor({ ...image, axes }, "a.n5", [1, 2, 3]).split(/[\r\n]+/);
+  expect(lines).toHaveLength(3);
+  expect(lines.slice(1).join("\n")).not.toMatch(/^import/m);
 });

@@ -1,13 +1,11 @@
-"""Headers inside gzip streams: `.npy.gz`, `.nii.gz`."""
+"""Headers inside gzip streams of one or more members: `.npy.gz`, `.nii.gz`."""
 
-import zlib
-
-from anychunk.errors import FormatError, TruncatedError
+from anychunk.codecs.seek.deflate import Inflating
+from anychunk.codecs.seek.walk import Stream, stream_of
+from anychunk.errors import ChunkDecodeError, FormatError, TruncatedError
 from anychunk.io import Source
 
 MAGIC = b"\x1f\x8b"
-STEP = 16 << 10
-"""Stored bytes that are read at a time."""
 
 
 def head_of(data: bytes, most: int) -> bytes:
@@ -17,10 +15,7 @@ def head_of(data: bytes, most: int) -> bytes:
     """
     if not data.startswith(MAGIC):
         return b""
-    try:
-        return zlib.decompressobj(wbits=31).decompress(data, most)
-    except zlib.error:
-        return b""
+    return _first(Inflating(stream_of(data), "gzip"), most)[0]
 
 
 def read_head(source: Source, nbytes: int) -> bytes:
@@ -29,18 +24,23 @@ def read_head(source: Source, nbytes: int) -> bytes:
     Raises:
         FormatError: The stream is damaged; `TruncatedError` if it ends early.
     """
-    decoder, found, at = zlib.decompressobj(wbits=31), b"", 0
-    while len(found) < nbytes:
-        block = source.read(at, min(STEP, source.size() - at)).tobytes()
-        try:
-            found += decoder.decompress(decoder.unconsumed_tail + block, nbytes - len(found))
-        except zlib.error as e:
-            raise FormatError(f"{source.url}: the gzip stream is damaged: {e}") from e
-        at += len(block)
-        if decoder.eof or (not block and len(found) < nbytes):
-            break
-    if len(found) < nbytes:
-        raise TruncatedError(
-            f"{source.url}: the gzip stream decodes to {len(found)} bytes, expected {nbytes}"
-        )
-    return found
+    state = Inflating(Stream(source.read, source.size()), "gzip")
+    found, damage = _first(state, nbytes)
+    if len(found) == nbytes:
+        return found
+    if damage is not None and state.at < source.size():
+        raise FormatError(f"{source.url}: the gzip stream is damaged: {damage}") from damage
+    raise TruncatedError(
+        f"{source.url}: the gzip stream decodes to {len(found)} bytes, expected {nbytes}"
+    )
+
+
+def _first(state: Inflating, nbytes: int) -> tuple[bytes, ChunkDecodeError | None]:
+    """Return the first decoded bytes, fewer if the stream ends or is damaged, and the damage."""
+    found = b""
+    try:
+        while len(found) < nbytes and (piece := state.advance(nbytes - len(found))):
+            found += piece
+    except ChunkDecodeError as e:
+        return found, e
+    return found, None

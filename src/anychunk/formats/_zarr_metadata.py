@@ -12,7 +12,7 @@ import numpy as np
 from anychunk import codecs as ours
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.model.grid import Shape
-from anychunk.model.index import Json
+from anychunk.model.index import Json, check_dimension_names
 
 type Document = dict[str, Json]
 type Fields = dict[str, Any]
@@ -81,6 +81,7 @@ def check_array(fields: Fields, where: str) -> None:
         raise FormatError(
             f"{where}: dimension_names {names}, expected {len(shape)}, each of them text or null"
         )
+    check_dimension_names(names, where)
     for codec in fields["codecs"]:
         if not isinstance(codec, dict) or not isinstance(codec.get("name"), str):
             raise FormatError(f"{where}: codec {codec!r}, expected an object with a name")

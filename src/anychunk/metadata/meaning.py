@@ -132,6 +132,11 @@ class Space:
     unit: str | None = None
     measurement_frame: tuple[tuple[float, ...], ...] | None = None
 
+    @property
+    def directed(self) -> set[str]:
+        """The names of the axes that have a direction, and with it a step."""
+        return {name for n, name in enumerate("xyz") if any(row[n] for row in self.affine[:3])}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:

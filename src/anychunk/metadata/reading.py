@@ -199,6 +199,8 @@ def _axes(image: Image, around: GroupIndex | None) -> tuple[Axis, ...]:
         *image.names
     ]:
         return tuple(_own_axis(axis) for axis in listed)
+    space = _space(image.attributes.get(SPACE))
+    directed = set() if space is None else space.directed
     found = []
     for axis, scale, origin in zip(image.axes, image.scale, image.translation, strict=True):
         unit = axis.get("unit")
@@ -214,6 +216,9 @@ def _axes(image: Image, around: GroupIndex | None) -> tuple[Axis, ...]:
         if values and values == tuple(range(len(values))) and not described_by:
             # a scale of 1 that was stated: there would be no coordinate otherwise
             is_stated, values = True, None
+        elif values is None and not is_placed and around is not None:
+            # likewise, in a store whose coordinates are not read: the orientation has the step
+            is_stated |= axis["name"] in directed and axis["name"] in around.members
         found.append(
             Axis(
                 name=SYNONYMS.get(axis["name"], axis["name"]),

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from anychunk.errors import FormatError, NoSuchImageError
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, known_arrays
+from anychunk.model.index import (
+    CONTROL,
+    ArrayIndex,
+    GroupIndex,
+    Json,
+    Node,
+    find,
+    known_arrays,
+)
 
 VARIABLE = "image"
 """Name of the array in a level group."""
@@ -178,7 +186,8 @@ def _image(group: GroupIndex, path: str, levels: list[str]) -> Image:
     described = multiscale(group.attributes)
     axes = entries(described.get("axes"))
     if len(axes) != len(first.shape) or not all(
-        isinstance(a, Mapping) and isinstance(a.get("name"), str) for a in axes
+        isinstance(a, Mapping) and isinstance(a.get("name"), str) and not CONTROL.search(a["name"])
+        for a in axes
     ):
         axes = named_axes(first)
     scale, translation = transformation(described, levels[0], len(first.shape))

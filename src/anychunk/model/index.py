@@ -6,7 +6,7 @@ tables are numpy arrays shaped like the chunk grid, of at most 32 bytes per chun
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -30,6 +30,18 @@ WHOLE = np.uint64(2**64 - 1)
 
 INLINE = ""
 """Url of a chunk whose bytes are in the index itself."""
+
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def check_dimension_names(names: Iterable[str | None], where: str) -> None:
+    """Refuse names that could break out of a line of text or code in which they are shown."""
+    for name in names:
+        if isinstance(name, str) and CONTROL.search(name):
+            raise FormatError(
+                f"{where}: dimension_names has {name!r:.100}, expected no control characters"
+            )
 
 
 def _equal(a: object, b: object) -> bool:
@@ -421,6 +433,7 @@ class ArrayIndex(_Savable):
             raise FormatError(
                 f"index: {len(self.dimension_names)} dimension names, expected {len(self.shape)}"
             )
+        check_dimension_names(self.dimension_names, "index")
         grid = self.grid
         has_table = not isinstance(self.chunks, Objects)
         limits.check_table(math.prod(grid), where="index", has_table=has_table)

@@ -165,11 +165,14 @@ def _filter(codec: Json, where: str) -> dict[str, Json]:
             "shuffle": shuffles.get(configuration.get("shuffle", "noshuffle"), 0),
             "blocksize": configuration.get("blocksize", 0),
         }
-    if name in ("gzip", "zstd"):
-        return {"id": name, **configuration}
+    if name in ("zstd", "numcodecs.zstd"):
+        if not configuration.get("checksum"):
+            # numcodecs' default; tensorstore knows no such member
+            configuration.pop("checksum", None)
+        return {"id": "zstd", **configuration}
     if name.startswith("numcodecs."):
         return {"id": name.removeprefix("numcodecs."), **configuration}
-    if name in _v2_codecs():
+    if name == "gzip" or name in _v2_codecs():
         return {"id": name, **configuration}
     raise UnsupportedError(f"{where}: codec {name!r} has no Zarr v2 form")
 

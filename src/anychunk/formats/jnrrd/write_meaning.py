@@ -158,7 +158,7 @@ def axis_fields(meaning: Meaning) -> dict[str, Json]:
         values = [known.get(axis.name, {}).get(key) for axis in listed]
         if any(value is not None for value in values):
             found[key] = values
-    placed = set() if meaning.space is None else directed(meaning.space)
+    placed = set() if meaning.space is None else meaning.space.directed
     plain = [axis for axis in listed if axis.name not in placed]
     steps = {axis.name: step_of(meaning, axis) for axis in plain}
     if any(step is not None for step in steps.values()):
@@ -201,11 +201,6 @@ def step_of(meaning: Meaning, axis: Axis) -> float | None:
     return math.hypot(a, d) if axis.name == "x" else math.hypot(b, e)
 
 
-def directed(space: Space) -> set[str]:
-    """Return the names of the axes that have a direction."""
-    return {name for n, name in enumerate("xyz") if any(row[n] for row in space.affine[:3])}
-
-
 def space_fields(meaning: Meaning, space: Space) -> dict[str, Json]:
     """Return the fields of an orientation."""
     has_z = "z" in meaning.names
@@ -214,7 +209,7 @@ def space_fields(meaning: Meaning, space: Space) -> dict[str, Json]:
     columns = {
         name: [space.affine[row][n] for row in range(side)]
         for n, name in enumerate("xyz")
-        if name in directed(space)
+        if name in space.directed
     }
     found: dict[str, Json] = {}
     name = None if space.frame is None or is_plane else SPACES.get(space.frame)
