@@ -22,7 +22,14 @@ from bench.bench_archive import ALONG, COMMIT, files_of, make_files
 def counted(storage: dict, log: Path):
     """Stand in front of a server with a process that writes a line per request to `log`."""
     server = urlsplit(storage["endpoint"])
-    command = [sys.executable, "-m", "tests.proxy", server.hostname, str(server.port), str(log)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.proxy",
+        server.hostname,
+        str(server.port),
+        str(log),
+    ]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -46,7 +53,7 @@ def measure(how: str, counts: list[int]) -> None:
     """Append files to an archive; print what a commit takes at each number of files."""
     import anychunk
     from anychunk.references.icechunk import Archive
-    from tests.s3 import serve_s3
+    from tests.support.s3 import serve_s3
 
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name) / "requests"

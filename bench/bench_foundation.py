@@ -9,8 +9,7 @@ import numpy as np
 import zarr
 
 import anychunk
-from anychunk.codecs.offset import Offset
-from anychunk.codecs.pad import Pad
+from anychunk.codecs import Offset, Pad
 from anychunk.model.index import ArrayIndex, ByteRanges
 from bench.measure import OURS, Row, Times, best_of
 

@@ -104,7 +104,7 @@ def write_cog(path: Path, size: int) -> None:
 SERVER = """
 import sys
 from pathlib import Path
-from tests.http_server import serve
+from tests.support.http_server import serve
 with serve(Path(sys.argv[1])) as served:
     served.latency_s = float(sys.argv[2])
     print(served.url, flush=True)
@@ -125,7 +125,7 @@ def slow_server(folder: Path, latency_s: float):
 
 def remote(quick: bool) -> list[Row]:
     """Read a window of 100 tiles from a server with a latency of 30 ms."""
-    from tests.http_server import serve
+    from tests.support.http_server import serve
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

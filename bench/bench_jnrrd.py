@@ -13,7 +13,7 @@ import numpy as np
 
 import anychunk
 from anychunk.formats.jnrrd import parse
-from anychunk.io import open_source
+from anychunk.io.opening import open_source
 from bench.measure import BARE, OURS, Row, best_of, compare, milliseconds
 
 TILE = (32, 256, 256)

@@ -74,7 +74,7 @@ def chains(quick: bool) -> list[Row]:
     """Requests and bytes to open an OME-TIFF whose planes lie between its directories, or not."""
     import tifffile
 
-    from tests.http_server import serve
+    from tests.support.http_server import serve
 
     planes = np.random.default_rng(0).integers(0, 4000, (PLANES, SIDE, SIDE), np.uint16)
     rows = []
@@ -99,7 +99,7 @@ def chains(quick: bool) -> list[Row]:
 
 def tile_parts(quick: bool) -> list[Row]:
     """Bytes to open JPEG 2000 without TLM, as a part of the file."""
-    from tests.http_server import serve
+    from tests.support.http_server import serve
 
     rows = []
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as served:

@@ -25,7 +25,7 @@ from anychunk import codecs
 from anychunk.codecs.chain import Decoder, Encoder
 from anychunk.decode.boxes import array_spec
 from anychunk.read.zarr_store import IndexStore
-from anychunk.server.hierarchy import served_tree
+from anychunk_serve.hierarchy import served_tree
 from bench.measure import Row, cores
 
 CONNECTIONS = 16

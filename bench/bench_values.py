@@ -10,11 +10,10 @@ import numpy as np
 from zarr.codecs.cast_value import CastValue as ZarrCastValue
 from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
 
+from anychunk.codecs import CastValue, ScaleOffset
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast.fused_cast import fuse
-from anychunk.codecs.cast_value import CastValue
 from anychunk.codecs.chain import array_spec, evolve
-from anychunk.codecs.scale_offset import ScaleOffset
 from bench.measure import OURS, Row, Times
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ import rasterio.shutil
 from rasterio.windows import Window
 
 from bench.measure import Row
-from tests.browser import Look, browser, served
+from tests.support.browser import Look, browser, served
 
 SIDE, QUICK_SIDE, BLOCK = 20_000, 4_000, 2_000
 ZOOM = 0.51

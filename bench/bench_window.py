@@ -22,10 +22,10 @@ from anychunk.codestream import blocks
 from anychunk.codestream.saved_blocks import pack
 from anychunk.decode import windows
 from anychunk.decode.chunks import ChunkReader
-from anychunk.io import Sources
+from anychunk.io.open_sources import Sources
 from anychunk.read import batch, window_reads
 from bench.measure import OURS, Row, best_of, cores
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 SIDE, COUNT = 256, 20
 TARGETS = {2048: (4, 2, 0.15), 4096: (4, 2, 0.08), 8192: (4, 3, 0.03), 16384: (2.5, 10, 0.01)}

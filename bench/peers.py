@@ -1,4 +1,4 @@
-"""Peers in separate environments, created by `make peers`; one process of each runs here."""
+"""Peers in separate environments, made by `.ci/environment make peers`; one process of each."""
 
 import atexit
 import json
@@ -53,7 +53,7 @@ def calls(
     expected = checksum(truth)
     for name in names:
         if not (ROOT / PLACES[name] / "ready").exists():
-            print(f"{name} is not measured: run `make peers`", file=sys.stderr)
+            print(f"{name} is not measured: run `.ci/environment make peers`", file=sys.stderr)
             continue
         answer = ask(name, path, window, checks=True)
         if "error" in answer:

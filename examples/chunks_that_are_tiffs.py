@@ -14,8 +14,7 @@ import zarr
 from PIL import Image
 from zarr.codecs import ZstdCodec
 
-from anychunk.codecs import headers
-from anychunk.codecs.pad import Pad
+from anychunk.codecs import Pad, headers
 
 STATIC = (
     "SUkqAAgAAAAIAAABAwABAAAAAAEAAAEBAwABAAAAAAEAAAIBAwABAAAAEAAAAAMBAwABAAAAAQAAAAYBAwABAAAA"

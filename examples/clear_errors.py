@@ -7,8 +7,7 @@ import numpy as np
 import zarr
 
 import anychunk
-from anychunk.codecs.offset import Offset
-from anychunk.codecs.pad import Pad
+from anychunk.codecs import Offset, Pad
 
 
 def wrong_length() -> None:

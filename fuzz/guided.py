@@ -1,6 +1,6 @@
 """Guided by coverage: atheris mutates bytes and keeps those that reach new lines of a parser.
 
-`make fuzz-guided TARGET=jpeg2000 MINUTES=5`. It runs in an environment of its own, because atheris
+`make fuzz-native GUIDED=jpeg2000 MINUTES=5`. It runs in an environment of its own, because atheris
 is not needed for anything else; the first inputs are the seeds, written by `python -m fuzz
 --corpus FOLDER`. A finding is any exception that is not one of ours; atheris writes its bytes to a
 file and stops.
@@ -16,7 +16,7 @@ TARGETS = ("tiff", "nitf", "jpeg2000", "jnrrd", "npy")
 
 with atheris.instrument_imports(include=["anychunk"]):
     from anychunk.errors import AnychunkError, InternalError, is_defect
-    from anychunk.io import MemorySource
+    from anychunk.io.memory import MemorySource
 
     MODULES = {name: import_module(f"anychunk.formats.{name}") for name in TARGETS}
 

@@ -121,7 +121,7 @@ def facsimile(loops, rng) -> None:
 
 def place_tile(loops, rng) -> None:
     """Place predicted rows of random tiles, in arrays that are as large, smaller or do not fit."""
-    from tests.codecs.test_tiff_rows import predicted
+    from tests.codecs.tiff.test_rows import predicted
 
     rows, columns, bands = (int(n) for n in rng.integers(1, (6, 90, 7)))
     size, predictor = int(rng.choice([1, 2, 4, 8])), int(rng.integers(1, 4))
@@ -328,7 +328,7 @@ def tile_parts(loops, rng) -> None:
     from anychunk.codestream import tiles
     from anychunk.codestream.jpeg2000 import read_main_header
     from anychunk.errors import AnychunkError
-    from anychunk.io import MemorySource
+    from anychunk.io.memory import MemorySource
     from tests.codestream.test_tiles import stream
 
     data = bytearray(stream(int(rng.integers(1, 40)), int(rng.integers(14, 40))))

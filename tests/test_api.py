@@ -18,10 +18,11 @@ from anychunk.errors import (
     SourceError,
     UnsupportedError,
 )
-from anychunk.io import memory_store
-from tests import forked
-from tests.http_server import serve
-from tests.permissions import unprivileged
+from anychunk.io.object_stores import memory_store
+from anychunk.zarr.codecs import zarr_codec
+from tests.support import processes
+from tests.support.http_server import serve
+from tests.support.permissions import unprivileged
 
 VALUES = np.arange(60, dtype="float32").reshape(3, 4, 5)
 
@@ -113,13 +114,14 @@ def test_file_without_permission(file):
     file.chmod(0)
     code = f"""
 import anychunk
+from anychunk.zarr.codecs import zarr_codec
 from anychunk.errors import SourceError
 try:
     anychunk.open({str(file)!r})
 except SourceError as e:
     print(e)
 """
-    done = forked.run(code, cwd=file.parent, before=unprivileged())
+    done = processes.run(unprivileged() + code, cwd=file.parent)
     assert done.returncode == 0, done.stderr
     assert "Permission denied" in done.stdout
 
@@ -192,13 +194,12 @@ def test_enable_makes_ours_the_choice_and_disable_undoes_it():
         warnings.simplefilter("error")
         anychunk.enable()
         try:
-            for name in codecs.table():
-                assert zarr.registry.get_codec_class(name) is codecs.codec_class(name)
+            for name, plain in codecs.load_all().items():
+                assert zarr.registry.get_codec_class(name) is zarr_codec(plain)
             # the names that are not ours stay
             assert zarr.config.get("codecs")["zstd"] == before["zstd"]
         finally:
             anychunk.disable()
-            anychunk.read.pipeline.install()
     assert zarr.config.get("codecs") == before
 
 
@@ -207,5 +208,4 @@ def test_enable_twice_is_undone_once():
     anychunk.enable()
     anychunk.enable()
     anychunk.disable()
-    anychunk.read.pipeline.install()
     assert zarr.config.get("codecs") == before

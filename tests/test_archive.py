@@ -33,16 +33,15 @@ from anychunk.errors import (
     SourceError,
 )
 from anychunk.references import icechunk as ice
-from tests.combine.files import write_geotiff
-from tests.http_server import serve
-from tests.nginx import needs_nginx, serve_nginx
-from tests.patience import PATIENCE_S, wait_until
-from tests.proxy import proxy
-from tests.s3 import SECRET, needs_s3, serve_s3
-from tests.thorough import IS_THOROUGH
+from tests.support.combined_files import write_geotiff
+from tests.support.http_server import serve
+from tests.support.nginx import needs_nginx, serve_nginx
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.proxy import proxy
+from tests.support.s3 import SECRET, needs_s3, serve_s3
 
 VALUES = np.random.default_rng(3).integers(0, 4000, (64, 80), dtype="uint16")
-COUNT = 1000 if IS_THOROUGH else 16
+COUNT = 1000
 """COGs of the archive."""
 
 
@@ -432,11 +431,10 @@ def test_the_command_parses_on_a_cluster(tmp_path):
 
 
 @needs_s3
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(4 * PATIENCE_S)
 def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
-    """COGs over S3 into one Icechunk repository: a thousand of them if thorough."""
+    """COGs over S3 into one Icechunk repository."""
     import distributed
 
     folder = tmp_path / "data" / "cogs"
@@ -447,7 +445,7 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
     with (
         serve_s3(tmp_path) as storage,
         distributed.LocalCluster(
-            n_workers=2 if IS_THOROUGH else 1,
+            n_workers=2,
             threads_per_worker=1,
             processes=True,
             dashboard_address="127.0.0.1:0",

@@ -9,7 +9,7 @@ import tifffile
 import anychunk
 from anychunk.errors import AnychunkError
 from anychunk.references import icechunk as ice
-from tests import forked
+from tests.support import processes
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is of POSIX"),
@@ -112,13 +112,13 @@ def test_append_killed_at_any_step_and_resumed(tmp_path, how, piece):
     """Whole batches are there or not; resumed, nothing is missing and nothing twice."""
     paths = written(tmp_path, 6)
     (tmp_path / "whole").mkdir()
-    whole = forked.run(APPEND, [0, piece, how, *paths], cwd=tmp_path / "whole")
+    whole = processes.run(APPEND, [0, piece, how, *paths], cwd=tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     lefts = set()
     for step in some_of(int(whole.stdout)):
         folder = tmp_path / str(step)
         folder.mkdir()
-        killed = forked.run(APPEND, [step, piece, how, *paths], cwd=folder)
+        killed = processes.run(APPEND, [step, piece, how, *paths], cwd=folder)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         target = str(folder / "t.icechunk")
         left = len(ice.saved_sources(target))
@@ -148,11 +148,11 @@ def test_index_killed_at_any_step_and_run_again(tmp_path, name, is_replaced):
     def arguments(step):
         return [step, 120_000, "group", name, *paths]
 
-    whole = forked.run(INDEX, arguments(0), cwd=prepared(tmp_path / "whole"))
+    whole = processes.run(INDEX, arguments(0), cwd=prepared(tmp_path / "whole"))
     assert whole.returncode == 0, whole.stderr
     for step in some_of(int(whole.stdout)):
         folder = prepared(tmp_path / str(step))
-        killed = forked.run(INDEX, arguments(step), cwd=folder)
+        killed = processes.run(INDEX, arguments(step), cwd=folder)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         try:
             count = len(images(folder / name, "group"))

@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as hnp
 from anychunk import resample as ds
 from anychunk.decode.computed import shrink
 from anychunk.errors import UnsupportedError
-from tests.thorough import examples
 
 RNG = np.random.default_rng(3)
 INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
@@ -168,7 +167,7 @@ def test_kernels_keep_to_the_range_of_integers(dtype):
     method=st.sampled_from(ds.METHODS),
     data=st.data(),
 )
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_piece_is_a_piece_of_the_whole(array, ratios, method, data):
     ratio = ratios[: array.ndim]
     whole = ds.downsample(array, ratio, method)

@@ -14,11 +14,11 @@ import tifffile
 import anychunk
 from anychunk import limits
 from anychunk.errors import LimitError, UnsupportedError
-from anychunk.io import read_object
+from anychunk.io.opening import read_object
 from anychunk.metadata.painting import paint
 from anychunk.thumbnail import band_limits, block_steps, means, png, thumbnail
-from tests.effort import at_most
-from tests.test_cli import run
+from tests.cli.test_cli import run
+from tests.support.effort import at_most
 
 
 def test_ramp_is_stretched(tmp_path):

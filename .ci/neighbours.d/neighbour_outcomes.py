@@ -1,7 +1,8 @@
 """A pytest plug-in: write the outcome of every case to the file named by $NEIGHBOUR_OUTCOMES.
 
-With NEIGHBOUR_MODE=enabled, `anychunk.enable()` is called before collection, and again before each
-case: fixtures reset zarr's configuration.
+With NEIGHBOUR_MODE=enabled, `anychunk.enable()` is called before each case, because fixtures reset
+zarr's configuration. It is not called before collection: cases are made of zarr's list of data
+types, which has ours, too, while anychunk is enabled.
 """
 
 import json
@@ -18,8 +19,6 @@ outcomes: dict[str, str] = {}
 
 if ENABLED:
     import anychunk
-
-    anychunk.enable()
 
 
 def pytest_collection() -> None:

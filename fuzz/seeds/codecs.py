@@ -10,10 +10,10 @@ import numpy as np
 from fuzz.cases import Field, Seed
 from fuzz.seeds.pictures import field
 
-TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
-JBP = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
-JPEG = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
-J2K = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
+TIFF_TILE = "anychunk.tiff-tile"
+JBP = "anychunk.jbp-block"
+JPEG = "anychunk.jpeg"
+J2K = "anychunk.jpeg2000"
 
 
 def _named(name: str, **configuration: Any) -> dict[str, Any]:
@@ -28,8 +28,9 @@ def chains() -> Iterator[tuple[str, np.ndarray, list[dict[str, Any]]]]:
     flat, plane = field((12, 10), "u2"), field((16, 16))
     yield "offset", flat, [LITTLE, _named("offset", offset=4, prefix="AAAAAA==")]
     yield "pad", flat, [LITTLE, _named("pad", location="end", nbytes=300)]
-    for name in ("zlib", "xz", "bzip2", "lz4_frame", "lz4_java", "crc32"):
-        yield name, flat, [LITTLE, _named(f"anychunk.{name}")]
+    for name in ("zlib", "xz", "bzip2", "lz4", "lz4_java"):
+        yield name, flat, [LITTLE, _named("anychunk.stream", compression=name)]
+    yield "crc32", flat, [LITTLE, _named("anychunk.stream", compression="raw", checksum=True)]
     for name in ("gzip", "zstd", "blosc", "crc32c", "numcodecs.zlib"):
         extra: dict[str, Any] = {"level": 1} if name in ("gzip", "zstd", "numcodecs.zlib") else {}
         if name == "blosc":
@@ -53,12 +54,12 @@ def chains() -> Iterator[tuple[str, np.ndarray, list[dict[str, Any]]]]:
     yield "window", flat, [_named("anychunk.window", codecs=[LITTLE])]
     yield "choice", flat, [_named("anychunk.choice", choices=[inner, [LITTLE]])]
     yield "n5_default", flat, [_named("n5_default", codecs=big)]
-    yield "n5_cropped", flat, [_named("anychunk.n5_cropped", codecs=big, block_shape=[20, 20])]
-    yield "n5_reversed", flat, [_named("anychunk.n5_reversed", codecs=big)]
+    yield "n5_cropped", flat, [_named("anychunk.n5", codecs=big, block_shape=[20, 20])]
+    yield "n5_reversed", flat, [_named("anychunk.n5", codecs=big, reversed=True)]
     yield (
-        "leading_stream",
+        "leading",
         flat,
-        [LITTLE, _named("anychunk.leading_stream", compression="gzip", skip=16)],
+        [LITTLE, _named("anychunk.stream", compression="gzip", leading=True, skip=16)],
     )
     yield "piece", flat, [LITTLE, _named("anychunk.piece", compression="gzip")]
     yield "piece-bzip2", flat, [LITTLE, _named("anychunk.piece", compression="bzip2")]

@@ -15,8 +15,8 @@ from fuzz.cases import Field, Seed
 from fuzz.seeds.jpeg2000 import codestream_fields, tiled
 from fuzz.seeds.pictures import field
 from fuzz.seeds.tiff import jpeg_fields
-from tests.formats.gdal import gdal_write
-from tests.formats.nitf_writer import Image, image_data, nitf, tre
+from tests.support.gdal import gdal_write
+from tests.support.nitf_writer import Image, fax, image_data, nitf, tre, vq_header, vq_image
 
 WORDS = {
     "IC": (
@@ -165,8 +165,6 @@ def made() -> Iterator[tuple[str, bytes, tuple[str, ...], float]]:
     yield "c8-tiles", nitf(
         [Image(grey, ic="C8", comrat="N010", block=(32, 32), payload=tiled(grey[0], 32, 32))]
     ), gdal, 0  # fmt: skip
-    from tests.formats.test_nitf_compressed import fax, vq_header, vq_image
-
     pixels = (grey > 100).astype("u1")
     options = {"ic": "C1", "nbpp": 1, "pvtype": "B"}
     yield "c1", nitf([Image(pixels, comrat="1D  ", payload=fax(pixels[0], 0), **options)]), (), 0

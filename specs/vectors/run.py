@@ -156,7 +156,7 @@ class Anychunk(Codecs):
 
     def __init__(self) -> None:
         import anychunk
-        from anychunk import codecs
+        from anychunk.zarr import codecs
 
         anychunk.enable()
         self._codecs = codecs

@@ -3,30 +3,29 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anychunk._after_import import after_import as _after_import
 from anychunk._version import __version__
 from anychunk.errors import AnychunkError
 
 if TYPE_CHECKING:
     from anychunk.api import (
         VirtualParser,
-        append,
         describe,
         disable,
         enable,
-        from_virtualizarr,
         index,
         open,  # noqa: A004
         open_array,
         open_group,
-        save,
     )
+    from anychunk.archive import append
     from anychunk.conversion import convert
     from anychunk.conversion.writing import write
     from anychunk.io.measuring import ReadStats, read_stats
     from anychunk.model.index import ArrayIndex, GroupIndex
     from anychunk.read.zarr_array import Array, Group
-    from anychunk.verification import verify
+    from anychunk.references import save
+    from anychunk.references.virtualizarr import from_virtualizarr
+    from anychunk.verification.checks import verify
 
 __all__ = [
     "AnychunkError",
@@ -53,17 +52,19 @@ __all__ = [
     "write",
 ]
 
-# loaded on first use: zarr imports this package for its data types and codecs in processes that
-# never asked for it
+# loaded on first use: zarr imports this package for its codecs in processes that never asked for it
 _MODULES = {
     "Array": "read.zarr_array",
     "ArrayIndex": "model.index",
     "Group": "read.zarr_array",
     "GroupIndex": "model.index",
     "ReadStats": "io.measuring",
+    "append": "archive",
     "convert": "conversion",
+    "from_virtualizarr": "references.virtualizarr",
     "read_stats": "io.measuring",
-    "verify": "verification",
+    "save": "references",
+    "verify": "verification.checks",
     "write": "conversion.writing",
 }
 
@@ -78,19 +79,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-# Lets zarr read arrays whose codecs only we have; our pipeline waits for the first `open`. In two
-# steps, because what is imported here may be what imports zarr.
-_after_import("zarr", lambda: import_module("anychunk.codecs.zarr_core"))
-_after_import("anychunk.codecs.zarr_core", lambda: import_module("anychunk.codecs.zarr_registry"))
-
-
-def _register_saving() -> None:
-    from anychunk.model.index import register_saving_loader
-
-    register_saving_loader(lambda: import_module("anychunk.references"))
-
-
-# an index that was unpickled in a process that never called `anychunk.open` saves itself, too
-_after_import("anychunk.model.index", _register_saving)

@@ -11,6 +11,6 @@ class Drawn:
     def _repr_html_(self) -> str | None:
         """Return HTML for Jupyter; None, so that it shows the text, if that cannot be written."""
         # by name: all layers derive from this class, and notebooks are above most of them
-        notebooks: Any = import_module("anychunk.integrations.notebooks")
+        notebooks: Any = import_module("anychunk.notebooks")
         found: str | None = notebooks.html(self)
         return found

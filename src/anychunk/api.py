@@ -1,55 +1,48 @@
 """The public functions: url in, zarr out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-import zarr
-
-from anychunk import archive, codecs, references
-from anychunk.codecs import zarr_registry
-from anychunk.combine import How, stac, stac_assets
-from anychunk.combine.batches import DateSource, Recipe
-from anychunk.combine.mosaic import Overlap
-from anychunk.combine.ordering import Dates, dates_of_urls, sorted_urls
-from anychunk.combine.parallel import Failures
-from anychunk.combine.patterns import expand
-from anychunk.combine.stac import Items, Sign
-from anychunk.errors import FilesError, FormatError, UnsupportedError
-from anychunk.indexing import Held, Url, described, index_held, index_one, several_files
-from anychunk.io import OnChange, Storage, as_url, is_held, is_pattern, is_remote
-from anychunk.metadata.dates import Duplicates, Georeference, Order, Rules
-from anychunk.metadata.meaning import Meaning
-from anychunk.metadata.reading import meaning_of_level
-from anychunk.model.images import array_path, image_around
+from anychunk.errors import UnsupportedError
+from anychunk.indexing import Held, Url, described, index_held, index_one
+from anychunk.io.held import is_held
+from anychunk.io.source import OnChange, Storage
+from anychunk.io.url import as_url, is_pattern, is_remote
+from anychunk.model.images import array_path
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.read import pipeline
 from anychunk.read.zarr_array import Array, Group, open_path
 from anychunk.read.zarr_array import open_group as open_index
-from anychunk.read.zarr_store import IndexStore
-from anychunk.references import virtualizarr
+
+if TYPE_CHECKING:
+    from anychunk.combine import How
+    from anychunk.combine.mosaic import Overlap
+    from anychunk.combine.ordering import Dates
+    from anychunk.combine.parallel import Failures
+    from anychunk.combine.stac import Items, Sign
+    from anychunk.metadata.dates import Duplicates, Georeference, Order
 
 
 @overload
 def index(
-    url: Url | Held | Iterable[Url] | Items,
+    url: "Url | Held | Iterable[Url] | Items",
     *,
     format: str | None = None,
     storage: Storage | None = None,
-    combine: How | None = None,
+    combine: "How | None" = None,
     along: str | int | None = None,
-    overlap: Overlap = "error",
-    dates: Dates = None,
-    order: Order = "date",
-    duplicates: Duplicates = "error",
-    georeference: Georeference = "error",
+    overlap: "Overlap" = "error",
+    dates: "Dates" = None,
+    order: "Order" = "date",
+    duplicates: "Duplicates" = "error",
+    georeference: "Georeference" = "error",
     assets: str | Sequence[str] | None = None,
-    sign: Sign | None = None,
+    sign: "Sign | None" = None,
     check_proj: bool = True,
     executor: Any = None,
-    failures: Failures | None = None,
+    failures: "Failures | None" = None,
     to: None = None,
     batch: int | None = None,
     **options: Any,
@@ -58,22 +51,22 @@ def index(
 
 @overload
 def index(
-    url: Url | Held | Iterable[Url] | Items,
+    url: "Url | Held | Iterable[Url] | Items",
     *,
     format: str | None = None,
     storage: Storage | None = None,
-    combine: How | None = None,
+    combine: "How | None" = None,
     along: str | int | None = None,
-    overlap: Overlap = "error",
-    dates: Dates = None,
-    order: Order = "date",
-    duplicates: Duplicates = "error",
-    georeference: Georeference = "error",
+    overlap: "Overlap" = "error",
+    dates: "Dates" = None,
+    order: "Order" = "date",
+    duplicates: "Duplicates" = "error",
+    georeference: "Georeference" = "error",
     assets: str | Sequence[str] | None = None,
-    sign: Sign | None = None,
+    sign: "Sign | None" = None,
     check_proj: bool = True,
     executor: Any = None,
-    failures: Failures | None = None,
+    failures: "Failures | None" = None,
     to: Url,
     batch: int | None = None,
     **options: Any,
@@ -81,22 +74,22 @@ def index(
 
 
 def index(
-    url: Url | Held | Iterable[Url] | Items,
+    url: "Url | Held | Iterable[Url] | Items",
     *,
     format: str | None = None,
     storage: Storage | None = None,
-    combine: How | None = None,
+    combine: "How | None" = None,
     along: str | int | None = None,
-    overlap: Overlap = "error",
-    dates: Dates = None,
-    order: Order = "date",
-    duplicates: Duplicates = "error",
-    georeference: Georeference = "error",
+    overlap: "Overlap" = "error",
+    dates: "Dates" = None,
+    order: "Order" = "date",
+    duplicates: "Duplicates" = "error",
+    georeference: "Georeference" = "error",
     assets: str | Sequence[str] | None = None,
-    sign: Sign | None = None,
+    sign: "Sign | None" = None,
     check_proj: bool = True,
     executor: Any = None,
-    failures: Failures | None = None,
+    failures: "Failures | None" = None,
     to: Url | None = None,
     batch: int | None = None,
     **options: Any,
@@ -166,181 +159,41 @@ def index(
         MissingFileError: There is no such file or object; also a `FileNotFoundError`.
     """
     is_one = is_held(url) or (isinstance(url, str | Path) and not is_pattern(str(url)))
-    asked: Any = {"assets": assets, "sign": sign, "check_proj": check_proj}
-    is_asked = assets is not None or sign is not None or stac.is_item(url)
-    if not is_one or combine is not None or is_asked:
+    if not is_one or combine is not None or assets is not None or sign is not None:
         if is_held(url):
             raise ValueError("combine= takes paths and urls, not bytes or an open file")
-        files = files_to_index(
+        from anychunk.archive import index_many  # with all that combines and saves indexes
+
+        return index_many(
             cast("Any", url),
             combine=combine,
             along=along,
+            overlap=overlap,
             dates=dates,
-            rules=Rules(order=order, duplicates=duplicates, georeference=georeference),
+            rules={"order": order, "duplicates": duplicates, "georeference": georeference},
+            to=to,
+            batch=batch,
+            assets=assets,
+            sign=sign,
+            check_proj=check_proj,
             executor=executor,
             failures=failures,
             format=format,
             storage=storage,
-            **asked,
             **options,
         )
-        if combine is None and (len(files.urls) > 1 or not files.sources):
-            raise several_files()
-        if to is None:
-            return archive.index_files(files, overlap=overlap)
-        archive.save_files(files, as_url(to), overlap=overlap, batch=batch, storage=storage)
-        return None
     if is_held(url):
         found = index_held(url, format, storage, options)
     else:
         found = index_one(as_url(cast("Url", url)), format=format, storage=storage, **options)
     if to is None:
         return found
-    references.save(found, as_url(to), storage=storage)
+    found.save(as_url(to), storage=storage)
     return None
 
 
-def files_to_index(
-    urls: Url | Iterable[Url] | Items,
-    *,
-    combine: How | None,
-    along: str | int | None = None,
-    dates: Dates = None,
-    rules: Rules | None = None,
-    assets: str | Sequence[str] | None = None,
-    sign: Sign | None = None,
-    check_proj: bool = True,
-    executor: Any = None,
-    failures: Failures | None = None,
-    progress: Callable[[], object] | None = None,
-    **options: Any,
-) -> archive.Files:
-    """Return files, and how they are indexed; parameters are those of `index`.
-
-    `rules` are `order`, `duplicates` and `georeference`; `progress` is called after every file.
-    """
-    rules = rules or Rules()
-    chosen = (assets,) if isinstance(assets, str) else tuple(assets or ())
-    storage = options.get("storage")
-    found, documents = _listed(urls, storage)
-    parse: Callable[[Any], Node] = partial(index_one, **options)
-    items: dict[str, stac.Item] = {}
-    if documents:
-        allow = options.pop("allow", None)
-        folders = None if allow is None else tuple(map(str, allow))
-        choice = stac.Choice(assets=chosen, sign=sign, allow=folders)
-        items = _items(documents, choice, storage, failures)
-        found = list(items)
-        one = partial(index_one, **options)
-        parse = partial(stac_assets.index_item, parse=one, check_proj=check_proj)
-    elif chosen or sign is not None:
-        raise FormatError(f"{next(iter(found), '')}: assets= and sign= need STAC items")
-    known = _known_dates(found, dates, combine, along, failures)
-    if known is None and dates is None and items and _is_dated(combine, along):
-        known = {item.url: _date(item) for item in items.values()}
-    if known:
-        found = sorted_urls([url for url in found if url in known], known, rules)
-    recipe = Recipe(
-        parse=parse,
-        how=combine,
-        along=along,
-        dates=_date_source(dates, known),
-        rules=rules,
-    )
-    return archive.Files(
-        urls=found,
-        recipe=recipe,
-        executor=executor,
-        failures=failures,
-        progress=progress,
-        dates=known or {},
-        names=_item_names(items),
-        sources=items,
-    )
-
-
-def _listed(
-    urls: Url | Iterable[Url] | Items, storage: Storage | None
-) -> tuple[list[str], list[Any]]:
-    """Return the urls of files; or nothing, and documents and objects that have STAC items."""
-    if stac.is_item(urls):
-        return [], [urls]
-    if not isinstance(urls, str | Path | Iterable):
-        hint = "; open it first, with .open()" if hasattr(urls, "open") else ""
-        raise TypeError(
-            f"got {type(urls).__name__}, expected a url or path, bytes, an open file or a list of "
-            f"urls{hint}"
-        )
-    given = [urls] if isinstance(urls, str | Path) else list(cast("Iterable[Any]", urls))
-    if any(stac.is_item(one) for one in given):
-        return [], [as_url(one) if isinstance(one, str | Path) else one for one in given]
-    found = expand(given, storage)
-    is_stac = bool(found) and stac.is_document(found[0], storage)
-    return ([], list(found)) if is_stac else (found, [])
-
-
-def _items(
-    documents: Sequence[Any],
-    choice: stac.Choice,
-    storage: Storage | None,
-    failures: Failures | None,
-) -> dict[str, stac.Item]:
-    """Return STAC items by the urls that stand for them; there is at least one."""
-    found = stac.read_items(documents, choice, storage=storage, failures=failures)
-    if not found and failures:
-        raise FilesError(failures, len(failures))
-    if not found:
-        raise FormatError("STAC: found no items")
-    return {item.url: item for item in found}
-
-
-def _item_names(items: Mapping[str, stac.Item]) -> dict[str, str]:
-    """Return the names of the groups of items, which are their ids, by url."""
-    names = {url: stac.group_name(item.id) for url, item in items.items()}
-    if len(set(names.values())) < len(names):
-        return {url: f"{name}_{number}" for number, (url, name) in enumerate(names.items())}
-    return names
-
-
-def _date(item: stac.Item) -> int:
-    if item.date is None:
-        raise FormatError(
-            f"STAC item {item.id}: has neither datetime nor start_datetime; pass dates="
-        )
-    return item.date
-
-
-def _is_dated(combine: How | None, along: str | int | None) -> bool:
-    """Return whether files are stacked along t, as far as that is known before they are parsed."""
-    return combine == "stack" and along in (None, "t", "time")
-
-
-def _known_dates(
-    urls: Sequence[str],
-    dates: Dates,
-    combine: How | None,
-    along: str | int | None,
-    failures: Failures | None,
-) -> dict[str, int] | None:
-    """Return the dates that the caller gives, by url; None if the files are to state them."""
-    if dates is None or dates is False:
-        return None if dates is None else {}
-    if not _is_dated(combine, along):
-        raise ValueError("dates= needs combine='stack' along t")
-    found = dates_of_urls(urls, dates, failures)
-    if failures and not found:
-        raise FilesError(failures, len(urls))
-    return found
-
-
-def _date_source(dates: Dates, known: Mapping[str, int] | None) -> DateSource:
-    if known is None:
-        return "stated" if dates is None else "required"
-    return "given" if known else "none"
-
-
 def _as_index(
-    url: Url | Held | Node | Iterable[Url] | Items, storage: Storage | None, options: Any
+    url: "Url | Held | Node | Iterable[Url] | Items", storage: Storage | None, options: Any
 ) -> Node:
     if isinstance(url, GroupIndex | ArrayIndex):
         return url
@@ -348,16 +201,13 @@ def _as_index(
 
 
 def open(  # noqa: A001 - the public name is anychunk.open
-    url: Url | Held | Node | Iterable[Url] | Items,
+    url: "Url | Held | Node | Iterable[Url] | Items",
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
     **options: Any,
 ) -> Group | Array:
     """Open a file, or an index, as a read-only Zarr hierarchy.
-
-    The first call makes anychunk's pipeline the default of zarr, unless zarr's configuration
-    already names another one; `disable` undoes that.
 
     Parameters:
         url: A path or url, several, a pattern, STAC items, a saved index, or what `index` returned.
@@ -385,7 +235,7 @@ def open(  # noqa: A001 - the public name is anychunk.open
 
 
 def open_group(
-    url: Url | Held | Node | Iterable[Url] | Items,
+    url: "Url | Held | Node | Iterable[Url] | Items",
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
@@ -408,7 +258,7 @@ def open_group(
 
 
 def open_array(
-    url: Url | Held | Node | Iterable[Url] | Items,
+    url: "Url | Held | Node | Iterable[Url] | Items",
     *,
     image: int | str = 0,
     level: int | str = 0,
@@ -442,112 +292,6 @@ def describe(url: Url | Held | Node, **options: Any) -> dict[str, Json]:
     return described(_as_index(url, options.pop("storage", None), options))
 
 
-def opened_image(array: Any) -> tuple[Meaning, Mapping[str, Json]] | None:
-    """Return the meaning of an array that was opened by this package, and its image's attributes.
-
-    None for any other array.
-    """
-    store = getattr(array, "store", None)
-    if not isinstance(array, zarr.Array) or not isinstance(store, IndexStore):
-        return None
-    image = image_around(store.index, array.path)
-    if image is None:
-        return None
-    meaning = meaning_of_level(store.index, image, image.levels.index(array.path))
-    return meaning, image.attributes
-
-
-def save(node: Node, target: str | Path, *, format: str | None = None, **options: Any) -> None:
-    """Save an index, so that it can be opened again without parsing the file.
-
-    Parameters:
-        node: What `anychunk.index` returned.
-        target: A path or url: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
-        format: "kerchunk", "parquet" or "icechunk", instead of the target's extension.
-        options: `copy="needed"` copies chunks that the format cannot refer to; `relative=False`
-            writes urls that do not move with the index; `storage` is obstore's. For JSON also
-            `zarr_format=2` and `layout="osml"`, for Icechunk `message`.
-
-    Raises:
-        UnsupportedError: If the format cannot express the index; nothing is written then.
-    """
-    references.save(node, as_url(target), format=format, **options)
-
-
-def append(
-    urls: Url | Iterable[Url] | Items,
-    target: str | Path,
-    *,
-    combine: How = "group",
-    along: str | int | None = None,
-    dates: Dates = None,
-    order: Order = "date",
-    duplicates: Duplicates = "error",
-    georeference: Georeference = "error",
-    batch: int | None = None,
-    executor: Any = None,
-    failures: Failures | None = None,
-    progress: Callable[[], object] | None = None,
-    storage: Storage | None = None,
-    copy: Literal["never", "needed"] = "never",
-    **options: Any,
-) -> int:
-    """Add files to an Icechunk repository, one commit per batch; return how many were added.
-
-    Files that the repository already refers to are skipped, so the same call resumes after a crash,
-    which leaves the repository at its last commit. Where another writer commits at the same time,
-    the files are added to what it wrote.
-
-    Parameters:
-        urls: Paths, urls or patterns; or STAC items, with the options `assets`, `sign` and
-            `check_proj` of `index`.
-        target: The repository, created if it does not exist.
-        combine: `"group"`, `"stack"` or `"concat"`; see `index`.
-        along: The axis to stack or concatenate along.
-        dates: As in `index`.
-        order: As in `index`. With `"date"`, appended files must not be earlier than those that the
-            repository has.
-        duplicates: As in `index`; also for dates that the repository has.
-        georeference: As in `index`; also for the place of the files that the repository has.
-        batch: The number of files per commit; by default as many as make commits cheap, at least
-            500.
-        executor: As in `index`.
-        failures: As in `index`.
-        progress: Called after every file.
-        storage: As in `index`.
-        copy: `"needed"` copies chunks that Icechunk cannot refer to; `"never"` refuses them.
-        **options: As in `index`.
-    """
-    files = files_to_index(
-        urls,
-        combine=check_appendable(combine),
-        along=along,
-        dates=dates,
-        rules=Rules(order=order, duplicates=duplicates, georeference=georeference),
-        executor=executor,
-        failures=failures,
-        progress=progress,
-        storage=storage,
-        **options,
-    )
-    done = archive.append_files(files, as_url(target), batch=batch, copy=copy, storage=storage)
-    return done.files
-
-
-def check_appendable(combine: How) -> How:
-    """Refuse a combination that needs all files at once."""
-    if combine == "mosaic":
-        raise ValueError(
-            "append: combine='mosaic' is not supported; index all files at once and save the result"
-        )
-    return combine
-
-
-def from_virtualizarr(found: Any, **options: Any) -> Node:
-    """Return a VirtualiZarr `ManifestStore`, `ManifestGroup` or virtual dataset as an index."""
-    return virtualizarr.from_virtualizarr(found, **options)
-
-
 @dataclass(frozen=True, kw_only=True)
 class VirtualParser:
     """A parser for VirtualiZarr: `open_virtual_dataset(url, registry, parser=VirtualParser())`.
@@ -571,6 +315,8 @@ class VirtualParser:
 
     def __call__(self, url: str, registry: Any) -> Any:
         """Parse `url`, read by the stores of `registry`, into a `ManifestStore`."""
+        from anychunk.references import virtualizarr
+
         storage = {"resolve": registry.resolve} if is_remote(url) else None
         node = index(url, storage=storage, **self.options)
         if self.tree:
@@ -583,36 +329,29 @@ class VirtualParser:
         )
 
 
-_replaced: dict[str, str | None] = {}
-"""What the configuration named for each codec before ours; None for nothing."""
-
-
 def enable() -> None:
-    """Make zarr use our codecs and our pipeline for everything that it opens from now on.
+    """Make zarr use our codecs, data types and pipeline for everything that it opens from now on.
 
-    `disable` and `zarr.config.reset` undo it.
+    No other function changes zarr. Until `disable`, this one changes:
+
+    - the codec registry, and `codecs` in `zarr.config`: zarr chooses our class for the name of each
+      of our codecs, `scale_offset`, `cast_value` and `n5_default` of other packages included;
+    - the data type registry: it gains `bfloat16`, `int2`, `int4`, `uint2`, `uint4`, and the
+      `float8`, `float6` and `float4` types, unless another package registers a type of that name;
+    - the pipeline registry, and `codec_pipeline.path` in `zarr.config`: our pipeline reads the
+      arrays of an index that zarr itself opens; the pipeline configured before reads all others.
+
+    `zarr.config.reset` undoes the changes of the configuration only.
     """
-    names = zarr_registry.register_all()
-    chosen: dict[str, str] = zarr.config.get("codecs")
-    for name, ours in names.items():
-        if chosen.get(name) != ours:
-            _replaced[name] = chosen.get(name)
-    # a nested update merges; setting by dotted key would split names that hold dots
-    zarr.config.update({"codecs": names})
-    pipeline.install(force=True)
+    from anychunk.zarr import choices  # loads all codecs and data types
+
+    choices.enable()
+    pipeline.install()
 
 
 def disable() -> None:
-    """Remove our codecs and our pipeline from zarr's configuration, and nothing else."""
-    chosen: dict[str, str] = dict(zarr.config.get("codecs"))
-    classes = codecs.load_all() if _replaced else {}
-    for name, before in _replaced.items():
-        if chosen.get(name) == zarr_registry.qualname(classes[name]):
-            del chosen[name]
-            if before is not None:
-                chosen[name] = before
-    if _replaced:
-        zarr.config.set({"codecs": chosen})
-        _replaced.clear()
-        zarr_registry.unregister_all()
+    """Undo `enable`; what others have set in zarr's configuration or registered since stays."""
+    from anychunk.zarr import choices
+
+    choices.disable()
     pipeline.uninstall()

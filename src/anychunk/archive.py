@@ -9,14 +9,17 @@ import math
 import pickle
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
 
 from anychunk import references
-from anychunk.combine import How, axis_of, group_names
+from anychunk.combine import How, axis_of, group_names, stac, stac_assets
 from anychunk.combine import combine as combine_files
 from anychunk.combine.batches import (
+    DateSource,
     Item,
     Part,
     Recipe,
@@ -26,11 +29,23 @@ from anychunk.combine.batches import (
     joined,
 )
 from anychunk.combine.mosaic import Overlap
-from anychunk.combine.ordering import date_of, in_order, sorted_urls, stacked_dates
+from anychunk.combine.ordering import (
+    Dates,
+    date_of,
+    dates_of_urls,
+    in_order,
+    sorted_urls,
+    stacked_dates,
+)
 from anychunk.combine.parallel import Failures, attempt
+from anychunk.combine.patterns import expand
+from anychunk.combine.stac import Items, Sign
 from anychunk.errors import AnychunkError, FilesError, FormatError
 from anychunk.formats._jpeg2000_windows import whole
-from anychunk.io import Storage, absolute
+from anychunk.indexing import Url, index_one, several_files
+from anychunk.io.source import Storage
+from anychunk.io.url import absolute, as_url
+from anychunk.metadata.dates import Duplicates, Georeference, Order, Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.references import icechunk
@@ -388,3 +403,235 @@ def commit_size(how: How, there: int) -> int:
     if how != "group":
         return FILES_PER_COMMIT
     return min(MOST_PER_COMMIT, max(FILES_PER_COMMIT, there // GROUP_SHARE))
+
+
+def index_many(
+    urls: Url | Iterable[Url] | Items,
+    *,
+    combine: How | None,
+    overlap: Overlap,
+    rules: Mapping[str, Any],
+    to: Url | None,
+    batch: int | None,
+    storage: Storage | None,
+    **options: Any,
+) -> Node | None:
+    """Index several files, or STAC items; parameters are those of `anychunk.index`.
+
+    `rules` are `order`, `duplicates` and `georeference`.
+    """
+    files = files_to_index(urls, combine=combine, rules=Rules(**rules), storage=storage, **options)
+    if combine is None and (len(files.urls) > 1 or not files.sources):
+        raise several_files()
+    if to is None:
+        return index_files(files, overlap=overlap)
+    save_files(files, as_url(to), overlap=overlap, batch=batch, storage=storage)
+    return None
+
+
+def files_to_index(
+    urls: Url | Iterable[Url] | Items,
+    *,
+    combine: How | None,
+    along: str | int | None = None,
+    dates: Dates = None,
+    rules: Rules | None = None,
+    assets: str | Sequence[str] | None = None,
+    sign: Sign | None = None,
+    check_proj: bool = True,
+    executor: Any = None,
+    failures: Failures | None = None,
+    progress: Callable[[], object] | None = None,
+    **options: Any,
+) -> Files:
+    """Return files, and how they are indexed; parameters are those of `index`.
+
+    `rules` are `order`, `duplicates` and `georeference`; `progress` is called after every file.
+    """
+    rules = rules or Rules()
+    chosen = (assets,) if isinstance(assets, str) else tuple(assets or ())
+    storage = options.get("storage")
+    found, documents = _listed(urls, storage)
+    parse: Callable[[Any], Node] = partial(index_one, **options)
+    items: dict[str, stac.Item] = {}
+    if documents:
+        allow = options.pop("allow", None)
+        folders = None if allow is None else tuple(map(str, allow))
+        choice = stac.Choice(assets=chosen, sign=sign, allow=folders)
+        items = _items(documents, choice, storage, failures)
+        found = list(items)
+        one = partial(index_one, **options)
+        parse = partial(stac_assets.index_item, parse=one, check_proj=check_proj)
+    elif chosen or sign is not None:
+        raise FormatError(f"{next(iter(found), '')}: assets= and sign= need STAC items")
+    known = _known_dates(found, dates, combine, along, failures)
+    if known is None and dates is None and items and _is_dated(combine, along):
+        known = {item.url: _date(item) for item in items.values()}
+    if known:
+        found = sorted_urls([url for url in found if url in known], known, rules)
+    recipe = Recipe(
+        parse=parse,
+        how=combine,
+        along=along,
+        dates=_date_source(dates, known),
+        rules=rules,
+    )
+    return Files(
+        urls=found,
+        recipe=recipe,
+        executor=executor,
+        failures=failures,
+        progress=progress,
+        dates=known or {},
+        names=_item_names(items),
+        sources=items,
+    )
+
+
+def _listed(
+    urls: Url | Iterable[Url] | Items, storage: Storage | None
+) -> tuple[list[str], list[Any]]:
+    """Return the urls of files; or nothing, and documents and objects that have STAC items."""
+    if stac.is_item(urls):
+        return [], [urls]
+    if not isinstance(urls, str | Path | Iterable):
+        hint = "; open it first, with .open()" if hasattr(urls, "open") else ""
+        raise TypeError(
+            f"got {type(urls).__name__}, expected a url or path, bytes, an open file or a list of "
+            f"urls{hint}"
+        )
+    given = [urls] if isinstance(urls, str | Path) else list(cast("Iterable[Any]", urls))
+    if any(stac.is_item(one) for one in given):
+        return [], [as_url(one) if isinstance(one, str | Path) else one for one in given]
+    found = expand(given, storage)
+    is_stac = bool(found) and stac.is_document(found[0], storage)
+    return ([], list(found)) if is_stac else (found, [])
+
+
+def _items(
+    documents: Sequence[Any],
+    choice: stac.Choice,
+    storage: Storage | None,
+    failures: Failures | None,
+) -> dict[str, stac.Item]:
+    """Return STAC items by the urls that stand for them; there is at least one."""
+    found = stac.read_items(documents, choice, storage=storage, failures=failures)
+    if not found and failures:
+        raise FilesError(failures, len(failures))
+    if not found:
+        raise FormatError("STAC: found no items")
+    return {item.url: item for item in found}
+
+
+def _item_names(items: Mapping[str, stac.Item]) -> dict[str, str]:
+    """Return the names of the groups of items, which are their ids, by url."""
+    names = {url: stac.group_name(item.id) for url, item in items.items()}
+    if len(set(names.values())) < len(names):
+        return {url: f"{name}_{number}" for number, (url, name) in enumerate(names.items())}
+    return names
+
+
+def _date(item: stac.Item) -> int:
+    if item.date is None:
+        raise FormatError(
+            f"STAC item {item.id}: has neither datetime nor start_datetime; pass dates="
+        )
+    return item.date
+
+
+def _is_dated(combine: How | None, along: str | int | None) -> bool:
+    """Return whether files are stacked along t, as far as that is known before they are parsed."""
+    return combine == "stack" and along in (None, "t", "time")
+
+
+def _known_dates(
+    urls: Sequence[str],
+    dates: Dates,
+    combine: How | None,
+    along: str | int | None,
+    failures: Failures | None,
+) -> dict[str, int] | None:
+    """Return the dates that the caller gives, by url; None if the files are to state them."""
+    if dates is None or dates is False:
+        return None if dates is None else {}
+    if not _is_dated(combine, along):
+        raise ValueError("dates= needs combine='stack' along t")
+    found = dates_of_urls(urls, dates, failures)
+    if failures and not found:
+        raise FilesError(failures, len(urls))
+    return found
+
+
+def _date_source(dates: Dates, known: Mapping[str, int] | None) -> DateSource:
+    if known is None:
+        return "stated" if dates is None else "required"
+    return "given" if known else "none"
+
+
+def append(
+    urls: Url | Iterable[Url] | Items,
+    target: str | Path,
+    *,
+    combine: How = "group",
+    along: str | int | None = None,
+    dates: Dates = None,
+    order: Order = "date",
+    duplicates: Duplicates = "error",
+    georeference: Georeference = "error",
+    batch: int | None = None,
+    executor: Any = None,
+    failures: Failures | None = None,
+    progress: Callable[[], object] | None = None,
+    storage: Storage | None = None,
+    copy: Literal["never", "needed"] = "never",
+    **options: Any,
+) -> int:
+    """Add files to an Icechunk repository, one commit per batch; return how many were added.
+
+    Files that the repository already refers to are skipped, so the same call resumes after a crash,
+    which leaves the repository at its last commit. Where another writer commits at the same time,
+    the files are added to what it wrote.
+
+    Parameters:
+        urls: Paths, urls or patterns; or STAC items, with the options `assets`, `sign` and
+            `check_proj` of `index`.
+        target: The repository, created if it does not exist.
+        combine: `"group"`, `"stack"` or `"concat"`; see `index`.
+        along: The axis to stack or concatenate along.
+        dates: As in `index`.
+        order: As in `index`. With `"date"`, appended files must not be earlier than those that the
+            repository has.
+        duplicates: As in `index`; also for dates that the repository has.
+        georeference: As in `index`; also for the place of the files that the repository has.
+        batch: The number of files per commit; by default as many as make commits cheap, at least
+            500.
+        executor: As in `index`.
+        failures: As in `index`.
+        progress: Called after every file.
+        storage: As in `index`.
+        copy: `"needed"` copies chunks that Icechunk cannot refer to; `"never"` refuses them.
+        **options: As in `index`.
+    """
+    files = files_to_index(
+        urls,
+        combine=check_appendable(combine),
+        along=along,
+        dates=dates,
+        rules=Rules(order=order, duplicates=duplicates, georeference=georeference),
+        executor=executor,
+        failures=failures,
+        progress=progress,
+        storage=storage,
+        **options,
+    )
+    done = append_files(files, as_url(target), batch=batch, copy=copy, storage=storage)
+    return done.files
+
+
+def check_appendable(combine: How) -> How:
+    """Refuse a combination that needs all files at once."""
+    if combine == "mosaic":
+        raise ValueError(
+            "append: combine='mosaic' is not supported; index all files at once and save the result"
+        )
+    return combine

@@ -7,6 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+OWN = ("anychunk", "anychunk_serve", "anychunk_plugins")
+"""The packages whose defects are ours."""
+
 
 class AnychunkError(Exception):
     """Base class of all errors raised by anychunk."""
@@ -95,7 +98,7 @@ class FormatWarning(UserWarning):
 REPORT = "please report it with the file: https://github.com/anychunk/anychunk/issues"
 
 
-def is_defect(error: BaseException, *, own: tuple[str, ...] = ("anychunk",)) -> bool:
+def is_defect(error: BaseException, *, own: tuple[str, ...] = OWN) -> bool:
     """Return whether an unexpected exception comes from code of ours.
 
     Decoder libraries raise all kinds of exceptions on bad data: that is the data's fault. The same
@@ -107,7 +110,7 @@ def is_defect(error: BaseException, *, own: tuple[str, ...] = ("anychunk",)) -> 
 
 
 @contextmanager
-def untrusted(where: str, *, own: tuple[str, ...] = ("anychunk",)) -> Iterator[None]:
+def untrusted(where: str, *, own: tuple[str, ...] = OWN) -> Iterator[None]:
     """Run code that interprets untrusted input, so that it raises only errors of ours.
 
     What the code raises on purpose is an `AnychunkError`. Any other exception, a panic of a library
@@ -147,7 +150,5 @@ def _blamed(error: BaseException) -> str:
 def defect(error: BaseException, where: str) -> InternalError:
     """Return the error that reports a defect of ours or a plug-in's; raise it `from error`."""
     package = _blamed(error)
-    whom = (
-        REPORT if package in ("anychunk", "") else f"please report it to the authors of {package}"
-    )
+    whom = REPORT if package in (*OWN, "") else f"please report it to the authors of {package}"
     return InternalError(f"{where}: {type(error).__name__}: {error}; this is a defect, {whom}")

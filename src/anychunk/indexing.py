@@ -15,23 +15,17 @@ import numpy as np
 
 from anychunk import formats
 from anychunk._version import __version__
-from anychunk.errors import AnychunkError, FormatError, UnsupportedError, untrusted
-from anychunk.io import (
-    Folder,
-    Source,
-    Storage,
-    as_url,
-    buffered,
-    held_source,
-    in_store,
-    is_pattern,
-    is_remote,
-    local_path,
-    open_source,
-    unsigned,
-    with_source,
-)
+from anychunk.errors import OWN, AnychunkError, FormatError, UnsupportedError, untrusted
+from anychunk.io.block_cache import buffered
+from anychunk.io.folder import Folder
+from anychunk.io.held import held_source, with_source
+from anychunk.io.opening import open_source
+from anychunk.io.secrets import unsigned
+from anychunk.io.source import Source, Storage
+from anychunk.io.storage import in_store
+from anychunk.io.url import as_url, is_pattern, is_remote, local_path
 from anychunk.model.index import (
+    TILES,
     ArrayIndex,
     ByteRanges,
     GroupIndex,
@@ -51,8 +45,6 @@ type Held = Buffer | BinaryIO
 
 SAVED = ("kerchunk", "parquet", "icechunk")
 """Formats of saved indexes."""
-WINDOWS = "anychunk.jpeg2000_window"
-"""The codec of chunks that are parts of JPEG 2000 tiles."""
 
 
 def _saved_indexes() -> Any:
@@ -220,7 +212,7 @@ def _parsed(
 ) -> Node:
     """Run a parser on untrusted bytes; a parser's own code may not raise foreign exceptions."""
     _check_options(parse, source, options, where=where)
-    with untrusted(where, own=("anychunk", parse.__module__.partition(".")[0])):
+    with untrusted(where, own=(*OWN, parse.__module__.partition(".")[0])):
         return parse(source, **options)
 
 
@@ -268,7 +260,7 @@ def described(node: Node) -> dict[str, Json]:
 
 def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
     chunks = array.chunks
-    if any(isinstance(c, Mapping) and c.get("name") == WINDOWS for c in array.codecs):
+    if array.has_codec(TILES):
         from anychunk.formats._jpeg2000_windows import whole
 
         chunks = whole(array).chunks  # chunks that are parts of a tile share its bytes

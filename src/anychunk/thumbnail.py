@@ -21,7 +21,8 @@ from anychunk.model.grid import Shape, touched_grid
 from anychunk.model.images import Image
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Node, Objects, find
 from anychunk.read import zarr_array
-from anychunk.selection import Part, Selection, part_of
+from anychunk.selection import Part, part_of
+from anychunk.selection.wanted import Selection
 
 type Array = npt.NDArray[Any]
 type Borders = npt.NDArray[np.int64]

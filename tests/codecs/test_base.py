@@ -1,14 +1,18 @@
 """The base classes of codecs: the example of their documentation, JSON, errors, Zarr v2."""
 
 import inspect
+import pickle
+import sys
 import textwrap
 from dataclasses import dataclass
+from types import ModuleType
 from typing import ClassVar
 
 import numcodecs
 import numpy as np
 import pytest
 import zarr
+from zarr.abc.codec import BytesBytesCodec
 
 from anychunk.codecs import base
 from anychunk.codecs.zarr_core import codec_registries
@@ -16,30 +20,39 @@ from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing import codecs as contract
 from anychunk.testing import formats
 from anychunk.testing.codecs import CodecContract
+from anychunk.zarr.codecs import zarr_codec
+from anychunk.zarr.filters import v2_filter
 
 
-def example(module):
-    """Return the Python code in the docstring of a module: its first indented block."""
+def example(module, number=0):
+    """Return the Python code in the docstring of a module: by default its first indented block."""
     lines = module.__doc__.split("\n")
-    start = next(i for i, line in enumerate(lines) if line.startswith("    "))
-    rest = enumerate(lines[start:], start)
-    stop = next((i for i, line in rest if line and not line.startswith(" ")), len(lines))
-    return textwrap.dedent("\n".join(lines[start:stop]))
+    for _ in range(number + 1):
+        start = next(i for i, line in enumerate(lines) if line.startswith("    "))
+        rest = enumerate(lines[start:], start)
+        stop = next((i for i, line in rest if line and not line.startswith(" ")), len(lines))
+        block, lines = lines[start:stop], lines[stop:]
+    return textwrap.dedent("\n".join(block))
 
 
-def run(code):
-    names = {"__name__": "example"}
-    exec(compile(code, "example", "exec"), names)
+def run(code, name="example"):
+    names = sys.modules[name].__dict__ if name in sys.modules else {"__name__": name}
+    exec(compile(code, name, "exec"), names)
     return names
 
 
-Shuffle = run(example(base))["Shuffle"]
+sys.modules["acme"] = acme = ModuleType("acme")
+for name in ("shuffle", "zarr"):
+    sys.modules[f"acme.{name}"] = ModuleType(f"acme.{name}")
+    setattr(acme, name, sys.modules[f"acme.{name}"])
+Shuffle = run(example(base), "acme.shuffle")["Shuffle"]
+MADE = run(example(base, 1), "acme.zarr")
 
 
 @pytest.fixture
 def _registered():
     """Register the example with zarr, as its entry point would."""
-    zarr.registry.register_codec("acme.shuffle", Shuffle)
+    zarr.registry.register_codec("acme.shuffle", MADE["Shuffle"])
     yield
     codec_registries.pop("acme.shuffle")
 
@@ -105,7 +118,7 @@ class Backwards(base.BytesToBytes):
 
 @pytest.fixture
 def _backwards():
-    zarr.registry.register_codec("acme.backwards", Backwards)
+    zarr.registry.register_codec("acme.backwards", zarr_codec(Backwards))
     yield
     codec_registries.pop("acme.backwards")
 
@@ -125,10 +138,21 @@ def test_contract_names_a_codec_that_zarr_does_not_find():
 
 
 def test_example_as_a_zarr_v2_filter():
-    v2 = run(example(base))["ShuffleV2"].from_config({"itemsize": 2})
+    v2 = MADE["ShuffleV2"].from_config({"itemsize": 2})
     assert v2.get_config() == {"id": "acme.shuffle", "itemsize": 2}
     assert bytes(v2.encode(b"AaBb")) == b"ABab"
     assert bytes(v2.decode(b"ABab")) == b"AaBb"
+    assert pickle.loads(pickle.dumps(v2)) == v2
+
+
+def test_example_as_zarrs_codec():
+    codec = MADE["Shuffle"](itemsize=2)
+    assert isinstance(codec, Shuffle)
+    assert isinstance(codec, BytesBytesCodec)
+    assert zarr_codec(Shuffle) is MADE["Shuffle"]
+    assert pickle.loads(pickle.dumps(codec)) == codec
+    with pytest.raises(TypeError, match="anychunk.codecs.base"):
+        zarr_codec(int)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +185,7 @@ class Broken(base.BytesToBytes):
 
 @pytest.mark.parametrize("error", [ValueError, KeyError, RuntimeError, ZeroDivisionError])
 def test_foreign_exceptions_are_mapped(error):
-    v2 = base.v2_filter(Broken)(error=error)
+    v2 = v2_filter(Broken)(error=error)
     with pytest.raises(ChunkEncodeError, match=r"acme\.broken: .*a bug") as raised:
         v2.encode(b"")
     assert isinstance(raised.value.__cause__, error)
@@ -172,7 +196,7 @@ def test_foreign_exceptions_are_mapped(error):
 
 def test_running_out_of_memory_is_not_the_chunks_fault():
     with pytest.raises(MemoryError):
-        base.v2_filter(Broken)(error=MemoryError).decode(b"")
+        v2_filter(Broken)(error=MemoryError).decode(b"")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
+from anychunk.codecs import Choice
 from anychunk.codecs.base import ChunkSpec, as_bytes
-from anychunk.codecs.choice import Choice
 from anychunk.errors import ChunkDecodeError, CodecConfigError, UnsupportedError
 from anychunk.testing.codecs import CodecContract
 

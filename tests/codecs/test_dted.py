@@ -4,10 +4,11 @@ import numcodecs
 import numpy as np
 import pytest
 
-from anychunk.codecs.dted import Dted, DtedV2
+from anychunk.codecs import Dted
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
-from tests.formats.dted_cells import record, word
+from anychunk.zarr import filters
+from tests.support.dted_cells import record, word
 
 RNG = np.random.default_rng(3)
 RECORDS = record(0, [1, 0x8002, 0xFFFF]) + record(1, [0x8000, 0x8003, 7])
@@ -41,7 +42,7 @@ def test_known_values():
 
 def test_zarr_v2():
     codec = numcodecs.get_codec({"id": Dted.name, **CODEC})
-    assert isinstance(codec, DtedV2)
+    assert isinstance(codec, filters.Dted)
     found = np.frombuffer(codec.decode(RECORDS), "<i2").reshape(3, 2)
     assert found.tolist() == [[-32767, 7], [-2, -3], [1, 0]]
     assert codec.encode(codec.decode(RECORDS))[:4].tobytes() == b"\xaa\0\0\0"

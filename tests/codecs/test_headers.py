@@ -10,9 +10,7 @@ import zarr
 from PIL import Image
 from zarr.codecs import ZstdCodec
 
-from anychunk.codecs import headers
-from anychunk.codecs.offset import Offset
-from anychunk.codecs.pad import Pad
+from anychunk.codecs import Offset, Pad, headers
 from anychunk.errors import (
     ChunkDecodeError,
     ChunkEncodeError,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.codecs.hostile_chunks import cases
+from tests.support.hostile_chunks import cases
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ type Outcome = tuple[str, str, int]
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
     """Decode all cases in one process, which reserves little address space and resets its peak."""
-    command = [sys.executable, "-m", "tests.codecs.hostile_chunks"]
+    command = [sys.executable, "-m", "tests.support.hostile_chunks"]
     done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     return json.loads(done.stdout)
 

@@ -3,10 +3,11 @@ import numpy as np
 import pytest
 import zarr
 
+from anychunk.codecs import JbpBlock
 from anychunk.codecs.base import ChunkSpec
-from anychunk.codecs.jbp_block import JbpBlock, JbpBlockV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
+from anychunk.zarr import filters
 
 RNG = np.random.default_rng(1)
 
@@ -174,9 +175,27 @@ def test_configuration_is_checked(wrong):
         JbpBlock(**{**good, **wrong})
 
 
-def test_json_as_in_osml_imagery_io():
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"compression": "fax-3d"}, {"compression": None}, {"compression": ["vq"]}, {"num_bands": 2},
+        {"nbpp": 8}, {"pvtype": "INT"}, {"abpp": 1}, {"complex_pairs": True},
+        {"compression": "vq"}, {"compression": "vq", "nbpp": 8, "pvtype": "INT", "block_width": 12},
+    ],
+)  # fmt: skip
+def test_configuration_of_compressed_blocks_is_checked(wrong):
+    good = {
+        "num_bands": 1, "block_height": 8, "block_width": 8, "nbpp": 1, "imode": "B", "pvtype": "B",
+        "compression": "fax-1d",
+    }  # fmt: skip
+    assert JbpBlock(**good).configuration() == good
+    with pytest.raises(CodecConfigError):
+        JbpBlock(**{**good, **wrong})
+
+
+def test_keys_as_in_osml_imagery_io():
     assert block(8).to_dict() == {
-        "name": "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block",
+        "name": "anychunk.jbp-block",
         "configuration": {
             "num_bands": 3, "block_height": 5, "block_width": 6, "nbpp": 8, "imode": "B", "pvtype": "INT",
         },
@@ -185,12 +204,12 @@ def test_json_as_in_osml_imagery_io():
 
 def test_zarr_v2():
     options = block(16, "P").configuration()
-    numcodecs.register_codec(JbpBlockV2)
+    numcodecs.register_codec(filters.JbpBlock)
     values = RNG.integers(0, 9999, (3, 5, 6), "u2")
     store = {}
     array = zarr.create_array(
         store, shape=values.shape, chunks=values.shape, dtype="u2", zarr_format=2,
-        filters=[JbpBlockV2(**options)], compressors=None,
+        filters=[filters.JbpBlock(**options)], compressors=None,
     )  # fmt: skip
     array[...] = values
     assert store["0.0.0"].to_bytes() == values.transpose(1, 2, 0).astype(">u2").tobytes()

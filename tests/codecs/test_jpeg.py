@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from anychunk.codecs import Jpeg
 from anychunk.codecs.base import ChunkSpec
-from anychunk.codecs.jpeg import Jpeg
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
 

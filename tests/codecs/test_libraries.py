@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from anychunk.codecs import libraries
-from tests.compiled import needs_compiled
+from tests.support.compiled import needs_compiled
 
 pytestmark = needs_compiled
 

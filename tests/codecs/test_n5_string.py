@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import zarr
 
+from anychunk.codecs import N5String
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_block import VARLENGTH, read_header, write_header
-from anychunk.codecs.n5_bytes import N5Bytes
-from anychunk.codecs.n5_string import N5String, from_vlen
-from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
+from anychunk.codecs.n5_string import from_vlen
+from anychunk.errors import ChunkDecodeError, ChunkEncodeError, UnsupportedError
 
 BYTES = {"name": "bytes"}
 GZIP = {"name": "gzip", "configuration": {"level": 5}}
@@ -82,18 +82,3 @@ def test_a_zero_character_is_refused():
     )
     with pytest.raises(ChunkEncodeError, match="n5 strings: .*zero"):
         array[...] = "a\0b"
-
-
-def test_any_block_as_bytes():
-    one = ChunkSpec((1, 1), np.dtype(object), b"")
-    plain = N5Bytes(codecs=[BYTES])
-    assert plain.decode_chunk(buffer(BLOCK), one).item() == BLOCK[12:]
-    assert plain.decode_chunk(buffer(b""), one).item() == b""
-    packed = N5Bytes(codecs=[BYTES, GZIP], itemsize=2)
-    value = np.empty((1, 1), object)
-    value[0, 0] = b"hello"
-    block = packed.encode_chunk(value, one)
-    assert bytes(block)[:6] == b"\0\2\0\0\0\5"
-    assert packed.decode_chunk(buffer(block), one).item() == b"hello"
-    with pytest.raises(CodecConfigError, match="itemsize"):
-        N5Bytes(codecs=[BYTES], itemsize=3)

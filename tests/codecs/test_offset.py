@@ -11,11 +11,11 @@ from zarr.codecs import GzipCodec, ZstdCodec
 from zarr.codecs.cast_value import CastValue as ZarrCastValue
 from zarr.codecs.numcodecs import Zlib
 
-from anychunk.codecs import _affix, headers
+from anychunk.codecs import Offset, _affix, headers
 from anychunk.codecs.base import schema
-from anychunk.codecs.offset import Offset, OffsetV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract, chunks_only
+from anychunk.zarr import filters
 
 # example 1 of the proposal: the header of a 256 x 256 uint16 TIFF
 TIFF_PREFIX = (
@@ -270,7 +270,7 @@ def test_zarr_v2():
         chunks=(4,),
         dtype="<u2",
         zarr_format=2,
-        filters=[OffsetV2(offset=3, prefix=text(b"abc"))],
+        filters=[filters.Offset(offset=3, prefix=text(b"abc"))],
         compressors=None,
     )
     array[...] = np.arange(10)

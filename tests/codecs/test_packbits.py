@@ -1,4 +1,4 @@
-"""`packbits`: its vectors are run by tests/test_specs.py, and against zarrs here."""
+"""`packbits`: its vectors are run by tests/project/test_specs.py, and against zarrs here."""
 
 import json
 
@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import zarr
 
+from anychunk.codecs import PackBits
 from anychunk.codecs.base import ChunkSpec, as_bytes
-from anychunk.codecs.packbits import BLOCK, PackBits
+from anychunk.codecs.packbits import BLOCK
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
 
 
+@pytest.mark.usefixtures("enabled")  # for int4
 class TestPackBits(CodecContract):
     codecs = (PackBits(), PackBits(padding_encoding="first_byte"))
     arrays = (

@@ -7,11 +7,11 @@ import tifffile
 import zarr
 from zarr.codecs import GzipCodec
 
-from anychunk.codecs import headers
+from anychunk.codecs import Pad, headers
 from anychunk.codecs.base import schema
-from anychunk.codecs.pad import Pad, PadV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract, chunks_only
+from anychunk.zarr import filters
 from tests.codecs.test_offset import TIFF_PREFIX, n5_block, text
 
 
@@ -175,7 +175,7 @@ def test_zarr_v2():
         chunks=(4,),
         dtype="<u2",
         zarr_format=2,
-        filters=[PadV2(location="end", nbytes=3, padding=text(b"abc"))],
+        filters=[filters.Pad(location="end", nbytes=3, padding=text(b"abc"))],
         compressors=None,
     )
     array[...] = np.arange(10)

@@ -5,20 +5,13 @@ import numpy as np
 import pytest
 
 from anychunk import limits
+from anychunk.codecs import Piece
 from anychunk.codecs.base import as_bytes
-from anychunk.codecs.piece import (
-    FRONT,
-    ROW,
-    WHOLE,
-    Front,
-    Piece,
-    pack_points,
-    range_key,
-    unpack_points,
-)
+from anychunk.codecs.piece import ROW, pack_points, range_key, unpack_points
 from anychunk.codecs.seek.points import find_records
 from anychunk.codecs.seek.walk import stream_of
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.model.fronts import FRONT, WHOLE, Front
 from anychunk.testing.codecs import CodecContract
 from tests.codecs.seek.encoders import GZIP, RAW
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
 
+from anychunk.codecs import ScaleOffset
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast.number_types import BY_NAME, code_values
-from anychunk.codecs.scale_offset import ScaleOffset, ScaleOffsetV2
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
-from tests.codecs import exact_cast
-from tests.thorough import examples
+from anychunk.zarr import filters
+from tests.support import exact_cast
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "int4", "uint2"]
 
@@ -119,7 +119,7 @@ def test_refused_when_the_array_is_created(dtype, options, message):
 # -- integers, against exact arithmetic
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(name=st.sampled_from(INTS), data=st.data())
 def test_integers_are_exact_or_an_error(name, data):
     kind = BY_NAME[name]
@@ -298,7 +298,7 @@ def test_version_2_filter(order):
     store = {}
     array = zarr.create_array(
         store, shape=(5, 6), chunks=(3, 4), dtype="int32", zarr_format=2, order=order,
-        filters=[ScaleOffsetV2(dtype="<i4", offset=3, scale=2)],
+        filters=[filters.ScaleOffset(dtype="<i4", offset=3, scale=2)],
     )  # fmt: skip
     array[...] = values
     np.testing.assert_array_equal(zarr.open_array(store)[...], values)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from anychunk.codecs import Text
 from anychunk.codecs.base import ChunkSpec, as_bytes
-from anychunk.codecs.text import Text
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
 

@@ -10,8 +10,8 @@ import zarr
 
 import anychunk
 from anychunk import limits
+from anychunk.codecs import TiffTile
 from anychunk.codecs.base import as_bytes
-from anychunk.codecs.tiff_tile import TiffTile, TiffTileV2
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
@@ -21,7 +21,8 @@ from anychunk.errors import (
 )
 from anychunk.model.index import ArrayIndex
 from anychunk.testing.codecs import CodecContract
-from tests.corpus import needs_corpus, samples
+from anychunk.zarr import filters
+from tests.support.corpus import needs_corpus, samples
 
 RNG = np.random.default_rng(0)
 KINDS = {
@@ -290,7 +291,7 @@ def test_limits_are_checked_before_allocation():
 
 
 def test_zarr_v2_filter():
-    made = TiffTileV2.from_config({"compression": 8, "tile_width": 8, "tile_height": 8})
+    made = filters.TiffTile.from_config({"compression": 8, "tile_width": 8, "tile_height": 8})
     data = np.arange(64, dtype=np.uint8)
     np.testing.assert_array_equal(made.decode(made.encode(data)), data)
     assert made.get_config()["tile_width"] == 8

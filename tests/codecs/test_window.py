@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from anychunk.codecs import Window
 from anychunk.codecs.base import ChunkSpec
-from anychunk.codecs.window import Window, front
+from anychunk.codecs.window import front
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
 

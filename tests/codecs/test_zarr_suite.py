@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 import zarr
 
-from tests.patience import PATIENCE_S
-
-pytestmark = pytest.mark.slow
+from tests.support.patience import PATIENCE_S
 
 NAME = f"zarr-{zarr.__version__}"
 FILES = ("tests/test_codecs/test_cast_value.py", "tests/test_codecs/test_scale_offset.py")
@@ -75,7 +73,7 @@ def source(folder):
 
 
 def test_zarrs_own_tests_pass(tmp_path):
-    here = Path(__file__).parent
+    support = Path(__file__).parents[1] / "support"
     deselected = [f"--deselect={file}::{name}" for file in FILES for name in EXCEPTIONS]
     # plug-ins by name: pytest would compile all of zarr, which has one
     plugins = ["asyncio", "hypothesispytest", "zarr", "zarr_suite", "no:cacheprovider"]
@@ -84,7 +82,7 @@ def test_zarrs_own_tests_pass(tmp_path):
     done = subprocess.run(
         [*command, "-o", "addopts=", *deselected, *FILES],
         cwd=source(tmp_path),
-        env=os.environ | {"PYTHONPATH": str(here), "PYTEST_ADDOPTS": ""},
+        env=os.environ | {"PYTHONPATH": str(support), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -15,8 +15,8 @@ from anychunk.codestream.packet_walk import Walk
 from anychunk.codestream.saved_blocks import pack, unpack
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.native import loops
-from tests.compiled import needs_compiled
-from tests.j2k_streams import compress, field, needs_openjpeg, with_packed_headers
+from tests.support.compiled import needs_compiled
+from tests.support.j2k_streams import compress, field, needs_openjpeg, with_packed_headers
 
 ENCODINGS = {
     "5/3": ("-n", "4"),

@@ -16,7 +16,7 @@ from anychunk.codestream.jpeg2000 import (
     tile_parts,
 )
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
-from tests.j2k_streams import compress, field, needs_openjpeg
+from tests.support.j2k_streams import compress, field, needs_openjpeg
 
 # written by hand from T.800 A.5 and A.6: an image of 1 x 9 samples
 EXAMPLE = bytes.fromhex(

@@ -8,9 +8,9 @@ from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
 from anychunk.codestream.packets import MAX_PACKETS, check_tile
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
-from anychunk.io import MemorySource
-from tests.corpus import needs_corpus, samples
-from tests.j2k_streams import compress, field, needs_openjpeg
+from anychunk.io.memory import MemorySource
+from tests.support.corpus import needs_corpus, samples
+from tests.support.j2k_streams import compress, field, needs_openjpeg
 
 
 def walk(data: bytes, *, offset: int = 0) -> int:

@@ -9,11 +9,11 @@ from anychunk.codestream import tiles
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import FormatError, TruncatedError
-from anychunk.io import MemorySource
-from tests.compiled import needs_compiled
-from tests.effort import at_most
-from tests.http_server import serve
-from tests.j2k_streams import compress, field, interleaved, needs_openjpeg
+from anychunk.io.memory import MemorySource
+from tests.support.compiled import needs_compiled
+from tests.support.effort import at_most
+from tests.support.http_server import serve
+from tests.support.j2k_streams import compress, field, interleaved, needs_openjpeg
 
 
 class Remote(MemorySource):

@@ -13,7 +13,7 @@ from anychunk.combine.batches import Item, Recipe, index_part, joined
 from anychunk.errors import FormatError
 from anychunk.formats import tiff
 from anychunk.metadata.dates import Rules
-from tests.combine.files import write_geotiff
+from tests.support.combined_files import write_geotiff
 
 VALUES = np.random.default_rng(5).integers(0, 4000, (64, 80), dtype="uint16")
 

@@ -9,7 +9,7 @@ import xarray
 
 import anychunk
 from anychunk.errors import FormatError, UnsupportedError
-from tests.combine.files import write_geotiff
+from tests.support.combined_files import write_geotiff
 
 KINDS = {
     "none": {},
@@ -67,9 +67,7 @@ def test_saved_copies_and_refusals(files, tmp_path):
         node.save(tmp_path / target, copy="needed")
         np.testing.assert_array_equal(read(tmp_path / target), VALUES)
     anychunk.append(files[1], tmp_path / "b.icechunk", combine="stack")
-    message = (
-        r"0/0/image: compression tiff-tile \(LZW\), expected numcodecs.zlib as in the repository"
-    )
+    message = r"0/0/image: compression anychunk.tiff-tile \(LZW\), expected numcodecs.zlib as in the repository"
     with pytest.raises(FormatError, match=message):
         anychunk.append(files[4], tmp_path / "b.icechunk", combine="stack")
 

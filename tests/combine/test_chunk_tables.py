@@ -3,7 +3,7 @@ import numpy as np
 import anychunk
 from anychunk.combine.chunk_tables import join_tables
 from anychunk.model.index import INLINE, ByteRanges, GroupIndex, Parts
-from tests.indexes import array, uint64
+from tests.support.indexes import array, uint64
 
 
 def test_join_keeps_parts_fronts_and_inline(tmp_path):

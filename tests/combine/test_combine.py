@@ -10,8 +10,8 @@ import anychunk
 from anychunk.combine import combine, group_names
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex, Objects
-from tests.combine.files import save_all, write_geotiff
-from tests.indexes import array, uint64
+from tests.support.combined_files import save_all, write_geotiff
+from tests.support.indexes import array, uint64
 
 RANDOM = np.random.default_rng(5)
 IMAGES = RANDOM.integers(0, 4000, (3, 40, 50), dtype="uint16")

@@ -10,8 +10,8 @@ from anychunk.combine import combine
 from anychunk.combine.compatibility import check_compatible, raise_problems
 from anychunk.errors import FormatError
 from anychunk.model.index import ByteRanges, GroupIndex
-from tests.combine.files import write_geotiff
-from tests.indexes import array, uint64
+from tests.support.combined_files import write_geotiff
+from tests.support.indexes import array, uint64
 
 VALUES = np.random.default_rng(1).integers(0, 99, (40, 50), dtype="uint8")
 
@@ -99,9 +99,9 @@ def test_the_first_difference_is_named(name, value, text):
 @pytest.mark.parametrize(
     ("first", "other", "text"),
     [
-        ("zlib", "zstd", r"compression zstd, expected tiff-tile \(deflate\)"),
-        ("zlib", None, r"compression none, expected tiff-tile \(deflate\)"),
-        (None, "lzw", r"compression tiff-tile \(LZW\), expected none"),
+        ("zlib", "zstd", r"compression zstd, expected anychunk.tiff-tile \(deflate\)"),
+        ("zlib", None, r"compression none, expected anychunk.tiff-tile \(deflate\)"),
+        (None, "lzw", r"compression anychunk.tiff-tile \(LZW\), expected none"),
     ],
 )
 def test_files_that_differ_in_compression_only(tmp_path, first, other, text):
@@ -128,7 +128,7 @@ def test_a_setting_of_a_codec_is_named(tmp_path):
             tmp_path / f"{name}.tif", VALUES, tile=(16, 16), compression="zlib", predictor=predictor
         )
     with pytest.raises(
-        FormatError, match=r"b.tif 0/0: predictor of codec tiff-tile none, expected 2"
+        FormatError, match=r"b.tif 0/0: predictor of codec anychunk.tiff-tile none, expected 2"
     ):
         check_compatible("0/0", arrays(tmp_path))
 

@@ -3,7 +3,7 @@ import pytest
 
 import anychunk
 from anychunk.errors import FormatError
-from tests.combine.files import save_all
+from tests.support.combined_files import save_all
 
 RANDOM = np.random.default_rng(5)
 

@@ -15,7 +15,7 @@ from anychunk.metadata.meaning import Level
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.images import images
 from anychunk.model.index import Computed
-from tests.combine.files import write_geotiff
+from tests.support.combined_files import write_geotiff
 
 RANDOM = np.random.default_rng(5)
 

@@ -13,8 +13,8 @@ import anychunk
 from anychunk import archive
 from anychunk.cli import main
 from anychunk.errors import FilesError, FormatError
-from tests.combine.files import write_geotiff
-from tests.formats.nitf_writer import Image, nitf
+from tests.support.combined_files import write_geotiff
+from tests.support.nitf_writer import Image, nitf
 
 VALUES = np.random.default_rng(7).integers(1, 250, (4, 32, 48), dtype="uint8")
 DAYS = ["20240301", "20240101", "20240401", "20240201"]

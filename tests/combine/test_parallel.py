@@ -13,7 +13,7 @@ import pytest
 from anychunk.combine.parallel import MOST_DEATHS, MOST_PER_TASK, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError, FormatError, SourceError
 from anychunk.model.index import GroupIndex
-from tests.patience import PATIENCE_S, wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 
 
 def doubled(items):
@@ -117,7 +117,6 @@ def test_a_file_that_ends_its_process_is_the_only_one_that_fails():
 
 @needs_kill
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow
 def test_a_file_that_ends_its_dask_worker_is_the_only_one_that_fails(monkeypatch):
     """Dask alone would end a worker four times with it, and could drop its last worker."""
     import dask

@@ -16,9 +16,9 @@ from anychunk import limits
 from anychunk.cli import main
 from anychunk.combine import stac
 from anychunk.errors import AnychunkError, FilesError, FormatError, LimitError
-from tests.combine.files import write_geotiff
 from tests.io.test_addresses import serving
-from tests.s3 import needs_s3, serve_s3
+from tests.support.combined_files import write_geotiff
+from tests.support.s3 import needs_s3, serve_s3
 
 VALUES = np.random.default_rng(3).integers(1, 4000, (3, 2, 32, 48), dtype="uint16")
 DAYS = [3, 1, 2]

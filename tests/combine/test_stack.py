@@ -11,8 +11,8 @@ from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Band, Crs, Level, Meaning, Place
 from anychunk.model.images import images
 from anychunk.model.index import GroupIndex
-from tests.combine.files import save_all, write_geotiff
-from tests.made_images import made, raw_array
+from tests.support.combined_files import save_all, write_geotiff
+from tests.support.made_images import made, raw_array
 
 RANDOM = np.random.default_rng(5)
 IMAGES = RANDOM.integers(0, 4000, (3, 40, 50), dtype="uint16")
@@ -41,17 +41,12 @@ def test_stack_of_cropped_chunks(tmp_path):
         np.save(tmp_path / f"{i}.npy", values[i])
     import anychunk.formats.npy as npy
 
-    whole = npy.array_index(
-        npy.Header((23, 3), False, np.dtype("int32"), 128),
-        url=str(tmp_path / "0.npy"),
-        chunk_bytes=120,
+    header = npy.Header((23, 3), False, np.dtype("int32"), 128)
+    whole, other = (
+        npy.array_index(header, npy.raw_chunks(header, url=str(tmp_path / name), chunk_bytes=120))
+        for name in ("0.npy", "1.npy")
     )
     assert whole.chunks.fronts
-    other = npy.array_index(
-        npy.Header((23, 3), False, np.dtype("int32"), 128),
-        url=str(tmp_path / "1.npy"),
-        chunk_bytes=120,
-    )
     files = {u: GroupIndex(members={"a": a}) for u, a in (("0", whole), ("1", other))}
     node = combine(files, "stack")
     assert node["a"].dimension_names == ("t", "y", "x")

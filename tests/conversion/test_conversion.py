@@ -16,14 +16,14 @@ import zarr
 import anychunk
 from anychunk.conversion.tasks import Conversion
 from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
-from anychunk.io import object_store
+from anychunk.io.object_stores import object_store
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Level, Meaning
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
-from tests import forked
-from tests.corpus import needs_corpus, samples
-from tests.patience import PATIENCE_S
-from tests.test_cli import run
+from tests.cli.test_cli import run
+from tests.support import processes
+from tests.support.corpus import needs_corpus, samples
+from tests.support.patience import PATIENCE_S
 
 
 def volume(shape, dtype="uint16"):
@@ -259,7 +259,7 @@ def test_remote_target(npy):
     anychunk.convert(npy[0], target, axes="zyx", levels=2, verify=True)
     from zarr.storage import ObjectStore
 
-    from anychunk.io import memory_store
+    from anychunk.io.object_stores import memory_store
 
     group = zarr.open_group(
         ObjectStore(memory_store("convert-target")), path="deep/b.zarr", mode="r"
@@ -370,12 +370,12 @@ def test_an_interrupted_command_is_resumed(tmp_path):
     np.save(tmp_path / "a.npy", data)
     command = ["convert", "a.npy", "b.zarr", "--axes", "zyx", "--levels", "3"]
     command += ["--chunk", "8x128x128", "--compression", "zstd:5", "--workers", "2"]
-    ended = forked.run(SMALL_REGIONS + STOPS + forked.COMMAND, command, cwd=tmp_path)
+    ended = processes.run(SMALL_REGIONS + STOPS + processes.COMMAND, command, cwd=tmp_path)
     assert ended.returncode == 130, ended.stderr
     assert ended.stderr.startswith("anychunk: interrupted; ")
     assert ended.stderr.count("\n") == 1
     assert not (tmp_path / "b.zarr").exists()
-    done = forked.run(SMALL_REGIONS + forked.COMMAND, [*command, "--json"], cwd=tmp_path)
+    done = processes.run(SMALL_REGIONS + processes.COMMAND, [*command, "--json"], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert 0 < json.loads(done.stdout)["skipped_bytes"] < data.nbytes
     np.testing.assert_array_equal(
@@ -416,7 +416,6 @@ def test_command(capsys, npy, tmp_path):
     assert err.count("\n") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read there")
 def test_stays_in_memory_bounds(tmp_path):
     """A file larger than what the process may take."""

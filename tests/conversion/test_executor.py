@@ -13,7 +13,7 @@ from anychunk.conversion.plan import make_plan
 from anychunk.conversion.tasks import Conversion
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import dask_cluster
-from tests.patience import PATIENCE_S, wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -163,6 +163,26 @@ def test_a_cluster_that_lost_all_workers_is_not_waited_for_forever(conversion, m
         results = workers.run(lambda _, item: item, iter(range(1000)))
         item, result = next(results)
         assert item == result
+        cluster.scale(0)
+        with pytest.raises(SourceError, match="Dask"):
+            list(results)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_calls_that_are_cancelled_late_are_not_waited_for(conversion, monkeypatch):
+    """Cancelling runs on another thread, which may not have run when the block ends."""
+    import distributed
+
+    monkeypatch.setattr(dask_cluster, "NO_WORKERS_S", 0.01)
+    monkeypatch.setattr(dask_cluster, "_cancel", lambda call: None)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        ex.start_workers(1, cluster.scheduler_address, conversion) as workers,
+    ):
+        results = workers.run(lambda _, item: item, iter(range(1000)))
+        next(results)
         cluster.scale(0)
         with pytest.raises(SourceError, match="Dask"):
             list(results)

@@ -4,7 +4,9 @@ import pytest
 
 from anychunk.conversion import journal as jn
 from anychunk.conversion.journal import Journal
-from anychunk.io import local_path, read_object, sink
+from anychunk.io import sink
+from anychunk.io.opening import read_object
+from anychunk.io.url import local_path
 
 
 @pytest.fixture(params=["local", "remote"])

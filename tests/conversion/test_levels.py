@@ -16,7 +16,6 @@ from anychunk.metadata.meaning import Axis, Band, Crs, Level, Meaning, Place
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Objects
 from anychunk.resample import output_shape
-from tests.thorough import examples
 
 
 def array(shape, names, *, dtype="uint16", chunk=None, **more):
@@ -110,7 +109,7 @@ def test_level_ratios(shape, names, scale, count, expected):
     shape=st.tuples(*[st.integers(1, 100_000)] * 3),
     scale=st.tuples(*[st.floats(0.01, 100)] * 3),
 )
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_levels_end_when_the_coarsest_is_small(shape, scale):
     for ratio in lv.level_ratios(shape, "zyx", scale, 0):
         assert max(shape) > presets.SMALL
@@ -196,7 +195,7 @@ def test_arrays_beside_levels_keep_their_names():
     shard=st.sampled_from([None, False]),
     like=st.sampled_from(sorted(presets.PRESETS)),
 )
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_regions_are_whole_objects_and_objects_whole_chunks(shape, stored, shard, like):
     first = array(shape, "zyx", chunk=stored)
     recipe = Recipe(

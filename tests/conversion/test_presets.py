@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from anychunk.conversion import presets
 from anychunk.errors import UnsupportedError
-from tests.thorough import examples
 
 NAMES = st.permutations(["t", "c", "z", "y", "x"])
 
 
 @given(names=NAMES, data=st.data())
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_chunks_and_shards_stay_within_their_bounds(names, data):
     ndim = data.draw(st.integers(1, 5))
     names = names[:ndim]

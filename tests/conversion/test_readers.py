@@ -9,9 +9,9 @@ import pytest
 import rasterio
 
 import anychunk
-from tests.conversion import zarr_readers
-from tests.conversion.zarr_readers import READERS, check_readers
-from tests.test_cli import run
+from tests.cli.test_cli import run
+from tests.support import zarr_readers
+from tests.support.zarr_readers import READERS, check_readers
 
 pytestmark = [
     pytest.mark.skipif(find_spec(package) is None, reason=f"not here: pip install {package}")

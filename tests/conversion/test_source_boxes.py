@@ -10,7 +10,7 @@ from zarr.codecs import TransposeCodec, ZstdCodec
 
 from anychunk.conversion import source_boxes
 from anychunk.conversion.source_boxes import SourceBoxes
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 VALUES = np.random.default_rng(0).integers(0, 1000, (50, 70)).astype("uint16")
 

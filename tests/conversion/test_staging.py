@@ -13,9 +13,10 @@ import anychunk
 from anychunk.errors import AnychunkError, FormatError, SourceError
 from anychunk.formats.jnrrd.write import Writer
 from anychunk.formats.n5.write import Target
-from anychunk.io import memory_store, sink
+from anychunk.io import sink
 from anychunk.io.lock import exclusive
-from tests import forked
+from anychunk.io.object_stores import memory_store
+from tests.support import processes
 
 TARGETS = ["b.n5", "b.jnrrd"]
 OPTIONS = {"chunk": (8, 16, 16), "compression": "gzip"}
@@ -153,7 +154,7 @@ def test_only_the_same_conversion_is_resumed(npy, tmp_path, target, monkeypatch)
 @pytest.mark.parametrize("target", [*TARGETS, "b.zarr"])
 def test_a_second_conversion_gets_one_line(npy, tmp_path, target):
     with exclusive(str(tmp_path / f".{target}.part.lock"), ""):
-        done = forked.run(forked.COMMAND, ["convert", "a.npy", target], cwd=tmp_path)
+        done = processes.run(processes.COMMAND, ["convert", "a.npy", target], cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"{target}: another conversion is writing to it" in done.stderr
@@ -184,7 +185,7 @@ def test_an_ended_command_is_resumed(tmp_path, target, how):
     data = np.random.default_rng(2).integers(0, 99, (1024, 1024), dtype="uint16")
     tifffile.imwrite(tmp_path / "a.tif", data, tile=(128, 128))
     arguments = ["convert", "a.tif", target, "--chunk", "128x128", "--compression", "gzip"]
-    ended = forked.run(ENDED, [int(how), *arguments], cwd=tmp_path)
+    ended = processes.run(ENDED, [int(how), *arguments], cwd=tmp_path)
     if how == signal.SIGINT:
         assert ended.returncode == 130, ended.stderr
         assert ended.stderr.startswith("anychunk: interrupted; ")
@@ -192,7 +193,7 @@ def test_an_ended_command_is_resumed(tmp_path, target, how):
     else:
         assert ended.returncode == -how, ended.stderr
     assert not (tmp_path / target).exists()
-    done = forked.run(forked.COMMAND, [*arguments, "--json"], cwd=tmp_path)
+    done = processes.run(processes.COMMAND, [*arguments, "--json"], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["skipped_bytes"] > 0
     found = anychunk.open_array(tmp_path / target)[...]

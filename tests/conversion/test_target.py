@@ -10,7 +10,8 @@ from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.target import Target
 from anychunk.errors import FormatError
-from anychunk.io import memory_store, read_object
+from anychunk.io.object_stores import memory_store
+from anychunk.io.opening import read_object
 
 
 @pytest.fixture

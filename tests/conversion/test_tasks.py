@@ -24,7 +24,6 @@ from anychunk.conversion.tasks import (
 )
 from anychunk.errors import ChunkEncodeError, UnsupportedError
 from anychunk.resample import output_shape
-from tests.thorough import examples
 
 VALUES = np.random.default_rng(3).integers(0, 500, (70, 90)).astype("uint16")
 
@@ -51,7 +50,7 @@ def level(shape, region, ratio=(2, 2), **more):
     region=st.tuples(*[st.sampled_from([2, 4, 8])] * 2),
     ratio=st.tuples(*[st.sampled_from([1, 2])] * 2),
 )
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_every_finer_region_belongs_to_one_coarser(shape, region, ratio):
     finer = level(shape, region)
     coarser = level(output_shape(shape, ratio), region, ratio)

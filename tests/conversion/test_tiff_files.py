@@ -22,9 +22,9 @@ from anychunk.metadata import drawing
 from anychunk.metadata.meaning import Axis, Band, Channel, Crs, Place
 from anychunk.model import images as im
 from anychunk.read.zarr_array import open_path
-from tests import forked
-from tests.corpus import needs_corpus, samples
-from tests.made_images import made
+from tests.support import processes
+from tests.support.corpus import needs_corpus, samples
+from tests.support.made_images import made
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
@@ -487,7 +487,7 @@ def test_an_interrupted_conversion_is_resumed(tmp_path, tmp_path_factory):
     )
     printed = tmp_path_factory.mktemp("printed")
     arguments = [tmp_path / "a.npy", path]
-    child = forked.Process(slow, arguments, printed, cwd=tmp_path)
+    child = processes.Process(slow, arguments, printed, cwd=tmp_path)
     try:
         assert child.wait_for_lines(1) == ["task"], child.texts()
     finally:
@@ -658,7 +658,7 @@ def written(path, values, colors=None, **profile):
     [
         ("uint8", {}),
         ("uint8", {"nbits": 1, "photometric": "palette"}),
-        pytest.param("uint16", {}, marks=pytest.mark.slow),  # 65,536 colours
+        ("uint16", {}),  # 65,536 colours
     ],
 )
 def test_a_color_table_that_rasterio_writes(tmp_path, dtype, profile):

@@ -17,9 +17,8 @@ from anychunk.errors import (
     SourceError,
     TruncatedError,
 )
-from anychunk.io import Sources
+from anychunk.io.open_sources import Sources
 from anychunk.model.index import INLINE, ArrayIndex, ByteRanges
-from tests.thorough import examples
 
 VALUES = np.arange(7 * 9, dtype="<u2").reshape(7, 9)
 CHUNK = (3, 4)
@@ -128,7 +127,7 @@ def opened(array):
 
 
 @given(st.data())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_boxes_are_those_of_numpy(data):
     start = tuple(data.draw(st.integers(0, n)) for n in VALUES.shape)
     stop = tuple(data.draw(st.integers(a, n)) for a, n in zip(start, VALUES.shape, strict=True))

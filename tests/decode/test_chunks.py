@@ -10,7 +10,9 @@ import pytest
 from anychunk import limits
 from anychunk.decode.chunks import ChunkReader, Request, _Waiting, coalesce, join, joined
 from anychunk.errors import SourceChangedError, TruncatedError, UnsupportedError
-from anychunk.io import Sources, memory_store, open_source
+from anychunk.io.object_stores import memory_store
+from anychunk.io.open_sources import Sources
+from anychunk.io.opening import open_source
 from anychunk.model.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Computed, Objects, Parts
 
 DATA = bytes(range(200))

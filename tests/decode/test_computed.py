@@ -107,7 +107,10 @@ def test_objects_have_fronts_and_padded_names(tmp_path):
         shape=(12,),
         chunk_shape=(1,),
         data_type="uint8",
-        codecs=({"name": "bytes"}, {"name": "anychunk.crc32"}),
+        codecs=(
+            {"name": "bytes"},
+            {"name": "anychunk.stream", "configuration": {"compression": "raw", "checksum": True}},
+        ),
         chunks=chunks,
         dimension_names=("x",),
     )

@@ -19,7 +19,7 @@ from anychunk.cli import main
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.model.index import Computed, GroupIndex
 from anychunk.read.zarr_store import IndexStore
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

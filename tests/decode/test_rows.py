@@ -6,7 +6,7 @@ import tifffile
 
 import anychunk
 from anychunk.decode.rows import RawLayout, run_axis, runs
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 RNG = np.random.default_rng(5)
 PLANE = RNG.integers(0, 60000, (3001, 500), dtype=np.uint32)

@@ -14,7 +14,7 @@ from obstore.store import MemoryStore
 
 import anychunk
 from anychunk.formats import _jpeg2000_windows
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 OPTIONS = {"level": 0, "codecformat": "J2K", "reversible": True}
 SHAPE = (304, 304)

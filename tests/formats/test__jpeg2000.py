@@ -7,9 +7,9 @@ from anychunk.codestream.jpeg2000 import NAMES
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import LimitError, UnsupportedError
 from anychunk.formats._jpeg2000 import axis, chunk_size, level_arrays
-from anychunk.io import MemorySource
+from anychunk.io.memory import MemorySource
 from tests.codestream.test_tiles import stream
-from tests.j2k_streams import compress, field, needs_openjpeg
+from tests.support.j2k_streams import compress, field, needs_openjpeg
 
 
 @pytest.mark.parametrize(

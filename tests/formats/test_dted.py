@@ -8,7 +8,7 @@ from anychunk.errors import ChunkDecodeError, FormatError, TruncatedError
 from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
 from anychunk.testing.formats import FormatContract
-from tests.formats.dted_cells import (
+from tests.support.dted_cells import (
     VOID,
     gdal_cell,
     made_cell,

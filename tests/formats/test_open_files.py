@@ -10,7 +10,7 @@ import tifffile
 
 import anychunk
 from anychunk.errors import AnychunkError
-from tests.formats.nitf_writer import Image, nitf
+from tests.support.nitf_writer import Image, nitf
 
 FOLDER = Path("/proc/self/fd")
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="open files are counted in Linux alone")

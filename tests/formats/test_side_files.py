@@ -12,7 +12,7 @@ from anychunk.errors import SourceChangedError
 from anychunk.formats._side_files import world_urls
 from anychunk.metadata.reading import meaning_of
 from anychunk.model.images import images
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 DATA = np.random.default_rng(0).integers(1, 250, (2, 120, 80)).astype("uint8")

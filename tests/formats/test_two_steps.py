@@ -15,12 +15,11 @@ from anychunk.formats import jpeg2000, nitf
 from anychunk.formats.jpeg2000.plain import plain_image
 from anychunk.formats.nitf.plain import plain_array
 from anychunk.formats.nitf.uncompressed import Options
-from anychunk.io import FileSource
+from anychunk.io.file import FileSource
 from anychunk.model.index import find, known_arrays
-from tests.corpus import needs_corpus, samples
-from tests.formats.nitf_writer import Image, tre
-from tests.formats.nitf_writer import nitf as nitf_file
-from tests.thorough import examples
+from tests.support.corpus import needs_corpus, samples
+from tests.support.nitf_writer import Image, tre
+from tests.support.nitf_writer import nitf as nitf_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -148,7 +147,7 @@ def test_damaged_nitf(case, tmp_path):
     path = tmp_path / "a.ntf"
     data = nitf_file([PLAIN_NITF[case]])
     end, rng, agreed = 404 + int(data[363:369]), np.random.default_rng(1), 0
-    for _ in range(examples(120)):
+    for _ in range(120):
         damaged = bytearray(data)
         # most of a subheader is names; fields about samples are behind them
         first = int(rng.choice([0, 342, 404, 690, 737]))

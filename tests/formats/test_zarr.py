@@ -11,7 +11,7 @@ import zarr
 import anychunk
 from anychunk.errors import AnychunkError, FormatError, SourceChangedError, UnsupportedError
 from anychunk.model.images import images
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 DATA = np.arange(30 * 40, dtype="int16").reshape(30, 40)
 

@@ -14,7 +14,7 @@ from fuzz.__main__ import generated, without_folders
 from fuzz.cases import Case, apply, make
 from fuzz.minimise import minimise, signature
 from fuzz.pool import Pool
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 GOOD = ("equal", "pixels, no peer")
@@ -27,7 +27,6 @@ def unedited(seed, choice=0):
     )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_every_seed_is_read_as_other_readers_read_it():
     """What is read wrong before it is damaged says nothing about damage."""
     every = [seed for name in seeds.FORMATS for seed in seeds.of_format(name)]
@@ -91,7 +90,7 @@ def test_the_pool_notices(monkeypatch, kind, outcome):
         monkeypatch.setattr(fuzz.pool, "CPU_S", 0.3)
     monkeypatch.setattr(fuzz.pool, "MEMORY", 400 << 20)
     case = Case(seed=kind, format="npy", files={}, entry="")
-    with Pool(1, module="tests.fuzz.faults") as pool:
+    with Pool(1, module="tests.support.faults") as pool:
         assert pool.one(case)["outcome"] == outcome
         assert (
             pool.one(Case(seed="is fine", format="npy", files={}, entry=""))["outcome"] == "equal"
@@ -149,7 +148,6 @@ def written(folder, case, *edits):
     return place
 
 
-@pytest.mark.slow
 def test_the_command(tmp_path):
     """It counts its inputs, keeps the state where it is told, and continues there."""
     options = "--inputs 4 --formats npy --seed 3 --workers 1 --minutes 5"

@@ -3,13 +3,9 @@
 `python -m fuzz --tables` runs the same for all seeds, and every byte.
 """
 
-import pytest
-
 from fuzz import explained, state
 from fuzz.pool import Pool
 from fuzz.tables import codestream_bytes, tiff_entries
-
-pytestmark = pytest.mark.slow
 
 
 def findings(cases):

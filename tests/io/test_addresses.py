@@ -31,20 +31,14 @@ from anychunk.errors import (
     SourceError,
     UnsupportedError,
 )
-from anychunk.io import (
-    ObjectSource,
-    as_url,
-    is_pattern,
-    memory_store,
-    open_source,
-    read_object,
-    without_secrets,
-)
-from anychunk.io.object_stores import object_store
-from anychunk.io.secrets import with_secrets
+from anychunk.io.object_stores import memory_store, object_store
+from anychunk.io.objects import ObjectSource
+from anychunk.io.opening import open_source, read_object
+from anychunk.io.secrets import with_secrets, without_secrets
 from anychunk.io.storage import obstore_options
-from tests import http_server
-from tests.s3 import KEY, SECRET, needs_s3, serve_s3
+from anychunk.io.url import as_url, is_pattern
+from tests.support import http_server
+from tests.support.s3 import KEY, SECRET, needs_s3, serve_s3
 
 VALUES = np.arange(96 * 80, dtype=np.uint16).reshape(96, 80)
 SIGNED = "X-Amz-Algorithm=AWS4&X-Amz-Credential=AK%2F1&X-Amz-Signature=SECRET*%5B"

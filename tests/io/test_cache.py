@@ -32,15 +32,6 @@ def test_least_recently_used_is_evicted_first():
     assert (len(kept), kept.nbytes) == (1, 10), "the bound in force counts"
 
 
-def test_evicted_values_are_reported_once():
-    gone = []
-    kept = Cache(20, evicted=gone.append)
-    for number in range(4):
-        kept.put(number, number, 10)
-    kept.put(3, "new", 10)
-    assert gone == [0, 1, 3]
-
-
 def test_a_copy_arrives_empty():
     kept = Cache(20, largest=5)
     kept.put("a", "a", 5)

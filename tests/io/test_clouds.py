@@ -19,8 +19,8 @@ import anychunk
 from anychunk.errors import MissingFileError, OptionError, SourceError, UnsupportedError
 from anychunk.io.errors import what_to_do
 from anychunk.references.icechunk import open_repository
-from tests.azure import ACCOUNT, needs_azure, serve_azure
-from tests.s3 import needs_s3, serve_s3
+from tests.support.azure import ACCOUNT, needs_azure, serve_azure
+from tests.support.s3 import needs_s3, serve_s3
 
 VALUES = np.random.default_rng(8).integers(0, 4000, (64, 80), dtype="uint16")
 NO_RETRIES = {"retry_config": {"max_retries": 0}}

@@ -5,7 +5,7 @@ import pytest
 
 from anychunk.io import copying
 from anychunk.native import loops
-from tests.compiled import needs_compiled
+from tests.support.compiled import needs_compiled
 
 
 def field(shape, dtype):

@@ -14,8 +14,10 @@ from anychunk.errors import (
     SourceError,
     TruncatedError,
 )
-from anychunk.io import FileSource, ObjectBuffer, PreadSource, Sources, file, stat_pin
-from anychunk.io.file import read_into
+from anychunk.io import file
+from anychunk.io.file import FileSource, ObjectBuffer, PreadSource, stat_pin
+from anychunk.io.open_sources import Sources
+from anychunk.io.system import read_into
 
 
 def test_every_read_is_checked_against_the_pin(tmp_path):

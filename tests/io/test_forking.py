@@ -19,8 +19,8 @@ from anychunk.formats import _jpeg2000_windows
 from anychunk.io import forking, http
 from anychunk.io.cache import Cache
 from tests.decode.test_windows import codestream
-from tests.http_server import serve
-from tests.patience import PATIENCE_S, wait_until
+from tests.support.http_server import serve
+from tests.support.patience import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
@@ -30,8 +30,8 @@ pytestmark = [
 VALUES = np.random.default_rng(0).integers(0, 255, (304, 304), dtype="u1")
 LOCKS = [
     "codecs:_BUILT._lock",
-    "codecs.jpeg2000.codec:WALKED._lock",
-    "codecs.jpeg2000.codec:_USUAL._lock",
+    "codecs.jpeg2000.tiles:WALKED._lock",
+    "codecs.jpeg2000.tiles:_USUAL._lock",
     "codecs.tiff.libtiff_messages:_lock",
     "decode.tile_streams:OPENED._lock",
     "decode.windows:TABLES._lock",
@@ -42,7 +42,7 @@ LOCKS = [
     "io.system:_POSITION",
     "read.batch:RECENT._lock",
     "read.pipeline:DECODERS._lock",
-    "read.window_reads:TOUCHED._lock",
+    "read.batch:TOUCHED._lock",
     "references:_loading",
 ]
 """Every lock that all threads of a process share."""

@@ -8,7 +8,7 @@ import pytest
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import lock
 from anychunk.io.lock import exclusive
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 HOLD = """
 import sys

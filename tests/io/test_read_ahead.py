@@ -8,10 +8,11 @@ import tifffile
 
 import anychunk
 from anychunk import limits
-from anychunk.io import Blocks, MemorySource
+from anychunk.io.block_cache import Blocks
+from anychunk.io.memory import MemorySource
 from anychunk.io.read_ahead import GUESSES, SHORT, Chain
-from tests.http_server import serve
-from tests.patience import wait_until
+from tests.support.http_server import serve
+from tests.support.patience import wait_until
 
 GAP = limits.get().coalesce_gap
 

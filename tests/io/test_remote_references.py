@@ -8,10 +8,11 @@ import tifffile
 
 import anychunk
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.io import memory_store, resolve
+from anychunk.io.inside import resolve
+from anychunk.io.object_stores import memory_store
 from anychunk.references.urls import UrlResolver
-from tests.formats.jnrrd_tiles import external
-from tests.http_server import serve
+from tests.support.http_server import serve
+from tests.support.jnrrd_tiles import external
 
 SIZE = 8
 SECRET = np.full((SIZE, SIZE), 201, "uint8")

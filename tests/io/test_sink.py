@@ -4,7 +4,8 @@ import obstore
 import pytest
 
 from anychunk.errors import SourceError
-from anychunk.io import memory_store, read_object
+from anychunk.io.object_stores import memory_store
+from anychunk.io.opening import read_object
 from anychunk.io.sink import create, put
 
 

@@ -14,22 +14,17 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.io import (
-    Blocks,
-    FileSource,
-    Folder,
-    MemorySource,
-    ObjectSource,
-    Sources,
-    buffered,
-    memory_store,
-    open_source,
-    pin_of,
-    read_object,
-    resolve,
-)
+from anychunk.io.block_cache import Blocks, buffered
+from anychunk.io.file import FileSource
+from anychunk.io.folder import Folder
+from anychunk.io.inside import resolve
+from anychunk.io.memory import MemorySource
+from anychunk.io.object_stores import memory_store
+from anychunk.io.objects import ObjectSource
+from anychunk.io.open_sources import Sources
+from anychunk.io.opening import open_source, pin_of, read_object
 from anychunk.model.pin import Pin
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 DATA = bytes(range(256)) * 1000
 

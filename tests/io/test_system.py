@@ -10,7 +10,9 @@ import pytest
 
 import anychunk
 from anychunk.errors import FormatError, SourceError, UnsupportedError
-from anychunk.io import PreadSource, Walk, inside, lock, resolve, sink, system
+from anychunk.io import inside, lock, sink, system
+from anychunk.io.file import PreadSource
+from anychunk.io.inside import Walk, resolve
 from anychunk.references.urls import UrlResolver
 
 DATA = bytes(range(256)) * 40

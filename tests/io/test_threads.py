@@ -12,7 +12,7 @@ import tifffile
 
 from anychunk.io import threads
 from anychunk.io.threads import as_completed, in_order, run_all, run_ranges
-from tests.patience import PATIENCE_S, wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 
 
 class Manual:

@@ -4,7 +4,8 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
 
-from anychunk.io import (
+from anychunk.io import system, url
+from anychunk.io.url import (
     absolute,
     as_url,
     drive_first,
@@ -12,8 +13,6 @@ from anychunk.io import (
     is_absolute,
     is_remote,
     local_path,
-    system,
-    url,
 )
 from anychunk.references.urls import folder_of
 

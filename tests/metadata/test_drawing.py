@@ -7,9 +7,9 @@ from anychunk.metadata import drawing
 
 def test_models():
     assert drawing.grey() == {"model": "grey", "bands": [0]}
-    assert drawing.grey(band=2, limits=(0, 9), is_inverted=True) == {
+    assert drawing.grey(limits=(0, 9), is_inverted=True) == {
         "model": "grey",
-        "bands": [2],
+        "bands": [0],
         "range": [[0, 9]],
         "inverted": True,
     }

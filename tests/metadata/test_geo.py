@@ -3,6 +3,8 @@ from rasterio import Affine
 from rasterio.transform import array_bounds
 
 from anychunk.metadata import geo
+from anychunk.metadata.geo_keys import geo_keys
+from anychunk.metadata.meaning import Crs
 
 
 def test_points_are_half_a_pixel_off():
@@ -47,7 +49,7 @@ def test_no_affine_transform(scale, tiepoints, matrix):
 
 
 def test_scale_takes_precedence_and_the_first_tie_point_counts():
-    """As in GDAL, with which tests/formats/test_tiff_place.py compares files."""
+    """As in GDAL, with which tests/formats/tiff/test_place.py compares files."""
     matrix = (1, 2, 0, 30, 4, 5, 0, 60, 0, 0, 0, 0, 0, 0, 0, 1)
     points = (0, 0, 0, 1, 2, 0, 5, 5, 0, 3, 4, 0)
     options = {"matrix": matrix, "is_point": False}
@@ -57,36 +59,22 @@ def test_scale_takes_precedence_and_the_first_tie_point_counts():
     assert found == (1, 2, 30, 4, 5, 60)
 
 
-@pytest.mark.parametrize(
-    ("keys", "code"),
-    [
-        ({3072: 32631, 2048: 4326}, "EPSG:32631"),
-        ({2048: 4326}, "EPSG:4326"),
-        ({3072: 32767, 2048: 4326}, None),  # a user-defined projection on top of WGS 84
-        ({3072: 0, 2048: 4326}, "EPSG:4326"),
-        ({}, None),
-    ],
-)
-def test_code_of_geo_keys(keys, code):
-    assert geo.geotiff_code(keys) == code
-
-
 def test_geo_keys():
     # GeoTIFF 1.1 section 7.1.2: version 1.1.0 with four keys; the directory is cut after three
     directory = [1, 1, 0, 4, 1024, 0, 1, 1, 1026, 34737, 6, 0, 2057, 34736, 1, 1]
-    assert geo.geo_keys(directory, (1.5, 6378137.0), "a CRS|rest") == {
+    assert geo_keys(directory, (1.5, 6378137.0), "a CRS|rest") == {
         1024: 1,
         1026: "a CRS",
         2057: 6378137.0,
     }
-    assert geo.geo_keys([1, 1], (), "") == {}
+    assert geo_keys([1, 1], (), "") == {}
 
 
 def test_attributes():
     found = geo.attributes(
         shape=(20, 30),
         transform=(10.0, 0.0, 100.0, 0.0, -10.0, 200.0),
-        crs=geo.Crs(code="EPSG:32631"),
+        crs=Crs(code="EPSG:32631"),
     )
     assert found["proj:code"] == "EPSG:32631"
     assert found["spatial:transform"] == [10, 0, 100, 0, -10, 200]
@@ -98,7 +86,7 @@ def test_attributes():
 
 def test_without_georeference():
     whole = geo.attributes(
-        shape=(2, 3), transform=(1.0, 0.0, 0.0, 0.0, -1.0, 0.0), crs=geo.Crs(code="EPSG:1")
+        shape=(2, 3), transform=(1.0, 0.0, 0.0, 0.0, -1.0, 0.0), crs=Crs(code="EPSG:1")
     )
     kept = geo.without_georeference({**whole, "other": 1}, ("spatial:",))
     assert set(kept) == {"proj:code", "zarr_conventions", "other"}

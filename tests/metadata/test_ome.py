@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from anychunk.metadata.cf import type_range
 from anychunk.metadata.meaning import Axis, Band, Level, Meaning
-from anychunk.metadata.ome import ome, omero_channels, scale_and_translation, type_range
+from anychunk.metadata.ome import ome, omero_channels, scale_and_translation
 
 pytest.importorskip("xarray", reason='xarray is not here: pip install "anychunk[xarray]"')
 from tests.metadata.test_hierarchy import axes, stored

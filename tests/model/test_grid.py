@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anychunk.model import grid
-from tests.thorough import examples
 
 MANY = 200
 
@@ -49,7 +48,7 @@ def sliced(start, stop):
 
 
 @given(arrays())
-@settings(max_examples=examples(MANY), deadline=None)
+@settings(max_examples=MANY, deadline=None)
 def test_chunks_cover_every_element_once(case):
     shape, chunk = case
     seen = np.zeros(shape, int)
@@ -62,7 +61,7 @@ def test_chunks_cover_every_element_once(case):
 
 
 @given(arrays(min_side=1))
-@settings(max_examples=examples(MANY), deadline=None)
+@settings(max_examples=MANY, deadline=None)
 def test_numbers_coordinates_and_keys_round_trip(case):
     shape, chunk = case
     size = grid.grid_shape(shape, chunk)
@@ -108,7 +107,7 @@ def test_coordinates_outside_the_grid_are_none(text):
 
 
 @given(boxes())
-@settings(max_examples=examples(MANY), deadline=None)
+@settings(max_examples=MANY, deadline=None)
 def test_cut_box_reads_as_numpy_does(case):
     shape, chunk, start, stop = case
     array = counted(shape)
@@ -138,7 +137,7 @@ def test_cut_box_reads_as_numpy_does(case):
 
 @pytest.mark.parametrize("few", [1, 16, 10**6])
 @given(case=boxes())
-@settings(max_examples=examples(MANY), deadline=None)
+@settings(max_examples=MANY, deadline=None)
 def test_plan_box_reads_as_numpy_does(case, few):
     shape, chunk, start, stop = case
     array = counted(shape)
@@ -166,7 +165,7 @@ def test_plan_box_reads_as_numpy_does(case, few):
 
 
 @given(data=st.data(), case=arrays())
-@settings(max_examples=examples(MANY), deadline=None)
+@settings(max_examples=MANY, deadline=None)
 def test_spans_are_those_of_numpy(data, case):
     shape, _ = case
     axis = st.one_of(

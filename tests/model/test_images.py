@@ -5,7 +5,7 @@ import pytest
 from anychunk.errors import NoSuchImageError
 from anychunk.model.images import chosen, images, level_paths, transformation
 from anychunk.model.index import GroupIndex
-from tests.indexes import plain
+from tests.support.indexes import plain
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import zarr
 import anychunk
 from anychunk.model.index import ArrayIndex, ByteRanges
 from anychunk.model.summary import short, size
-from tests.http_server import serve
+from tests.support.http_server import serve
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import tifffile
 
 import anychunk
 from anychunk.errors import ChunkDecodeError, SourceChangedError, TruncatedError
-from anychunk.io import FileSource
+from anychunk.io.file import FileSource
 from anychunk.model.grid import plan_box
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
 from anychunk.read import adjacent, chunk_threads, local_reads
 from anychunk.read.adjacent import Run, join_rows
-from tests import compiled
+from tests.support import compiled
 
 RNG = np.random.default_rng(5)
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

@@ -14,8 +14,7 @@ from anychunk.errors import AnychunkError
 from anychunk.native import loops
 from anychunk.read import local_reads, pipeline
 from anychunk.read import many_chunks as module
-from tests import thorough
-from tests.compiled import needs_compiled
+from tests.support.compiled import needs_compiled
 
 pytestmark = needs_compiled
 
@@ -95,7 +94,7 @@ def test_pixels_are_those_of_tifffile(tmp_path, taken, compression, dtype, bands
             dtype=dtype, bands=bands, compression=compression, order=order, **layout,
         )  # fmt: skip
         array = anychunk.open_array(tmp_path / "a.tif")
-        for box in thorough.sample(BOXES, of=2):
+        for box in BOXES:
             np.testing.assert_array_equal(array[(..., *box)], expected[(..., *box)])
     assert taken["taken"] > 20
 
@@ -142,7 +141,7 @@ def test_damaged_chunks_have_the_same_outcome_as_by_themselves(tmp_path, monkeyp
         counts = page.tags["TileByteCounts" if page.is_tiled else "StripByteCounts"].valueoffset
     rng = np.random.default_rng(1)
     refused = 0
-    for number in range(40 if thorough.IS_THOROUGH else 12):
+    for number in range(40):
         damaged = bytearray(original)
         chunk = int(rng.integers(len(offsets)))
         if number % 4:

@@ -14,12 +14,15 @@ import anychunk
 from anychunk import limits
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import ChunkDecodeError, SourceChangedError, SourceError, TruncatedError
-from anychunk.io import FileSource, Sources, memory_store, threads
+from anychunk.io import threads
+from anychunk.io.file import FileSource
+from anychunk.io.object_stores import memory_store
+from anychunk.io.open_sources import Sources
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
 from anychunk.read import chunk_threads, pipeline
 from anychunk.read.batch import Batch
-from tests.http_server import serve
-from tests.patience import PATIENCE_S
+from tests.support.http_server import serve
+from tests.support.patience import PATIENCE_S
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
@@ -330,23 +333,31 @@ def test_other_stores_keep_their_pipeline():
     assert (array[...] == 3).all()
 
 
-def test_install_respects_another_choice():
+def test_enable_keeps_the_pipeline_of_other_stores(place):
     fused = "zarr.core.codec_pipeline.FusedCodecPipeline"
-    anychunk.disable()
-    try:
-        assert zarr.config.get(pipeline.PATH) == pipeline.DEFAULT_PIPELINE
-        with zarr.config.set({pipeline.PATH: fused}):
-            pipeline.install()
-            assert zarr.config.get(pipeline.PATH) == fused
-            anychunk.enable()
-            assert zarr.config.get(pipeline.PATH) == pipeline.NAME
+    store = anychunk.open(tiled(VALUES, (16, 16, 4), *place)).store
+    with zarr.config.set({pipeline.PATH: fused}):
+        anychunk.enable()
+        try:
             array = zarr.create_array({}, shape=(4,), chunks=(2,), dtype="uint8")
             assert type(array.async_array.codec_pipeline).__name__ == "FusedCodecPipeline"
+            array = zarr.open_array(store)
+            assert type(array.async_array.codec_pipeline).__name__ == "IndexPipeline"
+            np.testing.assert_array_equal(array[...], VALUES)
+        finally:
             anychunk.disable()
-            assert zarr.config.get(pipeline.PATH) == fused
-    finally:
-        pipeline.Dispatcher.previous = pipeline.DEFAULT_PIPELINE
-        pipeline.install()
+        assert zarr.config.get(pipeline.PATH) == fused
+
+
+@pytest.mark.parametrize("name", ["BatchedCodecPipeline", "FusedCodecPipeline"])
+def test_pipelines_of_zarr_read_our_stores(place, name):
+    store = anychunk.open(tiled(VALUES, (16, 16, 4), *place, absent=[(0, 0, 0)])).store
+    expected = VALUES.copy()
+    expected[:16, :16, :4] = 7
+    with zarr.config.set({pipeline.PATH: f"zarr.core.codec_pipeline.{name}"}):
+        array = zarr.open_array(store)
+    assert type(array.async_array.codec_pipeline).__name__ == name
+    np.testing.assert_array_equal(array[3:60:2], expected[3:60:2])
 
 
 def test_pickled_array_reads_in_a_fresh_process(tmp_path):
@@ -463,13 +474,3 @@ def test_group_of_arrays(tmp_path):
     np.testing.assert_array_equal(group["c"][3], VALUES[3])
     assert sorted(group.array_keys()) == ["c"]
     assert sorted(group.group_keys()) == ["a"]
-
-
-def test_import_alone_changes_nothing():
-    """For our data types zarr imports us in processes that never asked for our pipeline."""
-    code = (
-        "import zarr; before = zarr.config.get('codec_pipeline.path');"
-        "zarr.create_array({}, shape=(2,), chunks=(2,), dtype='u1'); import anychunk;"
-        "assert zarr.config.get('codec_pipeline.path') == before"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=PATIENCE_S)

@@ -17,9 +17,9 @@ import tifffile
 import anychunk
 from anychunk.errors import SourceChangedError
 from tests.decode.test_windows import codestream, equally_long
-from tests.forked import run
-from tests.formats.n5_blocks import write_dataset
-from tests.formats.nitf_writer import Image, nitf
+from tests.support.n5_blocks import write_dataset
+from tests.support.nitf_writer import Image, nitf
+from tests.support.processes import run
 
 pytestmark = [
     pytest.mark.skipif(

@@ -15,8 +15,8 @@ from anychunk.references.chunk_references import (
     used_urls,
     with_found_pins,
 )
-from tests.effort import at_most
-from tests.indexes import MADE, PATHS, array, pin_of, plain, uint64
+from tests.support.effort import at_most
+from tests.support.indexes import MADE, PATHS, array, pin_of, plain, uint64
 
 ALL = Capabilities(name="all", has_parts=True, has_whole=True)
 FEW = Capabilities(name="few")

@@ -6,7 +6,7 @@ import pytest
 import zarr
 from zarr.storage import FsspecStore
 
-from tests.indexes import plain
+from tests.support.indexes import plain
 
 
 def reference_store(target, **options):

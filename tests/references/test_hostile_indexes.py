@@ -16,7 +16,7 @@ from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, LimitError
 from anychunk.references import icechunk
 from anychunk.references.icechunk.repo_file import is_tree
-from tests.effort import at_most
+from tests.support.effort import at_most
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}

@@ -107,7 +107,7 @@ def test_nothing_is_inside_an_array():
 
 
 def test_pins_move_with_an_index(tmp_path):
-    about = {"base": "/old", "pins": {"/old/f": {"size": 3, "mtime_ns": 4}}, "version": "1"}
+    about = {"base": "/old", "pins": {"/old/f": {"size": 3, "mtime_ns": 4}}, "index": 1, "files": 7}
     nodes = {"": {"anychunk": about, "title": "t"}}
     for place, url, pin in (
         ("/old/i", "/old/f", Pin(size=3, mtime_ns=4)),
@@ -115,7 +115,7 @@ def test_pins_move_with_an_index(tmp_path):
     ):
         node = with_pins(build_tree(nodes, place), url_resolver(nodes, place, ()))
         assert node.pins == {url: pin}
-        assert node.attributes == {"title": "t", "anychunk": {"version": "1"}}
+        assert node.attributes == {"title": "t", "anychunk": {"files": 7}}
     for base in (3, ["/old"]):
         with pytest.raises(FormatError, match="i: base"):
             url_resolver({"": {"anychunk": {"base": base}}}, "/old/i", ())

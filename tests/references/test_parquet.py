@@ -14,11 +14,12 @@ from fsspec.implementations.reference import LazyReferenceMapper
 import anychunk
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError, SourceError
-from anychunk.io import memory_store, sink, system
+from anychunk.io import sink, system
+from anychunk.io.object_stores import memory_store
 from anychunk.model.index import ByteRanges, GroupIndex
 from anychunk.references import parquet
-from tests.combine.files import write_geotiff
-from tests.indexes import MADE, array, plain, uint64
+from tests.support.combined_files import write_geotiff
+from tests.support.indexes import MADE, array, plain, uint64
 
 
 def test_garbled_parquet_is_refused(tmp_path):

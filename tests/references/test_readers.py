@@ -16,7 +16,7 @@ from anychunk.metadata.reading import meaning_of
 from anychunk.model.images import images
 from anychunk.references import documents, virtualizarr
 from anychunk.references import icechunk as ice
-from tests.made_images import made
+from tests.support.made_images import made
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

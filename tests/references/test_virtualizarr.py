@@ -6,7 +6,7 @@ import zarr
 
 import anychunk
 from anychunk.errors import UnsupportedError
-from tests.indexes import MADE, plain
+from tests.support.indexes import MADE, plain
 
 
 def test_virtualizarr_both_ways(tmp_path):

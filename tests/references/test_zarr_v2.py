@@ -7,9 +7,10 @@ import zarr
 
 import anychunk
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats._zarr_metadata import from_v2
 from anychunk.model.index import ByteRanges
-from anychunk.references.zarr_v2 import from_v2, to_v2
-from tests.indexes import array
+from anychunk.references.zarr_v2 import to_v2
+from tests.support.indexes import array
 
 DELTA = {"id": "delta", "dtype": "<i4", "astype": "<i2"}
 
@@ -105,8 +106,8 @@ def test_zstd_in_zarr_v2(name, checksum):
 @pytest.mark.parametrize(
     ("order", "data_type", "endian", "codec"),
     [
-        ((1, 2, 0), "uint16", "little", "tiff-tile"),
-        ((1, 2, 0), "uint8", "big", "tiff-tile"),
+        ((1, 2, 0), "uint16", "little", "anychunk.tiff-tile"),
+        ((1, 2, 0), "uint8", "big", "anychunk.tiff-tile"),
         ((1, 2, 0), "uint16", "big", "jbp-block"),
         ((1, 0, 2), "float32", "big", "jbp-block"),
         ((1, 0, 2), "uint8", "little", "jbp-block"),

@@ -18,9 +18,9 @@ from anychunk.errors import UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex, Parts
 from anychunk.read.zarr_array import Array
 from anychunk.verification.checks import difference
-from tests.effort import at_most
-from tests.formats.jnrrd_tiles import external
-from tests.test_cli import run
+from tests.cli.test_cli import run
+from tests.support.effort import at_most
+from tests.support.jnrrd_tiles import external
 
 
 @pytest.fixture
@@ -211,7 +211,6 @@ def test_absent_chunks_are_counted(tmp_path):
     assert (report.is_good, report.absent, report.chunks) == (True, 1, 1)
 
 
-@pytest.mark.slow
 def test_millions_of_missing_tiles_are_not_all_tried(tmp_path):
     """A header of a few KiB announces them; the first thousands are enough."""
     path = external(tmp_path / "a.jnrrd", [3001, 3001], [1, 1], pattern="{x}_{y}")

@@ -108,7 +108,7 @@ def run_listing(arguments: Sequence[str]) -> int | None:
     values = [a for a in rest if not a.startswith("-")]
     is_json = "--json" in flags
     if command == "info" and values and flags <= {"--deep", "--json"}:
-        from anychunk.cli.printing import print_infos
+        from anychunk.cli.files import print_infos
 
         return print_infos(values, deep="--deep" in flags, as_json=is_json)
     if command in {"formats", "codecs"} and not values and flags <= {"--json"}:

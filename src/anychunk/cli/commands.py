@@ -1,14 +1,16 @@
 """The commands and their options, as typer knows them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 import typer.core
 
-from anychunk.cli import codecs, convert, formats, index, info, serve, thumb, verify
+from anychunk.cli import codecs, convert, formats, index, info, thumb, verify
 from anychunk.cli.printing import summary
+from anychunk.errors import MissingDependencyError
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a check found problems, or some of several files failed; "
@@ -37,8 +39,55 @@ class Command(typer.core.TyperCommand):
                 parameter.metavar = str(parameter.name).rpartition("_")[2].upper()
 
 
+ADDED = "anychunk.commands"
+"""The group of entry points by which other packages add commands: functions for typer."""
+NOT_HERE = {"serve": ("anychunk[serve]", "Serve files as Zarr over HTTP; not installed.")}
+"""The commands of our other packages: what installs them, and what `--help` says without."""
+
+
+class Commands(typer.core.TyperGroup):
+    """Our commands, and those that other packages add, which are imported when they are used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        others = [point.name for point in entry_points(group=ADDED)]
+        return list(dict.fromkeys([*self.commands, *others, *NOT_HERE]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; None if there is none of the name."""
+        if cmd_name not in self.commands:
+            found = [point.load() for point in entry_points(group=ADDED, name=cmd_name)]
+            if found:
+                self.commands[cmd_name] = added(cmd_name, found[0])
+            elif cmd_name in NOT_HERE:
+                return not_here(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+def added(name: str, function: Callable[..., Any], **options: Any) -> Any:
+    """Return a function as a command, which is not a part of `app`."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    given = {"short_help": summary(function.__doc__), "epilog": EPILOG, **options}
+    alone.command(name, cls=Command, **given)(function)
+    return typer.main.get_command(alone)
+
+
+def not_here(name: str) -> Any:
+    """Return a command that says what to install."""
+    what, about = NOT_HERE[name]
+
+    def said() -> None:
+        raise MissingDependencyError(
+            f'{name} is a package of its own; install it with: pip install "{what}"'
+        )
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return added(name, said, short_help=about, add_help_option=False, context_settings=anything)
+
+
 app = typer.Typer(
     name="anychunk",
+    cls=Commands,
     help="Open tiled array files as Zarr v3, in place.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -51,7 +100,6 @@ for _command in (
     convert.convert,
     verify.verify,
     thumb.thumb,
-    serve.serve,
     formats.formats,
     codecs.codecs,
 ):

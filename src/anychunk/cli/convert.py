@@ -10,7 +10,7 @@ from anychunk.cli import talk
 from anychunk.cli.allowed import Allow
 from anychunk.cli.completion import one_of
 from anychunk.cli.parts import Bands, Bbox, BboxCrs, Image, Level, Time, Window, selected
-from anychunk.cli.printing import size
+from anychunk.cli.printing import name_of, size, times
 from anychunk.cli.progress import progress_bar
 from anychunk.errors import UnsupportedError
 
@@ -185,7 +185,6 @@ def report(done: "Report", *, as_json: bool) -> None:
 
 def say_arrays(target: str) -> None:
     """Print the arrays that were written, one line each, without coordinates."""
-    from anychunk.cli.printing import name_of, times
     from anychunk.indexing import index_url
     from anychunk.model.index import ArrayIndex, walk
 

@@ -96,7 +96,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
 
     Example: anychunk index day*.tif -o year.icechunk --combine stack --dates %Y%m%d --append
     """
-    from anychunk import api, archive, references
+    from anychunk import archive, references
     from anychunk.combine.patterns import expand
     from anychunk.metadata.dates import Rules
 
@@ -124,7 +124,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     rules: Any = {"order": order, "duplicates": duplicates, "georeference": georeference}
     how: Any = combine or ("group" if append else None)
     kerchunk = _kerchunk_options(kind, layout, zarr_format)
-    found = api.files_to_index(
+    found = archive.files_to_index(
         urls,
         combine=how,
         along=along,
@@ -142,7 +142,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         found = replace(found, progress=advance)
         given: Any = {"batch": batch, "copy": copy}
         if append:
-            api.check_appendable(how)
+            archive.check_appendable(how)
             done = archive.append_files(found, output, **given)
         else:
             shown: Any = overlap
@@ -187,7 +187,7 @@ def progress(total: int) -> Iterator[Callable[[], None] | None]:
 
 def _summary(done: "Summary", output: str, failures: "Failures", *, as_json: bool) -> None:
     if as_json:
-        from anychunk.io import without_secrets
+        from anychunk.io.secrets import without_secrets
 
         shown = {without_secrets(url): message for url, message in failures.items()}
         typer.echo(json.dumps({"index": output, **vars(done), "failures": shown}))

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from anychunk.cli.allowed import Allow, allowed
-from anychunk.cli.printing import print_infos
 
 
 def info(
@@ -32,6 +31,8 @@ def info(
 
     Example: anychunk info scenes.json --allow s3://bucket/
     """
+    from anychunk.cli.files import print_infos  # with all that indexes files
+
     code = print_infos(files, deep=deep, as_json=as_json, **allowed(allow))
     if code:
         raise typer.Exit(code)

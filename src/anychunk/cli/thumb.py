@@ -81,8 +81,9 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     Example: anychunk thumb volume.n5 -o slice.png --image 1 --at z=40 --size 1024
     """
     from anychunk import api
-    from anychunk.io import as_url, sink
-    from anychunk.selection import selection
+    from anychunk.io import sink
+    from anychunk.io.url import as_url
+    from anychunk.selection.wanted import selection
     from anychunk.thumbnail import png, thumbnail
 
     if band is not None and bands:

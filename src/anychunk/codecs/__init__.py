@@ -4,12 +4,16 @@ The entry-point group `anychunk.codecs` lists every codec that anychunk prefers 
 its own, and those of other distributions (`anychunk.codecs.base` says how to write one). Nothing is
 imported until a codec is requested by name.
 
-anychunk's own codecs are listed in zarr's group `zarr.codecs` too, unless another package registers
-the same name: zarr warns every user about a name that is registered twice. `zarr_registry` offers
-zarr the remaining ones, as far as no other package has registered them.
+Codecs do not import zarr: parsing a file needs their JSON, and zarr takes longer to import than
+everything else together. `anychunk.zarr.codecs` makes zarr's class of each, which zarr finds by the
+group `zarr.codecs`; the names `scale_offset`, `cast_value` and `n5_default`, which other packages
+register there, are ours only while `anychunk.enable` is in effect.
 
-This module and most codecs do not import zarr: parsing a file needs the JSON of codecs, and zarr
-takes longer to import than everything else together.
+Those classes are attributes here, too, to pass codecs to zarr:
+
+    from anychunk.codecs import Offset
+
+    zarr.create_array(..., compressors=[Offset(offset=16)])
 
 A codec of another distribution cannot break anychunk. If it fails to import, it is left out of
 `load_all` with a warning, and `MissingDependencyError` is raised only when it is requested by name.
@@ -22,9 +26,11 @@ import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from anychunk._outline import outline
+from anychunk.codecs.base import OwnCodec
 from anychunk.errors import (
     AnychunkError,
     CodecConfigError,
@@ -36,21 +42,28 @@ from anychunk.io.cache import Cache
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from zarr.abc.codec import Codec
+    from zarr.abc.codec import Codec as ZarrCodec
+
+    Codec = OwnCodec | ZarrCodec
 
 GROUP = "anychunk.codecs"
-SHARED = "https://awslabs.github.io/osml-imagery-io/codecs/"
-"""Prefix of the codec names that osml-imagery-io registers, too."""
-OWN_NAMES = {
-    f"{SHARED}{name}": f"anychunk.{name}" for name in ("jbp-block", "jpeg", "jpeg2000", "tiff-tile")
+URIS = {
+    f"anychunk.{name}": f"https://awslabs.github.io/osml-imagery-io/codecs/{name}"
+    for name in ("dted", "jbp-block", "jpeg", "jpeg2000", "tiff-tile")
 }
-"""Names in saved indexes for configurations that osml-imagery-io misreads, by the shared names."""
-_SHARED_NAMES = {own: shared for shared, own in OWN_NAMES.items()}
+"""Names that osml-imagery-io also registers, by our names; they appear only in saved indexes."""
+_OWN_NAMES = {uri: own for own, uri in URIS.items()}
+
+
+def __getattr__(name: str) -> Any:
+    if not name[0].isupper():  # as Python asks for a module before it imports it
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("anychunk.zarr.codecs"), name)  # zarr's classes, on first use
 
 
 @dataclass(frozen=True)
 class CodecEntry:
-    """One entry point of the group, with the two members that zarr's lazy registry uses."""
+    """One entry point of the group."""
 
     entry: "EntryPoint"
 
@@ -69,7 +82,7 @@ class CodecEntry:
         dist = self.entry.dist
         return self.entry.module if dist is None else dist.name
 
-    def load(self) -> "type[Codec]":
+    def load(self) -> type[OwnCodec]:
         """Import the class of the codec.
 
         Raises:
@@ -84,10 +97,8 @@ class CodecEntry:
             if self.is_ours:
                 raise
             raise self._broken(f"fails to import ({type(e).__name__}: {e})") from e
-        from zarr.abc.codec import Codec
-
-        if not (isinstance(cls, type) and issubclass(cls, Codec)):
-            raise self._broken(f"is {cls!r}, expected a codec class")
+        if not (isinstance(cls, type) and issubclass(cls, OwnCodec)):
+            raise self._broken(f"is {cls!r}, expected a class derived from anychunk.codecs.base")
         return cls
 
     def _broken(self, why: str) -> MissingDependencyError:
@@ -121,7 +132,7 @@ def table() -> dict[str, CodecEntry]:
 
 
 @cache
-def codec_class(name: str) -> "type[Codec] | None":
+def codec_class(name: str) -> type[OwnCodec] | None:
     """Import and return the class registered here for a codec name; None if there is none.
 
     Raises:
@@ -131,10 +142,22 @@ def codec_class(name: str) -> "type[Codec] | None":
     return None if entry is None else entry.load()
 
 
+def class_named(name: str) -> type[OwnCodec]:
+    """Return the codec of ours whose class has this name.
+
+    Raises:
+        AttributeError: There is none.
+    """
+    for entry in table().values():
+        if entry.is_ours and entry.entry.attr == name:
+            return entry.load()
+    raise AttributeError(f"anychunk has no codec class {name!r}")
+
+
 @cache  # so that a broken distribution is reported once per process
-def load_all() -> "dict[str, type[Codec]]":
+def load_all() -> dict[str, type[OwnCodec]]:
     """Import every codec and return the classes by name; warn about those that fail to import."""
-    classes: dict[str, type[Codec]] = {}
+    classes: dict[str, type[OwnCodec]] = {}
     for name in table():
         try:
             cls = codec_class(name)
@@ -162,17 +185,17 @@ def descriptions() -> dict[str, str | None]:
     }
 
 
-def with_shared_name(codec: Any) -> Any:
+def with_own_name(codec: Any) -> Any:
     """Return the JSON of a codec of a saved index under the name that it has in memory."""
-    shared = _SHARED_NAMES.get(str(codec.get("name"))) if isinstance(codec, Mapping) else None
-    return codec if shared is None else {**codec, "name": shared}
+    own = _OWN_NAMES.get(str(codec.get("name"))) if isinstance(codec, Mapping) else None
+    return codec if own is None else {**codec, "name": own}
 
 
-_BUILT: "Cache[Codec]" = Cache(4 << 20)
+_BUILT: Cache[OwnCodec] = Cache(4 << 20)
 """Codecs by their JSON: frozen, so that arrays and levels can share them."""
 
 
-def to_json(codec: "Codec") -> dict[str, Any]:
+def to_json(codec: OwnCodec) -> dict[str, Any]:
     """Return the JSON of a codec; `from_json` returns the same codec for it without building it."""
     data: dict[str, Any] = dict(codec.to_dict())
     text = json.dumps(data, sort_keys=True)
@@ -208,18 +231,18 @@ def with_key(data: Any) -> "tuple[Codec, Hashable]":
     return found, text
 
 
-def zarr_class(name: str) -> "type[Codec] | None":
+def zarr_class(name: str) -> "type[ZarrCodec] | None":
     """Return the class that zarr chooses for a codec name; None if it finds none."""
     from zarr.errors import UnknownCodecError
     from zarr.registry import get_codec_class
 
     try:
         return get_codec_class(name)
-    except (UnknownCodecError, KeyError):  # KeyError until zarr 3.4
+    except UnknownCodecError:
         return None
 
 
-def _from_zarr(name: str, data: Any) -> "Codec":
+def _from_zarr(name: str, data: Any) -> "ZarrCodec":
     try:
         cls = zarr_class(name)
         found = None if cls is None else cls.from_dict(data)

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from anychunk import limits
 from anychunk.codecs.base import Bytes1D
 from anychunk.errors import ChunkDecodeError
 
@@ -317,3 +318,27 @@ def _table(codes: Iterable[tuple[str, int]], width: int) -> list[tuple[int, int]
         for word in range(first, first + (1 << (width - len(code)))):
             found[word] = (value, len(code))
     return found
+
+
+def decode(
+    data: Bytes1D, height: int, width: int, *, is_two_dimensional: bool, where: str
+) -> npt.NDArray[np.uint8]:
+    """Return the pixels of a block whose lines each follow an end-of-line code, 1 for black.
+
+    The decoder fills missing lines with white. So lines are counted before decoding.
+    """
+    import imagecodecs
+
+    limits.check_chunk(height * width, where=where, stored=len(data))
+    lines = find_lines(data, is_two_dimensional)
+    if len(lines.starts) != height:
+        raise ChunkDecodeError(f"{where}: {len(lines.starts)} lines, expected {height}")
+    try:
+        # Bit 2 makes the decoder skip fill before end-of-line codes. Fill may have any length
+        # (T.4 4.1.3), and need not align codes to bytes; `check` reads what is skipped
+        options = 4 | is_two_dimensional
+        pixels = imagecodecs.ccittfax3_decode(data, height, width, t4options=options)
+    except Exception as e:
+        raise ChunkDecodeError(f"{where}: {str(e) or type(e).__name__}") from e
+    check(data, lines, pixels, is_two_dimensional=is_two_dimensional, where=where)
+    return np.ascontiguousarray(pixels)

@@ -6,9 +6,10 @@ A codec is a frozen, keyword-only dataclass that inherits from one of three clas
 - `ArrayToArray`: filters on values; implement `encode_array` and `decode_array`.
 - `ArrayToBytes`: serializers; implement `encode_chunk` and `decode_chunk`.
 
-These hooks take and return numpy arrays and bytes. The base classes add what zarr expects around
-them: synchronous and asynchronous methods, strict JSON in both directions, and errors that derive
-from `AnychunkError`. A complete codec:
+These hooks take and return numpy arrays and bytes. The base classes add strict JSON in both
+directions, and do not import zarr: `anychunk.zarr.codecs.zarr_codec` makes zarr's class of a codec,
+with synchronous and asynchronous methods, and errors that derive from `AnychunkError`. A complete
+codec:
 
     """`acme.shuffle`, bytes to bytes: the first byte of every element, then every second byte, ...
 
@@ -19,10 +20,9 @@ from `AnychunkError`. A complete codec:
 
     from collections.abc import Buffer
     from dataclasses import dataclass
-    from typing import ClassVar
+    from typing import Any, ClassVar
 
-    from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
-    from anychunk.codecs.zarr_core import ArraySpec
+    from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
     from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 
@@ -52,25 +52,35 @@ from `AnychunkError`. A complete codec:
                 raise ChunkDecodeError(f"{self.name}: {len(data)} bytes, not a multiple")
             return data.reshape(self.itemsize, -1).T
 
-        def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
             return input_byte_length
 
+Make zarr's classes in a second module, `acme.zarr`, because this one imports zarr:
 
-    ShuffleV2 = v2_filter(Shuffle)  # optional: the same codec for Zarr v2
+    """The codecs of acme as zarr's codecs and Zarr v2 filters."""
 
-Register it in the packaging metadata of its distribution, under the name used in the JSON:
+    from acme import shuffle
+    from anychunk.zarr.codecs import zarr_codec
+    from anychunk.zarr.filters import v2_filter
 
-    [project.entry-points."zarr.codecs"]
-    "acme.shuffle" = "acme.shuffle:Shuffle"
+    Shuffle = zarr_codec(shuffle.Shuffle)
+    ShuffleV2 = v2_filter(shuffle.Shuffle)  # optional: the same codec for Zarr v2
+
+Register them in the packaging metadata of the distribution, under the name used in the JSON:
 
     [project.entry-points."anychunk.codecs"]
     "acme.shuffle" = "acme.shuffle:Shuffle"
 
-    [project.entry-points."numcodecs.codecs"]
-    "acme.shuffle" = "acme.shuffle:ShuffleV2"
+    [project.entry-points."zarr.codecs"]
+    "acme.shuffle" = "acme.zarr:Shuffle"
 
-zarr finds the codec through the first group. The second adds it to `anychunk codecs` and to
-`anychunk.enable()`. Test it with `anychunk.testing.codecs.CodecContract`.
+    [project.entry-points."numcodecs.codecs"]
+    "acme.shuffle" = "acme.zarr:ShuffleV2"
+
+anychunk finds the codec through the first group, and lists it in `anychunk codecs`; zarr finds it
+through the second. `acme.zarr.Shuffle` is the class to use with zarr:
+`zarr.create_array(..., compressors=[Shuffle(itemsize=4)])`. Test the codec with
+`anychunk.testing.codecs.CodecContract`.
 
 **Configuration.** Every dataclass field is a key of the JSON configuration. A field with a default
 is an optional key, and is left out of the JSON while it has that default; a field without one is
@@ -99,9 +109,8 @@ from __future__ import annotations
 
 import json
 import math
-from abc import ABC
 from collections.abc import Buffer as BytesLike
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, lru_cache
@@ -111,33 +120,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from anychunk._after_import import after_import
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
-    ChunkEncodeError,
     CodecConfigError,
     defect,
     is_defect,
 )
 
 if TYPE_CHECKING:
-    from numcodecs.abc import Codec as NumcodecsCodec
-    from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
-
-    from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer
-else:
-    # zarr and numcodecs take longer to import than all codecs together, and parsing a file or
-    # printing its index needs neither. When one of them is imported, by whomever, its classes
-    # become the bases of ours: `_inherit_from_zarr`, `_inherit_from_numcodecs`.
-
-    class _WithoutZarr:
-        """Stands for a class of zarr."""
-
-    class NumcodecsCodec(ABC):  # noqa: B024
-        """Stands for the class of numcodecs, with its metaclass."""
-
-    ArrayArrayCodec = ArrayBytesCodec = BytesBytesCodec = _WithoutZarr
+    from anychunk.codecs.zarr_core import ArraySpec, ZDType
 
 type Json = Any
 type Array = npt.NDArray[Any]
@@ -177,31 +169,13 @@ def as_bytes(data: BytesLike | Array) -> Bytes1D:
     return np.frombuffer(data, np.uint8)
 
 
-def in_memory_order(data: BytesLike | Array) -> Array:
-    """Return what Zarr v2 gives a filter as a flat array, in the order of its memory.
-
-    A chunk of an array with `"order": "F"` is in Fortran order, and is stored in that order.
-    """
-    array = data if isinstance(data, np.ndarray) else as_bytes(data)
-    return array.reshape(-1, order="A")
-
-
-def as_aligned(data: Bytes1D, dtype: np.dtype[Any]) -> Bytes1D:
-    """Return `data`, copied if its address is not aligned for `dtype`.
-
-    Slices (behind a header, for example) begin anywhere; codecs of other packages may rely on
-    aligned buffers.
-    """
-    return data.copy() if data.ctypes.data % dtype.alignment else data
-
-
 def runtime_field(default: Any = None) -> Any:
     """Declare an option of the running process: never written to JSON and not compared."""
     return field(default=default, compare=False, repr=False, metadata={"runtime": True})
 
 
 @contextmanager
-def _foreign_errors_as(error: type[AnychunkError], name: str) -> Iterator[None]:
+def foreign_errors_as(error: type[AnychunkError], name: str) -> Iterator[None]:
     """Re-raise exceptions of libraries as `error`, with the codec's name; report defects."""
     try:
         yield
@@ -224,7 +198,7 @@ def schema(name: str, package: str = "anychunk.codecs") -> dict[str, Json]:
 
 
 class _CodecBase:
-    """Shared by the three kinds of codecs: JSON in both directions, and asynchronous methods."""
+    """Shared by the three kinds of codecs: JSON in both directions, and what zarr asks a codec."""
 
     name: ClassVar[str]
     """Name of the codec in JSON, which is also the name of its entry points."""
@@ -318,42 +292,40 @@ class _CodecBase:
         """Return the encoded size; override it if `is_fixed_size` is true."""
         raise NotImplementedError(f"{self.name}: the encoded size is known only after encoding")
 
-    def _encode_sync(self, data: Any, spec: ArraySpec) -> Any:
-        raise NotImplementedError
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        """Return the codec for data as `array_spec` describes it; override it to refuse some."""
+        return self
 
-    def _decode_sync(self, data: Any, spec: ArraySpec) -> Any:
-        raise NotImplementedError
+    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
+        """Return the spec of an encoded chunk; override it if it differs from `chunk_spec`."""
+        return chunk_spec
 
-    async def _encode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> Any:
-        import asyncio
-
-        return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
-
-    async def _decode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> Any:
-        import asyncio
-
-        return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
+    def validate(self, *, shape: tuple[int, ...], dtype: ZDType[Any, Any], chunk_grid: Any) -> None:
+        """Refuse arrays that the codec cannot store."""
 
 
-class BytesToBytes(_CodecBase, BytesBytesCodec):
+class BytesToBytes(_CodecBase):
     """Base of bytes -> bytes codecs: compressors, checksums, headers.
 
     Set `is_fixed_size` to whether the encoded size follows from the decoded size.
 
     A codec that directly follows little-endian `bytes`, and is the last of its chain, may define
-    more methods. The first two skip the pass that would interpret decoded bytes as an array:
+    more methods:
 
-    - `decode_view(data, spec, scratch) -> array` decodes to an array of `spec.shape` and
-      `spec.dtype` in any memory layout. The array may live in `scratch`, a buffer like
-      `out` in `decode_bytes`.
     - `decode_into(data, spec, target, scratch) -> bool` decodes straight into `target`, an array
-      of `spec.shape` and `spec.dtype` with any strides. It returns False, with `target` unchanged,
-      for chunks that it does not handle; these are then decoded the ordinary way. If the codec has
-      `takes_cropped = True`, the last two axes of `target` may be shorter than those of the chunk,
-      whose first rows and columns it then takes.
+      of `spec.shape` and `spec.dtype` with any strides; `scratch` is a buffer like `out` in
+      `decode_bytes`. It returns False, with `target` unchanged, for chunks that it does not handle;
+      these are then decoded the ordinary way. If the codec has `takes_cropped = True`, the last two
+      axes of `target` may be shorter than those of the chunk, whose first rows and columns it then
+      takes.
     - `decode_part(data, spec, rows, columns) -> array | None` decodes only a part of a large chunk,
       given as ranges along the last two axes; None if decoding the chunk whole is as cheap.
     """
+
+    @property
+    def needs_spec(self) -> bool:
+        """Whether decoding needs the chunk's shape and data type, which Zarr v2 does not pass."""
+        return False
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
         """Return the encoded bytes.
@@ -386,19 +358,8 @@ class BytesToBytes(_CodecBase, BytesBytesCodec):
             )
         return spec
 
-    def _encode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> Buffer | None:
-        with _foreign_errors_as(ChunkEncodeError, self.name):
-            data = self.encode_bytes(as_bytes(chunk_bytes.as_numpy_array()), chunk_spec(spec))
-        return spec.prototype.buffer.from_array_like(as_bytes(data))
 
-    def _decode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> Buffer:
-        decoded = chunk_spec(spec)
-        with _foreign_errors_as(ChunkDecodeError, self.name):
-            data = self.decode_bytes(as_bytes(chunk_bytes.as_numpy_array()), decoded)
-        return spec.prototype.buffer.from_array_like(as_aligned(as_bytes(data), decoded.dtype))
-
-
-class ArrayToArray(_CodecBase, ArrayArrayCodec):
+class ArrayToArray(_CodecBase):
     """Base of array -> array codecs: filters on values.
 
     `spec` describes the decoded chunk in both hooks. An encoded chunk of another data type or shape
@@ -424,18 +385,12 @@ class ArrayToArray(_CodecBase, ArrayArrayCodec):
         """Return the encoded size: that of the decoded chunk, unless overridden."""
         return input_byte_length
 
-    def _encode_sync(self, chunk_array: NDBuffer, spec: ArraySpec) -> NDBuffer | None:
-        with _foreign_errors_as(ChunkEncodeError, self.name):
-            array = self.encode_array(chunk_array.as_numpy_array(), chunk_spec(spec))
-        return spec.prototype.nd_buffer.from_ndarray_like(array)
-
-    def _decode_sync(self, chunk_array: NDBuffer, spec: ArraySpec) -> NDBuffer:
-        with _foreign_errors_as(ChunkDecodeError, self.name):
-            array = self.decode_array(chunk_array.as_numpy_array(), chunk_spec(spec))
-        return spec.prototype.nd_buffer.from_ndarray_like(array)
+    def encoded_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the data type of an encoded chunk, which Zarr v2 does not state."""
+        return dtype
 
 
-class ArrayToBytes(_CodecBase, ArrayBytesCodec):
+class ArrayToBytes(_CodecBase):
     """Base of array -> bytes codecs: serializers.
 
     Set `is_fixed_size` to whether the encoded size follows from the decoded size.
@@ -449,162 +404,6 @@ class ArrayToBytes(_CodecBase, ArrayBytesCodec):
         """Return an array of `spec.shape` and `spec.dtype`, in either byte order."""
         raise NotImplementedError
 
-    def _encode_sync(self, chunk_array: NDBuffer, spec: ArraySpec) -> Buffer | None:
-        with _foreign_errors_as(ChunkEncodeError, self.name):
-            data = self.encode_chunk(chunk_array.as_numpy_array(), chunk_spec(spec))
-        return spec.prototype.buffer.from_array_like(as_bytes(data))
 
-    def _decode_sync(self, chunk_bytes: Buffer, spec: ArraySpec) -> NDBuffer:
-        with _foreign_errors_as(ChunkDecodeError, self.name):
-            decoded = chunk_spec(spec)
-            array = self.decode_chunk(as_bytes(chunk_bytes.as_numpy_array()), decoded)
-        if array.dtype.kind in "iufc":
-            # codecs of other packages expect the byte order of the spec, which `bytes` produces
-            array = array.astype(decoded.dtype, copy=False)
-        return spec.prototype.nd_buffer.from_ndarray_like(array)
-
-
-class BytesFilter(NumcodecsCodec):  # type: ignore[misc]
-    """A bytes -> bytes codec as a numcodecs codec, for Zarr v2; made by `v2_filter`."""
-
-    codec: ClassVar[type[BytesToBytes]]
-
-    def __init__(self, **options: Json) -> None:
-        self.inner = self.codec(**options)
-
-    def encode(self, buf: BytesLike) -> Bytes1D:
-        with _foreign_errors_as(ChunkEncodeError, self.inner.name):
-            return as_bytes(self.inner.encode_bytes(as_bytes(in_memory_order(buf)), None))
-
-    def decode(self, buf: BytesLike, out: BytesLike | None = None) -> BytesLike:
-        with _foreign_errors_as(ChunkDecodeError, self.inner.name):
-            data = as_bytes(self.inner.decode_bytes(as_bytes(buf), None))
-        if out is None:
-            return data
-        as_bytes(out)[:] = data
-        return out
-
-    def get_config(self) -> dict[str, Json]:
-        return {"id": self.codec_id, **self.inner.configuration()}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Json]) -> Self:
-        made = cls.__new__(cls)
-        made.inner = cls.codec.from_configuration(config)
-        return made
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.inner!r})"
-
-
-def _viewed(array: Array, dtype: np.dtype[Any], error: type[AnychunkError], name: str) -> Array:
-    if array.nbytes % dtype.itemsize:
-        raise error(f"{name}: {array.nbytes} bytes, expected a multiple of {dtype.itemsize}")
-    return array.view(dtype)
-
-
-class ArrayFilter(NumcodecsCodec):  # type: ignore[misc]
-    """An array -> array codec as a numcodecs codec, for Zarr v2; made by `v2_array_filter`."""
-
-    codec: ClassVar[type[ArrayToArray]]
-    encoded_dtype: ClassVar[Callable[[Any, np.dtype[Any]], np.dtype[Any]]]
-
-    def __init__(self, *, dtype: npt.DTypeLike, **options: Json) -> None:
-        self._set(dtype, self.codec(**options))
-
-    def _set(self, dtype: npt.DTypeLike, inner: ArrayToArray) -> None:
-        try:
-            self.dtype = np.dtype(dtype)
-        except (TypeError, ValueError) as e:
-            raise CodecConfigError(f"{self.codec_id}: dtype {dtype!r}: {e}") from e
-        self.inner = inner
-
-    def _spec(self, shape: tuple[int, ...]) -> ChunkSpec:
-        return ChunkSpec(shape, self.dtype)
-
-    def encode(self, buf: Any) -> Array:
-        with _foreign_errors_as(ChunkEncodeError, self.inner.name):
-            array = in_memory_order(buf)
-            if array.dtype != self.dtype:
-                array = _viewed(array, self.dtype, ChunkEncodeError, self.inner.name)
-            result = self.inner.encode_array(array, self._spec(array.shape))
-        is_contiguous = result.flags.c_contiguous or result.flags.f_contiguous
-        return result if is_contiguous else np.ascontiguousarray(result)
-
-    def decode(self, buf: BytesLike, out: BytesLike | None = None) -> Any:
-        with _foreign_errors_as(ChunkDecodeError, self.inner.name):
-            dtype = type(self).encoded_dtype(self.inner, self.dtype)
-            stored = _viewed(as_bytes(buf), dtype, ChunkDecodeError, self.inner.name)
-            result = self.inner.decode_array(stored, self._spec(stored.shape))
-        if out is None:
-            return result
-        as_bytes(out)[:] = as_bytes(result)
-        return out
-
-    def get_config(self) -> dict[str, Json]:
-        return {"id": self.codec_id, "dtype": self.dtype.str, **self.inner.configuration()}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Json]) -> Self:
-        rest = dict(config)
-        if "dtype" not in rest:
-            raise CodecConfigError(f"{cls.codec_id}: required key 'dtype' is missing")
-        made = cls.__new__(cls)
-        made._set(rest.pop("dtype"), cls.codec.from_configuration(rest))  # noqa: SLF001 - its own class
-        return made
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(dtype={self.dtype.str!r}, {self.inner!r})"
-
-
-def v2_filter(codec: type[BytesToBytes]) -> type[BytesFilter]:
-    """Return the numcodecs class of a bytes -> bytes codec, for Zarr v2 `filters`.
-
-    Its `id` is the name of the codec, and its other keys are those of the configuration. List it
-    under `numcodecs.codecs` in the packaging metadata. Its hooks get None for `spec`.
-    """
-    name = f"{codec.__name__}V2"
-    body = {"codec_id": codec.name, "codec": codec, "__module__": codec.__module__}
-    return type(name, (BytesFilter,), body)
-
-
-def v2_array_filter(
-    codec: type[ArrayToArray],
-    encoded_dtype: Callable[[Any, np.dtype[Any]], np.dtype[Any]] = lambda _, dtype: dtype,
-) -> type[ArrayFilter]:
-    """Return the numcodecs class of an array -> array codec, for Zarr v2 `filters`.
-
-    Zarr v2 gives a filter bytes without their data type, so the configuration has one more key than
-    in Zarr v3: `dtype`, the numpy type string of the decoded array.
-
-    Parameters:
-        codec: the class of the codec.
-        encoded_dtype: returns the dtype that a codec object stores for a decoded dtype; by default
-            the same one.
-    """
-    body = {
-        "codec_id": codec.name,
-        "codec": codec,
-        "encoded_dtype": staticmethod(encoded_dtype),
-        "__module__": codec.__module__,
-    }
-    return type(f"{codec.__name__}V2", (ArrayFilter,), body)
-
-
-def _inherit_from_zarr() -> None:
-    from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
-
-    BytesToBytes.__bases__ = (_CodecBase, BytesBytesCodec)
-    ArrayToArray.__bases__ = (_CodecBase, ArrayArrayCodec)
-    ArrayToBytes.__bases__ = (_CodecBase, ArrayBytesCodec)
-
-
-def _inherit_from_numcodecs() -> None:
-    from numcodecs.abc import Codec
-
-    BytesFilter.__bases__ = (Codec,)
-    ArrayFilter.__bases__ = (Codec,)
-
-
-after_import("zarr", _inherit_from_zarr)
-after_import("numcodecs", _inherit_from_numcodecs)
+OwnCodec = BytesToBytes | ArrayToArray | ArrayToBytes
+"""A codec of any of the three kinds."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field, v2_array_filter
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
 from anychunk.codecs.cast import cast_plan, scalar_map
 from anychunk.codecs.cast.blockwise import BadValueError, Step, run
 from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
@@ -24,7 +24,8 @@ from anychunk.codecs.cast.from_float import OutOfRange
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType, IntType, NumberType, number_type
 from anychunk.codecs.cast.rounding import MODES, Rounding
 from anychunk.codecs.cast.scalar_map import Entry, ScalarMap
-from anychunk.codecs.zarr_core import ArraySpec, ZDType, get_data_type_from_json
+from anychunk.codecs.data_types import data_type as zarr_data_type
+from anychunk.codecs.zarr_core import ArraySpec, ZDType
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 
@@ -149,6 +150,9 @@ class CastValue(ArrayToArray):
         source = self._source(spec, ChunkDecodeError)
         return self._run(array, bind(self, source, is_encoding=False), spec.dtype)
 
+    def encoded_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return self.kind.dtype
+
     def _source(self, spec: ChunkSpec, error: type[AnychunkError]) -> NumberType:
         kind = number_type(spec.dtype)
         if kind is None:
@@ -194,7 +198,7 @@ def _type_name(data_type: object) -> str:
 
 @lru_cache(maxsize=64)
 def _zdtype(name: str) -> ZDType[Any, Any]:
-    return get_data_type_from_json(name, zarr_format=3)
+    return zarr_data_type(name)
 
 
 def check_exact(source: NumberType, target: NumberType) -> None:
@@ -222,6 +226,3 @@ def explain(value: Any, target: NumberType, out_of_range: OutOfRange) -> str:
 def is_same(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
     """Return whether two 0-d arrays are equal, or both NaN."""
     return bool(before == after) or bool(before != before and after != after)  # noqa: PLR0124 - NaN
-
-
-CastValueV2 = v2_array_filter(CastValue, lambda codec, _: codec.kind.dtype)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
+from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
+from zarr.abc.codec import Codec as ZarrCodec
 from zarr.codecs import (
     BloscCodec,
     BytesCodec,
@@ -26,7 +27,7 @@ from zarr.codecs import (
 from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
 from anychunk import limits
-from anychunk.codecs import codec_class, leading_stream, streams
+from anychunk.codecs import codec_class, leading_streams, streams
 from anychunk.codecs.base import (
     ArrayToArray,
     ArrayToBytes,
@@ -34,26 +35,32 @@ from anychunk.codecs.base import (
     BytesToBytes,
     ChunkSpec,
     Json,
+    OwnCodec,
     as_bytes,
     chunk_spec,
 )
-from anychunk.codecs.cast.fused_cast import fuse
+from anychunk.codecs.cast import fuse
 from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
 from anychunk.codecs.chunk_layout import ChunkLayout
-from anychunk.codecs.lz4_frame import Lz4Frame
+from anychunk.codecs.data_types import data_type
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.codecs.zarr_core import (
     ArrayConfig,
     ArraySpec,
     default_buffer_prototype,
-    parse_dtype,
 )
-from anychunk.errors import ChunkDecodeError
+from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying, measuring
 from anychunk.model.grid import is_at_edges
 
 if TYPE_CHECKING:
     from anychunk.codecs.jpeg2000.tiny_tiles import Joint
+
+Codec = OwnCodec | ZarrCodec
+"""A codec of ours, or of zarr or another package."""
+ARRAY_ARRAY = ArrayToArray | ArrayArrayCodec
+ARRAY_BYTES = ArrayToBytes | ArrayBytesCodec
+BYTES_BYTES = BytesToBytes | BytesBytesCodec
 
 type Array = npt.NDArray[Any]
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
@@ -61,7 +68,7 @@ type ToArray = Callable[[Bytes1D, Bytes1D | None], Array]
 type ArrayStep = Callable[[Array], Array]
 type EncodeStep = Callable[[Any], Any]
 
-STREAMS: dict[type[Codec], streams.Decode] = {
+STREAMS: dict[type, streams.Decode] = {
     ZstdCodec: streams.decode_zstd,
     GzipCodec: streams.decode_gzip,
     BloscCodec: streams.decode_blosc,
@@ -69,7 +76,7 @@ STREAMS: dict[type[Codec], streams.Decode] = {
 }
 """Decoders that replace those of zarr's compressors."""
 
-BOUNDED: dict[type[Codec], streams.DecodeBounded] = {
+BOUNDED: dict[type, streams.DecodeBounded] = {
     ZstdCodec: streams.decode_zstd_bounded,
     Zstd: streams.decode_zstd_bounded,
     GzipCodec: streams.decode_gzip_bounded,
@@ -87,9 +94,8 @@ LEADING: dict[type[Codec], str] = {
     GzipCodec: "gzip",
     GZip: "gzip",
     BZ2: "bzip2",
-    Lz4Frame: "lz4",
 }
-"""Compressions whose stream is found at the start of a range, as `leading_stream` names them."""
+"""Compressions whose stream is found at the start of a range, as `leading_streams` names them."""
 
 LEAST_PART = 4 << 20
 """Smaller chunks are always decoded whole."""
@@ -103,11 +109,23 @@ def ours(codec: Codec, document: Json = None) -> Codec:
         document: the JSON that `codec` was built from. Its own `to_dict` may lack keys that its
             class does not know.
     """
-    if isinstance(codec, BytesToBytes | ArrayToArray | ArrayToBytes):
+    if isinstance(codec, OwnCodec):
         return codec
     data = codec.to_dict() if document is None else document
     cls = codec_class(cast("str", data["name"])) if "name" in data else None
     return codec if cls is None else cls.from_dict(data)
+
+
+def check_order(codecs: Sequence[Codec], where: str) -> None:
+    """Refuse codecs that make no chain: filters, one serializer, then compressors."""
+    kinds = (ARRAY_ARRAY, ARRAY_BYTES, BYTES_BYTES)
+    order = [next(i for i, kind in enumerate(kinds) if isinstance(codec, kind)) for codec in codecs]
+    if order.count(1) != 1 or order != sorted(order):
+        names = " ".join(str(codec.to_dict().get("name")) for codec in codecs)
+        raise CodecConfigError(
+            f"{where}: codecs {names}, expected array -> array codecs, one array -> bytes codec, "
+            "then bytes -> bytes codecs"
+        )
 
 
 def evolve(codecs: Sequence[Codec], spec: ArraySpec) -> list[tuple[Codec, ArraySpec]]:
@@ -147,11 +165,11 @@ class Decoder:
             ]
         self._is_range = is_range
         pairs = evolve(fuse(self._codecs), spec)
-        filters = [p for p in pairs if isinstance(p[0], BytesBytesCodec)]
+        filters = [p for p in pairs if isinstance(p[0], BYTES_BYTES)]
         for codec, codec_spec in pairs:
-            if isinstance(codec, ArrayArrayCodec):
+            if isinstance(codec, ARRAY_ARRAY):
                 self._array_steps.insert(0, array_step(codec, codec_spec))
-            elif isinstance(codec, ArrayBytesCodec):
+            elif isinstance(codec, ARRAY_BYTES):
                 self._to_array = to_array_step(codec, codec_spec)
                 self.nbytes = chunk_spec(codec_spec).nbytes
             else:
@@ -161,7 +179,6 @@ class Decoder:
         self.is_sized = not self.is_view and not any(isinstance(c, ShardingCodec) for c in codecs)
         """Whether the ratio of decoded to stored bytes is limited. That of a shard is not: it may
         be empty but for its index, and its inner chunks are what is compressed."""
-        self._whole = whole_step(pairs)
         self._into = None if self._array_steps else into_step(pairs)
         self.takes_cropped = self._into is not None and any(
             getattr(codec, "takes_cropped", False) for codec, _ in filters
@@ -206,13 +223,10 @@ class Decoder:
     def _decode(self, data: Bytes1D, scratch: Bytes1D | None) -> Array:
         if self.is_sized:
             limits.check_chunk(self.nbytes, where="chunk", stored=len(data))
-        if self._whole is not None:
-            array = self._whole(data, scratch)
-        else:
-            for step in self._bytes_steps:
-                data = step(data, scratch)
-            assert self._to_array is not None
-            array = self._to_array(data, scratch)
+        for step in self._bytes_steps:
+            data = step(data, scratch)
+        assert self._to_array is not None
+        array = self._to_array(data, scratch)
         for transform in self._array_steps:
             array = transform(array)
         return array
@@ -327,7 +341,7 @@ def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any
     None unless the chain ends with little-endian `bytes` and one bytes -> bytes codec that has the
     method: then its decoded bytes are exactly the elements of the chunk.
     """
-    last = [codec for codec, _ in pairs if not isinstance(codec, ArrayArrayCodec)]
+    last = [codec for codec, _ in pairs if not isinstance(codec, ARRAY_ARRAY)]
     if len(last) != 2 or not isinstance(last[0], BytesCodec):
         return None
     decode, spec = getattr(last[1], method, None), chunk_spec(pairs[-1][1])
@@ -348,17 +362,6 @@ def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]]) -> ChunkLayout | None:
     return None if layout is None or layout.nbytes != found[1].nbytes else layout
 
 
-def whole_step(
-    pairs: Sequence[tuple[Codec, ArraySpec]],
-) -> Callable[[Bytes1D, Bytes1D | None], Array] | None:
-    """Return the function that decodes `bytes` and the next codec in one step, or None."""
-    found = shortcut(pairs, "decode_view")
-    if found is None:
-        return None
-    decode, spec = found
-    return lambda data, scratch: decode(data, spec, scratch)
-
-
 def into_step(
     pairs: Sequence[tuple[Codec, ArraySpec]],
 ) -> Callable[[Bytes1D, Bytes1D | None, Array], bool] | None:
@@ -370,9 +373,7 @@ def into_step(
     return lambda data, scratch, target: decode(data, spec, target, scratch)
 
 
-def bytes_step(
-    codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool, *, is_range: bool
-) -> BytesStep:
+def bytes_step(codec: Codec, spec: ArraySpec, is_innermost: bool, *, is_range: bool) -> BytesStep:
     """Return the decoding function of a bytes -> bytes codec.
 
     Parameters:
@@ -383,7 +384,8 @@ def bytes_step(
         is_range: whether bytes behind the end of the stream are ignored.
     """
     strict = strict_step(codec, spec, is_innermost, is_range=is_range)
-    name, our_spec = LEADING.get(type(codec)), chunk_spec(spec)
+    our_spec = chunk_spec(spec)
+    name = next((name for kind, name in LEADING.items() if isinstance(codec, kind)), None)
     if name is None or not (is_range and is_innermost) or our_spec.dtype.kind in "OT":
         return strict
 
@@ -391,14 +393,12 @@ def bytes_step(
         try:
             return strict(data, out)
         except ChunkDecodeError:
-            return leading_stream.decode(name, data, our_spec.nbytes)
+            return leading_streams.decode(name, data, our_spec.nbytes)
 
     return leading
 
 
-def strict_step(
-    codec: BytesBytesCodec, spec: ArraySpec, is_innermost: bool, *, is_range: bool
-) -> BytesStep:
+def strict_step(codec: Codec, spec: ArraySpec, is_innermost: bool, *, is_range: bool) -> BytesStep:
     """Return the decoding function of a codec whose stream must fill the chunk, if it can tell."""
     our_spec = chunk_spec(spec)
     if isinstance(codec, BytesToBytes):
@@ -426,7 +426,7 @@ def strict_step(
     return lambda data, out: as_bytes(run(buffer.from_array_like(data), spec).as_numpy_array())
 
 
-def to_array_step(codec: ArrayBytesCodec, spec: ArraySpec) -> ToArray:
+def to_array_step(codec: Codec, spec: ArraySpec) -> ToArray:
     """Return the decoding function of an array -> bytes codec."""
     our_spec = chunk_spec(spec)
     if isinstance(codec, WrappingCodec):
@@ -462,7 +462,7 @@ def view(data: Bytes1D, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     return data.view(dtype).reshape(shape)
 
 
-def array_step(codec: ArrayArrayCodec, spec: ArraySpec) -> ArrayStep:
+def array_step(codec: Codec, spec: ArraySpec) -> ArrayStep:
     """Return the decoding function of an array -> array codec."""
     our_spec = chunk_spec(spec)
     if isinstance(codec, ArrayToArray):
@@ -481,7 +481,8 @@ def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Any]:
     if decode is not None:
         return decode
     # the codec has only an asynchronous method; worker threads have no running event loop
-    return lambda data, spec: asyncio.run(codec._decode_single(data, spec))  # noqa: SLF001
+    single: Any = codec._decode_single  # type: ignore[union-attr]  # noqa: SLF001
+    return lambda data, spec: asyncio.run(single(data, spec))
 
 
 class Encoder:
@@ -559,7 +560,7 @@ def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
     prototype = spec.prototype
 
     def step(data: Any) -> Any:
-        if isinstance(codec, BytesBytesCodec):
+        if isinstance(codec, BYTES_BYTES):
             buffer: Any = prototype.buffer.from_array_like(data)
         else:
             buffer = prototype.nd_buffer.from_ndarray_like(data)
@@ -572,7 +573,7 @@ def array_spec(shape: tuple[int, ...], spec: ChunkSpec) -> ArraySpec:
     """Return zarr's spec for an array of `shape`, with the data type and fill value of `spec`."""
     return ArraySpec(
         shape=shape,
-        dtype=parse_dtype(spec.dtype, zarr_format=3),
+        dtype=data_type(spec.dtype),
         fill_value=spec.fill_value,
         config=ArrayConfig.from_dict({}),
         prototype=default_buffer_prototype(),

@@ -23,9 +23,7 @@ from anychunk.codecs.base import Array, ArrayToBytes, Bytes1D, ChunkSpec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 
 if TYPE_CHECKING:
-    from zarr.abc.codec import Codec
-
-    from anychunk.codecs.chain import Decoder
+    from anychunk.codecs.chain import Codec, Decoder
 
 MOST = 256
 """How many chains a byte can number."""
@@ -64,10 +62,10 @@ class Choice(ArrayToBytes):
                 raise CodecConfigError(f"{self.name}: a choice may not be a choice itself")
         named = tuple(tuple({"name": c} if isinstance(c, str) else c for c in x) for x in given)
         object.__setattr__(self, "choices", named)
-        from anychunk.codecs.zarr_core import codecs_from_list
+        from anychunk.codecs.chain import check_order
 
         for chain in self.chains:
-            codecs_from_list(chain)
+            check_order(chain, self.name)
 
     def __getstate__(self) -> dict[str, Any]:
         # without the cached decoders, which hold functions that cannot be pickled

@@ -1,10 +1,10 @@
-"""`dted`, bytes to bytes: a run of data records of a DTED cell, as rows from north to south.
+"""`anychunk.dted`, bytes to bytes: records of a DTED cell, as rows from north to south.
 
 Spec:     MIL-PRF-89020B section 3.13: a record is the sentinel 0xAA, a block count of three bytes,
           the longitude and latitude counts of two each, elevations from south to north, and a
           checksum of four bytes; all big-endian. Elevations have a sign bit and a magnitude. Name
           and keys are those of osml-imagery-io.
-JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/dted", "configuration":
+JSON:     {"name": "anychunk.dted", "configuration":
           {"num_lat_points": 1201, "num_lon_lines": 200, "record_size": 2414}}; left out if 0:
           "trim_top", "trim_bottom", "trim_left", "trim_right"; ours, and left out if false:
           "verify_checksums"
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 
 VOID = -32767
@@ -70,7 +70,7 @@ def stored_checksums(records: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
 class Dted(BytesToBytes):
     """Data records of a DTED cell, one per line of longitude."""
 
-    name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
+    name: ClassVar[str] = "anychunk.dted"
     num_lat_points: int = 1201
     """Elevations per record."""
     num_lon_lines: int = 1201
@@ -194,6 +194,3 @@ class Dted(BytesToBytes):
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
         return self.num_lon_lines * self.record_size
-
-
-DtedV2 = v2_filter(Dted)

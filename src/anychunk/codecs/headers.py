@@ -21,6 +21,7 @@ import numpy.typing as npt
 import zarr
 from numpy.lib import format as npy_format
 
+from anychunk import codecs
 from anychunk.codecs.header_template import KEY, Field, Header
 from anychunk.codecs.offset import Offset
 from anychunk.codecs.pad import Pad
@@ -170,7 +171,8 @@ def _npy_header(description: dict[str, Any]) -> bytes:
 
 def pad(header: Header) -> Pad:
     """Return the codec that writes a header; it is the last one of the chain."""
-    return Pad(location=header.location, nbytes=header.nbytes, padding_func=header)
+    made: Pad = codecs.Pad(location=header.location, nbytes=header.nbytes, padding_func=header)
+    return made
 
 
 def declared(array: "zarr.Array[Any]") -> Header:
@@ -211,7 +213,7 @@ def _last_codec(array: "zarr.Array[Any]") -> Pad | Offset:
 def writable(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
     """Return an array whose chunks are written with the header that its attributes declare."""
     header, codec = _declared(array)
-    made = (
+    made: Any = (
         replace(codec, padding=None, padding_func=header)
         if isinstance(codec, Pad)
         else replace(codec, prefix=None, prefix_func=header)

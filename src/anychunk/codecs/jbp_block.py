@@ -1,12 +1,14 @@
-"""`jbp-block`, bytes to bytes: one uncompressed block of a NITF image.
+"""`anychunk.jbp-block`, bytes to bytes: one block of a NITF image, plain or compressed.
 
 Spec:     Joint BIIF Profile 5.4.3: big-endian samples, most significant bit first, ordered by
-          IMODE. Name and keys are those of osml-imagery-io.
-JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block", "configuration":
+          IMODE. Keys are those of osml-imagery-io. `compression` "fax-1d" and "fax-2d" (IC C1,
+          M1): ITU-T T.4, Group 3 facsimile, each line after an end-of-line code, MIL-STD-188-196
+          for NITF; "vq" (IC C4, M4): vector quantisation, MIL-STD-188-199 and MIL-STD-2411.
+JSON:     {"name": "anychunk.jbp-block", "configuration":
           {"num_bands": 3, "block_height": 256, "block_width": 256, "nbpp": 12, "imode": "P",
           "pvtype": "INT"}}; ours, and left out if all bits are significant: "abpp", "pjust";
-          ours, and left out if false: "complex_pairs"
-Lossless: yes.
+          ours, and left out if false: "complex_pairs"; ours, and left out if "none": "compression"
+Lossless: yes; compressed blocks are only decoded.
 
 Decoded bytes are `(bands, height, width)` in C order, little-endian, in the narrowest type that
 holds NBPP bits. If only ABPP of them are significant, samples are shifted to the low end (PJUST
@@ -15,6 +17,10 @@ significant bit, because the bits above it are zero (JBP table A-3); others than
 are an error. If `complex_pairs` is true,
 bands 0 and 1 are the real and imaginary parts (I and Q) of the first decoded band, 2 and 3 those of
 the second, and so on.
+
+Facsimile decodes to 1 for black. The stored bytes of a vector-quantised chunk are the look-up
+tables of the image, one for each row of 4 x 4 pixels, followed by the codes of the block: an index
+refers to the tables in every chunk.
 """
 
 import math
@@ -26,8 +32,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.codecs import _fax_lines, vq
 from anychunk.codecs._nitf_block import block_buffer, check_positive
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.io import copying
 
@@ -47,6 +54,8 @@ KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
 WIDTHS: dict[str, Sequence[int]] = {"R": (32, 64), "C": (64,), "B": range(1, 9)}
 """NBPP allowed for a PVTYPE, if not all of 1 to 64."""
 
+COMPRESSED = {"fax-1d": (1, 1, "B"), "fax-2d": (1, 1, "B"), "vq": (1, 8, "INT")}
+"""The number of bands, NBPP and PVTYPE of each compression."""
 
 COMPLEX = {"i1": "<c8", "i2": "<c8", "i4": "<c16", "f4": "<c8", "f8": "<c16"}
 """The complex type that holds pairs of samples exactly, by kind and bytes of a sample."""
@@ -127,7 +136,7 @@ def uses_high_bits(samples: Array, extended: Array, nbpp: int, bits: int) -> boo
 class JbpBlock(BytesToBytes):
     """One block, big-endian, its bands interleaved according to IMODE."""
 
-    name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
+    name: ClassVar[str] = "anychunk.jbp-block"
     is_fixed_size = True
 
     num_bands: int
@@ -142,6 +151,8 @@ class JbpBlock(BytesToBytes):
     """Which end of a sample holds its significant bits: high (L) or low (R)."""
     complex_pairs: bool = False
     """Whether bands are pairs of real and imaginary parts."""
+    compression: Literal["none", "fax-1d", "fax-2d", "vq"] = "none"
+    """Facsimile with one- or two-dimensional lines, or vector quantisation."""
 
     def __post_init__(self) -> None:
         check_positive(self, "num_bands", "block_height", "block_width", "nbpp")
@@ -167,6 +178,23 @@ class JbpBlock(BytesToBytes):
             raise CodecConfigError(
                 f"{self.name}: complex_pairs with {self.num_bands} bands of {self.sample}, "
                 f"expected an even number of {' '.join(COMPLEX)}"
+            )
+        if self.compression != "none":
+            self._check_compressed()
+
+    def _check_compressed(self) -> None:
+        expected = COMPRESSED.get(str(self.compression))
+        found = (self.num_bands, self.nbpp, self.pvtype)
+        if expected != found or self.abpp is not None or self.complex_pairs:
+            raise CodecConfigError(
+                f"{self.name}: compression {self.compression!r} with bands, NBPP and PVTYPE "
+                f"{found}, expected {COMPRESSED}, without abpp and complex_pairs"
+            )
+        # two codes share three bytes, so rows of codes must be even
+        if self.compression == "vq" and (self.block_height % 8 or self.block_width % 8):
+            raise CodecConfigError(
+                f"{self.name}: a block of {self.block_height} x {self.block_width}, expected "
+                "multiples of 8 with compression vq"
             )
 
     @property
@@ -207,6 +235,8 @@ class JbpBlock(BytesToBytes):
     def decode_bytes(
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
+        if self.compression != "none":
+            return self._decompressed(data).reshape(-1)
         if len(data) != self.stored_bytes():
             raise ChunkDecodeError(
                 f"jbp-block: {len(data)} bytes, expected {self.stored_bytes()} for "
@@ -224,6 +254,15 @@ class JbpBlock(BytesToBytes):
         else:
             copying.assign(target, samples)
         return out
+
+    def _decompressed(self, data: Bytes1D) -> Array:
+        size = self.block_height, self.block_width
+        if self.compression == "vq":
+            return vq.decode(data, *size, where=self.name)
+        is_two_dimensional = self.compression == "fax-2d"
+        return _fax_lines.decode(
+            data, *size, is_two_dimensional=is_two_dimensional, where=self.name
+        )
 
     def _samples(self, data: Bytes1D) -> Array:
         """Unpack all samples, in the order in which they are stored."""
@@ -262,6 +301,8 @@ class JbpBlock(BytesToBytes):
         return extended
 
     def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
+        if self.compression != "none":
+            raise ChunkEncodeError(f"{self.name}: {self.compression} is only decoded, not encoded")
         nbytes = math.prod(self.shape) * self.dtype.itemsize
         if len(data) != nbytes:
             raise ChunkEncodeError(
@@ -315,6 +356,3 @@ class JbpBlock(BytesToBytes):
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
         return self.stored_bytes()
-
-
-JbpBlockV2 = v2_filter(JbpBlock)

@@ -1,9 +1,9 @@
-"""`jpeg`, bytes to bytes: one JPEG-compressed block of a NITF image.
+"""`anychunk.jpeg`, bytes to bytes: one JPEG-compressed block of a NITF image.
 
 Spec:     ITU-T T.81, baseline, extended (8 and 12 bits), progressive and lossless;
           MIL-STD-188-198A for streams without tables, which rely on the defaults of NITF. Name and
           keys are those of osml-imagery-io.
-JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/jpeg", "configuration":
+JSON:     {"name": "anychunk.jpeg", "configuration":
           {"bits_per_pixel": 8, "num_bands": 3, "block_width": 256, "block_height": 256,
           "imode": "P", "color_space": "RGB"}}
 Lossless: only SOF3 streams; encoding is lossy for 8 bits, lossless for 9 to 16 bits.
@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs._nitf_block import block_buffer, check_positive
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.codestream.jpeg_scan import Stream, walk, with_tables
 from anychunk.errors import (
     ChunkDecodeError,
@@ -100,7 +100,7 @@ def is_whole(payload: Bytes1D, stream: Stream, array: Array) -> bool:
 class Jpeg(BytesToBytes):
     """One JPEG stream per block, or one per band."""
 
-    name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+    name: ClassVar[str] = "anychunk.jpeg"
 
     bits_per_pixel: int
     num_bands: int
@@ -186,6 +186,3 @@ class Jpeg(BytesToBytes):
             imagecodecs.jpeg8_encode(np.ascontiguousarray(band), **options) for band in array
         ]
         return b"".join(streams)
-
-
-JpegV2 = v2_filter(Jpeg)

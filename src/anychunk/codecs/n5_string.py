@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codecs.n5 import N5
 from anychunk.codecs.n5_block import VARLENGTH, check_shape, read_header, write_header
-from anychunk.codecs.n5_bytes import N5Bytes
 from anychunk.codecs.n5_default import fit
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError
 
@@ -84,9 +84,9 @@ class N5String(BytesToBytes):
         object.__setattr__(self, "codecs", self.payload.codecs)
 
     @cached_property
-    def payload(self) -> N5Bytes:
+    def payload(self) -> N5:
         """The codec that encodes the bytes of all strings."""
-        return N5Bytes(codecs=self.codecs)
+        return N5(codecs=self.codecs, content="bytes")
 
     def configuration(self) -> dict[str, Any]:
         return {"codecs": list(self.codecs)}

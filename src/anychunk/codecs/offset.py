@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from anychunk.codecs import _affix
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field
 from anychunk.errors import CodecConfigError
 
 if TYPE_CHECKING:
@@ -73,6 +73,3 @@ class Offset(BytesToBytes):
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
         return input_byte_length + self.offset
-
-
-OffsetV2 = v2_filter(Offset)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from anychunk.codecs import _affix
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field
 from anychunk.errors import CodecConfigError
 
 if TYPE_CHECKING:
@@ -81,6 +81,3 @@ class Pad(BytesToBytes):
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
         return input_byte_length + self.nbytes
-
-
-PadV2 = v2_filter(Pad)

@@ -23,53 +23,19 @@ from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from anychunk import limits
 from anychunk.codecs import streams
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.codecs.seek import points as seek
 from anychunk.codecs.seek.points import Record
 from anychunk.codecs.seek.walk import fill, skip, stream_of
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
-
-FRONT = struct.Struct("<B7xQQQQ24x")
-DECODED, WHOLE = 0, 1
-
-
-class Front(NamedTuple):
-    """The inline bytes in front of a chunk."""
-
-    kind: int
-    """`DECODED` or `WHOLE`: what follows."""
-    start: int
-    """The decoded bytes of the stream that precede the piece."""
-    nbytes: int
-    """The length of the piece."""
-    size: int
-    """The length of the chunk: the piece is padded to it."""
-    stop: int
-    """Where the last piece of the stream ends, in decoded bytes."""
-
-    def pack(self) -> bytes:
-        return FRONT.pack(*self)
-
-
-def read_front(data: bytes | Bytes1D) -> Front:
-    """Return the front of a chunk, checked."""
-    if len(data) < FRONT.size:
-        raise ChunkDecodeError(f"anychunk.piece: {len(data)} bytes, expected a front of 64")
-    front = Front(*FRONT.unpack(bytes(data[: FRONT.size])))
-    if (
-        front.kind not in (DECODED, WHOLE)
-        or front.nbytes > front.size
-        or front.start + front.nbytes > front.stop
-    ):
-        raise ChunkDecodeError(f"anychunk.piece: the front is damaged: {front}")
-    return front
-
+from anychunk.model.fronts import DECODED, FRONT, WHOLE, Front, read_front
+from anychunk.model.index import PIECE
 
 ROW = np.dtype(
     [
@@ -135,7 +101,7 @@ def unpack_points(text: object) -> dict[Key, tuple[int, Record]]:
 class Piece(BytesToBytes):
     """Decodes a piece of a long compressed stream."""
 
-    name: ClassVar[str] = "anychunk.piece"
+    name: ClassVar[str] = PIECE
     is_fixed_size = False
 
     compression: str
@@ -202,6 +168,3 @@ class Piece(BytesToBytes):
         target[record.nbytes :] = 0
         seek.decode_record(data, record, self.compression, target[: record.nbytes])
         return target
-
-
-PieceV2 = v2_filter(Piece)

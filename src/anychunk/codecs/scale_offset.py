@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field, v2_array_filter
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
 from anychunk.codecs.cast import json_scalar, scaling
 from anychunk.codecs.cast.blockwise import BadValueError, Step, run
 from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
@@ -197,6 +197,3 @@ def survives(bound: Bound, fill: npt.NDArray[Any], decoded: npt.NDArray[Any]) ->
     largest = max(abs(before), abs(as_number(bound.offset, kind)))
     # four operations, each off by at most half a unit in the last place of `largest`; twice that
     return abs(before - after) <= 4 * largest * 2.0 ** (1 - kind.precision)
-
-
-ScaleOffsetV2 = v2_array_filter(ScaleOffset)

@@ -4,7 +4,7 @@ Every format and codec compresses and decompresses through this module.
 
 Decoders take the stream, the exact decoded size, and optionally a buffer of that size to decode
 into. A stream that is truncated, too long, damaged or followed by other bytes raises
-`ChunkDecodeError`; `leading_stream` decodes streams that other bytes may follow. Some decoders of
+`ChunkDecodeError`; `leading_streams` decodes streams that other bytes may follow. Some decoders of
 imagecodecs silently truncate or pad (LZ4 frames, bzip2, xz), ignore what follows a stream (gzip,
 zlib) or trust sizes in it (Blosc), so these are guarded here or replaced by the standard library.
 
@@ -18,14 +18,12 @@ import struct
 import zlib
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import imagecodecs
 import numpy as np
 
-from anychunk import limits
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, as_bytes
+from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io.buffers import borrowed
 from anychunk.native import loops
@@ -481,7 +479,7 @@ DECODE: dict[str, Decode] = {
     "bzip2": decode_bzip2,
     "xz": decode_xz,
     "zstd": decode_zstd,
-    "lz4_frame": decode_lz4_frame,
+    "lz4": decode_lz4_frame,
     "lz4_block": decode_lz4_block,
     "blosc": decode_blosc,
 }
@@ -493,7 +491,7 @@ LEVELS = {
     "bzip2": (9, 1, 9),
     "xz": (6, 0, 9),
     "zstd": (3, -(1 << 17), 22),
-    "lz4_frame": (0, 0, 12),
+    "lz4": (0, 0, 12),
     "lz4_block": (0, 0, 12),
     "blosc": (5, 0, 9),
 }
@@ -538,7 +536,7 @@ def encode_zstd(data: Bytes1D, level: int | None = None) -> BytesLike:
 
 def encode_lz4_frame(data: Bytes1D, level: int | None = None) -> BytesLike:
     """Encode to one frame with its content size and checksum."""
-    level = check_level("lz4_frame", level)
+    level = check_level("lz4", level)
     return bytes(imagecodecs.lz4f_encode(data, level=level, contentsize=True, contentchecksum=True))
 
 
@@ -600,7 +598,7 @@ ENCODE: dict[str, Encode] = {
     "bzip2": encode_bzip2,
     "xz": encode_xz,
     "zstd": encode_zstd,
-    "lz4_frame": encode_lz4_frame,
+    "lz4": encode_lz4_frame,
     "lz4_block": encode_lz4_block,
     "blosc": encode_blosc,
 }
@@ -649,28 +647,33 @@ def incremental_encoder(name: str, level: int | None = None) -> Incremental:
         return bz2.BZ2Compressor(check_level("bzip2", level))
     if name == "raw":
         return _Whole(None, None)
-    return _Whole(ENCODE["lz4_frame" if name == "lz4" else name], level)
+    return _Whole(ENCODE[name], level)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamCodec(BytesToBytes):
-    """Base of codecs that apply one of these compressions and nothing else."""
+FRONT = struct.Struct("<BI")
+"""In front of a payload: whether its checksum is known, and its CRC-32 (ISO 3309)."""
 
-    is_fixed_size = False
-    stream: ClassVar[str]
-    """Key of the compression in `ENCODE` and `DECODE`."""
-    level: int | None = None
-    """Compression level; None for the default."""
 
-    def __post_init__(self) -> None:
-        check_level(self.stream, self.level)
+def front(checksum: int | None) -> bytes:
+    """Return the bytes in front of a payload; None means an unknown checksum."""
+    return FRONT.pack(0, 0) if checksum is None else FRONT.pack(1, checksum)
 
-    def encode_bytes(self, data: Bytes1D, spec: ChunkSpec | None) -> BytesLike:
-        return ENCODE[self.stream](data, self.level)
 
-    def decode_bytes(
-        self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
-    ) -> BytesLike:
-        spec = self.require_spec(spec)
-        limits.check_chunk(spec.nbytes, where=self.name, stored=len(data))
-        return DECODE[self.stream](data, spec.nbytes, out)
+def with_checksum(payload: Bytes1D) -> Bytes1D:
+    """Return a payload after its checksum."""
+    return np.concatenate([as_bytes(front(zlib.crc32(payload))), payload])
+
+
+def without_checksum(data: Bytes1D) -> Bytes1D:
+    """Return the payload after a checksum; raise `ChunkDecodeError` if they do not agree."""
+    if len(data) < FRONT.size:
+        raise ChunkDecodeError(f"crc32: {len(data)} bytes, expected at least {FRONT.size}")
+    is_known, expected = FRONT.unpack(data[: FRONT.size])
+    payload = data[FRONT.size :]
+    found = zlib.crc32(payload) if is_known else expected
+    if found != expected:
+        raise ChunkDecodeError(
+            f"crc32: the checksum of the {len(payload)} stored bytes is {found:08x}, "
+            f"expected {expected:08x}"
+        )
+    return payload

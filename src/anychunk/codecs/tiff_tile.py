@@ -1,10 +1,10 @@
-"""`tiff-tile`, bytes to bytes: one strip or tile of a TIFF file.
+"""`anychunk.tiff-tile`, bytes to bytes: one strip or tile of a TIFF file.
 
 Spec:     https://awslabs.github.io/osml-imagery-io/ (synthetic codestreams); TIFF 6.0 and its
           technical notes for the contents. Decoded bytes are C-order `(bands, height, width)` of
           the whole nominal chunk, little-endian; with `tile_depth` above 1, `(depth, bands, height,
           width)`.
-JSON:     {"name": "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile", "configuration":
+JSON:     {"name": "anychunk.tiff-tile", "configuration":
           {"compression": 8, "predictor": 2, "bits_per_sample": 16, "tile_width": 512,
           "tile_height": 512}}
 Lossless: depends on the compression; encoding JPEG, WebP and LERC is lossy unless `level` says
@@ -36,7 +36,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs import libraries
 from anychunk.codecs._fax_lines import compiled_tables
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, v2_filter
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json
 from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.tiff import decoders, encoders, fax, samples
 from anychunk.codecs.tiff.tile import (
@@ -168,7 +168,7 @@ def _is_at(array: Array, out: Bytes1D) -> bool:
 class TiffTile(Tile, BytesToBytes):
     """Codec for one strip or tile, given the tags that describe it."""
 
-    name: ClassVar[str] = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
+    name: ClassVar[str] = "anychunk.tiff-tile"
     is_fixed_size = False
 
     def __post_init__(self) -> None:
@@ -215,33 +215,6 @@ class TiffTile(Tile, BytesToBytes):
         out = self._target(data, spec, out)
         fill = 0 if spec is None else spec.fill_value
         return self._placed(decoders.decode(self, data, out), out, fill)
-
-    def decode_view(self, data: Bytes1D, spec: ChunkSpec, out: Bytes1D | None = None) -> Array:
-        """Decode to an array of the chunk's shape, whose bands may stay interleaved in memory.
-
-        The array may be a view of this thread's scratch buffer: copy it before the next chunk.
-        """
-        out = self._target(data, spec, out)
-        if self._is_simple and self._decode_simple(data, out):
-            return out.view(self.dtype).reshape(spec.shape)
-        if self._is_simple_bands:
-            bands = self._decode_bands(data)
-            if bands is not None:
-                return bands.reshape(spec.shape, copy=False)
-        array = decoders.decode(self, data, out, may_interleave=True)
-        is_whole = array.shape[:2] == (self.tile_height * self.tile_depth, self.tile_width)
-        if is_whole and (self.samples_per_pixel > 1 or not _is_at(array, out)):
-            # a view: the caller's copy to its result separates the bands, without a pass for that
-            # here
-            deep = array.reshape(self.tile_depth, self.tile_height, self.tile_width, -1)
-            bands_first = np.moveaxis(deep, -1, 1)
-            return self._as(spec, bands_first.reshape(spec.shape, copy=False))
-        placed = self._placed(array, out, spec.fill_value)
-        return self._as(spec, placed.view(self.dtype.newbyteorder("<")).reshape(spec.shape))
-
-    def _as(self, spec: ChunkSpec, array: Array) -> Array:
-        """Return bits as the type of the chunk, uint8 where another codec changes them further."""
-        return array.view(spec.dtype) if self.dtype.kind == "b" else array
 
     def decode_into(
         self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
@@ -459,17 +432,6 @@ class TiffTile(Tile, BytesToBytes):
         return self.is_direct and self._is_native
 
     @cached_property
-    def _is_simple_bands(self) -> bool:
-        """The same for interleaved bands, whose strips may have a single row."""
-        return (
-            self.samples_per_pixel > 1
-            and self.tile_depth == 1
-            and samples.is_whole(self.sample_format, self.bits)
-            and not self.is_subsampled
-            and self._is_native
-        )
-
-    @cached_property
     def _is_native(self) -> bool:
         return (
             self.compression in decoders.STREAM_DECODERS
@@ -501,24 +463,6 @@ class TiffTile(Tile, BytesToBytes):
             summed = words if target is None else target.view(word)
             imagecodecs.delta_decode(words, axis=-1, out=summed)
         return True
-
-    def _decode_bands(self, data: Bytes1D) -> Array | None:
-        """Decode a whole chunk of interleaved bands; None if it is shorter than that.
-
-        The array (bands, rows, columns) is a view of this thread's scratch buffer.
-        """
-        scratch = decoders.scratch_buffer(self.nbytes)
-        plain = decoders.STREAM_DECODERS[self.compression](data, scratch)
-        if len(plain) != len(scratch):
-            return None
-        if self.predictor == 2 and not plain.flags.writeable:
-            plain = plain.copy()  # LZMA returns bytes
-        shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
-        array = plain.view(self.dtype).reshape(shape)
-        if self.predictor == 2:
-            words = array.view(f"u{self.dtype.itemsize}")
-            imagecodecs.delta_decode(words, axis=-2, out=words)
-        return array.transpose(2, 0, 1)
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
         """Return the buffer to decode into; sizes are checked before it is allocated."""
@@ -564,6 +508,3 @@ class TiffTile(Tile, BytesToBytes):
             raise ChunkEncodeError(f"tiff-tile: {len(data)} bytes, expected {self.nbytes}")
         bands_first = data.view(self.dtype.newbyteorder("<")).reshape(self.shape)
         return encoders.encode(self, np.moveaxis(bands_first, 1, -1))
-
-
-TiffTileV2 = v2_filter(TiffTile)

@@ -9,9 +9,7 @@ from anychunk.codecs.base import Array, ArrayToBytes, Bytes1D, ChunkSpec
 from anychunk.errors import CodecConfigError
 
 if TYPE_CHECKING:
-    from zarr.abc.codec import Codec
-
-    from anychunk.codecs.chain import Decoder, Encoder
+    from anychunk.codecs.chain import Codec, Decoder, Encoder
 
 KEPT = 64
 """Maximum number of decoders that a wrapping codec caches: edge chunks have few shapes."""
@@ -34,9 +32,9 @@ class WrappingCodec(ArrayToBytes):
             )
         named = tuple({"name": c} if isinstance(c, str) else c for c in self.codecs)
         object.__setattr__(self, "codecs", named)
-        from anychunk.codecs.zarr_core import codecs_from_list
+        from anychunk.codecs.chain import check_order
 
-        codecs_from_list(self.inner)
+        check_order(self.inner, self.name)
 
     def __getstate__(self) -> dict[str, Any]:
         # without the cached decoders, which hold functions that cannot be pickled

@@ -28,7 +28,8 @@ from anychunk.combine.shared_edges import without_shared_edges
 from anychunk.combine.stack import stack
 from anychunk.errors import FormatError
 from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
-from anychunk.io import absolute, is_remote, without_secrets
+from anychunk.io.secrets import without_secrets
+from anychunk.io.url import absolute, is_remote
 from anychunk.metadata import comparison, joining
 from anychunk.metadata.dates import Georeference
 from anychunk.metadata.meaning import Level

@@ -19,8 +19,8 @@ from anychunk.combine.chunk_tables import join_tables
 from anychunk.combine.compatibility import check_compatible, check_sample_meaning
 from anychunk.combine.images import Arrays, SameImages, full_arrays, image_node, joined_level
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.metadata import comparison, geo, joining
-from anychunk.metadata.meaning import Level, Meaning
+from anychunk.metadata import comparison, joining
+from anychunk.metadata.meaning import Level, Meaning, Transform
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges, Node
 
@@ -77,7 +77,7 @@ def mosaic(images: SameImages, overlap: Overlap) -> Node:
     return image_node(images, meaning, levels)
 
 
-def _placed(images: SameImages) -> tuple[dict[str, Placed], geo.Transform]:
+def _placed(images: SameImages) -> tuple[dict[str, Placed], Transform]:
     """Return where each image lies on the common grid, and the transform of that grid.
 
     The grid is that of the first image, extended to the north-west corner of the mosaic.
@@ -104,7 +104,7 @@ def _placed(images: SameImages) -> tuple[dict[str, Placed], geo.Transform]:
     return placed, (a, b, x + left * a, d, e, y + top * e)
 
 
-def _transform(url: str, name: str, meaning: Meaning) -> geo.Transform:
+def _transform(url: str, name: str, meaning: Meaning) -> Transform:
     found = meaning.place.transform
     if found is None or meaning.names[-2:] != ("y", "x"):
         raise FormatError(f"combine: {url} {name}: has no georeference; a mosaic needs one")
@@ -114,7 +114,7 @@ def _transform(url: str, name: str, meaning: Meaning) -> geo.Transform:
     return found
 
 
-def _check_grids(images: SameImages, transforms: Mapping[str, geo.Transform]) -> None:
+def _check_grids(images: SameImages, transforms: Mapping[str, Transform]) -> None:
     """Refuse images whose reference system or pixel size is not that of the first."""
     name = images.path
     first_url, first = next(iter(transforms.items()))

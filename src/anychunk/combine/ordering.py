@@ -15,7 +15,7 @@ from anychunk.combine.images import image_node, rebuilt, same_images
 from anychunk.combine.parallel import Failures
 from anychunk.errors import FormatError
 from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
-from anychunk.io import without_secrets
+from anychunk.io.secrets import without_secrets
 from anychunk.metadata import dates as dates_of
 from anychunk.metadata.dates import Rules
 from anychunk.metadata.meaning import Meaning

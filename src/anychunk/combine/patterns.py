@@ -7,16 +7,9 @@ import re
 from collections.abc import Iterable
 
 from anychunk.errors import MissingFileError
-from anychunk.io import (
-    Storage,
-    as_url,
-    below,
-    is_pattern,
-    is_remote,
-    list_objects,
-    local_path,
-    slashes,
-)
+from anychunk.io.folder import list_objects
+from anychunk.io.source import Storage
+from anychunk.io.url import as_url, below, is_pattern, is_remote, local_path, slashes
 
 
 def expand(

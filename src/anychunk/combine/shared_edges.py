@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from anychunk.codecs.dted import Dted
 from anychunk.combine.images import SameImages
-from anychunk.metadata.geo import Transform
+from anychunk.metadata.meaning import Transform
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 TOLERANCE = 1e-3

@@ -26,17 +26,11 @@ from urllib.parse import unquote
 
 from anychunk import limits
 from anychunk.errors import FormatError, MissingDependencyError, untrusted
-from anychunk.io import (
-    Storage,
-    absolute,
-    as_url,
-    is_remote,
-    local_path,
-    open_source,
-    resolve,
-    without_secrets,
-)
-from anychunk.io.url import is_absolute
+from anychunk.io.inside import resolve
+from anychunk.io.opening import open_source
+from anychunk.io.secrets import without_secrets
+from anychunk.io.source import Storage
+from anychunk.io.url import absolute, as_url, is_absolute, is_remote, local_path
 from anychunk.metadata import dates as dates_of
 from anychunk.model.index import Json
 

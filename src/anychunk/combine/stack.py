@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from zarr.abc.codec import BytesBytesCodec
 
 from anychunk import codecs as registry
+from anychunk.codecs.chain import BYTES_BYTES
 from anychunk.codecs.choice import Choice
 from anychunk.combine.chunk_tables import join_tables
 from anychunk.combine.compatibility import check_compatible
@@ -79,7 +79,7 @@ def _with_axis_in_codec(codec: Json, position: int, path: str) -> Json:
         longer = [list(_with_axis_in_codecs(chain, position, path)) for chain in choices]
         return {"name": name, "configuration": {"choices": longer}}
     data = {"name": codec} if isinstance(codec, str) else codec
-    if isinstance(registry.from_json(data), BytesBytesCodec):
+    if isinstance(registry.from_json(data), BYTES_BYTES):
         return codec  # it does not see axes at all
     raise UnsupportedError(
         f"combine: {path}: codec {name!r} cannot decode chunks with an additional axis; "

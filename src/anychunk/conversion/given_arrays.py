@@ -12,15 +12,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import zarr
 
-from anychunk import api
 from anychunk.errors import UnsupportedError
 from anychunk.formats._axes import ome_unit
 from anychunk.metadata import cf, dates
 from anychunk.metadata.meaning import Axis, Band, Crs, Meaning, Place, Transform
-from anychunk.metadata.reading import IMAGE_LABEL, SYNONYMS, image_label
+from anychunk.metadata.reading import IMAGE_LABEL, SYNONYMS, image_label, meaning_of_level
 from anychunk.model.grid import Shape
+from anychunk.model.images import image_around
 from anychunk.model.index import Json
+from anychunk.read.zarr_store import IndexStore
 
 PLANES = ("xc", "yc")
 """rioxarray's names of coordinates with a position per pixel."""
@@ -49,7 +51,7 @@ def given_array(array: Any) -> Given:
     dims = getattr(array, "dims", None)
     if isinstance(dims, tuple):
         return DataArray(array).given()
-    image = api.opened_image(array)
+    image = opened_image(array)
     if image is not None:
         meaning, attributes = image
         return Given(samples=array, meaning=meaning, label=image_label(attributes))
@@ -61,6 +63,21 @@ def given_array(array: Any) -> Given:
         meaning=Meaning(axes=tuple(Axis(name=n) for n in names), nodata=nodata),
         is_described=nodata is not None,
     )
+
+
+def opened_image(array: Any) -> tuple[Meaning, Mapping[str, Json]] | None:
+    """Return the meaning of an array that was opened by this package, and its image's attributes.
+
+    None for any other array.
+    """
+    store = getattr(array, "store", None)
+    if not isinstance(array, zarr.Array) or not isinstance(store, IndexStore):
+        return None
+    image = image_around(store.index, array.path)
+    if image is None:
+        return None
+    meaning = meaning_of_level(store.index, image, image.levels.index(array.path))
+    return meaning, image.attributes
 
 
 def numbered(shape: Shape) -> tuple[str, ...]:

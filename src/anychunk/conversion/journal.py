@@ -10,7 +10,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from anychunk.io import Storage, is_remote, local_path, read_object, sink, stat_pin
+from anychunk.io import sink
+from anychunk.io.file import stat_pin
+from anychunk.io.opening import read_object
+from anychunk.io.source import Storage
+from anychunk.io.url import is_remote, local_path
 from anychunk.model.pin import Pin
 
 NAME = ".anychunk/journal"

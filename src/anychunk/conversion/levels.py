@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anychunk.codecs.zarr_core import parse_dtype
+from anychunk.codecs.data_types import data_type
 from anychunk.conversion import presets
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.limits import MIB
@@ -371,7 +371,7 @@ def data_kind(array: ArrayIndex) -> str:
 
 def itemsize_of(array: ArrayIndex) -> int:
     """Return the bytes per element; an assumed size for types of variable length."""
-    dtype = parse_dtype(array.data_type, zarr_format=3)
+    dtype = data_type(array.data_type)
     return int(getattr(dtype, "item_size", VARIABLE_ITEMSIZE))
 
 

@@ -13,7 +13,7 @@ from anychunk.codecs.window import Window
 from anychunk.io.cache import Cache
 from anychunk.limits import MIB
 from anychunk.model.grid import Shape, Slices, chunk_box, cut_box
-from anychunk.selection import Cut
+from anychunk.selection.cuts import Cut
 
 type Array = npt.NDArray[Any]
 

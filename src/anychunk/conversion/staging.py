@@ -14,8 +14,11 @@ from urllib.parse import quote
 
 from anychunk.conversion.journal import Journal
 from anychunk.errors import FormatError, SourceError
-from anychunk.io import Storage, is_remote, local_path, replace, sink
+from anychunk.io import sink
 from anychunk.io.lock import exclusive
+from anychunk.io.source import Storage
+from anychunk.io.system import replace
+from anychunk.io.url import is_remote, local_path
 
 
 class Progress:

@@ -20,20 +20,31 @@ import zarr
 import zarr.storage
 from zarr.storage import StorePath
 
-from anychunk.codecs.zarr_core import ArrayConfig, ArraySpec, default_buffer_prototype
+from anychunk.codecs.zarr_core import (
+    ArrayConfig,
+    ArraySpec,
+    ArrayV3Metadata,
+    ChunkTransform,
+    default_buffer_prototype,
+    evolve_codecs,
+)
 from anychunk.conversion import zarr_v2
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Plan, Run
 from anychunk.conversion.source_boxes import CutBoxes, GivenBoxes, SourceBoxes
 from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
-from anychunk.io import Storage, is_remote, local_path, object_store, read_object, sink
+from anychunk.io import sink
+from anychunk.io.object_stores import object_store
+from anychunk.io.opening import read_object
+from anychunk.io.source import Storage
+from anychunk.io.url import is_remote, local_path
 from anychunk.limits import MIB
 from anychunk.model.grid import Shape, Slices, chunk_key, cut_box, touched_chunks
 from anychunk.read.zarr_array import open_path
-from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, ChunkTransform, evolve_codecs
 from anychunk.read.zarr_store import IndexStore
 from anychunk.resample import by_window
 from anychunk.selection import Part
+from anychunk.zarr.metadata import array_metadata
 
 type Array = npt.NDArray[Any]
 type Use = Callable[[Level, Shape, Array], None]
@@ -256,7 +267,8 @@ class Conversion:
         """Return an array of the target, opened once; its metadata need not be written yet."""
         if level.path not in self._targets:
             metadata = parsed_metadata(level)
-            self._targets[level.path] = zarr.Array(AsyncArray(metadata, self._store(level.path)))
+            found = zarr.AsyncArray(metadata, self._store(level.path))
+            self._targets[level.path] = zarr.Array(found)
         return self._targets[level.path]
 
     def _store(self, path: str) -> StorePath:
@@ -316,12 +328,10 @@ def reduced(piece: Array, ratio: Shape, method: str, nodata: float | None) -> Ar
 
 
 def parsed_metadata(level: Level) -> ArrayV3Metadata:
-    """Return zarr's metadata object; raise `UnsupportedError` for codecs that zarr rejects."""
+    """Return zarr's metadata object; raise `UnsupportedError` for codecs that are refused."""
     try:
-        return ArrayV3Metadata.from_dict(level.metadata)
-    except AnychunkError:
-        raise
-    except (ValueError, TypeError, LookupError) as e:
+        return array_metadata(level.metadata)
+    except (ValueError, TypeError, LookupError, UnsupportedError) as e:
         raise UnsupportedError(f"convert: {level.path or '/'}: {e}") from e
 
 

@@ -33,7 +33,9 @@ from anychunk.conversion.tasks import Conversion, Task, Use, reduced, same
 from anychunk.conversion.tiff_plan import TiffOptions, TiffPlan, Written, make_tiff_plan, pages
 from anychunk.errors import ChunkEncodeError, FormatError
 from anychunk.formats.tiff.write_directory import Page, framed, layout
-from anychunk.io import Storage, is_remote, sink
+from anychunk.io import sink
+from anychunk.io.source import Storage
+from anychunk.io.url import is_remote
 from anychunk.limits import MIB
 from anychunk.model import images as im
 from anychunk.model.grid import Shape, Slices

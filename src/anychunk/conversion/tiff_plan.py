@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.codecs.zarr_core import parse_dtype
+from anychunk.codecs.data_types import data_type
 from anychunk.conversion import levels
 from anychunk.conversion.levels import Chain, Level, ZarrOptions, image_levels, itemsize_of
 from anychunk.conversion.plan import (
@@ -35,7 +35,8 @@ from anychunk.model import images as im
 from anychunk.model.grid import Shape
 from anychunk.model.images import Image
 from anychunk.model.index import GroupIndex, Node
-from anychunk.selection import PART_OF, Selection
+from anychunk.selection import PART_OF
+from anychunk.selection.wanted import Selection
 
 VERTICAL_KEYS = {VERTICAL_CRS: "VerticalCSTypeGeoKey", VERTICAL_UNITS: "VerticalUnitsGeoKey"}
 """As attributes of TIFF files name them."""
@@ -305,7 +306,7 @@ class PictureMaker:
             )
         if 0 in level.shape:
             raise UnsupportedError(f"{self.where}: shape {level.shape}; TIFF has no empty images")
-        kind = parse_dtype(level.metadata["data_type"], zarr_format=3)
+        kind = data_type(level.metadata["data_type"])
         return level, np.dtype(kind.to_native_dtype()), chain.meaning
 
     def cog_picture(self) -> Picture:

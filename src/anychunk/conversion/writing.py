@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from anychunk import formats
-from anychunk.codecs.zarr_core import parse_dtype
+from anychunk.codecs.data_types import data_type
 from anychunk.conversion.given_arrays import Given, given_array
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.single_files import LEVEL_OPTIONS
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.io import Storage, as_url
+from anychunk.io.source import Storage
+from anychunk.io.threads import cores
+from anychunk.io.url import as_url
 from anychunk.metadata.hierarchy import fill_of, image_group, root_group
 from anychunk.metadata.meaning import NAMES, Level, Meaning
 from anychunk.metadata.reading import IMAGE_LABEL
@@ -127,7 +129,6 @@ def write_tiff(
 ) -> tuple[str, ...]:
     """Write a Cloud Optimized GeoTIFF or an OME-TIFF file; return what is not kept."""
     from anychunk.conversion.tiff_files import to_tiff
-    from anychunk.io.threads import cores
 
     known = {field.name for field in fields(TiffOptions)}
     unknown = [name for name in options if name not in known]
@@ -161,7 +162,6 @@ def write_zarr(
 ) -> tuple[str, ...]:
     """Write a Zarr v3 store, with the hierarchy of every conversion; return what is not kept."""
     from anychunk.conversion import to_zarr
-    from anychunk.io.threads import cores
 
     return to_zarr(
         array_index(given),
@@ -194,7 +194,7 @@ def level_of(given: Given) -> Level:
     shape: Shape = tuple(int(n) for n in given.samples.shape)
     dtype = np.dtype(given.samples.dtype)
     try:
-        document: Any = parse_dtype(dtype, zarr_format=3).to_json(zarr_format=3)
+        document: Any = data_type(dtype).to_json(zarr_format=3)
     except (ValueError, TypeError) as e:
         raise UnsupportedError(f"write: Zarr has no data type {dtype}") from e
     chunk = chunk_of(given.samples, shape)

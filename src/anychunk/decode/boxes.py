@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from anychunk import codecs
 from anychunk.codecs.chain import Decoder
+from anychunk.codecs.data_types import data_type
 from anychunk.codecs.zarr_core import (
     ArrayConfig,
     ArraySpec,
     default_buffer_prototype,
-    get_data_type_from_json,
 )
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.errors import AnychunkError, ChunkDecodeError, defect, is_defect
@@ -29,7 +29,7 @@ type Array = npt.NDArray[Any]
 
 def array_spec(index: ArrayIndex) -> ArraySpec:
     """Return zarr's description of one chunk of an array."""
-    dtype = get_data_type_from_json(index.data_type, zarr_format=3)
+    dtype = data_type(index.data_type)
     return ArraySpec(
         shape=index.chunk_shape,
         dtype=dtype,

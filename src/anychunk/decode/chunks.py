@@ -11,17 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.jpeg2000_window import read_front
-from anychunk.codestream.jpeg2000 import Rect
-from anychunk.decode import windows
-from anychunk.decode.pieces import PieceReading, Pieces, compression_of
-from anychunk.decode.windows import Planned, TileWindows, window_codec
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
@@ -29,25 +24,22 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.io import (
-    Bytes1D,
-    FileSource,
-    MemorySource,
-    ObjectBuffer,
-    ObjectSource,
-    Source,
-    Sources,
-    Walk,
-    is_remote,
-    local_path,
-    object_size,
-    read_object,
-    report_change,
-    stat_pin,
-)
 from anychunk.io.buffers import borrowed, one_piece
+from anychunk.io.file import FileSource, ObjectBuffer, stat_pin
+from anychunk.io.inside import Walk
+from anychunk.io.memory import MemorySource
+from anychunk.io.objects import ObjectSource
+from anychunk.io.open_sources import Sources
+from anychunk.io.opening import object_size, read_object
+from anychunk.io.source import Bytes1D, Source, report_change
+from anychunk.io.url import is_remote, local_path
 from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number
-from anychunk.model.index import INLINE, WHOLE, ArrayIndex, ByteRanges, Objects
+from anychunk.model.index import INLINE, PIECE, TILES, WHOLE, ArrayIndex, ByteRanges, Objects
+
+if TYPE_CHECKING:
+    from anychunk.codestream.jpeg2000 import Rect
+    from anychunk.decode.pieces import PieceReading, Pieces
+    from anychunk.decode.windows import Planned, TileWindows
 
 USUAL_BYTES = 1 << 20
 """Files up to this length are read into a reused buffer."""
@@ -82,12 +74,16 @@ class ChunkReader:
         self.is_local = not any(is_remote(url) for url in urls)
         self.windows: TileWindows | None = None
         """Plans the bytes of chunks that are parts of JPEG 2000 tiles; None for other chunks."""
-        codec = window_codec(index)
-        if codec is not None and isinstance(index.chunks, ByteRanges):
-            self.windows = TileWindows(codec, index.chunks.tables)
-        compression = compression_of(index)
-        self.pieces = None if compression is None else Pieces(self, compression)
+        self.pieces: Pieces | None = None
         """The streams whose pieces the chunks are, or None."""
+        if index.has_codec(TILES):
+            from anychunk.decode import windows  # with all of JPEG 2000
+
+            self.windows = windows.TileWindows.of(index)
+        elif index.has_codec(PIECE):
+            from anychunk.decode import pieces  # with all seekable streams
+
+            self.pieces = pieces.Pieces.of(self)
 
     @property
     def damaged_streams(self) -> int:
@@ -268,7 +264,7 @@ class ChunkReader:
     async def fetch_windows(
         self,
         reading: "Reading",
-        wanted: Sequence[tuple[int, int, Rect | None, bool]],
+        wanted: Sequence[tuple[int, int, "Rect | None", bool]],
         deliver: Deliver,
     ) -> None:
         """Fetch the bytes that parts of remote tiles need, and deliver them as `fetch_many` does.
@@ -279,6 +275,7 @@ class ChunkReader:
                 fetch the whole tile).
             deliver: Called with positions and the bytes for the codec.
         """
+        assert self.windows is not None
         waiting: list[_Waiting] = [
             await asyncio.to_thread(self._waiting, reading, *one) for one in wanted
         ]
@@ -289,11 +286,11 @@ class ChunkReader:
             chunks = [w.join(self.front(w.number)) for w in ready]
             await asyncio.to_thread(deliver, [w.position for w in ready], chunks)
         async with asyncio.TaskGroup() as tasks:
-            for request in coalesce(waiting, gap=windows.GAP, cap=bounds.coalesce_cap):
+            for request in coalesce(waiting, gap=self.windows.gap, cap=bounds.coalesce_cap):
                 tasks.create_task(self._serve(reading, request, slots, deliver))
 
     def _waiting(
-        self, reading: "Reading", position: int, number: int, window: Rect | None, is_whole: bool
+        self, reading: "Reading", position: int, number: int, window: "Rect | None", is_whole: bool
     ) -> "_Waiting":
         url, planned = reading.plan(number, window, is_whole=is_whole)
         ranges = [(url, offset, length) for offset, length in planned.ranges]
@@ -358,7 +355,7 @@ class Reading:
         self._chunks = chunks.chunks
         self._checked: dict[str, Source] = {}
         self._lock = threading.Lock()
-        self._pieces = None if chunks.pieces is None else PieceReading(chunks.pieces, self)
+        self._pieces = None if chunks.pieces is None else chunks.pieces.begin(self)
 
     def expect(self, numbers: Numbers | Sequence[int]) -> None:
         """Say which chunks will be read, before any is: some are cheaper together."""
@@ -437,8 +434,8 @@ class Reading:
         return TruncatedError(f"{where}: the object ends after {source.size()} bytes")
 
     def plan(
-        self, number: int, window: Rect | None = None, *, is_whole: bool = False
-    ) -> tuple[str, Planned]:
+        self, number: int, window: "Rect | None" = None, *, is_whole: bool = False
+    ) -> "tuple[str, Planned]":
         """Plan a part of a chunk that is a part of a tile; return its url and the plan.
 
         Parameters:
@@ -454,8 +451,7 @@ class Reading:
         ranges = [(offset, length) for _, offset, length in found]
         try:
             if window is None:
-                front = read_front(reader.front(number))
-                window = tiles.chunk(front, reader.index.chunk_shape)
+                window = tiles.chunk(reader.front(number), reader.index.chunk_shape)
             return url, tiles.plan(self.source(url), ranges, window, is_whole=is_whole)
         except (AnychunkError, FileNotFoundError) as e:
             where = reader.describe(number)
@@ -465,7 +461,7 @@ class Reading:
     def read_window(
         self,
         number: int,
-        window: Rect | None = None,
+        window: "Rect | None" = None,
         *,
         is_whole: bool = False,
         has_front: bool = True,
@@ -513,7 +509,7 @@ class Reading:
                 else:
                     yield join(self._reader.front(number), [data])
 
-    def _read_piece(self, pieces: PieceReading, number: int) -> Stored:
+    def _read_piece(self, pieces: "PieceReading", number: int) -> Stored:
         if self._reader.is_absent(number):
             return None
         try:
@@ -618,7 +614,7 @@ class _Waiting:
     """The number of the chunk; -1 if only some ranges of it are fetched."""
     ranges: list[tuple[str, int, int]]
     pieces: dict[int, Stored] = field(default_factory=dict)
-    planned: Planned | None = None
+    planned: "Planned | None" = None
     """What the parts are joined to, if they are pieces of a tile."""
 
     @property

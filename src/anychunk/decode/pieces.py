@@ -15,13 +15,14 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.codecs import streams
-from anychunk.codecs.piece import DECODED, FRONT, Front, Piece, read_front
 from anychunk.codecs.seek.points import begin
 from anychunk.codecs.seek.walk import Stream, Verdict, Walker
 from anychunk.codecs.tiff.decoders import inflate
 from anychunk.errors import ChunkDecodeError, MissingFileError
-from anychunk.io import Bytes1D, Source, is_remote
-from anychunk.model.index import ArrayIndex, ByteRanges
+from anychunk.io.source import Bytes1D, Source
+from anychunk.io.url import is_remote
+from anychunk.model.fronts import DECODED, FRONT, Front, read_front
+from anychunk.model.index import PIECE, ArrayIndex, ByteRanges
 
 if TYPE_CHECKING:
     from anychunk.decode.chunks import ChunkReader, Reading
@@ -49,7 +50,7 @@ def compression_of(index: ArrayIndex) -> str | None:
     if not isinstance(index.chunks, ByteRanges) or not index.chunks.fronts:
         return None
     for codec in index.codecs:
-        if isinstance(codec, dict) and codec.get("name") == Piece.name:
+        if isinstance(codec, dict) and codec.get("name") == PIECE:
             configuration = codec.get("configuration", {})
             return None if "points" in configuration else configuration.get("compression")
     return None
@@ -65,6 +66,12 @@ def is_checked_late(index: ArrayIndex) -> bool:
 
 class Pieces:
     """The streams of one array, with their states."""
+
+    @classmethod
+    def of(cls, reader: "ChunkReader") -> "Pieces | None":
+        """Return the streams of an array; None if its chunks are not pieces of any."""
+        compression = compression_of(reader.index)
+        return None if compression is None else cls(reader, compression)
 
     def __init__(self, reader: "ChunkReader", compression: str) -> None:
         self._reader, self.compression = reader, compression
@@ -87,6 +94,10 @@ class Pieces:
         """How many streams are known to be damaged."""
         with self._lock:
             return sum(verdict.damage is not None for verdict in self._verdicts.values())
+
+    def begin(self, reading: "Reading") -> "PieceReading":
+        """Begin one read by the caller."""
+        return PieceReading(self, reading)
 
     def verdict(self, key: Key) -> Verdict:
         """Return what is known about a stream; it outlives the states of its walker."""
@@ -161,8 +172,8 @@ class PieceReading:
         pieces = self._pieces
         front = pieces.front(number)
         key, source = pieces.place(number, self._reading)
-        limits.check_chunk(front.size, where=Piece.name, stored=key[2])
-        limits.check_stream(front.stop, where=Piece.name, stored=key[2])
+        limits.check_chunk(front.size, where=PIECE, stored=key[2])
+        limits.check_stream(front.stop, where=PIECE, stored=key[2])
         pieces.verdict(key).check()
         stored = np.empty(FRONT.size + front.size, np.uint8)
         decoded = Front(DECODED, front.start, front.nbytes, front.size, front.stop)
@@ -182,12 +193,10 @@ class PieceReading:
 
     def _whole(self, key: Key, source: Source, stop: int) -> Bytes1D | None:
         """Return the decoded stream, if most of it is wanted and that is faster."""
-        count = len(self._pieces.starts)
-        if (
-            self._pieces.compression not in ("gzip", "zlib")
-            or self._wanted[key] < max(2, count // 2)
-            or stop > MOST_WHOLE
-        ):
+        # pieces of bzip2 are found by decoding from the start
+        is_bzip2 = self._pieces.compression == "bzip2"
+        least = 2 if is_bzip2 else max(2, len(self._pieces.starts) // 2)
+        if self._pieces.compression == "lzw" or self._wanted[key] < least or stop > MOST_WHOLE:
             return None
         with self._lock:
             if key not in self._wholes:
@@ -197,13 +206,13 @@ class PieceReading:
             return self._wholes[key]
 
     def _decode(self, key: Key, source: Source, stop: int) -> Bytes1D | None:
-        """Decode a whole stream by libdeflate; None if there is anything unusual about it."""
-        limits.check_chunk(stop, where=Piece.name, stored=key[2])
+        """Decode a whole stream by the fastest decoder; None if anything about it is unusual."""
+        limits.check_chunk(stop, where=PIECE, stored=key[2])
         data = source.read(key[1], key[2])
         out = np.empty(stop, np.uint8)
         try:
-            if self._pieces.compression == "gzip":
-                return streams.decode_gzip(data, stop, out)
+            if self._pieces.compression != "zlib":
+                return streams.DECODE[self._pieces.compression](data, stop, out)
             found = inflate(data, out)
         except ChunkDecodeError:
             return None

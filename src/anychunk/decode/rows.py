@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.window import Window, read_front
-from anychunk.io import Bytes1D
+from anychunk.io.source import Bytes1D
 from anychunk.model.grid import Shape
 from anychunk.model.index import ArrayIndex, ByteRanges, Json
 

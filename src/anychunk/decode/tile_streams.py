@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs import chain, from_json
+from anychunk.codecs.jpeg2000 import Jpeg2000
 from anychunk.codecs.jpeg2000.windows import decode_window, is_one_tile
-from anychunk.codecs.jpeg2000_window import Jpeg2000Window
 from anychunk.codecs.tiff.decoders import jpeg2000_samples
 from anychunk.codecs.tiff.tile import JPEG2000
 from anychunk.codecs.tiff_tile import TiffTile
@@ -31,8 +31,8 @@ from anychunk.codestream.jpeg2000 import (
 )
 from anychunk.decode.windows import HEAD, Planned, Range, TileWindows
 from anychunk.errors import ChunkDecodeError, FormatError
-from anychunk.io import Bytes1D, Source
 from anychunk.io.cache import Cache
+from anychunk.io.source import Bytes1D, Source
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 type Array = npt.NDArray[Any]
@@ -166,7 +166,7 @@ def _open(codec: TiffTile, source: Source, place: Range) -> _Opened | None:
         return None  # damaged, likewise
     if ranges is None:
         return None
-    window = Jpeg2000Window(main_header=base64.b64encode(header.data).decode())
+    window = Jpeg2000(main_header=base64.b64encode(header.data).decode(), window=True)
     found = _Opened(TileWindows(window, {}), ranges)
     OPENED.put(key, found, 2 * len(header.data) + 64 * len(ranges) + 1024)
     return found

@@ -19,9 +19,14 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.codecs import from_json
-from anychunk.codecs.jpeg2000.codec import group_parts, scale
-from anychunk.codecs.jpeg2000.windows import grown_window, on_reference_grid
-from anychunk.codecs.jpeg2000_window import NAME, Front, Jpeg2000Window
+from anychunk.codecs.jpeg2000 import Jpeg2000
+from anychunk.codecs.jpeg2000.tiles import group_parts, scale
+from anychunk.codecs.jpeg2000.windows import (
+    chunk_window,
+    grown_window,
+    on_reference_grid,
+    read_front,
+)
 from anychunk.codestream.block_table import BlockTable, NoTableError, TileLayout, count_tile_blocks
 from anychunk.codestream.blocks import Read, head_length, packet_lengths, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
@@ -37,9 +42,10 @@ from anychunk.codestream.packets import count_precincts
 from anychunk.codestream.saved_blocks import unpack
 from anychunk.codestream.window_streams import WindowStream, plan_window
 from anychunk.errors import ChunkDecodeError, TruncatedError
-from anychunk.io import Bytes1D, FileSource, Source
 from anychunk.io.cache import Cache
+from anychunk.io.file import FileSource
 from anychunk.io.forking import Lock
+from anychunk.io.source import Bytes1D, Source
 from anychunk.io.threads import in_order
 from anychunk.model.index import ArrayIndex, ByteRanges
 from anychunk.native import loops
@@ -101,26 +107,31 @@ class Planned:
         return np.frombuffer(self.stream.write(self.ranges, views), np.uint8)
 
 
-def window_codec(index: ArrayIndex) -> Jpeg2000Window | None:
-    """Return the codec of an array whose chunks are parts of tiles, or None."""
-    if not isinstance(index.chunks, ByteRanges) or len(index.codecs) != 2:
-        return None
-    codec = index.codecs[1]
-    if not isinstance(codec, dict) or codec.get("name") != NAME:
-        return None
-    found = from_json(codec)
-    return found if isinstance(found, Jpeg2000Window) else None
-
-
 class TileWindows:
     """Plans windows of the tiles of one array."""
 
-    def __init__(self, codec: Jpeg2000Window, tables: Tables) -> None:
+    gap = GAP
+
+    def __init__(self, codec: Jpeg2000, tables: Tables) -> None:
         self.codec, self._tables = codec, tables
 
-    def chunk(self, front: Front, shape: Sequence[int]) -> Rect:
-        """Return the window of a chunk of `shape`."""
-        return self.codec.window(front, shape[-2], shape[-1])
+    @classmethod
+    def of(cls, index: ArrayIndex) -> "TileWindows | None":
+        """Return what plans the chunks of an array; None if they are not parts of tiles."""
+        if not isinstance(index.chunks, ByteRanges) or len(index.codecs) != 2:
+            return None
+        codec = index.codecs[1]
+        if not isinstance(codec, dict) or codec.get("name") != Jpeg2000.name:
+            return None
+        found = from_json(codec)
+        if not isinstance(found, Jpeg2000) or not found.window:
+            return None
+        return cls(found, index.chunks.tables)
+
+    def chunk(self, front: bytes, shape: Sequence[int]) -> Rect:
+        """Return the window of a chunk of `shape` that begins with `front`."""
+        siz, level = self.codec.header.siz, self.codec.resolution_level
+        return chunk_window(siz, level, read_front(front), shape[-2], shape[-1])
 
     def tile_area(self, tile: int) -> Rect:
         """Return the part of the image that a tile covers, in samples of the level."""

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.codecs.piece import Piece
 from anychunk.errors import UnsupportedError
 from anychunk.metadata.meaning import NAMES
 from anychunk.model.grid import Shape
-from anychunk.model.index import ArrayIndex, ByteRanges, Chunks, Computed, Objects
+from anychunk.model.index import PIECE, ArrayIndex, ByteRanges, Chunks, Computed, Objects
 
 WORDS = {"time": "t", "frame": "t", "channel": "c", "channels": "c", "band": "c", "bands": "c"}
 """Names of axes other than t, c, z, y, x that mean one of these."""
@@ -158,7 +157,7 @@ def without_axis(array: ArrayIndex, axis: int) -> ArrayIndex | None:
         return None
     rest = tuple(n for n in range(len(array.shape)) if n != axis)
     # the fronts of pieces of a stream state lengths in bytes
-    chunks = _squeezed(array.chunks, axis, may_have_fronts=codecs == ["bytes", Piece.name])
+    chunks = _squeezed(array.chunks, axis, may_have_fronts=codecs == ["bytes", PIECE])
     if chunks is None:
         return None
     return replace(

@@ -3,7 +3,7 @@
 from anychunk.codecs.seek.deflate import Inflating
 from anychunk.codecs.seek.walk import Stream, stream_of
 from anychunk.errors import ChunkDecodeError, FormatError, TruncatedError
-from anychunk.io import Source
+from anychunk.io.source import Source
 
 MAGIC = b"\x1f\x8b"
 

@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs import to_json
-from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, edges, level_image, scale
+from anychunk.codecs.jpeg2000 import Jpeg2000
+from anychunk.codecs.jpeg2000.tiles import check_decodable, edges, level_image, scale
 from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
 from anychunk.codestream.tiles import Codestream
 from anychunk.errors import AnychunkError, FormatError

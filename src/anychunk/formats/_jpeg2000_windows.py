@@ -14,11 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from anychunk.codecs.jpeg2000.codec import NAME as TILES
-from anychunk.codecs.jpeg2000.codec import parse_header, scale
-from anychunk.codecs.jpeg2000.windows import has_windows
-from anychunk.codecs.jpeg2000_window import NAME as WINDOWS
-from anychunk.codecs.jpeg2000_window import Front
+from anychunk.codecs.jpeg2000 import Jpeg2000
+from anychunk.codecs.jpeg2000.tiles import parse_header, scale
+from anychunk.codecs.jpeg2000.windows import Front, has_windows
 from anychunk.codestream.jpeg2000 import MainHeader
 from anychunk.formats._jpeg2000 import Ints, axes
 from anychunk.model.grid import grid_shape
@@ -36,7 +34,7 @@ def divided(array: ArrayIndex) -> ArrayIndex:
     Chunks of arrays with several rows or columns of tiles must divide a tile without a remainder,
     so that no chunk touches two tiles.
     """
-    codec = _codec(array, TILES)
+    codec = _codec(array, is_window=False)
     chunks = array.chunks
     if codec is None or not isinstance(chunks, ByteRanges) or any(chunks.fronts):
         return array
@@ -64,7 +62,7 @@ def divided(array: ArrayIndex) -> ArrayIndex:
     return replace(
         array,
         chunk_shape=chunk_shape,
-        codecs=_with_name(array, WINDOWS),
+        codecs=(array.codecs[0], _named({**codec, "window": True})),
         chunks=replace(
             chunks.picked(owners, grid),
             fronts=tuple(known),
@@ -75,7 +73,7 @@ def divided(array: ArrayIndex) -> ArrayIndex:
 
 def whole(array: ArrayIndex) -> ArrayIndex:
     """Return an array that `divided` has divided with chunks that are whole tiles again."""
-    codec = _codec(array, WINDOWS)
+    codec = _codec(array, is_window=True)
     chunks = array.chunks
     if codec is None or not isinstance(chunks, ByteRanges):
         return array
@@ -92,14 +90,14 @@ def whole(array: ArrayIndex) -> ArrayIndex:
     return replace(
         array,
         chunk_shape=chunk_shape,
-        codecs=_with_name(array, TILES),
+        codecs=(array.codecs[0], _named({k: v for k, v in codec.items() if k != "window"})),
         chunks=replace(made, fronts=(), front_ids=None),
     )
 
 
 def is_divided(array: ArrayIndex) -> bool:
     """Return whether the chunks of an array are parts of tiles."""
-    return _codec(array, WINDOWS) is not None
+    return _codec(array, is_window=True) is not None
 
 
 def divided_tree(node: Node) -> Node:
@@ -119,20 +117,22 @@ def _each(node: Node, change: Callable[[ArrayIndex], ArrayIndex]) -> Node:
     return replace(node, members=members)
 
 
-def _codec(array: ArrayIndex, name: str) -> dict[str, Json] | None:
-    """Return the configuration of an array's only codec besides `bytes`, if it has this name."""
+def _codec(array: ArrayIndex, *, is_window: bool) -> dict[str, Json] | None:
+    """Return the configuration of an array's only codec besides `bytes`; None for other codecs."""
     if len(array.codecs) != 2 or not all(isinstance(codec, dict) for codec in array.codecs):
         return None
     first, last = array.codecs
-    if first.get("name") != "bytes" or last.get("name") != name or len(array.shape) < 2:
+    names = first.get("name"), last.get("name")
+    if names != ("bytes", Jpeg2000.name) or len(array.shape) < 2:
         return None
     found = last.get("configuration", {})
-    return found if isinstance(found, dict) else None
+    if not isinstance(found, dict) or found.get("window", False) is not is_window:
+        return None
+    return found
 
 
-def _with_name(array: ArrayIndex, name: str) -> tuple[Json, ...]:
-    first, last = array.codecs
-    return first, {**last, "name": name}
+def _named(configuration: dict[str, Json]) -> Json:
+    return {"name": Jpeg2000.name, "configuration": configuration}
 
 
 def _side(size: int, count: int) -> int:

@@ -13,13 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.piece import WHOLE, Front, Piece
 from anychunk.formats._raw import RawChunks, bytes_codec, chunk_ranges
+from anychunk.model.fronts import WHOLE, Front
 from anychunk.model.grid import Shape, grid_shape
-from anychunk.model.index import ByteRanges, Json
+from anychunk.model.index import PIECE, ByteRanges, Json
 
 LEAST = 2 * limits.MIB
 """The least decoded length of a piece: each costs a state, or a seek point with its window."""
+LEAST_SHARE, MOST_SHARE = 1 / 16, 64 * limits.MIB
+"""The least part of a stream that a piece of bzip2 is, and the most that this asks for. In a saved
+index each is decoded from the start of the stream, so 16 pieces decode 8.5 times as many bytes."""
 MOST_PIECES = 1 << 18
 """Of one stream of 512 GiB or more: each takes some 300 bytes before anything is read."""
 
@@ -36,24 +39,24 @@ class StreamChunks:
 
 def codec(compression: str) -> Json:
     """Return the JSON of the `anychunk.piece` codec."""
-    return {"name": Piece.name, "configuration": {"compression": compression}}
+    return {"name": PIECE, "configuration": {"compression": compression}}
 
 
-def piece_shape(shape: Shape, itemsize: int, *, is_even: bool = False) -> Shape | None:
+def _piece_shape(shape: Shape, itemsize: int, *, is_even: bool, is_bzip2: bool) -> Shape | None:
     """Return the shape of pieces of at least `LEAST` bytes; None if the array is too small to cut.
 
-    Parameters:
-        shape: The shape of the array, in the order in which it is stored.
-        itemsize: Bytes per sample.
-        is_even: Whether the pieces must divide the array evenly.
+    `shape` is in the order in which the array is stored; the other parameters are those of `cut`.
     """
-    if math.prod(shape) * itemsize < 2 * LEAST:
+    nbytes, least = math.prod(shape) * itemsize, LEAST
+    if nbytes < 2 * least:
         return None
+    if is_bzip2:
+        least = max(least, min(int(nbytes * LEAST_SHARE), MOST_SHARE))
     chunk = list(shape)
     for axis, size in enumerate(shape):
         inner = math.prod(shape[axis + 1 :]) * itemsize
-        count = -(-LEAST // inner)
-        if inner < 2 * LEAST or axis == len(shape) - 1:
+        count = -(-least // inner)
+        if inner < 2 * least or axis == len(shape) - 1:
             even = next((n for n in range(count, min(2 * count, size + 1)) if size % n == 0), 0)
             if is_even and not even:
                 return None
@@ -64,7 +67,12 @@ def piece_shape(shape: Shape, itemsize: int, *, is_even: bool = False) -> Shape 
 
 
 def cut(
-    shape: Shape, itemsize: int, *, skip: int = 0, is_even: bool = False, is_padded: bool = True
+    shape: Shape,
+    itemsize: int,
+    *,
+    skip: int = 0,
+    is_even: bool = False,
+    is_bzip2: bool = False,
 ) -> StreamChunks | None:
     """Cut a stream that holds an array in C order; None if it is too short or too long for that.
 
@@ -73,15 +81,15 @@ def cut(
         itemsize: Bytes per sample.
         skip: How many decoded bytes precede the samples.
         is_even: Whether the pieces must divide the array evenly.
-        is_padded: Whether a piece at the end is padded to the length of the others.
+        is_bzip2: Whether pieces must also be a `LEAST_SHARE` of the stream.
     """
-    chunk = piece_shape(shape, itemsize, is_even=is_even)
+    chunk = _piece_shape(shape, itemsize, is_even=is_even, is_bzip2=is_bzip2)
     if chunk is None or 0 in shape or math.prod(grid_shape(shape, chunk)) > MOST_PIECES:
         return None
     starts, lengths = chunk_ranges(shape, chunk, itemsize, skip)
     size, stop = math.prod(chunk) * itemsize, skip + math.prod(shape) * itemsize
     fronts = tuple(
-        Front(WHOLE, start, length, size if is_padded else length, stop).pack()
+        Front(WHOLE, start, length, size, stop).pack()
         for start, length in zip(starts.ravel().tolist(), lengths.ravel().tolist(), strict=True)
     )
     ids = np.arange(len(fronts), dtype=np.uint32).reshape(grid_shape(shape, chunk))
@@ -114,8 +122,8 @@ def compressed(
     pieces = cut(stored, itemsize, skip=skip)
     if pieces is None:
         chunk: Shape = tuple(max(n, 1) for n in stored)
-        configuration = {"compression": "gzip", "skip": skip}
-        outer: Json = {"name": "anychunk.leading_stream", "configuration": configuration}
+        configuration = {"compression": "gzip", "leading": True, "skip": skip}
+        outer: Json = {"name": "anychunk.stream", "configuration": configuration}
         fronts: dict[str, Any] = {}
     else:
         chunk, outer = pieces.chunk_shape, codec("gzip")

@@ -20,7 +20,12 @@ import numpy as np
 
 from anychunk import formats, limits
 from anychunk.errors import AnychunkError
-from anychunk.io import FileSource, PreadSource, Source, buffered, is_remote, open_beside, resolve
+from anychunk.io.block_cache import buffered
+from anychunk.io.file import FileSource, PreadSource
+from anychunk.io.inside import resolve
+from anychunk.io.opening import open_beside
+from anychunk.io.source import Source
+from anychunk.io.url import is_remote
 from anychunk.metadata import drawing, pam
 from anychunk.metadata.meaning import Level, Meaning, Transform
 from anychunk.metadata.ome import scale_and_translation

@@ -12,7 +12,9 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
 from anychunk.errors import untrusted
-from anychunk.io import FileSource, KeptSource, Source
+from anychunk.io.file import FileSource
+from anychunk.io.kept import KeptSource
+from anychunk.io.source import Source
 from anychunk.metadata.ome import VARIABLE
 from anychunk.model.index import ArrayIndex, GroupIndex, deferred, find, with_arrays
 

@@ -54,7 +54,7 @@ def parse_array(document: Document, where: str) -> Fields:
             "shape": parse_lengths(shape, where),
             "chunk_shape": parse_lengths(chunks, where),
             "data_type": document["data_type"],
-            "codecs": tuple(map(ours.with_shared_name, document["codecs"])),
+            "codecs": tuple(map(ours.with_own_name, document["codecs"])),
             "fill_value": document["fill_value"],
             "attributes": read_attributes(document, where),
             "dimension_names": tuple(names),
@@ -85,10 +85,10 @@ def check_array(fields: Fields, where: str) -> None:
     for codec in fields["codecs"]:
         if not isinstance(codec, dict) or not isinstance(codec.get("name"), str):
             raise FormatError(f"{where}: codec {codec!r}, expected an object with a name")
-    from anychunk.codecs.zarr_core import get_data_type_from_json  # imports zarr
+    from anychunk.codecs.data_types import data_type as zarr_data_type  # imports zarr
 
     try:
-        data_type = get_data_type_from_json(fields["data_type"], zarr_format=3)
+        data_type = zarr_data_type(fields["data_type"])
     except Exception:  # noqa: BLE001 - zarr raises many kinds
         return  # opening this array says that its type is not supported; the others can be read
     try:
@@ -207,7 +207,7 @@ def _codec(step: Any, where: str) -> tuple[bool, Json]:
     if not isinstance(step, dict) or not isinstance(step.get("id"), str):
         raise FormatError(f"{where}: Zarr v2 filter {step!r}, expected an object with an id")
     configuration = {k: v for k, v in step.items() if k != "id"}
-    name = ours.with_shared_name({"name": step["id"]})["name"]
+    name = ours.with_own_name({"name": step["id"]})["name"]
     if name in ARRAY_FILTERS or name in BYTES_FILTERS:
         # before ours: the `packbits` of Zarr v3 has another order of bits
         is_array = name in ARRAY_FILTERS

@@ -26,7 +26,7 @@ from anychunk.codecs.dted import (
     checksums as computed_checksums,
 )
 from anychunk.errors import FormatError, TruncatedError
-from anychunk.io import Source, Storage
+from anychunk.io.source import Source, Storage
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Band, Crs, Level, Meaning, Place
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json
@@ -39,7 +39,6 @@ LABEL, UHL, DSI, ACC = 80, 80, 648, 2700
 DATUMS = {"WGS84": "EPSG:4326", "WGS72": "EPSG:4322"}
 CHUNK_BYTES = 512 * limits.KIB
 """Desired length of a chunk, a run of records."""
-MOST = 1 << 16
 """Most posts per side that the two bytes of a record's counts can number."""
 
 UHL_FIELDS = {

@@ -21,7 +21,7 @@ from anychunk import limits
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats import _gzip, _pieces, _raw
 from anychunk.formats._axes import image_axes, transposed, without_axis
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.metadata import drawing
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Band, Display, Level, Meaning, Space

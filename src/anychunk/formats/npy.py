@@ -19,7 +19,7 @@ from anychunk import limits
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats import _gzip, _pieces, _raw
 from anychunk.formats._two_steps import Plain, in_two_steps, quick_source
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Level, Meaning
 from anychunk.model.grid import Shape
@@ -75,9 +75,9 @@ def parse(source: Source) -> GroupIndex:
     raw = raw_chunks(header, url=source.url, chunk_bytes=chunk_bytes)
     file = quick_source(source)
     if file is None or not header.shape or raw.chunks.offsets.size != 1:
-        return _group(header, _array(header, raw))
+        return _group(header, array_index(header, raw))
     plain = Plain(_fields(header, raw), {})
-    return in_two_steps(file, plain, lambda _: _group(header, _array(header, raw)))
+    return in_two_steps(file, plain, lambda _: _group(header, array_index(header, raw)))
 
 
 def _group(header: Header, array: ArrayIndex) -> GroupIndex:
@@ -108,7 +108,7 @@ def _compressed(source: Source) -> GroupIndex:
         skip=header.offset,
         is_fortran=header.is_fortran,
     )
-    return _group(header, _array(header, raw))
+    return _group(header, array_index(header, raw))
 
 
 def header_length(start: bytes, url: str) -> int:
@@ -189,12 +189,7 @@ def raw_chunks(header: Header, *, url: str, chunk_bytes: int) -> _raw.RawChunks:
     )
 
 
-def array_index(header: Header, *, url: str, chunk_bytes: int) -> ArrayIndex:
-    """Turn the header into an index."""
-    return _array(header, raw_chunks(header, url=url, chunk_bytes=chunk_bytes))
-
-
-def _array(header: Header, raw: _raw.RawChunks) -> ArrayIndex:
+def array_index(header: Header, raw: _raw.RawChunks) -> ArrayIndex:
     return ArrayIndex(**_fields(header, raw))
 
 

@@ -27,7 +27,11 @@ from anychunk.formats._zarr_metadata import (
     parse_document,
     read_attributes,
 )
-from anychunk.io import Folder, is_below, is_link, resolved, signed_of, stat_pin
+from anychunk.io.file import stat_pin
+from anychunk.io.folder import Folder
+from anychunk.io.inside import is_below, resolved
+from anychunk.io.secrets import signed_of
+from anychunk.io.system import is_link
 from anychunk.model.grid import grid_shape
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, Objects
 from anychunk.model.pin import Pin

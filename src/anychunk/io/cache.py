@@ -18,21 +18,19 @@ class Cache[V]:
         most_bytes: int | Callable[[], int],
         *,
         largest: int | Callable[[], int] | None = None,
-        evicted: Callable[[V], None] | None = None,
     ) -> None:
         """Create an empty cache.
 
         Parameters:
             most_bytes: The bound, or a function that returns the current bound.
             largest: Larger values are not cached; by default, those above the bound.
-            evicted: Called with every value that is evicted or replaced.
         """
-        self._most_bytes, self._largest, self._evicted = most_bytes, largest, evicted
+        self._most_bytes, self._largest = most_bytes, largest
         self.clear()
         in_child(self.clear)
 
     def __reduce__(self) -> tuple[type["Cache[V]"], tuple[object, ...], dict[str, object]]:
-        state: dict[str, object] = {"_largest": self._largest, "_evicted": self._evicted}
+        state: dict[str, object] = {"_largest": self._largest}
         return type(self), (self._most_bytes,), state
 
     def clear(self) -> None:
@@ -66,29 +64,18 @@ class Cache[V]:
         most = self.most_bytes
         largest = self._largest() if callable(self._largest) else self._largest
         with self._lock:
-            gone = [self._entries.pop(key)] if key in self._entries else []
-            self.nbytes -= sum(size for _, size in gone)
+            if key in self._entries:
+                self.nbytes -= self._entries.pop(key)[1]
             if nbytes <= (most if largest is None else largest):
                 self._entries[key] = (value, nbytes)
                 self.nbytes += nbytes
-            gone += self._evict(most)
-        self._report(gone)
+            self._evict(most)
 
     def shrink(self, most: int) -> None:
         """Evict entries until the others have at most `most` bytes."""
         with self._lock:
-            gone = self._evict(most)
-        self._report(gone)
+            self._evict(most)
 
-    def _evict(self, most: int) -> list[tuple[V, int]]:
-        gone = []
+    def _evict(self, most: int) -> None:
         while self.nbytes > most:
-            gone.append(self._entries.popitem(last=False)[1])
-            self.nbytes -= gone[-1][1]
-        return gone
-
-    def _report(self, gone: list[tuple[V, int]]) -> None:
-        # outside the lock: the callback may take locks of its own
-        if self._evicted is not None:
-            for old, _ in gone:
-                self._evicted(old)
+            self.nbytes -= self._entries.popitem(last=False)[1][1]

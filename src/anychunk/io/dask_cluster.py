@@ -72,7 +72,7 @@ class Tasks(Executor):
         self._running: dict[str, tuple[Future[Any], Future[Any]]] = {}
         self._workers: set[str] = set()
         self._emptied = 0
-        self._is_given_up = False
+        self._is_given_up = self._has_failed = False
         self._is_alone = False
         self._calm_at = 0.0
 
@@ -84,6 +84,10 @@ class Tasks(Executor):
 
     def __exit__(self, *_: object) -> None:
         self._listener.remove(self._client, self)
+        if self._has_failed:
+            # otherwise Dask waits for calls that no worker may be left to end: cancelling them runs
+            # on another thread, and may come later
+            self._executor.shutdown(wait=False)
 
     def submit(self, function: Callable[..., Any], /, *items: Any, **_: Any) -> Future[Any]:
         """Schedule `function(*items)`."""
@@ -157,6 +161,7 @@ class Tasks(Executor):
             self._fail_all()
 
     def _fail_all(self) -> None:
+        self._has_failed = True
         for key in list(self._running):
             call, result = self._running.pop(key, (None, None))
             if call is not None and result is not None:

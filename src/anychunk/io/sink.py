@@ -12,19 +12,13 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
-from anychunk.io import (
-    Storage,
-    Walk,
-    below,
-    first_line,
-    is_remote,
-    local_path,
-    object_store,
-    real_path,
-    system,
-)
-from anychunk.io.inside import is_at
+from anychunk.io import system
+from anychunk.io.errors import first_line
+from anychunk.io.inside import Walk, is_at, real_path
+from anychunk.io.object_stores import object_store
+from anychunk.io.source import Storage
 from anychunk.io.system import UPDATE, WRITE
+from anychunk.io.url import below, is_remote, local_path
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 

@@ -27,7 +27,6 @@ NAMES = (
     "add_offset", "units", "long_name", "COLOR_INTERPRETATION",
 )  # fmt: skip
 """The attributes of an image array that `image_attributes` writes."""
-TIME_UNITS = {"microsecond", "millisecond", "second", "minute", "hour", "day"}
 
 
 def image_attributes(

@@ -44,48 +44,46 @@ def drawn(meaning: Meaning, count: int) -> Display:
     return found
 
 
-def grey(*, band: int = 0, limits: Range | None = None, is_inverted: bool = False) -> Display:
-    """Return how one band is drawn in shades of grey.
+def grey(*, limits: Range | None = None, is_inverted: bool = False) -> Display:
+    """Return how the first band is drawn in shades of grey.
 
     Parameters:
-        band: the band.
         limits: its values of black and white, if stated.
         is_inverted: whether the lower limit is white.
     """
-    found = Display(model="grey", bands=[band])
+    found = Display(model="grey", bands=[0])
     if is_inverted:
         found["inverted"] = True
     return _with_range(found, limits)
 
 
-def rgb(bands: Sequence[int] = (0, 1, 2), *, limits: Range | None = None) -> Display:
+def rgb(*, limits: Range | None = None) -> Display:
     """Return how three bands are drawn as red, green and blue."""
-    return _with_range(Display(model="rgb", bands=list(bands)), limits)
+    return _with_range(Display(model="rgb", bands=[0, 1, 2]), limits)
 
 
-def cmyk(bands: Sequence[int] = (0, 1, 2, 3), *, limits: Range | None = None) -> Display:
+def cmyk(*, limits: Range | None = None) -> Display:
     """Return how four bands are drawn as inks: cyan, magenta, yellow, black; 0 is no ink."""
-    return _with_range(Display(model="cmyk", bands=list(bands)), limits)
+    return _with_range(Display(model="cmyk", bands=[0, 1, 2, 3]), limits)
 
 
-def ycbcr(bands: Sequence[int] = (0, 1, 2), *, limits: Range | None = None) -> Display:
+def ycbcr(*, limits: Range | None = None) -> Display:
     """Return how bands of luma and two colour differences are drawn, where samples are stored so.
 
     Not for samples that the codec turns into RGB.
     """
-    return _with_range(Display(model="ycbcr", bands=list(bands)), limits)
+    return _with_range(Display(model="ycbcr", bands=[0, 1, 2]), limits)
 
 
-def indexed(colors: Sequence[Sequence[int]], *, first: int = 0, band: int = 0) -> Display:
+def indexed(colors: Sequence[Sequence[int]], *, first: int = 0) -> Display:
     """Return how a band of numbers of colours is drawn.
 
     Parameters:
         colors: red, green, blue, and alpha unless the colour is opaque, of 0 to 255 each.
         first: the value that the first colour belongs to.
-        band: the band.
     """
     table = [[*map(int, color[:4]), *[OPAQUE] * (4 - len(color))] for color in colors]
-    return Display(model="palette", bands=[band], palette={"first": first, "colors": table})
+    return Display(model="palette", bands=[0], palette={"first": first, "colors": table})
 
 
 def channels(listed: Sequence[Channel]) -> Display:
@@ -111,16 +109,15 @@ def with_alpha(
     return found
 
 
-def with_mask(display: Display | None, *, path: str = "mask", valid: int = OPAQUE) -> Display:
-    """Return a display with an array beside the image that says which pixels are valid.
+def with_mask(display: Display | None, *, valid: int = OPAQUE) -> Display:
+    """Return a display with the array `mask` of each level, which says which pixels are valid.
 
     Parameters:
         display: the display; None if nothing else is known.
-        path: path of the array, relative to the level group.
         valid: its value for valid pixels.
     """
     found = Display(model="channels") if display is None else display.copy()
-    found["mask"] = {"path": path, "valid": valid}
+    found["mask"] = {"path": "mask", "valid": valid}
     return found
 
 

@@ -10,18 +10,8 @@ coefficients, not GDAL's).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anychunk.metadata.geo_keys import (
-    GEODETIC_CRS,
-    PIXEL_IS_POINT,
-    PROJECTED_CRS,
-    RASTER_TYPE,
-    USER_DEFINED,
-    geo_keys,
-)
 from anychunk.metadata.meaning import Crs, Transform
 from anychunk.model.index import Json
-
-__all__ = ["PIXEL_IS_POINT", "RASTER_TYPE", "Crs", "Transform", "geo_keys"]  # until all import them
 
 VERSION = "v0.1"
 CONVENTIONS = {
@@ -55,7 +45,6 @@ def attributes(
     transform: Transform | None,
     crs: Crs | None = None,
     bbox: Sequence[float] | None = None,
-    dimensions: Sequence[str] = ("y", "x"),
 ) -> dict[str, Any]:
     """Return the georeference of an image as attributes; empty if nothing is known.
 
@@ -64,7 +53,6 @@ def attributes(
         transform: maps pixels to ground coordinates.
         crs: the coordinate reference system.
         bbox: the area that the image covers, where no transform is known.
-        dimensions: names of the image's two spatial dimensions, rows first.
     """
     found: dict[str, Any] = {}
     registered = []
@@ -77,7 +65,7 @@ def attributes(
     if transform is not None:
         registered.append(convention("spatial"))
         found |= {
-            "spatial:dimensions": list(dimensions),
+            "spatial:dimensions": ["y", "x"],
             "spatial:shape": list(shape),
             "spatial:transform_type": "affine",
             "spatial:transform": list(transform),
@@ -86,7 +74,7 @@ def attributes(
         }
     elif bbox is not None:
         registered.append(convention("spatial"))
-        found |= {"spatial:dimensions": list(dimensions), "spatial:bbox": list(bbox)}
+        found |= {"spatial:dimensions": ["y", "x"], "spatial:bbox": list(bbox)}
     return {"zarr_conventions": registered, **found} if registered else {}
 
 
@@ -172,17 +160,6 @@ def geotiff_gcps(
 
 def _is_finite(numbers: Sequence[float]) -> bool:
     return all(isinstance(n, int | float) and abs(n) < 1e300 for n in numbers)
-
-
-def geotiff_code(keys: Mapping[int, Any]) -> str | None:
-    """Return the EPSG code of the CRS that GeoKeys name; None if they do not name one."""
-    for key in (PROJECTED_CRS, GEODETIC_CRS):
-        value = keys.get(key)
-        if isinstance(value, int) and 0 < value < USER_DEFINED:
-            return f"EPSG:{value}"
-        if value == USER_DEFINED:
-            return None  # a projected CRS without a code; its base CRS alone would be wrong
-    return None
 
 
 def without_georeference(

@@ -17,8 +17,6 @@ VERSION = (1, 1, 1)
 """GeoTIFF 1.1: version of the directory, and revision of the keys."""
 PIXEL_IS_AREA = 1
 DEGREE, METRE = 9102, 9001
-GREENWICH = 8901
-SHORT_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -389,7 +389,7 @@ def has_absent_chunks(array: ArrayIndex) -> bool:
     return not isinstance(chunks, ByteRanges) or not bool(np.all(chunks.lengths))
 
 
-def consolidated(group: GroupIndex, *, prefix: str = "") -> dict[str, Json]:
+def consolidated(group: GroupIndex) -> dict[str, Json]:
     """Return the `zarr.json` of a group with the metadata of everything below it.
 
     Readers without a list of keys, such as those over HTTP, find the members by it.
@@ -403,6 +403,6 @@ def consolidated(group: GroupIndex, *, prefix: str = "") -> dict[str, Json]:
             if isinstance(member, GroupIndex):
                 collect(member, place)
 
-    collect(group, prefix)
+    collect(group, "")
     inline = {"kind": "inline", "must_understand": False, "metadata": found}
     return {**group.metadata(), "consolidated_metadata": inline}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,9 @@ WHOLE = np.uint64(2**64 - 1)
 
 INLINE = ""
 """Url of a chunk whose bytes are in the index itself."""
+
+TILES, PIECE = "anychunk.jpeg2000", "anychunk.piece"
+"""Codecs of chunks that are tiles, or parts of one, and parts of one compressed stream."""
 
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -64,29 +68,9 @@ class _ByValue:
         return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
 
 
-_saving: dict[str, Callable[..., Any]] = {}
-"""The functions behind `save` and `to_virtualizarr`: an index does not import what saves it."""
-_load_saving: list[Callable[[], object]] = []
-
-
-def register_saving(**functions: Callable[..., Any]) -> None:
-    """Register the implementations of `save` and `to_virtualizarr`, called with the index first.
-
-    `anychunk.references` calls this when it is imported.
-    """
-    _saving.update(functions)
-
-
-def register_saving_loader(load: Callable[[], object]) -> None:
-    """Register a function that imports `anychunk.references` on demand, when an index is saved."""
-    _load_saving[:] = [load]
-
-
 def _saving_function(name: str) -> Callable[..., Any]:
-    if name not in _saving:
-        for load in _load_saving:
-            load()
-    return _saving[name]
+    # a layer above this one, imported when an index is saved or loaded
+    return cast("Callable[..., Any]", getattr(import_module("anychunk.references"), name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -455,6 +439,10 @@ class ArrayIndex(_Savable):
     def grid(self) -> Shape:
         return grid_shape(self.shape, self.chunk_shape)
 
+    def has_codec(self, name: str) -> bool:
+        """Return whether the array has a codec of this name."""
+        return any(isinstance(codec, dict) and codec.get("name") == name for codec in self.codecs)
+
     @property
     def is_inline(self) -> bool:
         """Whether all of its chunks are in the index itself, as those of coordinates are."""
@@ -508,12 +496,6 @@ class GroupIndex(_Savable):
         for path, node in walk(self):
             if isinstance(node, ArrayIndex):
                 yield path, node
-
-    def with_root(self, *, pins: dict[str, Pin], attributes: dict[str, Json]) -> "GroupIndex":
-        """Return a copy with further pins and attributes; existing ones win."""
-        return replace(
-            self, pins={**pins, **self.pins}, attributes={**attributes, **self.attributes}
-        )
 
 
 type Node = ArrayIndex | GroupIndex

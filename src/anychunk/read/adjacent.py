@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.rows import RawLayout, raw_layout
-from anychunk.io import FileSource, MemorySource, copying
+from anychunk.io import copying
+from anychunk.io.file import FileSource
+from anychunk.io.memory import MemorySource
 from anychunk.model.grid import FEW, Numbers, Plan, Shape, chunk_coords
 from anychunk.native import loops
 

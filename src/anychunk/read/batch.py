@@ -12,16 +12,22 @@ from anychunk.codecs.chain import Decoder
 from anychunk.codecs.zarr_core import ArraySpec, NDBuffer
 from anychunk.decode.boxes import raise_located
 from anychunk.decode.chunks import Stored
-from anychunk.io import Bytes1D, copying, measuring
+from anychunk.io import copying, measuring
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
+from anychunk.io.source import Bytes1D
 from anychunk.model.grid import Numbers, Plan, Shape
 from anychunk.read.joint_places import Places, Selector, is_inside, joint_box, numbered
-from anychunk.read.window_reads import TOUCHED
 
 RECENT: Cache[npt.NDArray[Any]] = Cache(lambda: limits.get().recent_bytes)
 """Decoded chunks of which only a part was read, for the whole process: the next read often takes
 another part of the same chunk."""
+
+
+TOUCHED: Cache[int] = Cache(1 << 20)
+"""Chunks of which parts were read, with what that has cost in pixels: when it is as much as the
+chunk, the next part is taken from the whole chunk, which is cached. So successive rows are not
+decoded one by one."""
 
 
 class Batch:

@@ -5,10 +5,9 @@ from anychunk.io import measuring
 from anychunk.io.threads import run_ranges
 from anychunk.model.grid import Numbers, Plan
 from anychunk.read.adjacent import adjacent_runs
-from anychunk.read.batch import RECENT, Batch
+from anychunk.read.batch import Batch
 from anychunk.read.chunk_threads import INLINE_BYTES, INLINE_COPY, in_threads, workers
 from anychunk.read.many_chunks import many_chunks
-from anychunk.read.window_reads import WindowRead
 
 LEAST_COPIES, LEAST_COPY = 16 << 20, 4 << 20
 """Adjacent uncompressed samples are divided among threads above this, in pieces of this size."""
@@ -89,8 +88,11 @@ def read_local(batch: Batch, reader: ChunkReader, reading: Reading, numbers: Num
     """Read chunks one by one, or parts of tiles."""
     # before any thread starts: a changed file is one error, not one per thread
     reading.check()
-    if reader.windows is not None and read_windows(batch, reader, reading, numbers):
-        return
+    if reader.windows is not None:
+        from anychunk.read.window_reads import read_windows  # with all of JPEG 2000
+
+        if read_windows(batch, reader, reading, numbers):
+            return
     reading.expect(numbers)
     batch.locate(numbers, reader.grid)
 
@@ -101,19 +103,3 @@ def read_local(batch: Batch, reader: ChunkReader, reading: Reading, numbers: Num
         batch.scatter(positions, reading.stream(numbers[positions.start : positions.stop]), name)
 
     in_threads(run, len(numbers), batch.decode, row=batch.row)
-
-
-def read_windows(batch: Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> bool:
-    """Read a selection of parts of local tiles; return False if it cannot be planned as boxes."""
-    work = WindowRead(batch, reader, reading, RECENT)
-    tasks = work.plan(numbers, batch.places(range(len(numbers))))
-    if tasks is None:
-        return False
-
-    def run(positions: range) -> None:
-        for position in positions:
-            work.read(tasks[position])
-
-    run_ranges(run, len(tasks), threads=min(workers(), len(tasks)), most=1)
-    work.finish()
-    return True

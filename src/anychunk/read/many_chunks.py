@@ -17,8 +17,9 @@ from anychunk.codecs.chain import Decoder
 from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.rows import raw_layout
-from anychunk.io import Bytes1D, measuring
+from anychunk.io import measuring
 from anychunk.io.buffers import borrowed
+from anychunk.io.source import Bytes1D
 from anychunk.model.grid import Numbers, Plan
 from anychunk.native import loops
 

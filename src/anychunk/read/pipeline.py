@@ -1,7 +1,8 @@
 """The fast read path: all chunks of a selection are planned at once and decoded by a few threads.
 
-zarr asks the configured pipeline class once per array. `Dispatcher` takes the arrays of stores that
-have chunk readers, and leaves every other array to the pipeline that was configured before it.
+`IndexPipeline` belongs to one array, and is pickled with it. While `anychunk.enable` is in effect,
+zarr asks `Dispatcher` for the pipeline of each array that it opens: an `IndexPipeline` for stores
+that have chunk readers, for others the pipeline that was configured before.
 """
 
 import asyncio
@@ -16,9 +17,16 @@ from zarr.abc.store import Store
 from zarr.registry import register_pipeline
 
 from anychunk import limits
-from anychunk.codecs.cast.fused_cast import fuse
+from anychunk.codecs.cast import fuse
 from anychunk.codecs.chain import Decoder, ours
-from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer, codecs_from_list
+from anychunk.codecs.zarr_core import (
+    ArraySpec,
+    ArrayV3Metadata,
+    BatchedCodecPipeline,
+    Buffer,
+    NDBuffer,
+    pipeline_registry,
+)
 from anychunk.decode.chunks import ChunkReader, HasReaders
 from anychunk.io.cache import Cache
 from anychunk.model.grid import Numbers, Plan, parse_many_coords
@@ -27,12 +35,7 @@ from anychunk.read.chunk_threads import in_threads
 from anychunk.read.joint_places import Selector
 from anychunk.read.local_reads import read_adjacent, read_local, read_many
 from anychunk.read.remote_reads import read_remote
-from anychunk.read.zarr_core import (
-    DEFAULT_PIPELINE,
-    ArrayV3Metadata,
-    BatchedCodecPipeline,
-    pipeline_registry,
-)
+from anychunk.zarr.codecs import adapted
 
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 
@@ -71,21 +74,16 @@ class IndexPipeline(CodecPipeline):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_decoder": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # unpickled, perhaps on a worker that never calls `open`
-        install()
-        self.__dict__.update(state)
-
     @property
     def _base(self) -> CodecPipeline:
         """The pipeline of zarr, for what it does with single chunks."""
         if self._made_base is None:
-            self._made_base = BatchedCodecPipeline.from_codecs(self._codecs)
+            self._made_base = BatchedCodecPipeline.from_codecs(map(adapted, self._codecs))
         return self._made_base
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
-        raise NotImplementedError("IndexPipeline requires a store; use Dispatcher as the pipeline")
+        raise NotImplementedError("IndexPipeline requires a store")
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         base = self._base.evolve_from_array_spec(array_spec)
@@ -132,7 +130,7 @@ class IndexPipeline(CodecPipeline):
             if shared is not None:
                 self._decoder = (spec, shared)
                 return shared
-            codecs: Sequence[Codec] = self._codecs
+            codecs: Sequence[Any] = self._codecs
             if reader is not None:
                 # zarr may have chosen another package's class, which drops keys that only ours has
                 codecs = [ours(c, d) for c, d in zip(codecs, reader.index.codecs, strict=True)]
@@ -244,20 +242,19 @@ def chunk_numbers(keys: Sequence[str], store: Store, ndim: int) -> tuple[str, Nu
 class Dispatcher(CodecPipeline):
     """Takes the arrays of our stores; leaves others to the pipeline configured before it."""
 
-    previous: str = DEFAULT_PIPELINE
+    previous: str = ""
+    """The pipeline that it replaced, as zarr's configuration names it."""
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> CodecPipeline:  # type: ignore[override]
         if not isinstance(store, HasReaders) or not isinstance(array_metadata, ArrayV3Metadata):
             return cls._previous().from_array_metadata_and_store(array_metadata, store)
-        codecs = array_metadata.codecs
-        codecs_from_list(codecs)
-        return IndexPipeline(codecs, store, base=BatchedCodecPipeline.from_codecs(codecs))
+        return IndexPipeline(array_metadata.codecs, store)
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> CodecPipeline:  # type: ignore[override]
         # changes only chains that contain our own `scale_offset` and `cast_value`
-        return cls._previous().from_codecs(fuse(tuple(codecs)))
+        return cls._previous().from_codecs(map(adapted, fuse(tuple(codecs))))
 
     @classmethod
     def _previous(cls) -> type[CodecPipeline]:
@@ -265,24 +262,18 @@ class Dispatcher(CodecPipeline):
 
 
 NAME = f"{Dispatcher.__module__}.{Dispatcher.__qualname__}"
-register_pipeline(Dispatcher)  # type: ignore[type-abstract]
 
 
-def install(*, force: bool = False) -> None:
-    """Replace zarr's default pipeline by the dispatcher; with `force`, any pipeline."""
-    current = zarr.config.get(PATH)
-    if current == NAME or (current != DEFAULT_PIPELINE and not force):
-        return
-    Dispatcher.previous = current
-    zarr.config.set({PATH: NAME})
-
-
-def is_installed() -> bool:
-    """Return whether the dispatcher is zarr's default pipeline."""
-    return bool(zarr.config.get(PATH) == NAME)
+def install() -> None:
+    """Make the dispatcher zarr's pipeline."""
+    if (current := zarr.config.get(PATH)) != NAME:
+        Dispatcher.previous = current
+        register_pipeline(Dispatcher)  # type: ignore[type-abstract]
+        zarr.config.set({PATH: NAME})
 
 
 def uninstall() -> None:
-    """Restore the pipeline that the dispatcher replaced."""
+    """Restore the pipeline that the dispatcher replaced, unless another one was set since."""
     if zarr.config.get(PATH) == NAME:
         zarr.config.set({PATH: Dispatcher.previous})
+    pipeline_registry.pop(NAME, None)

@@ -13,7 +13,6 @@ from anychunk.decode.rows import Rows, raw_layout
 from anychunk.errors import ChunkDecodeError, LimitError
 from anychunk.model.grid import Numbers
 from anychunk.read.batch import Batch
-from anychunk.read.window_reads import WindowRead
 
 if TYPE_CHECKING:
     from anychunk.decode.tile_streams import TilePiece
@@ -25,8 +24,11 @@ LEAST_ROWS = 64 << 10
 async def read_remote(batch: Batch, reader: ChunkReader, numbers: Numbers) -> None:
     """Fetch what a selection needs of its chunks, and decode it."""
     try:
-        if reader.windows is not None and await fetch_windows(batch, reader, numbers):
-            return
+        if reader.windows is not None:
+            from anychunk.read.window_reads import fetch_windows  # with all of JPEG 2000
+
+            if await fetch_windows(batch, reader, numbers):
+                return
         batch.locate(numbers, reader.grid)
         rows = selected_rows(batch, reader, numbers)
         if rows:
@@ -48,26 +50,6 @@ async def read_remote(batch: Batch, reader: ChunkReader, numbers: Numbers) -> No
     except BaseExceptionGroup as group:
         # the caller can act on one failure; the others follow from it
         raise group.exceptions[0] from None
-
-
-async def fetch_windows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> bool:
-    """Read a selection of parts of tiles; return False if it cannot be planned as boxes."""
-    reading = reader.begin()
-    work = WindowRead(batch, reader, reading)
-    places = list(batch.places(range(len(numbers))))
-    tasks = await asyncio.to_thread(work.plan, numbers, places)
-    if tasks is None:
-        return False
-
-    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
-        for position, stored in zip(positions, chunks, strict=True):
-            if stored is not None:
-                work.decode(tasks[position], stored)
-
-    wanted = [(i, task.number, task.window, task.is_whole) for i, task in enumerate(tasks)]
-    await reader.fetch_windows(reading, wanted, deliver)
-    await asyncio.to_thread(work.finish)
-    return True
 
 
 def selected_rows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> dict[int, Rows]:

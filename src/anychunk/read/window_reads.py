@@ -6,49 +6,36 @@ it takes of each tile is one window, in pieces if it is large, or the whole tile
 it on.
 """
 
+import asyncio
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.jpeg2000.codec import bands_first
-from anychunk.codecs.jpeg2000.windows import decode_window
-from anychunk.codecs.jpeg2000_window import FRONT, read_front
+from anychunk.codecs.jpeg2000.tiles import bands_first
+from anychunk.codecs.jpeg2000.windows import FRONT, decode_window
 from anychunk.codestream.jpeg2000 import Rect
 from anychunk.decode.boxes import located
-from anychunk.decode.chunks import ChunkReader, Reading
+from anychunk.decode.chunks import ChunkReader, Reading, Stored
 from anychunk.decode.windows import PIECE, pieces
 from anychunk.errors import ChunkDecodeError, LimitError
-from anychunk.io import Bytes1D, measuring
+from anychunk.io import measuring
 from anychunk.io.cache import Cache
-from anychunk.io.threads import cores
+from anychunk.io.source import Bytes1D
+from anychunk.io.threads import cores, run_ranges
 from anychunk.model.grid import Numbers
+from anychunk.read.batch import RECENT, TOUCHED, Batch
+from anychunk.read.chunk_threads import workers
 
 type Array = npt.NDArray[Any]
 type Selector = Any
 
-TOUCHED: Cache[int] = Cache(1 << 20)
-"""Chunks of which parts were read, with what that has cost in pixels: when it is as much as the
-chunk, the next part is taken from the whole chunk, which is cached. So successive rows are not
-decoded one by one."""
 MARGIN = 128
 """What decoding a part costs in addition, in rows and columns: code-blocks are decoded whole."""
-
-
-class Target(Protocol):
-    """What a selection is read into (`batch.Batch`)."""
-
-    out: Any
-    fill: Any
-    is_plain: bool
-    missing: list[int]
-    recent: Sequence[Hashable]
-
-    def place(self, selection: Selector, array: Array) -> None: ...
 
 
 @dataclass(eq=False)
@@ -102,12 +89,48 @@ class Task:
         return self.group.members[0].number
 
 
+def read_windows(batch: Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> bool:
+    """Read a selection of parts of local tiles; return False if it cannot be planned as boxes."""
+    work = WindowRead(batch, reader, reading, RECENT)
+    tasks = work.plan(numbers, batch.places(range(len(numbers))))
+    if tasks is None:
+        return False
+
+    def run(positions: range) -> None:
+        for position in positions:
+            work.read(tasks[position])
+
+    run_ranges(run, len(tasks), threads=min(workers(), len(tasks)), most=1)
+    work.finish()
+    return True
+
+
+async def fetch_windows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> bool:
+    """Read a selection of parts of tiles; return False if it cannot be planned as boxes."""
+    reading = reader.begin()
+    work = WindowRead(batch, reader, reading)
+    places = list(batch.places(range(len(numbers))))
+    tasks = await asyncio.to_thread(work.plan, numbers, places)
+    if tasks is None:
+        return False
+
+    def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
+        for position, stored in zip(positions, chunks, strict=True):
+            if stored is not None:
+                work.decode(tasks[position], stored)
+
+    wanted = [(i, task.number, task.window, task.is_whole) for i, task in enumerate(tasks)]
+    await reader.fetch_windows(reading, wanted, deliver)
+    await asyncio.to_thread(work.finish)
+    return True
+
+
 class WindowRead:
     """One selection, planned and decoded."""
 
     def __init__(
         self,
-        target: Target,
+        target: Batch,
         reader: ChunkReader,
         reading: Reading,
         recent: Cache[Array] | None = None,
@@ -154,8 +177,7 @@ class WindowRead:
                 place.place(target, kept[source])
                 return
         with located(lambda: reader.describe(number)):
-            front = read_front(reader.front(number))
-            chunk = self._windows.chunk(front, (self._height, self._width))
+            chunk = self._windows.chunk(reader.front(number), (self._height, self._width))
         y0, y1 = _span(source[-2], chunk.height)
         x0, x1 = _span(source[-1], chunk.width)
         need = Rect(chunk.x0 + x0, chunk.y0 + y0, chunk.x0 + x1, chunk.y0 + y1)

@@ -5,28 +5,29 @@ than decoding small chunks. Selections that are not basic, and arrays that are n
 read by zarr, with the same result.
 """
 
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import AsyncGenerator, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import zarr
-from zarr.abc.codec import Codec
 from zarr.storage import StorePath
 
 from anychunk import codecs
 from anychunk._drawn import Drawn
-from anychunk.codecs import zarr_registry
+from anychunk.codecs.data_types import data_type
 from anychunk.codecs.zarr_core import (
     ArrayConfig,
     ArraySpec,
+    ArrayV3Metadata,
+    GroupMetadata,
+    cpu,
     default_buffer_prototype,
-    get_data_type_from_json,
 )
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import NoSuchImageError, untrusted
-from anychunk.io import OnChange, Storage
+from anychunk.io.source import OnChange, Storage
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.images import array_path
 from anychunk.model.index import (
@@ -38,26 +39,17 @@ from anychunk.model.index import (
     saved_at,
     walk,
 )
-from anychunk.read import pipeline
-from anychunk.read.pipeline import IndexPipeline, is_installed
-from anychunk.read.zarr_core import ArrayV3Metadata, AsyncArray, AsyncGroup, GroupMetadata, cpu
+from anychunk.read.pipeline import IndexPipeline
 from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.metadata import array_metadata
 
 
 def open_store(
     index: Node, *, storage: Storage | None = None, on_change: OnChange = "error"
 ) -> IndexStore:
-    """Return a store that shows an index to zarr.
-
-    Two settings of zarr change for the whole process, unless they were already configured: its
-    default pipeline is replaced by one that reads arrays of such stores in batches, and our classes
-    are registered under codec names that are still unregistered. `anychunk.disable` undoes the
-    first.
-    """
+    """Return a store that shows an index to zarr."""
     if on_change not in ("error", "warn"):
         raise ValueError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
-    pipeline.install()
-    zarr_registry.register_unclaimed()
     return IndexStore(index, storage=storage, on_change=on_change)
 
 
@@ -96,6 +88,39 @@ def _metadata_errors(store: Any, path: str) -> Generator[None]:
         yield
 
 
+class AsyncArray(zarr.AsyncArray[ArrayV3Metadata]):
+    """zarr's asynchronous array, read by our pipeline, whichever zarr's configuration names."""
+
+    def __init__(
+        self, metadata: ArrayV3Metadata, store_path: StorePath, config: Any = None
+    ) -> None:
+        super().__init__(metadata, store_path, config)
+        reads = IndexPipeline(self.metadata.codecs, store_path.store)
+        object.__setattr__(self, "codec_pipeline", reads)  # a frozen dataclass sets its fields so
+
+
+class AsyncGroup(zarr.AsyncGroup):
+    """zarr's asynchronous group of an `IndexStore`, whose members are of these two classes."""
+
+    store: Any
+
+    async def getitem(self, key: str) -> "AsyncArray | AsyncGroup":
+        path = "/".join(filter(None, [self.path, *key.split("/")]))
+        node = find(self.store.index, path)
+        if node is None:
+            raise KeyError(key)
+        return async_node(node, self.store, path)
+
+    async def members(
+        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
+    ) -> AsyncGenerator[tuple[str, "AsyncArray | AsyncGroup"]]:
+        if max_depth is not None and max_depth < 0:
+            raise ValueError(f"max_depth must be None or >= 0. Got '{max_depth}' instead")
+        for name, node in walk(cast("Node", find(self.store.index, self.path))):
+            if name and (max_depth is None or name.count("/") <= max_depth):
+                yield name, async_node(node, self.store, "/".join(filter(None, [self.path, name])))
+
+
 class Array(Drawn, zarr.Array[ArrayV3Metadata]):
     """A read-only `zarr.Array` whose chunks are those of the files that an index describes.
 
@@ -109,11 +134,11 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         """Return the array at `path` of a store, whose index is `index`."""
         # from the index itself: zarr would ask the store for the metadata, through its event loop
         if not _is_certain(index, store):
-            return cls(AsyncArray(array_metadata(index), StorePath(store, path)))
+            return cls(async_array(index, store, path))
         array: Array = object.__new__(cls)
         pairs = [codecs.with_key(codec) for codec in index.codecs]
         chain, keys = zip(*pairs, strict=True)
-        array.__dict__["_parts"] = _Parts(index, store, path, chain, keys, is_installed())
+        array.__dict__["_parts"] = _Parts(index, store, path, chain, keys)
         return array
 
     if not TYPE_CHECKING:  # it would make any name valid
@@ -124,7 +149,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
             if name != "_async_array" or parts is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             with _metadata_errors(parts.store, parts.path):
-                made = AsyncArray(array_metadata(parts.array), StorePath(parts.store, parts.path))
+                made = async_array(parts.array, parts.store, parts.path)
             self.__dict__["_async_array"] = made
             return made
 
@@ -152,8 +177,8 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         if prototype.nd_buffer is not cpu.NDBuffer:
             return None
         parts: _Parts | None = self.__dict__.get("_parts")
-        if parts is not None and parts.is_ours:
-            index, dtype = parts.array, data_type(parts.array.data_type)
+        if parts is not None:
+            index, dtype = parts.array, common_type(parts.array.data_type)
             config, path = array_config(zarr.config.get("array.order")), parts.path
             # of a deferred index no chunk is absent, and its fill value takes long to make
             is_known = "fill_value" in index.__dict__
@@ -200,20 +225,16 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         return out[tuple(0 if axis in dropped else slice(None) for axis in range(out.ndim))]
 
 
-def array_metadata(index: ArrayIndex) -> ArrayV3Metadata:
-    """Return zarr's metadata of an array, with our classes for the codecs that are ours."""
-    document = index.metadata()
-    data_type = get_data_type_from_json(index.data_type, zarr_format=3)
-    return ArrayV3Metadata(
-        shape=index.shape,
-        data_type=data_type,
-        chunk_grid=document["chunk_grid"],
-        chunk_key_encoding=document["chunk_key_encoding"],
-        fill_value=data_type.from_json_scalar(index.fill_value, zarr_format=3),
-        codecs=[codecs.from_json(codec) for codec in index.codecs],
-        attributes=index.attributes,
-        dimension_names=index.dimension_names,
-    )
+def async_array(index: ArrayIndex, store: IndexStore, path: str) -> AsyncArray:
+    """Return zarr's asynchronous array of an index, with our classes of its codecs."""
+    return AsyncArray(array_metadata(index.metadata()), StorePath(store, path))
+
+
+def async_node(node: Node, store: IndexStore, path: str) -> AsyncArray | AsyncGroup:
+    """Return zarr's asynchronous array or group of an index."""
+    if isinstance(node, ArrayIndex):
+        return async_array(node, store, path)
+    return AsyncGroup(GroupMetadata(attributes=node.attributes), StorePath(store, path))
 
 
 class _Parts(NamedTuple):
@@ -222,11 +243,9 @@ class _Parts(NamedTuple):
     array: ArrayIndex
     store: IndexStore
     path: str
-    codecs: tuple[Codec, ...]
+    codecs: tuple[Any, ...]
     keys: tuple[Hashable, ...]
     """Of the codecs."""
-    is_ours: bool
-    """Whether our pipeline was zarr's default when the array was opened."""
 
 
 FORMATS = frozenset(("tiff", "nitf", "jpeg2000", "npy", "n5", "nifti", "dted"))
@@ -252,9 +271,9 @@ def _is_certain(index: ArrayIndex, store: IndexStore) -> bool:
 
 
 @cache
-def data_type(name: str) -> Any:
-    """Return zarr's data type of this name."""
-    return get_data_type_from_json(name, zarr_format=3)
+def common_type(name: str) -> Any:
+    """Return zarr's data type of one of these names."""
+    return data_type(name)
 
 
 @cache
@@ -287,8 +306,7 @@ class Group(Drawn, zarr.Group):
             store: IndexStore | None = self.__dict__.get("_store")
             if name != "_async_group" or store is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            metadata = GroupMetadata(attributes=store.index.attributes)
-            made = self.__dict__["_async_group"] = AsyncGroup(metadata, StorePath(store))
+            made = self.__dict__["_async_group"] = async_node(store.index, store, "")
             return made
 
     def __getstate__(self) -> dict[str, Any]:

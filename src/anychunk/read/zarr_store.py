@@ -21,13 +21,14 @@ from zarr.abc.store import (
 
 from anychunk import limits
 from anychunk.codecs.base import as_bytes
-from anychunk.codecs.zarr_core import Buffer, default_buffer_prototype
+from anychunk.codecs.zarr_core import Buffer, BufferPrototype, default_buffer_prototype
 from anychunk.decode.boxes import ArrayReader, located
 from anychunk.decode.chunks import ChunkReader
-from anychunk.decode.computed import compute_chunk
 from anychunk.errors import FormatError
-from anychunk.io import Bytes1D, OnChange, Sources, Storage, is_remote
 from anychunk.io.cache import Cache
+from anychunk.io.open_sources import Sources
+from anychunk.io.source import Bytes1D, OnChange, Storage
+from anychunk.io.url import is_remote
 from anychunk.model.grid import Shape, chunk_key, parse_coords, split_key
 from anychunk.model.index import (
     ArrayIndex,
@@ -43,7 +44,6 @@ from anychunk.model.index import (
     saved_at,
     walk,
 )
-from anychunk.read.zarr_core import BufferPrototype
 
 METADATA = "zarr.json"
 
@@ -187,6 +187,8 @@ class IndexStore(Store):
                 f"{self.where(path)}: its chunks are computed from {chunks.source!r}, "
                 "which is not a stored array"
             )
+        from anychunk.decode.computed import compute_chunk  # only JNRRD has such chunks
+
         return as_bytes(compute_chunk(node, coords, ArrayReader(reader)))
 
     def get_sync(

@@ -2,15 +2,21 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from anychunk.errors import SourceChangedError, UnsupportedError, untrusted
-from anychunk.io import Folder, HeldPin, Source, Storage, open_source, with_signed, with_source
+from anychunk.io.folder import Folder
 from anychunk.io.forking import Lock
-from anychunk.model.index import GroupIndex, Node, Saved, register_saving, saved_at, with_saved
+from anychunk.io.held import HeldPin, with_source
+from anychunk.io.opening import open_source
+from anychunk.io.secrets import with_signed
+from anychunk.io.source import Source, Storage
+from anychunk.io.url import as_url
+from anychunk.model.index import GroupIndex, Node, Saved, saved_at, with_saved
 from anychunk.references import icechunk, kerchunk, parquet
 from anychunk.references.seek_points import with_points
-from anychunk.references.virtualizarr import to_virtualizarr
+from anychunk.references.virtualizarr import to_virtualizarr as to_virtualizarr
 from anychunk.references.whole_strips import with_whole_strips
 
 type IndexFormat = Literal["kerchunk", "parquet", "icechunk"]
@@ -43,20 +49,23 @@ def index_format(target: str, format: str | None = None) -> str:
     return found
 
 
-def save(node: Node, target: str, *, format: str | None = None, **options: Any) -> None:
-    """Save an index.
+def save(node: Node, target: str | Path, *, format: str | None = None, **options: Any) -> None:
+    """Save an index, so that it can be opened again without parsing the file.
 
     Long compressed streams that are cut into chunks are read once, to find their seek points.
 
     Parameters:
-        node: The index.
-        target: A path or url.
-        format: "kerchunk", "parquet" or "icechunk"; inferred from the extension by default.
-        options: Those of the index format's own `save`.
+        node: What `anychunk.index` returned.
+        target: A path or url: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
+        format: "kerchunk", "parquet" or "icechunk", instead of the target's extension.
+        options: `copy="needed"` copies chunks that the format cannot refer to; `relative=False`
+            writes urls that do not move with the index; `storage` is obstore's. For JSON also
+            `zarr_format=2` and `layout="osml"`, for Icechunk `message`.
 
     Raises:
         UnsupportedError: If the format cannot express the index; nothing is written then.
     """
+    target = as_url(target)
     held = [url for url, pin in node.pins.items() if isinstance(pin, HeldPin)]
     if held:
         raise UnsupportedError(
@@ -164,7 +173,3 @@ def _load_again(saved: Saved, storage: Storage | None) -> Node:
     if pins[0] is not None and pins[1] is not None and (change := pins[0].differs(pins[1])):
         raise SourceChangedError(f"{saved.url}: {change}; open the index again")
     return node
-
-
-# `index.save()` and so on: the model layer cannot import this one
-register_saving(save=save, to_virtualizarr=to_virtualizarr, load_saved=load_saved)

@@ -16,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs.zarr_core import sync
 from anychunk.decode.chunks import ChunkReader
 from anychunk.decode.present import is_reversible, named_chunks
 from anychunk.errors import TruncatedError, UnsupportedError
-from anychunk.io import Storage, list_objects, pin_of
+from anychunk.io.folder import list_objects
+from anychunk.io.opening import pin_of
+from anychunk.io.source import Storage
 from anychunk.io.threads import in_order
 from anychunk.model.grid import Shape, chunk_coords, chunk_key
 from anychunk.model.index import (
@@ -35,7 +38,6 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.model.pin import Pin
-from anychunk.read.zarr_core import sync
 from anychunk.read.zarr_store import IndexStore
 
 type Copy = Literal["never", "needed"]

@@ -1,25 +1,26 @@
 """Metadata documents of a saved index, written and read: `zarr.json`, or `.zarray` and `.zattrs`.
 
-The root's attributes also hold what only anychunk reads, under `anychunk`: the pins of the sources,
-and `base`, the folder that the index was saved in.
+The root's attributes also have an object `anychunk` for anychunk itself: `index`, the version of
+the index; `version`, the release that wrote it; the pins of the sources; and `base`, the folder
+that the index was saved in.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from anychunk._version import __version__
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._zarr_metadata import (
     Document,
     Fields,
     check_array,
-    check_chunk_shape,
     from_v2,
     key_pattern,
     parse_array,
-    parse_document,
     read_attributes,
 )
-from anychunk.io import absolute
+from anychunk.io.url import absolute
 from anychunk.model.images import images
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, walk
 from anychunk.model.pin import Pin
@@ -27,27 +28,14 @@ from anychunk.references.tile_tables import KEY, write_tables
 from anychunk.references.urls import UrlResolver
 from anychunk.references.zarr_v2 import to_v2
 
-__all__ = [
-    "Document",
-    "Fields",
-    "Nodes",
-    "added_root",
-    "check_array",
-    "check_chunk_shape",
-    "parse_array",
-    "parse_document",
-    "parse_nodes",
-    "pin_json",
-    "read_attributes",
-    "read_base",
-    "read_pins",
-    "root_attributes",
-    "root_documents",
-    "write_documents",
-]
-
 type Nodes = dict[str, tuple[str, Fields] | Document]
 """By path: (key pattern, fields) of an array, or the attributes of a group."""
+
+VERSION = 1
+"""The version of saved indexes. A release reads this one and all earlier ones."""
+SAVED_KEYS = ("pins", "base", KEY)
+"""What the attribute `anychunk` of a root has in saved indexes only, besides the version."""
+RELEASE = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,30}")
 
 MOST_IMAGES = 100
 """Up to this number of images, the root holds the metadata of all."""
@@ -148,8 +136,9 @@ def _parents(path: str) -> list[str]:
 
 
 def root_attributes(node: Node, references: Mapping[str, str], base: str | None) -> Document:
-    """Return the root's attributes, with the pins and the folder of the saved index."""
+    """Return the root's attributes, with the version, pins and folder of the saved index."""
     about: Json = dict(node.attributes.get("anychunk") or {})
+    about |= {"index": VERSION, "version": __version__}
     if node.pins:
         about["pins"] = {
             references.get(url, absolute(url)): pin_json(pin) for url, pin in node.pins.items()
@@ -158,7 +147,52 @@ def root_attributes(node: Node, references: Mapping[str, str], base: str | None)
         about[KEY] = write_tables(node, lambda url: references.get(url, absolute(url)))
     if base is not None:
         about["base"] = base
-    return {**node.attributes, "anychunk": about} if about else node.attributes
+    return {**node.attributes, "anychunk": about}
+
+
+def loaded_attributes(attributes: Document) -> Document:
+    """Return the root's attributes without what `root_attributes` added to them."""
+    about = attributes.get("anychunk")
+    if not isinstance(about, dict):
+        return attributes
+    rest = {key: value for key, value in about.items() if key not in ("index", *SAVED_KEYS)}
+    kept = {key: value for key, value in attributes.items() if key != "anychunk"}
+    return {**kept, "anychunk": rest} if set(rest) - {"version"} else kept
+
+
+def check_version(attributes: Any, where: str) -> None:
+    """Refuse an index that a newer release wrote, or one of ours without a version.
+
+    Indexes of other software have no version.
+
+    Parameters:
+        attributes: The root's attributes.
+        where: The url of the index.
+
+    Raises:
+        UnsupportedError: This release does not read the version.
+        FormatError: The version is not a positive integer, or missing.
+    """
+    about = attributes.get("anychunk") if isinstance(attributes, Mapping) else None
+    if not isinstance(about, Mapping):
+        return
+    if "index" not in about:
+        if any(key in about for key in SAVED_KEYS):
+            raise FormatError(
+                f"{where}: an index without a version, as anychunk wrote before its first release; "
+                "index the files again"
+            )
+        return
+    version, release = about["index"], about.get("version")
+    if type(version) is not int or version < 1:
+        raise FormatError(f"{where}: index version {version!r:.40}, expected a positive integer")
+    if version > VERSION:
+        is_named = isinstance(release, str) and RELEASE.fullmatch(release)
+        needed = f"anychunk {release} or newer" if is_named else "a newer anychunk"
+        raise UnsupportedError(
+            f"{where}: index version {version!s:.20}, anychunk {__version__} reads {VERSION}; "
+            f"install {needed}"
+        )
 
 
 def added_root(there: Document, new: Document) -> Document:
@@ -228,6 +262,8 @@ def parse_nodes(documents: Mapping[str, Document], where: str) -> Nodes:
     The key pattern of an array is the separator of its chunk keys, after `c` if they are in Zarr
     v3's default encoding.
     """
+    root = documents.get("zarr.json", {}).get("attributes") or documents.get(".zattrs")
+    check_version(root, where)
     found: Nodes = {}
     for key, document in documents.items():
         path, _, name = key.rpartition("/")

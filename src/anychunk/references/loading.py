@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import FormatError
+from anychunk.formats._zarr_metadata import Document, Fields, check_chunk_shape
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import (
     INLINE,
@@ -22,14 +23,7 @@ from anychunk.model.index import (
     Uint64,
 )
 from anychunk.model.pin import Pin
-from anychunk.references.documents import (
-    Document,
-    Fields,
-    Nodes,
-    check_chunk_shape,
-    read_base,
-    read_pins,
-)
+from anychunk.references.documents import Nodes, loaded_attributes, read_base, read_pins
 from anychunk.references.tile_tables import KEY, load_tables
 from anychunk.references.urls import UrlResolver
 
@@ -250,8 +244,4 @@ def with_pins(node: Node, resolver: UrlResolver) -> Node:
         pins = {url: Pin(size=pin.size) for url, pin in pins.items()}
     if KEY in about:
         node = load_tables(node, about[KEY], resolver.resolve, resolver.url)
-    rest = {key: value for key, value in about.items() if key not in ("pins", "base", KEY)}
-    attributes = {key: value for key, value in node.attributes.items() if key != "anychunk"}
-    return replace(
-        node, attributes={**attributes, "anychunk": rest} if rest else attributes, pins=pins
-    )
+    return replace(node, attributes=loaded_attributes(node.attributes), pins=pins)

@@ -1,33 +1,36 @@
 """Which codec configurations osml-imagery-io 0.2.2 decodes to the same pixels as anychunk.
 
 Its codecs ignore configuration keys that they do not know, and then decode wrong pixels. It also
-misreads some JPEG 2000 tiles, because it moves each tile to the origin of the reference grid. A
-saved index has such codecs under names that only anychunk registers.
+misreads some JPEG 2000 tiles, because it moves each tile to the origin of the reference grid. Other
+chunks it refuses: those that are not (bands, height, width), short strips, and some types of
+samples. Only what it reads the same has its names in a saved index.
 """
 
 from collections.abc import Mapping
 
-from anychunk.codecs import OWN_NAMES, SHARED
-from anychunk.codecs.jpeg2000.codec import parse_header
-from anychunk.codecs.tiff.tile import JPEG, NONE, PACKBITS
+from anychunk.codecs import URIS, from_json
+from anychunk.codecs.dted import Dted
+from anychunk.codecs.jbp_block import JbpBlock
+from anychunk.codecs.jpeg import Jpeg
+from anychunk.codecs.jpeg2000 import Jpeg2000
+from anychunk.codecs.jpeg2000.tiles import parse_header, scale
+from anychunk.codecs.tiff.tile import DEFLATE, JPEG, LZMA, LZW, NONE, PACKBITS, RGB, YCBCR, ZSTD
+from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.codestream.jpeg2000 import MainHeader
-from anychunk.model.index import Json
+from anychunk.errors import AnychunkError
+from anychunk.model.index import ArrayIndex, Json
 
-JPEG2000 = f"{SHARED}jpeg2000"
-TIFF_TILE = f"{SHARED}tiff-tile"
-DTED = f"{SHARED}dted"
-JBP_BLOCK = f"{SHARED}jbp-block"
 KNOWN = {
-    TIFF_TILE: {
+    TiffTile.name: {
         "compression", "bits_per_sample", "samples_per_pixel", "photometric", "planar_config",
         "predictor", "tile_width", "tile_height", "sample_format", "jpeg_tables",
     },
-    JBP_BLOCK: {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"},
-    f"{SHARED}jpeg": {
+    JbpBlock.name: {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"},
+    Jpeg.name: {
         "bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space",
     },
-    JPEG2000: {"main_header", "resolution_level"},
-    DTED: {
+    Jpeg2000.name: {"main_header", "resolution_level"},
+    Dted.name: {
         "num_lat_points", "num_lon_lines", "record_size", "trim_top", "trim_bottom", "trim_left",
         "trim_right",
     },
@@ -35,13 +38,54 @@ KNOWN = {
 """The keys that osml-imagery-io 0.2.2 reads, by codec."""
 CHECKS = {"last_height", "last_width", "verify_checksums"}
 """Keys added by anychunk that only make decoding stricter."""
-YCBCR = 6
-"""TIFF's PhotometricInterpretation of luminance and chroma."""
+COMPRESSIONS = {NONE, LZW, LZMA, JPEG[0], DEFLATE[0], DEFLATE[1], ZSTD[0]}
+PHOTOMETRICS = {0, 1, RGB, YCBCR}
+TYPES = {"uint8", "uint16", "uint32", "int8", "int16", "int32", "float32", "float64"}
+"""What its `tiff-tile` was seen to decode in every file, and the types that its codecs know."""
 
 
-def with_own_name(codec: Json) -> Json:
-    """Return a codec under our own name if osml-imagery-io would misread it."""
-    return {**codec, "name": OWN_NAMES[codec["name"]]} if misread(codec) else codec
+def with_uri(codec: Json, array: ArrayIndex) -> Json:
+    """Return a codec of an array under osml-imagery-io's name if that decodes the same pixels."""
+    uri = URIS.get(codec["name"]) if isinstance(codec, dict) else None
+    if uri is None or misread(codec) or not _is_taken(codec, array):
+        return codec
+    return {**codec, "name": uri}
+
+
+def _is_taken(codec: Json, array: ArrayIndex) -> bool:
+    """Return whether osml-imagery-io decodes all chunks of an array; it refuses some."""
+    try:
+        found = from_json(codec)
+    except AnychunkError:
+        return False  # reading says why
+    chunk = array.chunk_shape
+    match found:
+        case TiffTile():
+            return (
+                chunk == (found.samples_per_pixel, found.tile_height, found.tile_width)
+                and found.compression in COMPRESSIONS
+                and found.photometric in PHOTOMETRICS
+                and found.dtype.name == array.data_type
+                and array.data_type in TYPES
+                and found.bits == 8 * found.dtype.itemsize
+                and not may_be_short(found, array)
+            )
+        case Jpeg2000():
+            siz, level = found.header.siz, found.resolution_level
+            x, y = scale(siz, level)
+            tile = (len(siz.components), -(-siz.tile_height // y), -(-siz.tile_width // x))
+            return chunk == tile and siz.is_uniform and siz.dtype.name == array.data_type
+        case JbpBlock():
+            is_known = found.pvtype != "B" and found.dtype.name in TYPES
+            return is_known and found.nbpp == 8 * found.dtype.itemsize
+    # its libjpeg has no other depth; of DTED it takes heights that are two's complement for others
+    return isinstance(found, Jpeg) and found.bits_per_pixel == 8
+
+
+def may_be_short(tile: TiffTile, array: ArrayIndex) -> bool:
+    """Return whether the last strip may have fewer rows than the others; tiles are always whole."""
+    is_strip = tile.tile_width == array.shape[-1]
+    return tile.last_height is None or (is_strip and tile.last_height != tile.tile_height)
 
 
 def misread(codec: Json) -> str:
@@ -51,10 +95,10 @@ def misread(codec: Json) -> str:
     if known is None or not isinstance(configuration, Mapping):
         return ""  # where it is malformed, reading says so
     if ignored := sorted(set(configuration) - known - _harmless(configuration)):
-        return f"it ignores {' '.join(ignored)} of {codec['name'].removeprefix(SHARED)}"
-    if codec["name"] == TIFF_TILE:
+        return f"it ignores {' '.join(ignored)} of {codec['name']}"
+    if codec["name"] == TiffTile.name:
         return _misread_tile(configuration)
-    return _misread_codestream(configuration) if codec["name"] == JPEG2000 else ""
+    return _misread_codestream(configuration) if codec["name"] == Jpeg2000.name else ""
 
 
 def _harmless(configuration: Mapping[str, Json]) -> set[str]:

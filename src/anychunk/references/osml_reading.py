@@ -13,11 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from anychunk.codecs.jbp_block import JbpBlock
+from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.formats import tiff
-from anychunk.io import buffered, is_remote, open_source
+from anychunk.io.block_cache import buffered
+from anychunk.io.opening import open_source
+from anychunk.io.url import is_remote
 from anychunk.model.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, Parts
-from anychunk.references.osml_codecs import JBP_BLOCK, TIFF_TILE
 
 BIG_ENDIAN = (b"MM\0*", b"MM\0+")
 """How a big-endian TIFF or BigTIFF begins."""
@@ -117,8 +120,8 @@ def _tiff_arrays(url: str, roots: tuple[str, ...]) -> list[ArrayIndex]:
 def _keys_of(array: ArrayIndex) -> dict[str, Json]:
     """Return those of our keys that an array's codecs use."""
     named = {codec["name"]: codec.get("configuration", {}) for codec in array.codecs}
-    if TIFF_TILE in named:
-        return {key: named[TIFF_TILE][key] for key in OURS if key in named[TIFF_TILE]}
+    if TiffTile.name in named:
+        return {key: named[TiffTile.name][key] for key in OURS if key in named[TiffTile.name]}
     return {"byte_order": "big"} if named.get("bytes", {}).get("endian") == "big" else {}
 
 
@@ -132,9 +135,9 @@ def _with_keys(array: ArrayIndex, keys: dict[str, Json]) -> ArrayIndex:
     if keys == {"byte_order": "big"} and names == ["bytes"]:
         return replace(array, codecs=(BIG,))
     if keys and tile is not None:
-        own = {"name": TIFF_TILE, "configuration": {**tile, **keys}}
+        own = {"name": TiffTile.name, "configuration": {**tile, **keys}}
         return replace(array, codecs=(LITTLE, own))
-    if not keys or names != ["bytes", TIFF_TILE]:
+    if not keys or names != ["bytes", TiffTile.name]:
         return array
     first, second = array.codecs
     configuration = {**keys, **second.get("configuration", {})}
@@ -143,7 +146,7 @@ def _with_keys(array: ArrayIndex, keys: dict[str, Json]) -> ArrayIndex:
 
 def _check_chroma(array: ArrayIndex, where: str) -> None:
     """Refuse YCbCr that is not JPEG if nothing says whether it is subsampled."""
-    if _names(array) != ["bytes", TIFF_TILE]:
+    if _names(array) != ["bytes", TiffTile.name]:
         return
     found = array.codecs[1].get("configuration", {})
     is_known = "subsampling" in found or found.get("compression") in JPEG
@@ -161,7 +164,7 @@ def _with_bands_apart(array: ArrayIndex, where: str) -> ArrayIndex:
     of one band that follow its own, so ranges overlap.
     """
     chunks = array.chunks
-    if _names(array) != ["bytes", JBP_BLOCK] or not isinstance(chunks, ByteRanges):
+    if _names(array) != ["bytes", JbpBlock.name] or not isinstance(chunks, ByteRanges):
         return array
     found = array.codecs[1].get("configuration", {})
     bands, count = array.chunk_shape[0], chunks.offsets.size

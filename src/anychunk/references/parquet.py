@@ -26,8 +26,12 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
-from anychunk.io import Folder, Storage, absolute, sink
+from anychunk.formats._zarr_metadata import Document, Fields, parse_document
+from anychunk.io import sink
+from anychunk.io.folder import Folder
+from anychunk.io.source import Storage
 from anychunk.io.spool import Spool
+from anychunk.io.url import absolute
 from anychunk.model.index import WHOLE, GroupIndex, Json, Node
 from anychunk.references.chunk_references import (
     Capabilities,
@@ -39,10 +43,7 @@ from anychunk.references.chunk_references import (
     with_found_pins,
 )
 from anychunk.references.documents import (
-    Document,
-    Fields,
     added_root,
-    parse_document,
     parse_nodes,
     root_attributes,
     root_documents,

@@ -3,7 +3,7 @@
 A TIFF tile that is compressed without a predictor, and whose samples lie in C order after at most a
 transposition, needs nothing of TIFF to be decoded. A saved index then opens without anychunk.
 
-Codecs that osml-imagery-io registers under the same names, and would misread, are renamed.
+Codecs that osml-imagery-io has too get its names where it decodes the same pixels.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from anychunk.codecs.tiff.tile import DEFLATE, LZMA, NONE, ZSTD
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import AnychunkError
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Node
-from anychunk.references.osml_codecs import with_own_name
+from anychunk.references.osml_codecs import may_be_short, with_uri
 
 ZLIB_CODEC = {"name": "numcodecs.zlib", "configuration": {"level": 1}}
 ZSTD_CODEC = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
@@ -37,7 +37,7 @@ COMPRESSORS: Mapping[int, Json] = {
 def with_portable_codecs[N: Node](node: N, *, may_transpose: bool) -> N:
     """Return an index whose arrays have portable codecs wherever they mean the same.
 
-    Codecs whose name another package registers too have names of ours where it would misread them.
+    Codecs that osml-imagery-io has too get its names where it decodes the same pixels.
 
     Parameters:
         node: the index.
@@ -55,7 +55,7 @@ def with_portable_codecs[N: Node](node: N, *, may_transpose: bool) -> N:
 def with_portable_chain(array: ArrayIndex, *, may_transpose: bool) -> ArrayIndex:
     """Return an array with portable codecs if they decode its chunks to the same samples."""
     found = _chain(array, may_transpose=may_transpose)
-    return replace(array, codecs=tuple(map(with_own_name, found or array.codecs)))
+    return replace(array, codecs=tuple(with_uri(codec, array) for codec in found or array.codecs))
 
 
 def _chain(array: ArrayIndex, *, may_transpose: bool) -> tuple[Json, ...] | None:
@@ -96,18 +96,12 @@ def _is_plain(tile: TiffTile, array: ArrayIndex) -> bool:
         and tile.fill_order == 1
         and samples.is_whole(tile.sample_format, tile.bits)
         and not tile.is_subsampled
-        and not _may_be_short(tile, array)
+        and not may_be_short(tile, array)
         and tile.backend == "direct"
         and isinstance(chunks, ByteRanges)
         and not any(chunks.fronts)
         and tile.dtype.name == array.data_type
     )
-
-
-def _may_be_short(tile: TiffTile, array: ArrayIndex) -> bool:
-    """Return whether the last strip may have fewer rows than the others; tiles are always whole."""
-    is_strip = tile.tile_width == array.shape[-1]
-    return tile.last_height is None or (is_strip and tile.last_height != tile.tile_height)
 
 
 def _name(codec: Json) -> Json:

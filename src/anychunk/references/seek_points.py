@@ -12,16 +12,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from anychunk.codecs.piece import Piece, pack_points, range_key
+from anychunk.codecs.piece import pack_points, range_key
 from anychunk.codecs.seek.points import Record, find_records
 from anychunk.codecs.seek.walk import Stream
 from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.pieces import Key, Pieces, compression_of, stream_in
 from anychunk.errors import UnsupportedError
-from anychunk.io import Storage
+from anychunk.io.source import Storage
 from anychunk.io.threads import cores, in_order
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
+from anychunk.model.index import PIECE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
 from anychunk.read.zarr_store import IndexStore
 
 
@@ -136,6 +136,6 @@ def _named(
 
 
 def _with_points(codec: Json, points: str) -> Json:
-    if not isinstance(codec, dict) or codec.get("name") != Piece.name:
+    if not isinstance(codec, dict) or codec.get("name") != PIECE:
         return codec
     return {**codec, "configuration": {**codec["configuration"], "points": points}}

@@ -11,18 +11,11 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from anychunk import io
 from anychunk.errors import FormatError
-from anychunk.io import (
-    absolute,
-    check_names,
-    climbs,
-    is_absolute,
-    is_link,
-    is_remote,
-    local_path,
-    resolved,
-)
+from anychunk.io import inside
+from anychunk.io.inside import check_names, climbs, resolved
+from anychunk.io.system import is_link
+from anychunk.io.url import absolute, is_absolute, is_remote, local_path
 
 EVERYWHERE = "*"
 """As an allowed prefix: references may point anywhere."""
@@ -149,7 +142,7 @@ class UrlResolver:
             return any(url == prefix or is_below(url, prefix) for prefix in allowed)
         real = self._real_path(url)
         folders = [self._real_folder(prefix) for prefix in allowed if not is_remote(prefix)]
-        return any(io.is_below(real, place) for place in folders)
+        return any(inside.is_below(real, place) for place in folders)
 
     def _real_path(self, path: str) -> str:
         """Resolve symbolic links, with one system call for a file in a folder seen before."""

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from anychunk import limits
-from anychunk.codecs.zarr_core import default_buffer_prototype
+from anychunk.codecs.zarr_core import ArrayV3Metadata, default_buffer_prototype
 from anychunk.errors import MissingDependencyError, UnsupportedError
-from anychunk.io import Storage, absolute, file_url
+from anychunk.formats._zarr_metadata import Document, parse_array
+from anychunk.io.source import Storage
+from anychunk.io.url import absolute, file_url
 from anychunk.metadata.hierarchy import level_group
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.grid import chunk_coords, chunk_number, grid_shape
 from anychunk.model.images import VARIABLE, images, join
 from anychunk.model.index import INLINE, ArrayIndex, GroupIndex, Node, find, walk
-from anychunk.read.zarr_core import ArrayV3Metadata
 from anychunk.references.chunk_references import (
     Capabilities,
     ChunkReferences,
@@ -34,7 +35,7 @@ from anychunk.references.chunk_references import (
     used_urls,
     with_found_pins,
 )
-from anychunk.references.documents import Document, parse_array, root_attributes
+from anychunk.references.documents import check_version, root_attributes
 from anychunk.references.loading import Rows, build_array, build_tree, no_rows, with_pins
 from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.seek_points import with_points
@@ -209,6 +210,7 @@ def from_virtualizarr(found: Any, *, allow: Iterable[str] = (EVERYWHERE,)) -> No
     resolver = UrlResolver(url="/virtualizarr", allow=tuple(allow))
     nodes: dict[str, ArrayIndex | Document] = {}
     _collect(found, "", nodes, resolver, where)
+    check_version(nodes.get(""), where)
     return with_pins(build_tree(nodes, where), resolver)
 
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 import numpy as np
 
 from anychunk.codecs import from_json, to_json
-from anychunk.codecs.piece import Piece, read_front
 from anychunk.codecs.tiff import samples
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.decode.pieces import compression_of
+from anychunk.model.fronts import read_front
 from anychunk.model.grid import grid_shape
-from anychunk.model.index import ArrayIndex, ByteRanges, Json, Node
+from anychunk.model.index import PIECE, ArrayIndex, ByteRanges, Json, Node
 
 COMPRESSIONS = {"zlib": 8, "lzw": 5}
 """What TIFF calls the streams that strips are cut from."""
@@ -63,7 +63,7 @@ def whole_strips(array: ArrayIndex) -> ArrayIndex:
 def _piece_tile(array: ArrayIndex) -> TiffTile | None:
     """Return the codec of a piece without its compression; None if it is not of a TIFF strip."""
     *inner, outer = array.codecs
-    if not _is(outer, Piece.name):
+    if not _is(outer, PIECE):
         return None
     if len(inner) == 2 and _is(inner[1], TiffTile.name):
         tile = from_json(inner[1])

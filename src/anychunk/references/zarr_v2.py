@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from anychunk.codecs import codec_class, from_json
 from anychunk.codecs.jbp_block import JbpBlock
 from anychunk.codecs.tiff.tile import NONE, ZSTD
 from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import UnsupportedError
-from anychunk.formats._zarr_metadata import DIMENSIONS, SHUFFLES, from_v2
+from anychunk.formats._zarr_metadata import DIMENSIONS, SHUFFLES
 from anychunk.metadata.cf import read_nodata
 from anychunk.metadata.hierarchy import has_absent_chunks
 from anychunk.model.index import ArrayIndex, Json
-
-__all__ = ["from_v2", "to_v2"]
+from anychunk.references.osml_codecs import with_uri
 
 IMODES: dict[tuple[int, ...], Literal["P", "R"]] = {(1, 2, 0): "P", (1, 0, 2): "R"}
 """NITF's IMODE of bands interleaved by pixel and by row, by the order of the transpose."""
@@ -138,7 +138,8 @@ def _interleaved_bands(array: ArrayIndex, where: str) -> list[Json] | None:
             pvtype=PVTYPES[dtype.kind],
         ).to_dict()
     little = {"endian": "little"}
-    return [{"name": "bytes", "configuration": little} if dtype.itemsize > 1 else "bytes", codec]
+    serial = {"name": "bytes", "configuration": little} if dtype.itemsize > 1 else "bytes"
+    return [serial, with_uri(codec, array)]
 
 
 def _name(codec: Json) -> str:
@@ -172,9 +173,15 @@ def _filter(codec: Json, where: str) -> dict[str, Json]:
         return {"id": "zstd", **configuration}
     if name.startswith("numcodecs."):
         return {"id": name.removeprefix("numcodecs."), **configuration}
-    if name == "gzip" or name in _v2_codecs():
+    if name == "gzip" or (name in _v2_codecs() and not _needs_spec(codec)):
         return {"id": name, **configuration}
     raise UnsupportedError(f"{where}: codec {name!r} has no Zarr v2 form")
+
+
+def _needs_spec(codec: Json) -> bool:
+    """Return whether a codec of ours decodes only with the shape of the chunk."""
+    is_ours = codec_class(_name(codec)) is not None
+    return is_ours and bool(getattr(from_json(codec), "needs_spec", False))
 
 
 @cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anychunk.errors import OptionError
-from anychunk.io import Storage
+from anychunk.io.source import Storage
 from anychunk.metadata.cutting import cut_meaning
 from anychunk.metadata.hierarchy import has_absent_chunks, image_group
 from anychunk.metadata.meaning import Level, Meaning, factors
@@ -22,9 +22,7 @@ from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, f
 from anychunk.selection.boxes import rows_and_columns
 from anychunk.selection.cuts import Cut, CutArray
 from anychunk.selection.dates import times_of
-from anychunk.selection.wanted import Selection, selection
-
-__all__ = ["Cut", "CutArray", "Part", "Selection", "part_of", "selected", "selection"]
+from anychunk.selection.wanted import Selection
 
 METHOD = "part"
 """Of `Computed` chunks of a part's arrays."""

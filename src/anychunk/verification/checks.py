@@ -20,13 +20,14 @@ import zarr
 
 from anychunk import api, formats, limits
 from anychunk._drawn import Drawn
-from anychunk.codecs.jpeg2000.codec import NAME as JPEG2000
-from anychunk.codecs.piece import Piece
 from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
 from anychunk.formats._jpeg2000_windows import whole
-from anychunk.io import Storage, as_url, open_source, with_signed
+from anychunk.io.opening import open_source
+from anychunk.io.secrets import with_signed
+from anychunk.io.source import Storage
 from anychunk.io.threads import cores, in_order
+from anychunk.io.url import as_url
 from anychunk.limits import MIB
 from anychunk.model.grid import (
     Shape,
@@ -37,11 +38,12 @@ from anychunk.model.grid import (
     touched_grid,
 )
 from anychunk.model.images import Image, images
-from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
+from anychunk.model.index import PIECE, TILES, WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.model.pin import Pin
 from anychunk.read.zarr_array import open_path
-from anychunk.selection import Cut, part_of, selection
-from anychunk.selection.cuts import is_run, near_groups
+from anychunk.selection import part_of
+from anychunk.selection.cuts import Cut, is_run, near_groups
+from anychunk.selection.wanted import selection
 from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]
@@ -362,10 +364,10 @@ def check_ranges(
             f"bytes {ranges.offsets[i]}..{ends[i]} are beyond the object's {size} bytes",
         )
     names = [c.get("name") for c in array.codecs if isinstance(c, Mapping)]
-    if Piece.name in names:
+    if PIECE in names:
         return  # pieces of one stream share bytes
     # tiles of JPEG 2000 that do not begin where chunks do are in several chunks
-    severity: Severity = "info" if JPEG2000 in names else "warning"
+    severity: Severity = "info" if TILES in names else "warning"
     # sorted by start, a range overlaps an earlier one if it begins before the latest end so far
     order = np.lexsort((ends, ranges.offsets))
     starts, stops = ranges.offsets[order], ends[order]

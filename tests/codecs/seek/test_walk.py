@@ -7,7 +7,7 @@ from anychunk.codecs.seek import walk
 from anychunk.codecs.seek.points import begin
 from anychunk.codecs.seek.walk import Stream, Walker, checksum, stream_of
 from anychunk.errors import ChunkDecodeError
-from tests.codecs.seek.encoders import CASES, GZIP, RAW
+from tests.codecs.seek.encoders import BZIP2, CASES, GZIP, RAW
 
 STEP = 300_000
 STARTS = list(range(10, len(RAW), STEP))
@@ -37,6 +37,27 @@ def test_later_reads_decode_one_piece():
     before = walker.decoded
     assert read(walker, 3)
     assert walker.decoded - before == STEP
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_bzip2_in_order(step):
+    """Its decoder cannot be copied; reads in order continue where the last one ended."""
+    walker = walker_of(BZIP2["bzip2 9"](RAW), "bzip2")
+    assert read(walker, 6)
+    before = walker.decoded
+    numbers = range(0, len(STARTS), step)
+    assert all(read(walker, number) for number in numbers)
+    assert walker.decoded - before <= len(RAW)
+    assert read(walker, 1)
+
+
+def test_bzip2_of_several_streams():
+    """Reading again begins at the stream that a piece begins in, not at the first."""
+    walker = walker_of(BZIP2["streams"](RAW), "bzip2")
+    assert read(walker, 6)
+    before = walker.decoded
+    assert read(walker, 4)
+    assert walker.decoded - before == STARTS[5] - 500_001
 
 
 def test_states_are_bounded(monkeypatch):

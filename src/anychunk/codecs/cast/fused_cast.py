@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from zarr.abc.codec import Codec
 
 from anychunk.codecs import cast_value as casts
 from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json
@@ -24,9 +23,9 @@ from anychunk.codecs.scale_offset import ScaleOffset
 from anychunk.codecs.zarr_core import ArraySpec
 
 
-def fuse(codecs: Sequence[Codec]) -> list[Codec]:
+def fused_pairs(codecs: Sequence[Any]) -> list[Any]:
     """Return the codecs with each `scale_offset`, `cast_value` pair replaced by a fused codec."""
-    fused: list[Codec] = []
+    fused: list[Any] = []
     for codec in codecs:
         last = fused[-1] if fused else None
         if isinstance(codec, CastValue) and isinstance(last, ScaleOffset):

@@ -27,8 +27,6 @@ from anychunk.codecs.zarr_core import (
     HasEndianness,
     HasItemSize,
     ZDType,
-    endianness_to_numpy_str,
-    get_endianness_from_numpy_dtype,
 )
 
 type Json = Any
@@ -125,12 +123,13 @@ class BFloat16(SmallType, HasEndianness):
     @classmethod
     def from_native_dtype(cls, dtype: np.dtype[Any]) -> Self:
         super().from_native_dtype(dtype)
-        return cls(endianness=get_endianness_from_numpy_dtype(dtype))
+        is_big = dtype.newbyteorder("=") != dtype
+        return cls(endianness="big" if is_big else "little")
 
     def to_native_dtype(self) -> np.dtype[Any]:
-        order = endianness_to_numpy_str(self.endianness)
         # for a foreign type numpy treats "<" as another dtype than its native "="
-        return self.kind.dtype.newbyteorder(order) if order == ">" else self.kind.dtype
+        is_big = self.endianness == "big"
+        return self.kind.dtype.newbyteorder(">") if is_big else self.kind.dtype
 
 
 class Float8E3M4(SmallType):
@@ -192,4 +191,4 @@ class UInt4(SmallType):
 TYPES: dict[str, type[ZDType[Any, Any]]] = {
     cls._zarr_v3_name: cls for cls in SmallType.__subclasses__()
 }
-"""All of them by name; `type_registry` offers them to zarr."""
+"""All of them by name."""

@@ -9,19 +9,22 @@ returns wrong samples in two cases, which are avoided here:
 """
 
 import math
+import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.jpeg2000 import openjpeg_library, openjph
-from anychunk.codecs.jpeg2000.codec import (
+from anychunk.codecs.jpeg2000.tiles import (
     Array,
     Canvas,
     decode_stream,
     decode_tile,
     group_parts,
+    level_image,
     scale,
 )
 from anychunk.codestream.block_table import NoTableError
@@ -40,6 +43,41 @@ from anychunk.codestream.window_streams import area_growth, plan_window
 from anychunk.errors import ChunkDecodeError, FormatError, LimitError
 
 SOC, SOT_MARKER = b"\xff\x4f", b"\xff\x90"
+MAGIC = b"A2W\x01"
+FRONT = struct.Struct(">4sII")
+"""`MAGIC`, and the row and column of the chunk's first sample, from the corner of the image."""
+
+
+class Front(NamedTuple):
+    """The position of a chunk in its image, in samples of the level."""
+
+    row: int
+    column: int
+
+    def pack(self) -> bytes:
+        return FRONT.pack(MAGIC, *self)
+
+
+def read_front(data: bytes | memoryview) -> Front:
+    """Return the position that the bytes of a chunk begin with."""
+    magic, row, column = FRONT.unpack_from(data) if len(data) >= FRONT.size else (b"", 0, 0)
+    if magic != MAGIC:
+        raise ChunkDecodeError(
+            f"jpeg2000: the window begins with {bytes(data[:4]).hex()}, expected {MAGIC.hex()}"
+        )
+    return Front(row, column)
+
+
+def chunk_window(siz: Siz, level: int, front: Front, height: int, width: int) -> Rect:
+    """Return the window of a chunk, in samples of the level on the reference grid, cropped."""
+    image = level_image(siz, level)
+    if front.row >= image.height or front.column >= image.width:
+        raise ChunkDecodeError(
+            f"jpeg2000: the window begins at {tuple(front)}, the image has "
+            f"{(image.height, image.width)}"
+        )
+    x, y = image.x0 + front.column, image.y0 + front.row
+    return Rect(x, y, min(x + width, image.x1), min(y + height, image.y1))
 
 
 def has_windows(header: MainHeader) -> bool:

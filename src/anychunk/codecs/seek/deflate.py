@@ -169,7 +169,7 @@ def front(first: int, bit: int) -> bytes:
 
 
 class Segment:
-    """A decoder that begins at a point: a `State` that cannot be copied."""
+    """A decoder that begins at a point."""
 
     def __init__(self, data: Bytes1D, bit: int, window: bytes, compression: str) -> None:
         self._data, self._compression = memoryview(data), compression
@@ -217,12 +217,6 @@ class Segment:
                 self._inner = self._module.decompressobj(WBITS["gzip"])
                 return True
         return False
-
-    def copy(self) -> Self:
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """Do nothing: the piece has a checksum of its own."""
 
 
 # RFC 1951 section 3.2.7: lengths of 3 bits, 0 for no code; a complete code sums up to 128 / 128

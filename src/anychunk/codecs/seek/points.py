@@ -10,7 +10,7 @@ from anychunk import limits
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.seek import bzip2, deflate, lzw
 from anychunk.codecs.seek.deflate import START, Point
-from anychunk.codecs.seek.walk import State, Stream, checksum, fill, skip
+from anychunk.codecs.seek.walk import Decoding, State, Stream, checksum, fill, skip
 from anychunk.errors import ChunkDecodeError
 
 COMPRESSIONS = ("gzip", "zlib", "bzip2", "lzw")
@@ -30,9 +30,9 @@ class Record:
     """Where the stored bytes begin in the stream."""
     length: int
     bit: int
-    """The bit of the first byte where decoding begins; for deflate also `STORED` or `START`."""
+    """The bit of the first byte where decoding begins; also `STORED` (deflate only) or `START`."""
     stop: int
-    """The bit, from the first byte on, where decoding ends; 0 for deflate, which stops anywhere."""
+    """For LZW, the bit, from the first byte on, where decoding ends; 0 for the others."""
     skip: int
     """Decoded bytes that precede the piece."""
     nbytes: int
@@ -76,9 +76,9 @@ def decode_record(data: Bytes1D, record: Record, compression: str, out: Bytes1D)
             raise ChunkDecodeError(f"lzw: {len(found)} bytes are decoded, expected {len(out)}")
         out[:] = found
     else:
-        state: State
+        state: Decoding
         if compression == "bzip2":
-            state = bzip2.decode_segment(data, bit=record.bit, stop=record.stop)
+            state = bzip2.decode_range(data)
         else:
             window = deflate.unpack_window(record.window)
             state = deflate.Segment(data, record.bit, window, compression)
@@ -111,7 +111,9 @@ def find_records(
     if compression in ("gzip", "zlib"):
         state = deflate.Inflating(stream, compression, padding)
         return list(_deflate_records(state, cuts))
-    return list(_block_records(stream, compression, cuts))
+    if compression == "bzip2":
+        return list(_bzip2_records(bzip2.Unpacking(stream), cuts))
+    return list(_lzw_records(stream, cuts))
 
 
 def _deflate_records(state: deflate.Inflating, cuts: Sequence[int]) -> Iterator[Record]:
@@ -172,13 +174,29 @@ def _checked(
     raise ChunkDecodeError(f"{compression}: no point before decoded byte {start}")
 
 
-def _block_records(stream: Stream, compression: str, cuts: Sequence[int]) -> Iterator[Record]:
-    """Yield the records of streams whose blocks or segments are decoded apart."""
-    state: lzw.Unpacking | bzip2.Unpacking
-    if compression == "lzw":
-        state, margin = lzw.Unpacking(stream, cuts[-1]), 0
-    else:
-        state, margin = bzip2.Unpacking(stream), 48
+def _bzip2_records(state: bzip2.Unpacking, cuts: Sequence[int]) -> Iterator[Record]:
+    skip(state, cuts[0])
+    for start, stop in pairwise(cuts):
+        at, decoded = state.member
+        at += len(bzip2.HEADER)
+        out = np.empty(stop - start, np.uint8)
+        fill(state, out)
+        yield Record(
+            at=at,
+            length=state.at - at,
+            bit=START,
+            stop=0,
+            skip=start - decoded,
+            nbytes=len(out),
+            checksum=checksum(out),
+            window=b"",
+        )
+    state.finish()
+
+
+def _lzw_records(stream: Stream, cuts: Sequence[int]) -> Iterator[Record]:
+    """Yield the records of a stream whose segments are decoded apart."""
+    state = lzw.Unpacking(stream, cuts[-1])
     skip(state, cuts[0])
     for start, stop in pairwise(cuts):
         out = np.empty(stop - start, np.uint8)
@@ -187,7 +205,7 @@ def _block_records(stream: Stream, compression: str, cuts: Sequence[int]) -> Ite
         end, at = state.end, bit >> 3
         length = stream.length - at
         if end:
-            length = min(length, -(-(end + margin) // 8) - at)
+            length = min(length, -(-end // 8) - at)
         record = Record(
             at=at,
             length=length,
@@ -198,6 +216,6 @@ def _block_records(stream: Stream, compression: str, cuts: Sequence[int]) -> Ite
             checksum=checksum(out),
             window=b"",
         )
-        decode_record(stream.read(at, length), record, compression, np.empty_like(out))
+        decode_record(stream.read(at, length), record, "lzw", np.empty_like(out))
         yield record
     state.finish()

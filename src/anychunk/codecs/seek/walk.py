@@ -61,15 +61,22 @@ def stream_of(data: bytes | Bytes1D) -> Stream:
     return Stream(lambda offset, length: view[offset : offset + length], len(view))
 
 
-class State(Protocol):
+class Decoding(Protocol):
     """A decoder somewhere in a stream."""
 
     def advance(self, most: int) -> bytes | memoryview | Bytes1D:
         """Return the next decoded bytes, 1 to `most`; none at the end of the stream."""
         ...
 
+
+class State(Decoding, Protocol):
+    """A decoder of a whole stream."""
+
+    decoded: int
+    """How many decoded bytes precede the next one."""
+
     def copy(self) -> Self:
-        """Return an independent decoder at the same place."""
+        """Return an independent decoder at the same place, or at the nearest place before it."""
         ...
 
     def finish(self) -> None:
@@ -77,7 +84,7 @@ class State(Protocol):
         ...
 
 
-def fill(state: State, out: Bytes1D) -> None:
+def fill(state: Decoding, out: Bytes1D) -> None:
     """Decode exactly as many bytes as `out` has."""
     filled = 0
     while filled < len(out):
@@ -90,7 +97,7 @@ def fill(state: State, out: Bytes1D) -> None:
         filled += len(piece)
 
 
-def skip(state: State, count: int) -> None:
+def skip(state: Decoding, count: int) -> None:
     """Decode `count` bytes and discard them."""
     while count:
         piece = state.advance(min(count, PIECE))
@@ -141,6 +148,9 @@ class Walker:
         self._states: list[State] = []
         self._at = 0
         self._frontier: State | None = None
+        self._repeated: tuple[int, State] | None = None
+        """Where the last read before the frontier ended, and its decoder. A bzip2 stream has only
+        a state at its start, so reads in order continue here."""
         self._spacing = 0
         self._checksums: dict[tuple[int, int], int] = {}
         self.verdict = verdict or Verdict()
@@ -175,13 +185,18 @@ class Walker:
             if is_new:
                 return
             number = bisect_right(self._offsets, start) - 1
-            state, at = self._states[number].copy(), self._offsets[number]
+            repeated, self._repeated = self._repeated, None
+            if repeated is not None and self._offsets[number] <= repeated[0] <= start:
+                at, state = repeated
+            else:
+                state, at = self._states[number].copy(), self._offsets[number]
         skip(state, start - at)
         fill(state, out)
         self.decoded += start - at + len(out)
         expected = self._checksums.get((start, len(out)))
         if expected is not None and checksum(out) != expected:
             raise ChunkDecodeError("the piece decodes to other bytes than before")
+        self._repeated = start + len(out), state
 
     def _walk(self, start: int, out: Bytes1D) -> None:
         """Go on from where the walk stands to the end of the piece at `start`."""
@@ -219,10 +234,11 @@ class Walker:
 
     def _keep(self, state: State) -> None:
         """Remember a state; if there are too many, drop every second one."""
-        if self._states and self._at - self._offsets[-1] < self._spacing:
+        copy = state.copy()
+        if self._states and copy.decoded - self._offsets[-1] < max(self._spacing, 1):
             return
-        self._offsets.append(self._at)
-        self._states.append(state.copy())
+        self._offsets.append(copy.decoded)
+        self._states.append(copy)
         if len(self._states) > MOST_STATES:
             del self._offsets[1::2], self._states[1::2]
             self._spacing = 2 * self._at // MOST_STATES

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
-from anychunk.codecs.leading_stream import zstd_frame_end
+from anychunk.codecs.leading_streams import zstd_frame_end
 from anychunk.codecs.streams import XZ_MEMORY, decode_one_xz
 from anychunk.codecs.tiff import fax, samples, synthetic
 from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
@@ -378,7 +378,7 @@ def decode_eer(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
 def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode a codestream or JP2 file; raise if OpenJPEG decodes it although it is damaged."""
     # slow to import, and rarely needed
-    from anychunk.codecs.jpeg2000 import codec, whole_streams
+    from anychunk.codecs.jpeg2000 import tiles, whole_streams
 
     rows, columns, bands = check_picture(tile, data)
     if out is not None and out.size == rows * columns * bands and out.dtype.kind in "iu":
@@ -386,10 +386,10 @@ def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Arra
         found = whole_streams.decode(data, out.reshape(bands, rows, columns))
         if found is not None:
             if not found.is_exact:
-                codec.check_stream(data)
+                tiles.check_stream(data)
             return found.samples[0] if bands == 1 else found.samples.transpose(1, 2, 0)
     array = imagecodecs.jpeg2k_decode(data, numthreads=1)
-    codec.check_stream(data)
+    tiles.check_stream(data)
     return array  # type: ignore[no-any-return]
 
 
@@ -474,7 +474,7 @@ def plain_dtype(tile: Tile) -> np.dtype[Any]:
     return np.dtype(f"u{tile.dtype.itemsize}") if tile.dtype.kind in "biu" else tile.dtype
 
 
-def decode(tile: Tile, data: Bytes1D, out: Bytes1D, *, may_interleave: bool = False) -> Array:
+def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
     """Decode a chunk to (rows, columns, bands).
 
     Parameters:
@@ -483,7 +483,6 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D, *, may_interleave: bool = Fa
         out: A buffer as large as the decoded chunk. The result is in it if the decompressed bytes
             are, in native order, the decoded chunk (`Tile.is_direct`). Otherwise it may be a view
             of this thread's scratch buffer, which the next call overwrites.
-        may_interleave: Whether `out` may also be used for pixels with interleaved bands.
 
     Raises:
         ChunkDecodeError: The chunk does not decode, or not to the shape that `tile` announces.
@@ -496,10 +495,8 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D, *, may_interleave: bool = Fa
         array = decode_old_jpeg(tile, data)
     elif (picture := PICTURE_DECODERS.get(tile.compression)) is not None:
         place = None
-        if tile.tile_depth == 1 and (tile.samples_per_pixel == 1 or may_interleave):
-            bands = (tile.samples_per_pixel,) if tile.samples_per_pixel > 1 else ()
-            pixels = out.view(plain_dtype(tile))
-            place = pixels.reshape(tile.tile_height, tile.tile_width, *bands)
+        if tile.tile_depth == tile.samples_per_pixel == 1:
+            place = out.view(plain_dtype(tile)).reshape(tile.tile_height, tile.tile_width)
         array = picture(tile, data, place)
     else:
         array = _decode_rows(tile, data, out)

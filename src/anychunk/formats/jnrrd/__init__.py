@@ -21,7 +21,7 @@ from anychunk.formats.jnrrd.tiling_fields import Finding
 from anychunk.formats.jnrrd.validate import check_header, validate
 from anychunk.formats.jnrrd.write import Progress, write_tiled
 from anychunk.formats.jnrrd.write_untiled import is_detached, is_nrrd, write_plain
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.index import GroupIndex
 

@@ -15,7 +15,7 @@ EXACT: dict[str, Json] = {
     "gzip": {"name": "gzip", "configuration": {"level": 6}},
     "zstd": {"name": "zstd", "configuration": {"level": 3, "checksum": False}},
     "bzip2": {"name": "numcodecs.bz2", "configuration": {"level": 9}},
-    "lz4": {"name": "anychunk.lz4_frame"},
+    "lz4": {"name": "anychunk.stream", "configuration": {"compression": "lz4"}},
 }
 
 
@@ -37,8 +37,10 @@ def compressor(name: str, *, is_exact: bool, skip: int = 0) -> tuple[Json, ...]:
         return ()
     if is_exact and not skip:
         return (EXACT[name],)
-    configuration = {"compression": name, "skip": skip} if skip else {"compression": name}
-    return ({"name": "anychunk.leading_stream", "configuration": configuration},)
+    configuration: dict[str, Json] = {"compression": name, "leading": True}
+    if skip:
+        configuration["skip"] = skip
+    return ({"name": "anychunk.stream", "configuration": configuration},)
 
 
 def fill_json(value: float | None, dtype: np.dtype[Any]) -> Json:

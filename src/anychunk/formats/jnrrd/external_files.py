@@ -7,7 +7,9 @@ import posixpath
 from dataclasses import dataclass, field
 
 from anychunk.errors import FormatError
-from anychunk.io import is_link, is_remote, is_special, local_path, resolve
+from anychunk.io.inside import resolve
+from anychunk.io.system import is_link, is_special
+from anychunk.io.url import is_remote, local_path
 
 
 @dataclass

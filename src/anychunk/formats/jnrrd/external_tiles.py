@@ -19,7 +19,7 @@ from anychunk.formats.jnrrd.tile_layout import (
 )
 from anychunk.formats.jnrrd.tile_pattern import NUMBER, Pattern, pattern_names
 from anychunk.formats.jnrrd.tiling_fields import Tiling
-from anychunk.io import is_remote
+from anychunk.io.url import is_remote
 from anychunk.model.grid import Shape
 from anychunk.model.index import WHOLE, ByteRanges, Json, Objects
 
@@ -30,14 +30,13 @@ def pattern_objects(
     """Return the tiles of a level as a pattern of chunk coordinates, or None if that is impossible.
 
     A pattern takes no memory per tile. It is impossible where a name depends on the number of a
-    tile, where chunks and tiles do not match one to one, where names leave the folder, where a
-    brace of a name would be taken for a coordinate, or where a digit may complete a `%2e`.
+    tile, where names leave the folder, where a brace of a name would be taken for a coordinate, or
+    where a digit may complete a `%2e`.
     """
     texts = [references.base_dir, *(part for part in pattern.parts if isinstance(part, str))]
     letters = "{}%" if is_remote(references.folder) else "{}"
     is_ambiguous = any(letter in text for text in texts for letter in letters)
-    is_numbered = NUMBER in pattern.positions
-    if is_ambiguous or is_numbered or (layout.axes is not None and layout.grid != layout.counts):
+    if is_ambiguous or NUMBER in pattern.positions:
         return None
     ndim = len(layout.counts)
     parts = []
@@ -57,7 +56,7 @@ def pattern_objects(
     return Objects(
         base=references.folder,
         pattern=text,
-        grid=layout.grid[::-1],
+        grid=layout.counts[::-1],
         is_sparse=tiling.sparse,
         roots=references.roots,
     )

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError
-from anychunk.io import Source, Storage, as_url, buffered, open_source
+from anychunk.io.block_cache import buffered
+from anychunk.io.opening import open_source
+from anychunk.io.source import Source, Storage
+from anychunk.io.url import as_url
 from anychunk.model.index import Json
 
 MAGIC = re.compile(rb'\s{0,64}\{\s{0,64}"jnrrd"\s{0,64}:')

@@ -14,7 +14,7 @@ from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Header, make_line, rebuild
 from anychunk.formats.jnrrd.parse import open_tiled, tiled_index, untiled_index
 from anychunk.formats.jnrrd.tiling_fields import tiling_prefix
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.index import GroupIndex, Json
 
 MAGIC = re.compile(rb"NRRD00(?:0[1-5]|\.01)\r?\n")

@@ -9,8 +9,8 @@ from anychunk.formats.jnrrd import axes, untiled_volume
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.header import Header, read_header
 from anychunk.formats.jnrrd.meaning import image_of
-from anychunk.formats.jnrrd.overlap import choose_layouts
 from anychunk.formats.jnrrd.tile_chunks import array_indexes
+from anychunk.formats.jnrrd.tile_layout import lay_out
 from anychunk.formats.jnrrd.tile_pattern import parse_pattern, placeholder_words
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, check_sizes, check_tables
 from anychunk.formats.jnrrd.tiling_fields import (
@@ -24,7 +24,8 @@ from anychunk.formats.jnrrd.tiling_fields import (
 )
 from anychunk.formats.jnrrd.volume import Volume, read_volume
 from anychunk.formats.jnrrd.zarr_layout import with_zarr_fill
-from anychunk.io import Source, folder_of
+from anychunk.io.source import Source
+from anychunk.io.url import folder_of
 from anychunk.metadata import hierarchy
 from anychunk.model.index import ArrayIndex, GroupIndex, Json
 from anychunk.model.pin import Pin
@@ -125,12 +126,13 @@ def read_tiled(
     levels = levels_of(tiling, volume)
     words = placeholder_words(header.fields)
     labels = axes.per_axis(header.fields, "labels", len(volume.sizes))
+    files = references(tiling.base_dir, source, allow)
     tiling, more = with_zarr_fill(
         tiling,
         levels,
         volume,
         source=source,
-        references=references(tiling.base_dir, source, allow),
+        references=files,
         labels=labels,
         words=words,
     )
@@ -139,26 +141,16 @@ def read_tiled(
     pattern = None
     if tiling.pattern is not None:
         pattern = parse_pattern(tiling.pattern, tiling.dimensions, labels, words)
-    layouts = choose_layouts(
-        tiling,
-        levels,
-        volume,
-        source=source,
-        references=references(tiling.base_dir, source, allow),
-        pattern=pattern,
-    )
-    if isinstance(layouts, Finding):
-        return None, (*findings, layouts)
     tiled = TiledVolume(
         url=source.url,
         end=header.end,
         volume=volume,
         tiling=tiling,
         levels=levels,
-        layouts=layouts,
+        layouts=tuple(lay_out(tiling, level) for level in levels if level.is_stored),
         pattern=pattern,
     )
-    return tiled, (*findings, *check_tables(tiled, source.size()))
+    return tiled, (*findings, *check_tables(tiled, source, files))
 
 
 def untiled_index(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs import crc32
+from anychunk.codecs import streams
 from anychunk.codecs.window import front as window_front
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.formats import _raw
@@ -28,7 +28,7 @@ from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, tile_nu
 from anychunk.formats.jnrrd.tile_pattern import Pattern, check_unique_names
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, checksum
 from anychunk.formats.jnrrd.tiling_fields import Level, Table
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.images import VARIABLE
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects
@@ -106,7 +106,7 @@ def byte_ranges(tiled: TiledVolume, layout: Layout, source: Source) -> ByteRange
         lengths = tiling.size_table[numbers]
     else:
         # the length is not known: take all up to the next tile or the end of the file, and leave
-        # it to the decoder to stop at the end of the stream (`anychunk.leading_stream`)
+        # it to the decoder to stop at the end of the stream (`leading` of `anychunk.stream`)
         starts = np.append(np.unique(table), np.uint64(source.size()))
         lengths = starts[np.searchsorted(starts, offsets, side="right")] - offsets
     return ByteRanges(offsets=offsets, lengths=lengths, urls=(tiled.url,))
@@ -189,14 +189,15 @@ def fronts_and_codecs(
     checksums = [checksum(entry) for entry in entries]
     has_checksums = any(value is not None for value in checksums)
     if has_checksums:
-        codecs = (*codecs, {"name": "anychunk.crc32"})
+        checked = {"compression": "raw", "checksum": True}
+        codecs = (*codecs, {"name": "anychunk.stream", "configuration": checked})
     if windows:
         codecs = (_raw.window_codec(codecs),)
     if has_checksums:
         numbers = tile_numbers(layout, tiling.dimensions)
         of_window = np.zeros(numbers.shape, np.int64) if ids is None else ids
         fronts = tuple(
-            (windows[int(w)] if windows else b"") + crc32.front(checksums[int(n)])
+            (windows[int(w)] if windows else b"") + streams.front(checksums[int(n)])
             for w, n in zip(of_window.flat, numbers.flat, strict=True)
         )
         every = np.arange(len(fronts), dtype=np.uint32).reshape(numbers.shape)
@@ -219,7 +220,7 @@ def window_fronts(
         return (), None
     kinds, ids, count = [], np.zeros((), np.int64), 1
     for axis in reversed(layout.axes):
-        columns = np.stack([axis.stored[axis.tile], axis.start, axis.length], axis=1)
+        columns = np.stack([axis.stored, axis.start, axis.length], axis=1)
         unique, inverse = np.unique(columns, axis=0, return_inverse=True)
         kinds.append(unique.tolist())
         count *= len(unique)

@@ -6,29 +6,16 @@ Order. Dimension 0 is the fastest, in the tile grid as inside a tile (section 5.
 the order of `tile:dimensions`: its first entry is the fastest. `model.grid` numbers chunks
 in C order, slowest first, hence the reversals below.
 
-Overlap. Section 7.2 gives each tile `tile:overlap` extra voxels, but does not say what that does to
-`tile:sizes` and to the number of tiles. Writers differ, so a file is read in one of these ways:
-
-`halo`              Tiles lie `sizes` apart, and each is stored with `overlap` voxels more on both
-                    sides. This is how we write: the tile grid does not depend on the overlap.
-`shared`            `sizes` is what is stored; neighbours have `overlap` voxels in common, so tiles
-                    lie `sizes - overlap` apart. There are as many tiles as it takes to cover the
-                    axis: no tile consists of voxels that its neighbour already has.
-`shared to the end` The same, but tiles continue to the end of the axis, even if they add nothing.
-`border`            `sizes` is what is stored, including `overlap` voxels on both sides that belong
-                    to the neighbours; tiles lie `sizes - 2 * overlap` apart.
-
-`overlap.py` chooses among them. In all of them a chunk of the Zarr view extends from the
-start of one tile to the start of the next. It is read from the tile that starts there, so that
-every voxel comes from exactly one tile: where tiles disagree about a voxel that they share, the
-core of a tile wins.
+Overlap. Section 7.2 does not say what `tile:overlap` does to `tile:sizes`. It is a halo: tiles lie
+`sizes` apart, and each is stored with `overlap` voxels more on both sides. A chunk of the Zarr view
+is the core of a tile, so that every voxel comes from exactly one tile. `tiled_volume.check_tables`
+refuses files whose tiles have another number or size.
 """
 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +26,6 @@ from anychunk.formats.jnrrd.tiling_fields import Level, Tiling
 from anychunk.model.grid import Shape, chunk_coords, chunk_number, grid_shape
 
 type Ints = npt.NDArray[np.int64]
-type Reading = Literal["halo", "shared", "shared to the end", "border"]
-
-READINGS: tuple[Reading, ...] = ("halo", "shared", "shared to the end", "border")
 
 
 def tile_number(indices: Sequence[int], grid: Shape) -> int:
@@ -60,46 +44,21 @@ def all_indices(grid: Shape) -> Iterator[Shape]:
         yield coords[::-1]
 
 
-def stride(tile: int, overlap: int, reading: Reading) -> int:
-    """Return the distance between the starts of tiles; 0 or less if the reading is impossible."""
-    match reading:
-        case "halo":
-            return tile
-        case "border":
-            return tile - 2 * overlap
-    return tile - overlap
-
-
-def count(size: int, tile: int, overlap: int, reading: Reading) -> int:
-    """Return how many tiles an axis has."""
-    step = stride(tile, overlap, reading)
-    if reading == "shared":
-        # the last `overlap` voxels need no tile that begins in them
-        return max(1, -(-(size - overlap) // step))
-    return -(-size // step)
-
-
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The tiles of one axis as they are stored, and its chunks as windows of them."""
+    """The tiles of one axis as they are stored, and their cores."""
 
     chunk: int
-    """The number of voxels of a chunk."""
-    low: Ints
-    """For each tile, where its stored voxels begin; a halo may begin before the volume."""
+    """The number of voxels of a core, or of a chunk."""
     stored: Ints
     """For each tile, how many voxels are stored."""
-    tile: Ints
-    """For each chunk, the tile that holds it."""
     start: Ints
-    """For each chunk, where it begins in the stored tile."""
+    """For each tile, where its core begins in what is stored."""
     length: Ints
-    """For each chunk, how many of its voxels the tile holds."""
+    """For each tile, how many voxels its core has."""
 
 
-def axis_layout(
-    size: int, tile: int, overlap: int, *, is_padded: bool, reading: Reading, tiles: int
-) -> Axis:
+def axis_layout(size: int, tile: int, overlap: int, *, is_padded: bool) -> Axis:
     """Return the layout of one axis.
 
     Parameters:
@@ -108,30 +67,22 @@ def axis_layout(
         overlap: `tile:overlap`.
         is_padded: Whether tiles at the edge are stored in full (section 7.1, `pad`); otherwise they
             are cropped to the volume (`variable`), their halo included.
-        reading: The interpretation of `overlap`; see the module docstring.
-        tiles: The number of tiles (`count`).
     """
-    step = stride(tile, overlap, reading)
-    before = 0 if reading.startswith("shared") else overlap
-    length = tile + 2 * overlap if reading == "halo" else tile
-    low = np.arange(tiles, dtype=np.int64) * step - before
-    high = low + length
+    if not is_padded:  # sums of what a header says may be over 64 bits
+        tile, overlap = min(tile, size), min(overlap, size)
+    core = np.arange(0, size, tile, dtype=np.int64)
+    low, high = core - overlap, core + tile + overlap
     if not is_padded:
         low, high = np.maximum(low, 0), np.minimum(high, size)
-    chunks = np.arange(-(-size // step), dtype=np.int64)
-    # `shared` has fewer tiles than chunks: the last tile holds the last chunks too
-    at = np.minimum(chunks, tiles - 1)
-    start = chunks * step - low[at]
-    own = np.minimum(
-        np.minimum((chunks + 1) * step, size) - chunks * step, high[at] - chunks * step
+    # a core may include padding beyond the volume, which zarr crops: windows of the same shape in
+    # every tile need fewer different fronts. A single cropped tile may be far smaller than
+    # `tile:sizes`, and so is its chunk
+    return Axis(
+        chunk=tile,
+        stored=high - low,
+        start=core - low,
+        length=np.minimum(core + tile, high) - core,
     )
-    if is_padded:
-        # the window may include padding beyond the volume, which zarr crops; full windows of the
-        # same shape in every tile need fewer different fronts
-        own = np.minimum(step, high[at] - chunks * step)
-    # a single cropped tile may be far smaller than `tile:sizes`; so is its chunk
-    chunk = step if is_padded else min(step, size)
-    return Axis(chunk=chunk, low=low, stored=high - low, tile=at, start=start, length=own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +91,7 @@ class Layout:
 
     level: Level
     chunk: Shape
-    """The shape of a chunk."""
+    """The shape of a chunk, which is the core of a tile."""
     counts: Shape
     """Tiles along each axis."""
     stored: Shape
@@ -152,16 +103,6 @@ class Layout:
     def tiles(self) -> int:
         """The number of tiles."""
         return math.prod(self.counts)
-
-    @property
-    def grid(self) -> Shape:
-        """Chunks along each axis."""
-        return grid_shape(self.level.sizes, self.chunk)
-
-    def geometry(self) -> tuple[object, ...]:
-        """Return the extent of every tile; two readings with the same extents are the same."""
-        extents = () if self.axes is None else self.axes
-        return (self.counts, *((bytes(axis.low), bytes(axis.stored)) for axis in extents))
 
 
 def spread(values: Shape, dimensions: Shape, ndim: int, other: int) -> Shape:
@@ -177,21 +118,9 @@ def dimension_counts(layout: Layout, dimensions: Shape) -> Shape:
     return tuple(layout.counts[axis] for axis in dimensions)
 
 
-def tile_counts(tiling: Tiling, level: Level, reading: Reading) -> Shape | None:
-    """Return the number of tiles along each axis; None if the reading is impossible."""
-    overlap = spread(tiling.overlap, tiling.dimensions, len(level.sizes), 0)
-    if any(stride(t, o, reading) < 1 for t, o in zip(level.tile, overlap, strict=True)):
-        return None
-    return tuple(
-        count(n, t, o, reading) for n, t, o in zip(level.sizes, level.tile, overlap, strict=True)
-    )
-
-
-def lay_out(tiling: Tiling, level: Level, reading: Reading = "halo") -> Layout | None:
-    """Return the layout of a level; None if the reading is impossible."""
-    counts = tile_counts(tiling, level, reading)
-    if counts is None:
-        return None
+def lay_out(tiling: Tiling, level: Level) -> Layout:
+    """Return the layout of a level."""
+    counts = grid_shape(level.sizes, level.tile)
     overlap = spread(tiling.overlap, tiling.dimensions, len(level.sizes), 0)
     is_padded = tiling.edge_handling == "pad"
     is_even = all(n % t == 0 for n, t in zip(level.sizes, level.tile, strict=True))
@@ -204,8 +133,8 @@ def lay_out(tiling: Tiling, level: Level, reading: Reading = "halo") -> Layout |
             f"{limits.get().varying_chunks}; {limits.how_to_raise('varying_chunks')}"
         )
     axes = tuple(
-        axis_layout(n, t, o, is_padded=is_padded, reading=reading, tiles=c)
-        for n, t, o, c in zip(level.sizes, level.tile, overlap, counts, strict=True)
+        axis_layout(n, t, o, is_padded=is_padded)
+        for n, t, o in zip(level.sizes, level.tile, overlap, strict=True)
     )
     stored = tuple(int(axis.stored.max()) for axis in axes)
     return Layout(level, tuple(axis.chunk for axis in axes), counts, stored, axes)
@@ -226,20 +155,14 @@ def stored_voxels(layout: Layout, dimensions: Shape) -> npt.NDArray[np.uint64] |
     return voxels.reshape(-1)
 
 
-def tile_numbers(layout: Layout, dimensions: Shape) -> npt.NDArray[np.int64]:
+def tile_numbers(layout: Layout, dimensions: Shape) -> Ints:
     """Return, for every chunk, the number of its tile in the level's table, in numpy axis order."""
-    ndim = len(layout.counts)
-    strides = [0] * ndim
+    strides = [0] * len(layout.counts)
     step = 1
     for axis in dimensions:
         strides[axis] = step
         step *= layout.counts[axis]
     numbers = np.zeros((), np.int64)
-    for axis in reversed(range(ndim)):
-        tiles = (
-            np.arange(layout.grid[axis], dtype=np.int64)
-            if layout.axes is None
-            else layout.axes[axis].tile
-        )
-        numbers = np.add.outer(numbers, tiles * strides[axis])
+    for count, stride in reversed(list(zip(layout.counts, strides, strict=True))):
+        numbers = np.add.outer(numbers, np.arange(count, dtype=np.int64) * stride)
     return numbers

@@ -8,7 +8,10 @@ import numpy.typing as npt
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, stored_arrays
-from anychunk.io import Sources, Storage, buffered, open_source
+from anychunk.io.block_cache import buffered
+from anychunk.io.open_sources import Sources
+from anychunk.io.opening import open_source
+from anychunk.io.source import Storage
 from anychunk.model.grid import Shape, chunk_box
 from anychunk.model.images import VARIABLE
 from anychunk.model.index import ArrayIndex, Computed

@@ -13,6 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from anychunk import limits
+from anychunk.codecs import leading_streams
+from anychunk.errors import ChunkDecodeError, FormatError
+from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.tile_layout import (
     Layout,
     dimension_counts,
@@ -21,8 +24,18 @@ from anychunk.formats.jnrrd.tile_layout import (
     tile_indices,
 )
 from anychunk.formats.jnrrd.tile_pattern import Pattern
-from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Table, Tiling, error, warning
+from anychunk.formats.jnrrd.tiling_fields import (
+    Finding,
+    Level,
+    Table,
+    Tiling,
+    error,
+    first_error,
+    warning,
+)
 from anychunk.formats.jnrrd.volume import Volume
+from anychunk.io.opening import read_object
+from anychunk.io.source import Bytes1D, Source
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,22 +96,94 @@ def check_sizes(tiling: Tiling, levels: Sequence[Level], volume: Volume, url: st
         limits.check_chunk(nbytes, where=f"{url}: tile:sizes, level {level.number}")
 
 
-def check_tables(tiled: TiledVolume, size: int) -> Iterator[Finding]:
+def check_tables(tiled: TiledVolume, source: Source, references: References) -> Iterator[Finding]:
     """Check the tables against the number of tiles, and the extent of every tile against the file.
 
     Parameters:
         tiled: The volume.
-        size: The length of the file in bytes.
+        source: The file of the header, and of internal tiles.
+        references: Resolves the names of external tiles.
     """
     tiling, total = tiled.tiling, tiled.tiles
-    for name in ("size_table", "compression_levels", "metadata"):
-        table = getattr(tiling, name)
+    is_internal = tiling.storage == "internal"
+    # a list may leave out tiles that are absent, or that a pattern names
+    has_files = not is_internal and not tiling.sparse and tiling.pattern is None
+    tables = {
+        "offset_table": tiling.offset_table if is_internal else None,
+        "files": tiling.files if has_files else None,
+        "size_table": tiling.size_table,
+        "compression_levels": tiling.compression_levels,
+        "metadata": tiling.metadata,
+    }
+    for name, table in tables.items():
         if table is not None and len(table) != total:
-            yield error(name, f"has {len(table)} entries, expected {total}, one per tile")
+            grids = (dimension_counts(x, tiling.dimensions) for x in tiled.layouts)
+            shown = " + ".join("x".join(map(str, grid)) for grid in grids)
+            message = f"has {len(table)} entries, expected {total} ({shown}), one per tile"
+            yield _of_table(tiling, name, message)
             return
     yield from check_checksums(tiled)
+    ranges = list(check_ranges(tiled, source.size())) if is_internal else []
+    yield from ranges
+    is_whole = is_internal and tiling.compression == "raw"
+    if any(tiling.overlap) and not is_whole and first_error(ranges) is None:
+        yield from check_first_tile(tiled, source, references)
+
+
+def _of_table(tiling: Tiling, name: str, message: str) -> Finding:
+    """Return what is wrong with a table; if tiles overlap, their number or size may be."""
+    if not any(tiling.overlap):
+        return error(name, message)
+    return _of_halo(tiling, f"tile:{name} {message}")
+
+
+def _of_halo(tiling: Tiling, message: str) -> Finding:
+    overlap = list(tiling.overlap)
+    return error(
+        "overlap", f"{overlap} voxels are stored on both sides of each tile, but {message}"
+    )
+
+
+def check_first_tile(
+    tiled: TiledVolume, source: Source, references: References
+) -> Iterator[Finding]:
+    """Check that the first tile, compressed or external, is stored with its overlap.
+
+    With another meaning of `tile:overlap` it would be smaller.
+    """
+    tiling, expected = tiled.tiling, int(tiled.tile_bytes()[0])
+    data = first_tile(tiled, source, references)
+    try:
+        # strict about the decoded size, so success means that the size is right
+        leading_streams.decode(tiling.compression, data, expected)
+    except ChunkDecodeError as e:
+        yield _of_halo(tiling, f"the first tile does not decode to {expected} bytes: {e}")
+        return
+    if tiling.compression == "raw" and len(data) > expected:
+        yield _of_halo(tiling, f"the first tile has {len(data)} bytes, expected {expected}")
+
+
+def first_tile(tiled: TiledVolume, source: Source, references: References) -> Bytes1D:
+    """Return the stored bytes of the first tile of level 0."""
+    tiling = tiled.tiling
     if tiling.storage == "internal":
-        yield from check_ranges(tiled, size)
+        offsets = cast("Table", tiling.offset_table)
+        start = int(offsets[0])
+        stop = int(offsets[offsets > offsets[0]].min(initial=source.size()))
+        if tiling.size_table is not None:
+            stop = min(stop, start + int(tiling.size_table[0]))
+        limits.check_chunk(stop - start, where=f"{tiled.url}: the first tile")
+        return source.read(start, stop - start)
+    zeros = [0] * len(tiling.dimensions)
+    if tiled.pattern is not None:
+        name = tiled.pattern.name(zeros, level=0, number=0, before=0)
+    else:
+        listed = (f for f in tiling.files or () if f.get("indices") == zeros and not f.get("level"))
+        name = str(next(listed, {}).get("file", ""))
+    data = read_object(references.url(name), storage=source.storage, roots=references.roots)
+    if data is None:
+        raise FormatError(f"{tiled.url}: the first tile, {name}, is missing")
+    return data
 
 
 def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
@@ -117,11 +202,19 @@ def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
         yield error("size_table", f"{tiled.name(bad)} has 0 bytes")
     elif sizes is not None and tiling.compression == "raw" and (sizes != expected).any():
         bad = int(np.flatnonzero(sizes != expected)[0])
-        yield error(
+        yield _of_table(
+            tiling,
             "size_table",
             f"{tiled.name(int(numbers[bad]))} has {sizes[bad]} bytes, expected {expected[bad]} "
             "(raw samples)",
         )
+    elif sizes is None and tiling.compression == "raw" and any(tiling.overlap):
+        order = np.argsort(offsets, kind="stable")
+        # anything may follow the last tile
+        room, needed = np.diff(offsets[order]), expected[order][:-1]
+        is_tight = tiling.format == "contiguous"
+        if not (room == needed if is_tight else room >= needed).all():
+            yield _of_table(tiling, "offset_table", f"tiles of {expected[0]} bytes do not fit")
     lengths = expected if tiling.compression == "raw" else sizes
     least = np.uint64(1) if lengths is None else lengths
     # entries are any 64-bit numbers: subtract only where it cannot wrap around
@@ -130,7 +223,8 @@ def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
     if not inside.all():
         bad = int(np.flatnonzero(~inside)[0])
         length = 1 if lengths is None else lengths[bad]
-        yield error(
+        yield _of_table(
+            tiling,
             "offset_table",
             f"{tiled.name(int(numbers[bad]))} is {length} bytes at {offsets[bad]}, expected "
             f"between the end of the header and of the file, {tiled.end} to {size}",

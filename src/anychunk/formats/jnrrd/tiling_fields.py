@@ -279,8 +279,8 @@ def check_shapes(fields: Mapping[str, Json], volume: Volume) -> Iterator[Finding
             )
     is_open = fields.get("sparse") is True or ("files" in fields and "pattern" in fields)
     if is_open and any(fields.get("overlap", ())):
-        # which meaning of overlap a file has is told by the number and sizes of its tiles
-        yield error("overlap", "with sparse tiles, or with both pattern and files, is ambiguous")
+        # that it is a halo is checked by the number of tiles, too
+        yield error("overlap", "with sparse tiles, or with both pattern and files, is not allowed")
     for name in ("files", "metadata"):
         if not all(isinstance(entry, dict) for entry in fields.get(name, ())):
             yield error(name, "has an entry that is not a JSON object")

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.leading_stream import TAILED
+from anychunk.codecs.leading_streams import TAILED
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats import _pieces, _raw
 from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.io import Source, open_source
+from anychunk.io.opening import open_source
+from anychunk.io.source import Source
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
 from anychunk.model.pin import Pin
@@ -258,7 +259,8 @@ def _cut(
     """Cut a stream into pieces; None if it must be read as a whole."""
     if volume.encoding not in TAILED or skip < 0:
         return None
-    return _pieces.cut(shape, volume.dtype.itemsize, skip=skip, is_even=is_even)
+    is_bzip2 = volume.encoding == "bzip2"
+    return _pieces.cut(shape, volume.dtype.itemsize, skip=skip, is_even=is_even, is_bzip2=is_bzip2)
 
 
 def stream_codecs(volume: Volume, skip: int, url: str) -> tuple[Json, ...]:

@@ -1,25 +1,50 @@
-"""All defects of a JNRRD file: in its fields, its tables, and the bytes of every tile."""
+"""All defects of a JNRRD file: in its fields, its tables, and the bytes of every tile.
+
+Spec: JNRRD Tiling Extension 1.0.0, whose faults docs/formats/jnrrd.md lists. NRRD format sections
+1.1, 1.3 and 4 for the rules of NRRD headers.
+"""
 
 import math
+import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from anychunk.errors import AnychunkError, FormatWarning
-from anychunk.formats.jnrrd import nrrd
+from anychunk.formats.jnrrd import axes, nrrd
 from anychunk.formats.jnrrd.header import Header
-from anychunk.formats.jnrrd.mistakes import nrrd_mistakes, tiling_mistakes
 from anychunk.formats.jnrrd.parse import open_header, read_tiled, tiled_index, untiled_index
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume
-from anychunk.formats.jnrrd.tiling_fields import Finding, first_error, tiling_prefix, warning
-from anychunk.io import Source, Sources, Storage, buffered, open_source
-from anychunk.model.index import ArrayIndex, Computed, GroupIndex
+from anychunk.formats.jnrrd.tiling_fields import Finding, error, first_error, tiling_prefix, warning
+from anychunk.io.block_cache import buffered
+from anychunk.io.open_sources import Sources
+from anychunk.io.opening import open_source
+from anychunk.io.source import Source, Storage
+from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json
 
 if TYPE_CHECKING:
     from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
+
+HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
+PER_AXIS = (
+    *("spacings", "thicknesses", "axis_mins", "axis_maxs", "centers", "labels", "units", "kinds"),
+    "space_directions",
+)
+SINCE = {
+    "kinds": 3,
+    "thicknesses": 4,
+    "sample_units": 4,
+    "space": 4,
+    "space_dimension": 4,
+    "space_directions": 4,
+    "space_origin": 4,
+    "space_units": 4,
+    "measurement_frame": 5,
+}
+"""The version of NRRD that added a field."""
 
 
 def validate(
@@ -60,7 +85,7 @@ def check_header(
 def _nrrd_findings(source: Source) -> Iterator[Finding]:
     text, _ = nrrd.read_text(source)
     fields = nrrd.read_fields(text, source.url)
-    yield from nrrd_mistakes(fields, 1 if text[6] == "." else int(text[7]))
+    yield from check_nrrd_rules(fields, 1 if text[6] == "." else int(text[7]))
 
 
 def _collected(findings: Iterator[Finding], url: str) -> list[Finding]:
@@ -103,7 +128,7 @@ def _findings(
         if is_deep:
             yield from check_chunks(root, source, storage)
         return
-    yield from tiling_mistakes(header, prefix)
+    yield from check_examples(header, prefix)
     yield from check_encoding(header)
     tiled, findings = read_tiled(header, prefix, near, allow=allow)
     yield from findings
@@ -113,6 +138,34 @@ def _findings(
     root = tiled_index(header, tiled, near, allow=allow)
     if is_deep:
         yield from check_chunks(root, source, storage)
+
+
+def check_examples(header: Header, prefix: str) -> Iterator[Finding]:
+    """Yield mistakes that the examples of the document make, whatever else is wrong."""
+    fields = header.of_prefix(prefix)
+    offsets, entries = fields.get("offset_table"), fields.get("metadata")
+    if isinstance(offsets, list) and offsets and fields.get("storage") == "internal":
+        if all(type(n) is int for n in offsets) and min(offsets) == 0:
+            yield error(
+                "offset_table",
+                f"begins at 0, inside the header of {header.end} bytes; offsets count from the "
+                "beginning of the file, not of the data",
+            )
+        if fields.get("compression", "raw") != "raw" and "size_table" not in fields:
+            yield warning(
+                "size_table",
+                "is missing for compressed tiles; readers must find the end of each stream "
+                "(the example of section 9.1 lacks it, too)",
+            )
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
+        text = entry.get("checksum") if isinstance(entry, dict) else None
+        if text is not None and not (isinstance(text, str) and HEXADECIMAL.fullmatch(text)):
+            yield warning(
+                "metadata",
+                f"checksum {str(text)[:20]!r} of entry {number} is not hexadecimal "
+                "(as in the example of section 7.5)",
+            )
+            break
 
 
 def check_format(tiled: TiledVolume) -> Iterator[Finding]:
@@ -162,3 +215,37 @@ def _bad_chunks(reader: "ArrayReader", array: ArrayIndex) -> Iterator[Finding]:
         except (AnychunkError, FileNotFoundError) as e:
             field = "tile:metadata" if "checksum" in str(e) else "tile"
             yield Finding(severity="error", field=field, message=str(e))
+
+
+def check_nrrd_rules(fields: Mapping[str, Json], version: int) -> Iterator[Finding]:
+    """Yield what breaks the rules of NRRD without making samples unreadable."""
+    for field, since in SINCE.items():
+        if field in fields and version < since:
+            yield _of_nrrd(field, f"is a field of NRRD000{since}; the header says NRRD000{version}")
+    if "key_values" in fields and version < 2:
+        yield _of_nrrd("key/value pairs", "need NRRD0002; the header says NRRD0001")
+    sizes = fields.get("sizes")
+    ndim = len(sizes) if isinstance(sizes, list) else 0
+    for field in PER_AXIS:
+        values = fields.get(field)
+        if isinstance(values, list) and len(values) != ndim:
+            yield _of_nrrd(field, f"has {len(values)} entries, expected {ndim}, one per axis")
+    yield from _check_orientation(fields, ndim)
+
+
+def _check_orientation(fields: Mapping[str, Json], ndim: int) -> Iterator[Finding]:
+    if "space" in fields and "space_dimension" in fields:
+        yield _of_nrrd("space_dimension", "is given beside space; expected only one of them")
+    if "space_directions" in fields and not {"space", "space_dimension"} & fields.keys():
+        yield _of_nrrd("space_directions", "needs a space or space dimension before it")
+    directions = axes.per_axis(fields, "space_directions", ndim)
+    for field in ("spacings", "axis_mins", "axis_maxs"):
+        values = axes.per_axis(fields, field, ndim)
+        for axis, (value, direction) in enumerate(zip(values, directions, strict=True)):
+            if value is not None and direction is not None:
+                yield _of_nrrd(field, f"has {value} for axis {axis}, which has a space direction")
+                break
+
+
+def _of_nrrd(field: str, message: str) -> Finding:
+    return Finding(severity="warning", field=field.replace("_", " "), message=message)

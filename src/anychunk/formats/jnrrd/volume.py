@@ -108,9 +108,9 @@ def require(fields: Mapping[str, Json], key: str, url: str) -> Json:
     return fields[key]
 
 
-def is_count(value: Json, *, least: int = 1) -> bool:
-    """Return whether a JSON value is an integer of at least `least`; `true` is not one."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def is_count(value: Json) -> bool:
+    """Return whether a JSON value is an integer of at least 1; `true` is not one."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def read_type(value: Json, url: str) -> str:

@@ -29,7 +29,9 @@ from anychunk.formats.jnrrd.write_levels import Pyramid, Target
 from anychunk.formats.jnrrd.write_meaning import kept_header
 from anychunk.formats.jnrrd.write_plan import Plan, default_tile, make_plan
 from anychunk.formats.jnrrd.write_quality import Quality
-from anychunk.io import folder_of, is_remote, local_path, read_object, sink, threads
+from anychunk.io import sink, threads
+from anychunk.io.opening import read_object
+from anychunk.io.url import folder_of, is_remote, local_path
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape, chunk_box
 

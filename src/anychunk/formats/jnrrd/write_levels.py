@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import resample as ds
-from anychunk.io import read_at, write_at
+from anychunk.io.system import read_at, write_at
 from anychunk.model.grid import Shape, chunk_box, chunk_number, cut_box, grid_shape
 
 type Array = npt.NDArray[Any]

@@ -32,7 +32,6 @@ from anychunk.model.index import Json
 from anychunk.resample import METHODS
 
 SUFFIXES = {"raw": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
-ENCODERS = {"raw": "raw", "gzip": "gzip", "bzip2": "bzip2", "zstd": "zstd", "lz4": "lz4_frame"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,7 +65,7 @@ class Plan:
     def encode(self, tile: np.ndarray[Any, Any], number: int) -> Any:
         """Return the stored bytes of the tile at place `number` of the tables."""
         flat = np.ascontiguousarray(tile).reshape(-1).view(np.uint8)
-        return ENCODE[ENCODERS[self.tiling.compression]](flat, self.encoder_levels[number])
+        return ENCODE[self.tiling.compression](flat, self.encoder_levels[number])
 
 
 def default_tile(shape: Shape) -> Shape:
@@ -215,9 +214,7 @@ def make_plan(
             raise CodecConfigError("jnrrd: pattern, files and base_dir require storage='external'")
         fields["format"] = format
     tiling, levels_found = checked(fields, volume)
-    layouts = tuple(
-        cast("Layout", lay_out(tiling, level)) for level in levels_found if level.is_stored
-    )
+    layouts = tuple(lay_out(tiling, level) for level in levels_found if level.is_stored)
     total = sum(layout.tiles for layout in layouts)
     names = None
     if storage == "external":

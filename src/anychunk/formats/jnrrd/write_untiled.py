@@ -28,7 +28,8 @@ from anychunk.formats.jnrrd.volume import Volume, read_type
 from anychunk.formats.jnrrd.write import Progress, in_byte_order, numeric_type, shown
 from anychunk.formats.jnrrd.write_meaning import Described, kept_header
 from anychunk.formats.jnrrd.write_plan import SUFFIXES, kept_lines, make_volume
-from anychunk.io import folder_of, is_remote, local_path, sink
+from anychunk.io import sink
+from anychunk.io.url import folder_of, is_remote, local_path
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json

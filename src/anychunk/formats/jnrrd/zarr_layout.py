@@ -18,7 +18,8 @@ from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.tile_pattern import Place, parse_pattern
 from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Tiling, error, warning
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.io import Source, read_object
+from anychunk.io.opening import read_object
+from anychunk.io.source import Source
 from anychunk.model.index import Json
 
 COMPRESSORS = {"gzip": "gzip", "bz2": "bzip2", "zstd": "zstd"}

@@ -22,7 +22,7 @@ from anychunk.formats.jpeg2000.boxes import SIGNATURE, Box, Header, read_header,
 from anychunk.formats.jpeg2000.drawing import image_bands, image_display
 from anychunk.formats.jpeg2000.georeference import read_geojp2, read_gml
 from anychunk.formats.jpeg2000.plain import plain_image
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Axis, Meaning, Place
 from anychunk.model.index import GroupIndex, Json

@@ -6,7 +6,7 @@ from typing import Any
 
 from anychunk import limits
 from anychunk.errors import FormatError, TruncatedError
-from anychunk.io import Source
+from anychunk.io.source import Source
 
 SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
 SUPERBOXES = frozenset(("jp2h", "jpch", "jplh", "asoc", "res ", "uinf"))

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from anychunk import limits
 from anychunk.codecs import to_json
-from anychunk.codecs.jpeg2000.codec import Jpeg2000, check_decodable, level_image
+from anychunk.codecs.jpeg2000 import Jpeg2000
+from anychunk.codecs.jpeg2000.tiles import check_decodable, level_image
 from anychunk.codestream.jpeg2000 import (
     PLM,
     PPM,
@@ -38,7 +39,7 @@ from anychunk.formats._jpeg2000 import (
 from anychunk.formats._jpeg2000_windows import divided, is_large
 from anychunk.formats._two_steps import Plain
 from anychunk.formats.jpeg2000.boxes import SIGNATURE
-from anychunk.io import FileSource
+from anychunk.io.file import FileSource
 from anychunk.model.grid import Shape
 from anychunk.model.index import ArrayIndex, Json
 

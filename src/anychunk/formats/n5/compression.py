@@ -13,6 +13,10 @@ type ToCodec = Callable[[Compression, int], Json]
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
 
+def _stream(compression: str, **options: Json) -> Json:
+    return {"name": "anychunk.stream", "configuration": {"compression": compression, **options}}
+
+
 def _raw(found: Compression, itemsize: int) -> Json:
     return None
 
@@ -21,7 +25,7 @@ def _gzip(found: Compression, itemsize: int) -> Json:
     level = found.get("level", -1)
     level = 6 if level == -1 else level  # -1 is zlib's default
     if found.get("useZlib", False):
-        return {"name": "anychunk.zlib", "configuration": {"level": level}}
+        return _stream("zlib", level=level)
     return {"name": "gzip", "configuration": {"level": level}}
 
 
@@ -30,11 +34,11 @@ def _zlib(found: Compression, itemsize: int) -> Json:
 
 
 def _bzip2(found: Compression, itemsize: int) -> Json:
-    return {"name": "anychunk.bzip2", "configuration": {"level": found.get("blockSize", 9)}}
+    return _stream("bzip2", level=found.get("blockSize", 9))
 
 
 def _xz(found: Compression, itemsize: int) -> Json:
-    return {"name": "anychunk.xz", "configuration": {"level": found.get("preset", 6)}}
+    return _stream("xz", level=found.get("preset", 6))
 
 
 def _zstd(found: Compression, itemsize: int) -> Json:
@@ -45,10 +49,7 @@ def _lz4(found: Compression, itemsize: int) -> Json:
     # z5 writes the level into blockSize; blocks tell their size anyway
     size = found.get("blockSize", 65536)
     is_size = type(size) is int and 64 <= size <= 1 << 25
-    return {
-        "name": "anychunk.lz4_java",
-        "configuration": {"block_size": size if is_size else 65536},
-    }
+    return _stream("lz4_java", block_size=size if is_size else 65536)
 
 
 def _blosc(found: Compression, itemsize: int) -> Json:

@@ -20,7 +20,10 @@ from anychunk.formats._axes import image_axes, pick, transposed
 from anychunk.formats.n5.attributes import NAME, Dataset, is_dataset, read_attributes, read_dataset
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.multiscale import Named, axis_names, place, pyramid
-from anychunk.io import Folder, is_below, is_link, resolved, signed_of
+from anychunk.io.folder import Folder
+from anychunk.io.inside import is_below, resolved
+from anychunk.io.secrets import signed_of
+from anychunk.io.system import is_link
 from anychunk.metadata import cf
 from anychunk.metadata.exported import imported
 from anychunk.metadata.hierarchy import (
@@ -365,10 +368,10 @@ def reversed_codec(compressor: list[Json], block: Shape | None = None) -> Json:
         block: The block size, if it is larger than the chunk.
     """
     inner = [{"name": "bytes", "configuration": {"endian": "big"}}, *compressor]
-    configuration: dict[str, Json] = {"codecs": inner}
+    configuration: dict[str, Json] = {"codecs": inner, "reversed": True}
     if block is not None:
         configuration["block_shape"] = list(block)
-    return {"name": "anychunk.n5_reversed", "configuration": configuration}
+    return {"name": "anychunk.n5", "configuration": configuration}
 
 
 def samples_codec(compressor: list[Json], ndim: int, block: Shape | None = None) -> Json:
@@ -388,7 +391,7 @@ def samples_codec(compressor: list[Json], ndim: int, block: Shape | None = None)
     if block is None:
         return {"name": "n5_default", "configuration": {"codecs": inner}}
     configuration = {"codecs": inner, "block_shape": list(block)}
-    return {"name": "anychunk.n5_cropped", "configuration": configuration}
+    return {"name": "anychunk.n5", "configuration": configuration}
 
 
 def string_codecs(compressor: list[Json], ndim: int, options: Options) -> tuple[Json, ...]:
@@ -423,7 +426,10 @@ def blocks_index(dataset: Dataset, folder: Folder, options: Options) -> ArrayInd
     ndim = len(dataset.block_size)
     itemsize = 1 if dataset.data_type in VARIABLE else np.dtype(dataset.data_type).itemsize
     compressor = to_codecs(dataset.compression, itemsize, f"{folder.path}/{NAME}")
-    configuration: dict[str, Json] = {"codecs": [{"name": "bytes"}, *compressor]}
+    configuration: dict[str, Json] = {
+        "codecs": [{"name": "bytes"}, *compressor],
+        "content": "bytes",
+    }
     if itemsize > 1:
         configuration["itemsize"] = itemsize
     grid = options.order(grid_shape(dataset.dimensions, dataset.block_size))
@@ -431,7 +437,7 @@ def blocks_index(dataset: Dataset, folder: Folder, options: Options) -> ArrayInd
         shape=grid,
         chunk_shape=(1,) * ndim,
         data_type="variable_length_bytes",
-        codecs=({"name": "anychunk.n5_bytes", "configuration": configuration},),
+        codecs=({"name": "anychunk.n5", "configuration": configuration},),
         chunks=block_objects(folder, options.order(grid), options),
         fill_value="",
         dimension_names=(None,) * ndim,

@@ -26,7 +26,10 @@ from anychunk.formats.n5.hierarchy import read_folder, samples_codec
 from anychunk.formats.n5.write_attributes import Described, describe
 from anychunk.formats.n5.write_input import Given, Halved, Regions, Samples, Stored, factors_of
 from anychunk.formats.n5.zarr_metadata import array_metadata, group_metadata, pyramid_attributes
-from anychunk.io import Folder, Storage, read_object, sink, threads
+from anychunk.io import sink, threads
+from anychunk.io.folder import Folder
+from anychunk.io.opening import read_object
+from anychunk.io.source import Storage
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json

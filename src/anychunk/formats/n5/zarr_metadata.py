@@ -18,7 +18,7 @@ from anychunk.codecs.n5_block import write_header
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.hierarchy import Options, pyramid_image, samples_codec
 from anychunk.formats.n5.multiscale import axis_names
-from anychunk.io import Folder
+from anychunk.io.folder import Folder
 from anychunk.metadata.hierarchy import group_attributes
 from anychunk.model.index import Json
 

@@ -38,7 +38,7 @@ from anychunk.formats.nitf.rsets import Parsed, ParsedImage, with_rsets
 from anychunk.formats.nitf.tre import Tre
 from anychunk.formats.nitf.uncompressed import Options, uncompressed_index
 from anychunk.formats.nitf.vector_quantization import COVERAGE, rpf_locations, vq_index
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.metadata.meaning import Level
 from anychunk.model.index import GroupIndex, Json
 

@@ -6,7 +6,7 @@ from anychunk import limits
 from anychunk.formats.nitf.fixed_width import Values, number
 from anychunk.formats.nitf.header import OVERFLOW, File, Segment, lookup_tables
 from anychunk.formats.nitf.tre import Tre, split, text_or_hex, tre_json
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.index import Json
 
 TRE_FIELDS = ("UDHD", "XHD", "UDID", "IXSHD", "SXSHD", "TXSHD")

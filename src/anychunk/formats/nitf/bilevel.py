@@ -3,7 +3,7 @@
 import numpy as np
 
 from anychunk.codecs import to_json
-from anychunk.codecs.nitf_bilevel import NitfBilevel
+from anychunk.codecs.jbp_block import JbpBlock
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.nitf.blocks import (
     Stored,
@@ -14,7 +14,7 @@ from anychunk.formats.nitf.blocks import (
     read_mask,
 )
 from anychunk.formats.nitf.image_segment import Image
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.index import ByteRanges
 
 
@@ -38,10 +38,14 @@ def bilevel_index(source: Source, image: Image) -> Stored:
     offsets = np.full((1, 1), mask.start, np.int64) if mask.offsets is None else mask.offsets
     check_inside(image, offsets)
     starts, lengths = ranges(offsets, image.segment.end)
-    codec = NitfBilevel(
+    codec = JbpBlock(
+        num_bands=1,
         block_height=image.block_height,
         block_width=image.block_width,
-        mode="1D" if mode.startswith("1D") else "2D",
+        nbpp=1,
+        imode="B",
+        pvtype="B",
+        compression="fax-1d" if mode.startswith("1D") else "fax-2d",
     )
     chunks = ByteRanges(
         offsets=cropped(starts, image), lengths=cropped(lengths, image), urls=(source.url,)

@@ -16,7 +16,7 @@ from anychunk.codestream.jpeg2000 import MainHeader
 from anychunk.errors import FormatError
 from anychunk.formats.nitf.header import lookup_tables
 from anychunk.formats.nitf.image_segment import Image
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.metadata.samples import fill_value_json
 from anychunk.model.index import ArrayIndex, ByteRanges, Json
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
 from anychunk.formats.nitf.fixed_width import Field, Layout, Repeat, Values, When, number, read
-from anychunk.io import Source
+from anychunk.io.source import Source
 
 type Kind = Literal["image", "graphic", "label", "text", "des", "res"]
 

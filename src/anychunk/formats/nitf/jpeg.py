@@ -26,7 +26,7 @@ from anychunk.formats.nitf.blocks import (
     read_mask,
 )
 from anychunk.formats.nitf.image_segment import Image
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.index import ByteRanges
 
 

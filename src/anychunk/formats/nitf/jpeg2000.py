@@ -13,7 +13,7 @@ from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, level_arrays
 from anychunk.formats._jpeg2000_windows import divided
 from anychunk.formats.nitf.blocks import Mask, Stored, read_mask
 from anychunk.formats.nitf.image_segment import Image
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.index import ArrayIndex, ByteRanges
 
 JP2 = b"\0\0\0\x0cjP  "

@@ -31,7 +31,7 @@ from anychunk.formats.nitf.uncompressed import (
     has_complex_pairs,
     has_other_bits,
 )
-from anychunk.io import FileSource
+from anychunk.io.file import FileSource
 from anychunk.model.grid import Shape
 from anychunk.model.index import ByteRanges, Json
 

@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anychunk.errors import AnychunkError
-from anychunk.io import Source, buffered, open_beside, resolve
+from anychunk.io.block_cache import buffered
+from anychunk.io.inside import resolve
+from anychunk.io.opening import open_beside
+from anychunk.io.source import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Level, Meaning
 from anychunk.model.index import ArrayIndex, GroupIndex, Json

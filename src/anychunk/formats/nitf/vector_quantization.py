@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs import nitf_vq, to_json
+from anychunk.codecs import to_json, vq
+from anychunk.codecs.jbp_block import JbpBlock
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats.nitf.blocks import (
     Mask,
@@ -23,7 +24,7 @@ from anychunk.formats.nitf.blocks import (
     transparent_entry,
 )
 from anychunk.formats.nitf.image_segment import Image
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.index import ByteRanges, Parts
 
 SIGNATURE = struct.pack(">IH", 6, 14)
@@ -58,10 +59,10 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> Stored:
     start = locations.get(SPATIAL_DATA)
     offsets, pad = vq_blocks(source, image, mask, locations, start)
     fill = (transparent_entry(image) or 0) if pad is None else pad
-    nbytes = nitf_vq.code_bytes(image.block_height, image.block_width)
+    nbytes = vq.code_bytes(image.block_height, image.block_width)
     is_stored = offsets >= 0
     size = min(source.size(), image.segment.end)
-    book = Codebook((0,) * nitf_vq.KERNEL, 0)
+    book = Codebook((0,) * vq.KERNEL, 0)
     if is_stored.any():
         book = codebook(source, image, locations.get(LOOKUP))
         # without any table of offsets, codes follow the look-up tables
@@ -78,11 +79,19 @@ def vq_index(source: Source, image: Image, locations: dict[int, int]) -> Stored:
     first = np.where(lengths, np.uint64(book.tables[0]), np.uint64(0)).astype(np.uint64)
     chunks = ByteRanges(
         offsets=first,
-        lengths=lengths * np.uint64(nitf_vq.TABLE_BYTES),
+        lengths=lengths * np.uint64(vq.TABLE_BYTES),
         urls=(source.url,),
         parts=vq_parts(book, codes, lengths, nbytes),
     )
-    codec = nitf_vq.NitfVq(block_height=image.block_height, block_width=image.block_width)
+    codec = JbpBlock(
+        num_bands=1,
+        block_height=image.block_height,
+        block_width=image.block_width,
+        nbpp=8,
+        imode="B",
+        pvtype="INT",
+        compression="vq",
+    )
     array = block_array(image, to_json(codec), chunks, bands=1, fill=fill)
     return Stored(arrays=[array], pad=pad)
 
@@ -91,13 +100,13 @@ def vq_parts(
     book: Codebook, codes: npt.NDArray[np.uint64], stored: npt.NDArray[np.uint64], nbytes: int
 ) -> Parts:
     """Return the parts of chunks after the first table: the other tables, and the codes."""
-    count = np.where(stored.reshape(-1) > 0, nitf_vq.KERNEL, 0)
+    count = np.where(stored.reshape(-1) > 0, vq.KERNEL, 0)
     present = codes.reshape(-1)[stored.reshape(-1) > 0]
     rest = np.asarray(book.tables[1:], np.uint64)
     offsets = np.concatenate(
         [np.broadcast_to(rest, (len(present), len(rest))), present[:, None]], 1
     )
-    lengths = np.full(offsets.shape, nitf_vq.TABLE_BYTES, np.uint64)
+    lengths = np.full(offsets.shape, vq.TABLE_BYTES, np.uint64)
     lengths[:, -1] = nbytes
     return Parts(
         starts=np.r_[0, np.cumsum(count)].astype(np.uint64),
@@ -111,7 +120,7 @@ def vq_blocks(
 ) -> tuple[Offsets, int | None]:
     """Return the file offset of each block of codes, and the pad pixel if there is one."""
     grid = (image.blocks_down, image.blocks_across)
-    nbytes = nitf_vq.code_bytes(image.block_height, image.block_width)
+    nbytes = vq.code_bytes(image.block_height, image.block_width)
     at = locations.get(SUBFRAME_MASK)
     if at is not None and start is not None:
         # MIL-STD-2411 5.3: like the mask table of NITF, with offsets into the spatial data
@@ -131,7 +140,7 @@ def vq_blocks(
 def whole_blocks(source: Source, image: Image, at: int, start: int) -> Offsets:
     """Read a table of offsets, which must all be multiples of the length of a block."""
     grid = (image.blocks_down, image.blocks_across)
-    nbytes = nitf_vq.code_bytes(image.block_height, image.block_width)
+    nbytes = vq.code_bytes(image.block_height, image.block_width)
     # in some CADRG frames the table begins one byte late
     for shift in (0, 1):
         offsets = read_offsets(source, at + shift, grid, start)
@@ -154,22 +163,22 @@ def codebook(source: Source, image: Image, at: int | None) -> Codebook:
             f"expected {SIGNATURE.hex()}"
         )
     section = begin + found
-    records = head[found + 6 : found + 6 + 14 * nitf_vq.KERNEL]
-    if len(records) < 14 * nitf_vq.KERNEL:
+    records = head[found + 6 : found + 6 + 14 * vq.KERNEL]
+    if len(records) < 14 * vq.KERNEL:
         raise TruncatedError(
             f"{image.where} @{section}: the look-up section ends after {len(records)} bytes, "
-            f"expected {14 * nitf_vq.KERNEL}"
+            f"expected {14 * vq.KERNEL}"
         )
     starts = []
-    for i in range(nitf_vq.KERNEL):
+    for i in range(vq.KERNEL):
         _, count, values, bits, offset = struct.unpack(">HIHHI", records[14 * i : 14 * i + 14])
-        if (count, values, bits) != (1 << nitf_vq.CODE_BITS, nitf_vq.KERNEL, 8):
+        if (count, values, bits) != (1 << vq.CODE_BITS, vq.KERNEL, 8):
             raise UnsupportedError(
                 f"{image.where}: a look-up table of {count} x {values} values of {bits} bits is "
-                f"not supported; supported: {1 << nitf_vq.CODE_BITS} x {nitf_vq.KERNEL} of 8 bits"
+                f"not supported; supported: {1 << vq.CODE_BITS} x {vq.KERNEL} of 8 bits"
             )
         starts.append(section + offset)
-    return Codebook(tuple(starts), max(starts) + nitf_vq.TABLE_BYTES)
+    return Codebook(tuple(starts), max(starts) + vq.TABLE_BYTES)
 
 
 def rpf_locations(records: bytes, where: str) -> dict[int, int]:

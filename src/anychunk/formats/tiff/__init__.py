@@ -30,7 +30,7 @@ from anychunk.formats.tiff.ome_companions import with_companions
 from anychunk.formats.tiff.page_stack import Stack, mask_array, stack_arrays
 from anychunk.formats.tiff.plain import plain_array
 from anychunk.formats.tiff.tifffile_source import tiff_file
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Level
 from anychunk.model.index import GroupIndex, Json, Node

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import tifffile
 
 from anychunk import limits
-from anychunk.codecs.piece import WHOLE, Front
 from anychunk.codecs.tiff.tile import DEFLATE, LZW, NONE
 from anychunk.errors import FormatError
 from anychunk.formats._pieces import LEAST
 from anychunk.formats.tiff.layout import Layout
 from anychunk.formats.tiff.tifffile_source import source_file
+from anychunk.model.fronts import WHOLE, Front
 
 type Table = npt.NDArray[np.uint64]
 type Page = tifffile.TiffPage | tifffile.TiffFrame

@@ -13,7 +13,7 @@ from anychunk.errors import AnychunkError, FormatError, LimitError, UnsupportedE
 from anychunk.formats.tiff.directory import page_entries
 from anychunk.formats.tiff.page_stack import Stack, page_stack, series_stacks
 from anychunk.formats.tiff.tifffile_source import broken_chain
-from anychunk.io import Source
+from anychunk.io.source import Source
 
 Refusal = (UnsupportedError, LimitError, FormatError)
 """Errors that prevent one image from opening, but not the others of its file."""

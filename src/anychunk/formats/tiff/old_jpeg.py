@@ -16,7 +16,7 @@ from anychunk.codecs.tiff.tile import YCBCR
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats.tiff.byte_ranges import Table
 from anychunk.formats.tiff.layout import Layout, subsampling
-from anychunk.io import Source
+from anychunk.io.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

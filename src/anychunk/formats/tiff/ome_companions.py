@@ -18,7 +18,10 @@ from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.layout import Layout, page_layout
 from anychunk.formats.tiff.page_stack import Plane, Stack
 from anychunk.formats.tiff.tifffile_source import tiff_file
-from anychunk.io import MemorySource, Source, open_beside, resolve
+from anychunk.io.inside import resolve
+from anychunk.io.memory import MemorySource
+from anychunk.io.opening import open_beside
+from anychunk.io.source import Source
 from anychunk.model.pin import Pin
 
 

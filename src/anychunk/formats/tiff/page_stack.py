@@ -26,7 +26,7 @@ from anychunk.formats.tiff.byte_ranges import (
 )
 from anychunk.formats.tiff.layout import JPEG, Layout, page_layout
 from anychunk.formats.tiff.page_matching import MatchedPage, match_pages, without_tables
-from anychunk.io import Source
+from anychunk.io.source import Source
 from anychunk.model.grid import Shape
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
 

@@ -29,7 +29,7 @@ from anychunk.formats.tiff.byte_ranges import MANY, chunk_lengths, piece_rows, w
 from anychunk.formats.tiff.directory import LONG, LONG8, SHORT, TYPE_SIZES, Form
 from anychunk.formats.tiff.layout import JPEG, ZSTD, Layout
 from anychunk.formats.tiff.page_stack import array_codecs
-from anychunk.io import FileSource
+from anychunk.io.file import FileSource
 from anychunk.model.grid import Shape
 from anychunk.model.index import ByteRanges, Json
 

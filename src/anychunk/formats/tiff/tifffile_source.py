@@ -23,7 +23,8 @@ from anychunk.formats.tiff.directory import (
     with_wide_bytes,
     without_long_tables,
 )
-from anychunk.io import FileSource, Source
+from anychunk.io.file import FileSource
+from anychunk.io.source import Source
 
 PIECE = 1 << 20
 """Values of a table that are read at a time."""

@@ -15,11 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from anychunk._version import __version__
+from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, SourceError, untrusted
-from anychunk.io import Folder, Storage, absolute
+from anychunk.formats._zarr_metadata import Fields, parse_document, read_attributes
+from anychunk.io.folder import Folder
+from anychunk.io.source import Storage
+from anychunk.io.url import absolute
 from anychunk.metadata.dates import Rules
 from anychunk.model.index import GroupIndex, Json, Node, Saved, with_saved
-from anychunk.read.zarr_core import sync
 from anychunk.references.chunk_references import (
     Capabilities,
     Copy,
@@ -28,14 +31,7 @@ from anychunk.references.chunk_references import (
     used_urls,
     with_found_pins,
 )
-from anychunk.references.documents import (
-    Fields,
-    parse_document,
-    parse_nodes,
-    read_attributes,
-    read_base,
-    read_pins,
-)
+from anychunk.references.documents import check_version, parse_nodes, read_base, read_pins
 from anychunk.references.documents import write_documents as metadata_documents
 from anychunk.references.icechunk.appending import append_index
 from anychunk.references.icechunk.chunks import at_start, read_chunks, write_chunks
@@ -45,11 +41,11 @@ from anychunk.references.icechunk.documents import (
     read_documents,
     write_documents,
 )
+from anychunk.references.icechunk.repo_file import check_repo_file
 from anychunk.references.icechunk.repository import (
     BRANCH,
     icechunk_errors,
     icechunk_module,
-    open_repository,
     readonly_store,
     writable_repository,
 )
@@ -63,14 +59,16 @@ from anychunk.references.icechunk.sources import (
     with_rows,
     without_table,
 )
-from anychunk.references.icechunk.storage import has_provider, repository_storage
+from anychunk.references.icechunk.storage import (
+    containers_access,
+    has_provider,
+    repository_storage,
+)
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.loading import Rows, build_index, url_resolver
 from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import EVERYWHERE, UrlResolver, folder_of
-
-__all__ = ["Archive", "append", "load", "open_repository", "save", "saved_sources", "sniff_folder"]
 
 CAPABILITIES = Capabilities(name="Icechunk")
 MOST_PINS = 100
@@ -342,8 +340,8 @@ def load(
     ice = icechunk_module()
     with icechunk_errors(ice, folder.path):
         store = readonly_store(ice, folder.path, folder.storage, branch, tag, snapshot)
-        rows = sync(read_rows(store, folder.path))
         nodes = parse_nodes(without_table(sync(read_documents(store))), folder.path)
+        rows = sync(read_rows(store, folder.path))
         if rows and isinstance(root := nodes.get(""), dict):
             nodes[""] = with_rows(root, rows)
         resolver = url_resolver(nodes, folder.path, allow)
@@ -366,8 +364,9 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
             return set()
         store = readonly_store(ice, url, storage, BRANCH, None)
         root = sync(read_bytes(store, "zarr.json"))
+        attributes = read_attributes(parse_document(root or b"{}", url), url)
+        check_version(attributes, url)
         urls = sync(read_urls(store, url))
-    attributes = read_attributes(parse_document(root or b"{}", url), url)
     # a repository that moved with its data still records the old location
     resolver = UrlResolver(url=url, base=read_base(attributes, url), allow=(EVERYWHERE,))
     about = attributes.get("anychunk", {})
@@ -376,3 +375,14 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
         raise FormatError(f"{url}: folders are {str(folders)[:80]}, expected a list of urls")
     found = {*read_pins(about.get("pins", {}), resolver), *map(resolver.resolve, folders)}
     return found.union(resolver.moved(urls))
+
+
+def open_repository(url: str, *, storage: Storage | None = None) -> Any:
+    """Open a repository as an `icechunk.Repository` that may read the sources it refers to."""
+    ice = icechunk_module()
+    check_repo_file(Folder(absolute(url), storage=storage))
+    place = repository_storage(ice, absolute(url), storage)
+    config = ice.Repository.fetch_config(place)
+    known = (config.virtual_chunk_containers if config else None) or {}
+    access = containers_access(ice, known, storage)
+    return ice.Repository.open(place, authorize_virtual_chunk_access=access)

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from anychunk.codecs import with_own_name
+from anychunk.codecs.zarr_core import sync
 from anychunk.errors import FormatError
+from anychunk.formats._zarr_metadata import Document, parse_document
 from anychunk.metadata import comparison, dates, joining
 from anychunk.metadata.dates import Rules
 from anychunk.metadata.hierarchy import image_group
@@ -18,13 +21,12 @@ from anychunk.model import images as im
 from anychunk.model.grid import Shape
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
-from anychunk.read.zarr_core import sync
 from anychunk.references.chunk_references import (
     Capabilities,
     References,
     chunk_references,
 )
-from anychunk.references.documents import Document, parse_document, parse_nodes
+from anychunk.references.documents import check_version, parse_nodes
 from anychunk.references.documents import write_documents as metadata_documents
 from anychunk.references.icechunk.chunks import at_start, write_chunks
 from anychunk.references.icechunk.documents import (
@@ -36,7 +38,6 @@ from anychunk.references.icechunk.documents import (
 from anychunk.references.icechunk.sources import without_table
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.loading import build_array, build_tree, no_rows
-from anychunk.references.osml_codecs import with_own_name
 
 INLINE_ONLY = Capabilities(name="Icechunk")
 
@@ -81,6 +82,7 @@ def append_index(  # noqa: PLR0917 - one caller, which has all of them at hand
     """
     # only what the new index may touch: the repository may hold a million other files
     there = sync(_documents_of(work.store, node))
+    check_version(there.get("zarr.json", {}).get("attributes"), target)
     documents = metadata_documents(replace(node, pins={}), {}, None, 3)
     if along is None:
         changes = _added(documents, found, there, target)
@@ -231,14 +233,12 @@ def _extend_image(  # noqa: PLR0917 - one caller, which has all of them at hand
     shapes = [find_shape(*pair) for pair in (there, new)]
     meaning = joining.concatenated(meanings, number, shapes, where=where)
     group = image_group(meaning, levels)
-    for key, document in metadata_documents(group, {}, None, 3).items():
-        changes.documents[im.join(path, key)] = document
-    for below, array in walk(group):
-        whole = im.join(path, below)
-        if not isinstance(array, ArrayIndex) or whole in changes.shifts:
+    for whole, member in walk(group, path):
+        changes.documents[_key(whole)] = member.metadata()
+        if not isinstance(member, ArrayIndex) or whole in changes.shifts:
             continue
-        if array != find(there[0], whole):
-            changes.coordinates[whole] = array
+        if member != find(there[0], whole):
+            changes.coordinates[whole] = member
     start = f"{path}/" if path else ""
     changes.removed += [
         key
@@ -320,16 +320,18 @@ def _extended(
     """Return the metadata of an extended array, and where on its grid the new chunks start."""
     along = _axis_number(array.dimension_names, along, where)
     new = array.metadata()
-    # older repositories have only the names that osml-imagery-io registers, too
-    earlier = [with_own_name(codec) for codec in there.get("codecs") or ()]
-    codecs = comparison.common_codecs([earlier, new["codecs"]])
+    earlier, added = there.get("codecs") or [], new["codecs"]
+    if earlier != added:
+        # names of osml-imagery-io are for what it reads of an array as a whole
+        earlier, added = (list(map(with_own_name, codecs)) for codecs in (earlier, added))
+    codecs = comparison.common_codecs([earlier, added])
     for name in ("data_type", "chunk_grid", "dimension_names", "fill_value"):
         if there.get(name) != new[name]:
             raise FormatError(
                 f"{where}: {name} {new[name]}, expected the repository's {there.get(name)}"
             )
     if codecs is None:
-        found = comparison.codec_difference(new["codecs"], earlier)
+        found = comparison.codec_difference(added, earlier)
         raise FormatError(
             f"{where}: {found.expected('as in the repository')}; index all files at once, and save "
             "the index with copy='needed'"
@@ -345,7 +347,7 @@ def _extended(
         )
     shift = tuple(old[along] // chunk if i == along else 0 for i in range(len(old)))
     old[along] += add[along]
-    return {**there, "shape": old, "codecs": list(codecs or new["codecs"])}, shift
+    return {**there, "shape": old, "codecs": list(codecs or added)}, shift
 
 
 def _merged_root(there: Document, new: Document) -> Document:
@@ -353,5 +355,6 @@ def _merged_root(there: Document, new: Document) -> Document:
     attributes = dict(there.get("attributes") or {})
     about = dict(attributes.get("anychunk") or {})
     added = (new.get("attributes") or {}).get("anychunk") or {}
+    about |= {key: added[key] for key in ("index", "version")}
     about["files"] = about.get("files", 0) + added.get("files", 0)
     return {**there, "attributes": {**attributes, "anychunk": about}}

@@ -7,7 +7,7 @@ from itertools import batched
 from typing import Any
 
 from anychunk.codecs.zarr_core import default_buffer_prototype
-from anychunk.references.documents import Document, parse_document
+from anychunk.formats._zarr_metadata import Document, parse_document
 
 AT_ONCE = 16
 """How many keys are written or read at once. A call is short, and Icechunk's threads report the end

@@ -9,13 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anychunk.errors import AnychunkError, MissingDependencyError, SourceError
-from anychunk.io import Folder, Storage, absolute, file_url, is_remote
+from anychunk.io.folder import Folder
+from anychunk.io.source import Storage
+from anychunk.io.url import absolute, file_url, is_remote
 from anychunk.model.grid import Shape
 from anychunk.references.chunk_references import References, used_urls
 from anychunk.references.icechunk.repo_file import check_repo_file
 from anychunk.references.icechunk.storage import (
     container_store,
-    containers_access,
     repository_storage,
 )
 from anychunk.references.urls import folder_of
@@ -198,14 +199,3 @@ def readonly_store(  # noqa: PLR0917 - the callers have all of them at hand
         return repository.readonly_session(snapshot_id=snapshot).store
     session = repository.readonly_session(tag=tag) if tag else repository.readonly_session(branch)
     return session.store
-
-
-def open_repository(url: str, *, storage: Storage | None = None) -> Any:
-    """Open a repository as an `icechunk.Repository` that may read the sources it refers to."""
-    ice = icechunk_module()
-    check_repo_file(Folder(absolute(url), storage=storage))
-    place = repository_storage(ice, absolute(url), storage)
-    config = ice.Repository.fetch_config(place)
-    known = (config.virtual_chunk_containers if config else None) or {}
-    access = containers_access(ice, known, storage)
-    return ice.Repository.open(place, authorize_virtual_chunk_access=access)

@@ -20,8 +20,9 @@ from anychunk import limits
 from anychunk.codecs import streams
 from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.errors import ChunkDecodeError, FormatError
+from anychunk.formats._zarr_metadata import Document, parse_document
 from anychunk.model.grid import chunk_key
-from anychunk.references.documents import Document, parse_document, pin_json
+from anychunk.references.documents import pin_json
 from anychunk.references.icechunk.documents import read_bytes
 
 TABLE = "anychunk.sources"

@@ -9,18 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from anychunk.codecs.zarr_core import sync
 from anychunk.errors import OptionError, UnsupportedError
-from anychunk.io import (
-    Storage,
-    check_tree,
-    drive_first,
-    is_remote,
-    is_restricted,
-    local_path,
-    options_of,
-)
-from anychunk.io.storage import ACCOUNTS, ANONYMOUS, account_in, obstore_options
-from anychunk.read.zarr_core import sync
+from anychunk.io.http import is_restricted
+from anychunk.io.inside import check_tree
+from anychunk.io.source import Storage
+from anychunk.io.storage import ACCOUNTS, ANONYMOUS, account_in, obstore_options, options_of
+from anychunk.io.url import drive_first, is_remote, local_path
 
 PROVIDER = "credential_provider"
 """Obstore's option for a function that returns credentials."""

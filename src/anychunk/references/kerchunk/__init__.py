@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 from anychunk import limits
 from anychunk.errors import FormatError, LimitError, UnsupportedError
-from anychunk.io import Source, Storage, absolute, sink
+from anychunk.io import sink
+from anychunk.io.source import Source, Storage
+from anychunk.io.url import absolute
 from anychunk.model.index import GroupIndex, Node
 from anychunk.references.chunk_references import (
     Capabilities,

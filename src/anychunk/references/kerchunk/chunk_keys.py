@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats._zarr_metadata import Fields
 from anychunk.model.grid import Numbers, chunk_numbers, grid_shape
-from anychunk.references.documents import Fields
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns
 from anychunk.references.loading import Rows, no_rows
 

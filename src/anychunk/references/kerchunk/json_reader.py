@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats._zarr_metadata import Document, parse_document
 from anychunk.model.index import WHOLE
-from anychunk.references.documents import Document, parse_document
 from anychunk.references.loading import Range
 
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from anychunk.formats._zarr_metadata import Document
 from anychunk.model.grid import Numbers, chunk_coords
 from anychunk.model.index import WHOLE
 from anychunk.references.chunk_references import ChunkReferences, References
-from anychunk.references.documents import Document
 
 BATCH = 1 << 16
 """How many references are formatted at once."""

@@ -13,10 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from anychunk.codecs import URIS
+from anychunk.codecs.dted import Dted
 from anychunk.errors import UnsupportedError
 from anychunk.model.images import images
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
-from anychunk.references.osml_codecs import DTED, KNOWN, misread
+from anychunk.references.osml_codecs import KNOWN, misread
 
 LEVELS = ("ome", "multiscales")
 """Attributes of image groups that describe levels by paths, which differ in this layout."""
@@ -87,7 +89,7 @@ def _root_attributes(node: GroupIndex, image: Node, members: Mapping[str, Node])
 def _with_whole_cells(array: ArrayIndex, where: str) -> ArrayIndex:
     """Return the records of a DTED cell as one chunk: osml-imagery-io refuses shorter chunks."""
     chunks, codec = array.chunks, array.codecs[-1]
-    is_dted = isinstance(codec, dict) and codec.get("name") == DTED
+    is_dted = isinstance(codec, dict) and codec.get("name") == Dted.name
     if not is_dted or array.shape[-1] % array.chunk_shape[-1] == 0:
         return array
     if not isinstance(chunks, ByteRanges) or chunks.offsets.shape[:-1] != (1,):
@@ -149,4 +151,5 @@ def _codec(codec: Json, where: str) -> Json:
     if known is None:
         return codec
     configuration = codec.get("configuration", {})
-    return {**codec, "configuration": {k: v for k, v in configuration.items() if k in known}}
+    kept = {k: v for k, v in configuration.items() if k in known}
+    return {**codec, "name": URIS[codec["name"]], "configuration": kept}

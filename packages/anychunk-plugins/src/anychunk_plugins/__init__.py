@@ -1,0 +1,1 @@
+"""anychunk inside napari and bioio, which share `layers`."""

@@ -1,1 +1,0 @@
-"""anychunk inside other software: notebooks, napari, bioio."""

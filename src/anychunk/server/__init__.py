@@ -1,7 +1,0 @@
-"""`anychunk serve`: any file as standard Zarr over HTTP.
-
-A request passes `connection` (timeouts), `access` (hosts, tokens, CORS) and `app` (routes).
-`catalog` finds and opens the file, `hierarchy` plans the Zarr hierarchy that clients see,
-`jobs` runs the work on threads, `chunks` and `box_reader` produce the bytes of a chunk, and
-`responses` sends them.
-"""
