@@ -51,6 +51,7 @@ def test_content_decides_not_the_name(file, tmp_path):
     assert anychunk.open(tmp_path / "a.tif").attrs["anychunk"]["format"] == "npy"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["memory", "http"])
 def test_open_remote(file, tmp_path, kind):
     obstore.put(memory_store("api"), "x/a.npy", file.read_bytes())
@@ -110,6 +111,7 @@ def test_what_does_not_open(tmp_path, make, error, message):
     assert "x" in str(caught.value)
 
 
+@pytest.mark.processes
 def test_file_without_permission(file):
     file.chmod(0)
     code = f"""

@@ -60,6 +60,7 @@ def web(tmp_path):
 FORMS = ["i.json", "i.parquet", "i.icechunk"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("form", FORMS)
 def test_remote_file_in_each_form(web, form):
     served, folder = web
@@ -74,6 +75,7 @@ def test_remote_file_in_each_form(web, form):
     np.testing.assert_array_equal(opened["0/0/image"][...].reshape(64, 80), VALUES)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("form", FORMS)
 def test_faults_are_errors_never_fill(web, form):
     served, folder = web
@@ -94,6 +96,7 @@ def test_faults_are_errors_never_fill(web, form):
 FAULTS = {"500": {"fail": 500}, "dropped": {"drop": 1}, "short": {"short": 1}}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("form", [None, *FORMS])
 def test_faults_of_the_network_are_retried_then_errors_never_fill(web, form, fault):
@@ -124,6 +127,7 @@ def test_faults_of_the_network_are_retried_then_errors_never_fill(web, form, fau
                     (opened or anychunk.open(url))["0/0/image"][...]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("form", FORMS)
 def test_a_changed_remote_file_is_noticed(web, form):
     served, folder = web
@@ -134,6 +138,7 @@ def test_a_changed_remote_file_is_noticed(web, form):
         opened["0/0/image"][...]
 
 
+@pytest.mark.processes
 @needs_nginx
 def test_a_real_web_server_in_each_form(tmp_path):
     (tmp_path / "data").mkdir()
@@ -154,6 +159,7 @@ def test_a_real_web_server_in_each_form(tmp_path):
             anychunk.open(f"{url}/none.tif")
 
 
+@pytest.mark.processes
 def test_an_index_on_the_web_refers_to_its_own_folder(web):
     served, folder = web
     node = anychunk.index(folder / "data" / "a.tif")
@@ -168,6 +174,7 @@ def test_an_index_on_the_web_refers_to_its_own_folder(web):
         anychunk.open(f"{served.url}/data/i.json")["0/0/image"][...]
 
 
+@pytest.mark.processes
 @needs_s3
 def test_s3_in_each_form(tmp_path):
     (tmp_path / "bucket" / "scenes").mkdir(parents=True)
@@ -194,6 +201,7 @@ def test_s3_in_each_form(tmp_path):
         np.testing.assert_array_equal(direct["0/0/image"][1].reshape(64, 80), VALUES)
 
 
+@pytest.mark.processes
 @needs_s3
 def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
     """A percent sign, a hash or a question mark in a key is not part of the url syntax."""
@@ -408,6 +416,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_parses_on_a_cluster(tmp_path):
     import distributed
@@ -430,6 +439,7 @@ def test_the_command_parses_on_a_cluster(tmp_path):
     assert sorted(anychunk.open(target).group_keys()) == ["a", "b"]
 
 
+@pytest.mark.processes
 @needs_s3
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(4 * PATIENCE_S)
@@ -486,6 +496,7 @@ def _wait_for_commits(storage, process, *, at_least):
     return done
 
 
+@pytest.mark.processes
 def test_virtual_parser_reads_by_the_stores_of_the_registry(web):
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import HTTPStore
@@ -706,6 +717,7 @@ def test_a_large_group_without_a_good_file_replaces_nothing(tmp_path, monkeypatc
         assert len(anychunk.index(tmp_path / form).pins) == 3
 
 
+@pytest.mark.processes
 @needs_s3
 def test_a_large_group_on_s3(tmp_path, monkeypatch):
     monkeypatch.setattr("anychunk.archive.MOST_IMAGES", 1)
@@ -738,6 +750,7 @@ def test_streams_that_are_cut_are_not_saved_in_batches(tmp_path, monkeypatch):
     assert [c.metadata.get("files") for c in repository.ancestry(branch="main")] == [5, None]
 
 
+@pytest.mark.processes
 def test_on_processes(tmp_path):
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context

@@ -12,6 +12,7 @@ from anychunk.references import icechunk as ice
 from tests.support import processes
 
 pytestmark = [
+    pytest.mark.processes,
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is of POSIX"),
     pytest.mark.filterwarnings("ignore:.*Zarr V3 specification"),
 ]

@@ -143,6 +143,7 @@ def test_only_the_fitting_level_is_read(scene, monkeypatch):
     assert set(read) == {(3, 128, 256)}
 
 
+@pytest.mark.processes
 def test_a_remote_scene_costs_few_requests(scene):
     with serve(scene.parent) as served:
         group = anychunk.open(f"{served.url}/scene.tif")
@@ -291,6 +292,7 @@ def test_units_of_axes(tmp_path):
     assert "y 8 mm, x 5 furlong" in found
 
 
+@pytest.mark.processes
 def test_opening_does_not_load_what_notebooks_need(scene):
     code = "import sys, anychunk; anychunk.open(sys.argv[1]); print(*sys.modules)"
     done = subprocess.run(

@@ -95,6 +95,7 @@ def test_help_has_an_example(capsys, command):
     assert "Example" in out
 
 
+@pytest.mark.processes
 def test_module_runs(file):
     done = subprocess.run(
         [sys.executable, "-m", "anychunk", "info", file],
@@ -132,6 +133,7 @@ def test_every_command_fails_on_one_line(capsys, tmp_path, command, target, valu
     assert not list(tmp_path.glob("*out.*"))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("command", ["info", "convert", "verify", "thumb"])
 def test_a_file_without_permission(tmp_path, command):
     locked = tmp_path / "locked.tif"

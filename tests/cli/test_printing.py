@@ -281,6 +281,7 @@ def test_completions(files, complete, shell, words, expected, absent):
     assert not set(absent) & found
 
 
+@pytest.mark.processes
 def test_completing_does_not_load_zarr(files):
     """The shell waits: nothing is loaded but what reads the structure of the file."""
     code = """
@@ -317,6 +318,7 @@ def test_help_has_no_types_of_python(command, capsys):
     assert not re.search(r"<(str|int|list|float|bool)|\{", printed), printed
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGPIPE")
 def test_a_reader_that_has_seen_enough(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((40, 40), "uint8"))

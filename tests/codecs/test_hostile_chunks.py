@@ -9,6 +9,9 @@ import pytest
 
 from tests.support.hostile_chunks import cases
 
+pytestmark = pytest.mark.processes
+
+
 ROOT = Path(__file__).parents[2]
 
 MOST = 24 << 20

@@ -77,6 +77,7 @@ def installed(tmp_path):
     return install
 
 
+@pytest.mark.processes
 def test_a_good_codec_of_another_distribution(installed):
     installed("acme-codecs", **{"acme.plain": "acme_good:Plain"})
     result, found = installed.run("""
@@ -97,6 +98,7 @@ BROKEN = {
 """Modules that cannot be used, and why."""
 
 
+@pytest.mark.processes
 def test_broken_codecs_are_skipped_with_one_warning_each(installed, tmp_path):
     for module in BROKEN:
         installed(f"{module}-codecs", **{f"{module}.broken": f"{module}:Thing"})
@@ -119,6 +121,7 @@ result = [any("broken" in name for name in codecs.load_all()), "offset" in codec
         assert f"{module}.broken" in warning
 
 
+@pytest.mark.processes
 def test_broken_codecs_raise_when_asked_for(installed):
     for module in BROKEN:
         installed(f"{module}-codecs", **{f"{module}.broken": f"{module}:Thing"})
@@ -141,6 +144,7 @@ for module in {list(BROKEN)}:
         assert cause == BROKEN[module]
 
 
+@pytest.mark.processes
 def test_our_names_are_not_replaced(installed):
     installed("acme-codecs", offset="acme_good:Plain", **{"acme.plain": "acme_good:Plain"})
     result, found = installed.run("""
@@ -154,6 +158,7 @@ codecs.load_all()
     assert "acme-codecs" in found[0]
 
 
+@pytest.mark.processes
 def test_two_distributions_with_one_name(installed):
     installed("acme-codecs", **{"acme.plain": "acme_good:Plain"})
     installed("other-codecs", **{"acme.plain": "acme_missing:Plain"})

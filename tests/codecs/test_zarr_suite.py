@@ -16,6 +16,9 @@ import zarr
 
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.processes
+
+
 NAME = f"zarr-{zarr.__version__}"
 FILES = ("tests/test_codecs/test_cast_value.py", "tests/test_codecs/test_scale_offset.py")
 

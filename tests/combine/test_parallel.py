@@ -25,6 +25,7 @@ def run(work, batches, executor=None, **given):
     return run_tasks(work, batches, executor, **{**options, **given})
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["threads", "own threads", "processes"])
 def test_results_of_each_batch_come_in_order(kind):
     makers = {"own threads": ThreadPoolExecutor, "processes": ProcessPoolExecutor}
@@ -100,6 +101,7 @@ def ended_at(number, items):
 needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is of POSIX")
 
 
+@pytest.mark.processes
 @needs_kill
 def test_a_file_that_ends_its_process_is_the_only_one_that_fails():
     with ProcessPoolExecutor(2) as executor:
@@ -115,6 +117,7 @@ def test_a_file_that_ends_its_process_is_the_only_one_that_fails():
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.processes
 @needs_kill
 @pytest.mark.filterwarnings("ignore")
 def test_a_file_that_ends_its_dask_worker_is_the_only_one_that_fails(monkeypatch):
@@ -152,6 +155,7 @@ def test_a_file_that_ends_its_dask_worker_is_the_only_one_that_fails(monkeypatch
     assert all(e["processing-tasks"] for e in deaths)
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_that_lost_all_workers_is_not_waited_for_forever(monkeypatch):
     import distributed
@@ -185,6 +189,7 @@ def test_a_task_that_is_submitted_after_the_last_worker_is_given_up_fails():
         tasks.submit(print).result(PATIENCE_S)
 
 
+@pytest.mark.processes
 @needs_kill
 def test_processes_that_are_killed_between_tasks_are_replaced():
     """While the caller commits: nothing is lost, nothing is done twice."""
@@ -205,6 +210,7 @@ def end():
     os._exit(1)
 
 
+@pytest.mark.processes
 def test_a_pool_whose_processes_never_start_is_not_tried_for_every_file():
     failed = []
     with (

@@ -151,6 +151,7 @@ def test_files_of_stac_geoparquet(tmp_path, items):
     check(opened(str(tmp_path / "items.parquet"), allow=[str(tmp_path / "files")]))
 
 
+@pytest.mark.processes
 def test_saved_appended_and_in_processes(tmp_path, items):
     target = tmp_path / "a.icechunk"
     options = {"combine": "stack", "assets": BANDS}
@@ -255,6 +256,7 @@ def test_assets_that_do_not_fit(tmp_path, items):
         opened(items[1:2], check_proj=False)
 
 
+@pytest.mark.processes
 @needs_s3
 def test_s3(tmp_path):
     write_files(tmp_path / "s3" / "bucket" / "data")

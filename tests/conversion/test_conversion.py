@@ -364,6 +364,7 @@ Journal.add = add_and_stop
 """The command is interrupted after its first task; its threads do not begin another."""
 
 
+@pytest.mark.processes
 def test_an_interrupted_command_is_resumed(tmp_path):
     """Ctrl-C in the middle, then the same command again."""
     data = volume((32, 256, 256))
@@ -383,6 +384,7 @@ def test_an_interrupted_command_is_resumed(tmp_path):
     )
 
 
+@pytest.mark.processes
 def test_on_a_dask_cluster(npy, tmp_path):
     import distributed
 
@@ -416,6 +418,7 @@ def test_command(capsys, npy, tmp_path):
     assert err.count("\n") == 1
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read there")
 def test_stays_in_memory_bounds(tmp_path):
     """A file larger than what the process may take."""

@@ -128,6 +128,7 @@ def test_workers_pass_the_conversion_to_every_call(conversion):
     assert sorted(calls) == [(item, (True, item)) for item in "abc"]
 
 
+@pytest.mark.processes
 def test_no_scheduler_answers(conversion):
     import dask
     import distributed
@@ -149,6 +150,7 @@ def name_of_worker(conversion):
     return distributed.get_worker().address
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_that_lost_all_workers_is_not_waited_for_forever(conversion, monkeypatch):
     import distributed
@@ -168,6 +170,7 @@ def test_a_cluster_that_lost_all_workers_is_not_waited_for_forever(conversion, m
             list(results)
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore")
 def test_calls_that_are_cancelled_late_are_not_waited_for(conversion, monkeypatch):
     """Cancelling runs on another thread, which may not have run when the block ends."""
@@ -188,6 +191,7 @@ def test_calls_that_are_cancelled_late_are_not_waited_for(conversion, monkeypatc
             list(results)
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore")
 def test_the_conversion_is_sent_to_workers_that_come_later(conversion):
     """Also if none is left that has it, as when the only one is restarted."""

@@ -151,6 +151,7 @@ def test_only_the_same_conversion_is_resumed(npy, tmp_path, target, monkeypatch)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", target]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("target", [*TARGETS, "b.zarr"])
 def test_a_second_conversion_gets_one_line(npy, tmp_path, target):
     with exclusive(str(tmp_path / f".{target}.part.lock"), ""):
@@ -178,6 +179,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_ended_command_is_resumed(tmp_path, target, how):

@@ -472,6 +472,7 @@ def test_ome_xml_of_the_source_is_kept(tmp_path):
     np.testing.assert_array_equal(tifffile.imread(path), values)
 
 
+@pytest.mark.processes
 def test_an_interrupted_conversion_is_resumed(tmp_path, tmp_path_factory):
     values = smooth((1500, 1500))
     np.save(tmp_path / "a.npy", values)

@@ -172,6 +172,7 @@ def test_most_of_a_long_stream_raises(damaged):
         _ = slices[FIRST]
 
 
+@pytest.mark.processes
 def test_remote_streams_raise_once_their_end_was_reached(damaged):
     with serve(damaged.parent) as server:
         slices = Slices(f"{server.url}/{damaged.name}")
@@ -263,6 +264,7 @@ def info(capsys, url):
     return "before the end of their stream" in capsys.readouterr().out
 
 
+@pytest.mark.processes
 def test_info_says_what_is_not_checked_at_first(sound, capsys, monkeypatch):
     assert not info(capsys, sound)
     with serve(sound.parent) as server:

@@ -128,6 +128,7 @@ np.save(sys.argv[2], array[:])
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("file", ["gzip"], indirect=True)
 def test_plain_zarr_reads_a_saved_index(file, tmp_path):
     saved, out = str(tmp_path / "index.json"), str(tmp_path / "out.npy")
@@ -136,6 +137,7 @@ def test_plain_zarr_reads_a_saved_index(file, tmp_path):
     np.testing.assert_array_equal(np.load(out), VOLUME)
 
 
+@pytest.mark.processes
 def test_http(file, tmp_path):
     shutil.copy(file, tmp_path / "a.nrrd")
     with serve(tmp_path) as server:
@@ -281,6 +283,7 @@ def test_verification(file):
     assert not [f for f in report.findings if f.severity != "info"]
 
 
+@pytest.mark.processes
 @needs_s3
 def test_s3(tmp_path):
     (tmp_path / "data" / "bucket").mkdir(parents=True)

@@ -8,6 +8,9 @@ import anychunk
 from anychunk.decode.rows import RawLayout, run_axis, runs
 from tests.support.http_server import serve
 
+pytestmark = pytest.mark.processes
+
+
 RNG = np.random.default_rng(5)
 PLANE = RNG.integers(0, 60000, (3001, 500), dtype=np.uint32)
 VOLUME = RNG.integers(0, 60000, (31, 200, 300), dtype=np.uint16)

@@ -86,6 +86,7 @@ def test_an_object_without_a_version_is_replaced(encode):
     files.rm("/replaced")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("encode", [codestream, tiff])
 def test_a_url_without_etag_is_replaced(tmp_path, encode):
     with serve(tmp_path) as served:
@@ -96,6 +97,7 @@ def test_a_url_without_etag_is_replaced(tmp_path, encode):
             check(f"{served.url}/a", image)
 
 
+@pytest.mark.processes
 def test_a_table_is_shared_by_all_who_open_the_same_version(tmp_path):
     [(image, data), _] = equally_long(codestream)
     (tmp_path / "a").write_bytes(data)

@@ -197,6 +197,7 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path):
     assert meaning(path).place.crs.code == "EPSG:4326"
 
 
+@pytest.mark.processes
 def test_remote_files_are_not_searched_for_unless_asked(with_levels):
     (with_levels.parent / "a.tif.aux.xml").write_text(AUX.format(srs="EPSG:4326"))
     with serve(with_levels.parent) as served:

@@ -137,6 +137,7 @@ def test_levels_of_ome_zarr_are_found(tmp_path, version):
     assert [step["scale"] for step in steps] == [[1, 0.5, 0.5], [1, 1.0, 1.0]]
 
 
+@pytest.mark.processes
 def test_without_a_list_of_files(tmp_path):
     np.save(tmp_path / "a.npy", DATA)
     anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", levels=2)

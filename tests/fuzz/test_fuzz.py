@@ -148,6 +148,7 @@ def written(folder, case, *edits):
     return place
 
 
+@pytest.mark.processes
 def test_the_command(tmp_path):
     """It counts its inputs, keeps the state where it is told, and continues there."""
     options = "--inputs 4 --formats npy --seed 3 --workers 1 --minutes 5"

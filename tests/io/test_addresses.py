@@ -40,6 +40,9 @@ from anychunk.io.url import as_url, is_pattern
 from tests.support import http_server
 from tests.support.s3 import KEY, SECRET, needs_s3, serve_s3
 
+pytestmark = pytest.mark.processes
+
+
 VALUES = np.arange(96 * 80, dtype=np.uint16).reshape(96, 80)
 SIGNED = "X-Amz-Algorithm=AWS4&X-Amz-Credential=AK%2F1&X-Amz-Signature=SECRET*%5B"
 

@@ -22,6 +22,9 @@ from anychunk.references.icechunk import open_repository
 from tests.support.azure import ACCOUNT, needs_azure, serve_azure
 from tests.support.s3 import needs_s3, serve_s3
 
+pytestmark = pytest.mark.processes
+
+
 VALUES = np.random.default_rng(8).integers(0, 4000, (64, 80), dtype="uint16")
 NO_RETRIES = {"retry_config": {"max_retries": 0}}
 

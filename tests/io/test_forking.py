@@ -227,6 +227,7 @@ def test_a_thread_decodes_a_tile(folder, monkeypatch):
     np.testing.assert_array_equal(found[0], VALUES[30:80, 100:150])
 
 
+@pytest.mark.processes
 def test_the_child_has_connections_of_its_own(tmp_path):
     """Answers to requests of two processes on one connection would be mixed up."""
     np.save(tmp_path / "a.npy", VALUES)

@@ -30,6 +30,7 @@ def holder(path):
     return process
 
 
+@pytest.mark.processes
 def test_another_process_is_refused(tmp_path):
     path = tmp_path / "lock"
     with holder(path) as other:
@@ -42,6 +43,7 @@ def test_another_process_is_refused(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.processes
 def test_a_killed_process_releases_the_lock(tmp_path):
     path = tmp_path / "lock"
     with holder(path) as other:

@@ -82,6 +82,7 @@ def test_absent_chunks(tmp_path):
     assert (stats.absent_chunks, stats.chunks) == (3, 17)
 
 
+@pytest.mark.processes
 def test_requests(path):
     with serve(path.parent) as served, anychunk.read_stats() as stats:
         array = anychunk.open_array(f"{served.url}/a.tif")

@@ -70,6 +70,7 @@ def test_the_smaller_of_both_counts(monkeypatch, quota, expected):
     assert processors.processors() == expected
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs os.sched_setaffinity")
 def test_a_process_that_is_bound_to_one_processor():
     code = """

@@ -83,6 +83,7 @@ def test_what_is_read_ahead_is_what_is_there(step):
         assert sum(length for _, length in source.spans) <= 3 * 65_536 + 60 * SHORT
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("compression", [None, "zlib"])
 @pytest.mark.parametrize("tile", [None, (64, 64)])
 def test_an_ome_tiff_of_200_planes(tmp_path, compression, tile):

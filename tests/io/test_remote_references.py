@@ -88,6 +88,7 @@ def decoded(path):
     return path.replace("\\", "/")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("up", UPWARDS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("storage", [None, {"redirects": "same-origin"}])
@@ -112,6 +113,7 @@ def test_of_an_object_store(secrets):
             anychunk.index("memory://references/in/a.nhdr")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("digit", ["2", "{x}"])
 def test_coordinates_that_complete_an_escape(secrets, digit):
     """`%{x}e` is `.` for the third tile, and only for that one."""
@@ -146,6 +148,7 @@ def test_a_local_folder_above(secrets, monkeypatch):
     np.testing.assert_array_equal(anychunk.open_array("../a.nhdr")[...], SECRET)
 
 
+@pytest.mark.processes
 def test_names_with_percent_signs_and_dots_are_found(secrets):
     (secrets / "in" / "50% a..b.raw").write_bytes(SECRET.tobytes())
     nrrd(secrets / "in", "50% a..b.raw")

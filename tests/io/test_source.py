@@ -54,6 +54,7 @@ def source(request, file, tmp_path):
             yield Blocks(MemorySource(DATA), block=1000, most=3)
 
 
+@pytest.mark.processes
 def test_reads_exactly_what_was_asked(source):
     assert source.size() == len(DATA)
     assert source.pin().size == len(DATA)
@@ -70,6 +71,7 @@ def test_reads_exactly_what_was_asked(source):
         assert found.tobytes() == DATA[offset : offset + length]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("offset", "length"), [(0, 10**7), (len(DATA), 1), (-1, 3), (3, -1), (10**12, 1)]
 )
@@ -78,11 +80,13 @@ def test_beyond_the_end_is_an_error(source, offset, length):
         source.read(offset, length)
 
 
+@pytest.mark.processes
 def test_local_reads_are_views(file):
     source = FileSource(file)
     assert np.shares_memory(source.read(0, 100), source.read(50, 100))
 
 
+@pytest.mark.processes
 def test_first_request_brings_head_and_size(tmp_path, file):
     with serve(tmp_path) as served:
         source = ObjectSource(f"{served.url}/f.bin")
@@ -91,6 +95,7 @@ def test_first_request_brings_head_and_size(tmp_path, file):
         assert len(served.requests) == 1
 
 
+@pytest.mark.processes
 def test_empty_object(tmp_path):
     (tmp_path / "e").write_bytes(b"")
     assert FileSource(str(tmp_path / "e")).read(0, 0).tobytes() == b""
@@ -100,6 +105,7 @@ def test_empty_object(tmp_path):
     assert ObjectSource("memory://test/e").size() == 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("url", ["{tmp}/none", "memory://test/none", "{http}/none"])
 def test_missing(tmp_path, url):
     with serve(tmp_path) as served:
@@ -109,6 +115,7 @@ def test_missing(tmp_path, url):
         assert read_object(url) is None
 
 
+@pytest.mark.processes
 def test_failing_server_is_retried_then_named(tmp_path, file):
     with serve(tmp_path) as served, limits.override(retries=2, retry_s=10):
         served.fail = [500, 503]
@@ -119,6 +126,7 @@ def test_failing_server_is_retried_then_named(tmp_path, file):
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.processes
 def test_short_body_is_an_error(tmp_path, file):
     with serve(tmp_path) as served, limits.override(retries=1, retry_s=2):
         source = ObjectSource(f"{served.url}/f.bin")
@@ -142,6 +150,7 @@ def test_unknown_scheme(url):
         open_source(url).size()
 
 
+@pytest.mark.processes
 class TestPins:
     def test_changed_before_opening(self, file):
         with pytest.raises(SourceChangedError, match="size 256000, was 5 when indexed"):
@@ -170,6 +179,7 @@ class TestPins:
         assert Pin(size=1).differs(new) is None
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["local", "http"])
 def test_a_whole_object_is_held_against_its_pin(tmp_path, kind):
     file = tmp_path / "f.bin"
@@ -305,6 +315,7 @@ class TestResolve:
             resolve(str(tmp_path), "s3://c/k", allow=["s3://b/"])
 
 
+@pytest.mark.processes
 def test_blocks_take_the_head_from_the_first_request(tmp_path):
     (tmp_path / "a").write_bytes(bytes(100_000))
     with serve(tmp_path) as served:

@@ -335,6 +335,7 @@ threading.Thread(target=lambda: (threading.main_thread().join(), ended.set())).s
 """
 
 
+@pytest.mark.processes
 def test_a_thread_may_read_while_the_interpreter_exits(tmp_path):
     data = np.arange(64 * 64, dtype="uint32").reshape(64, 64)
     tifffile.imwrite(tmp_path / "a.tif", data, tile=(16, 16), compression="zlib")

@@ -69,6 +69,7 @@ def test_names_of_files_are_printable_and_short(tmp_path):
     assert all(len(line) < 300 for line in text.splitlines())
 
 
+@pytest.mark.processes
 def test_asks_no_server(tmp_path):
     zarr.open_group(tmp_path / "a.zarr", mode="w").create_array(
         "b", shape=(2, 2), chunks=(2, 2), dtype="uint8"

@@ -22,6 +22,7 @@ def text(path):
     return (ROOT / path).read_text("utf-8")
 
 
+@pytest.mark.processes
 def test_generated_pages_are_up_to_date():
     done = subprocess.run(
         [sys.executable, ROOT / ".ci/generate-docs", "--check"],

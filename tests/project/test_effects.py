@@ -11,6 +11,9 @@ import tifffile
 import anychunk
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.processes
+
+
 SNAPSHOT = """
 import atexit, copy, importlib, logging, logging.config, pickle, sys, warnings
 import asyncio, concurrent.futures.thread, multiprocessing, ssl  # they register what is called at the exit

@@ -23,6 +23,9 @@ from tests.support import processes
 from tests.support.patience import PATIENCE_S
 from tests.support.s3 import binary, serve_s3
 
+pytestmark = pytest.mark.processes
+
+
 ROOT = Path(__file__).parents[2]
 # `make demo` runs the demo
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if not p.name.startswith("demo"))

@@ -19,6 +19,9 @@ from anychunk.conversion.presets import PRESETS
 from anychunk.verification.peers import READERS
 from tests.support.nitf_writer import Image, nitf
 
+pytestmark = pytest.mark.processes
+
+
 FORKS = """
 import contextlib, os, sys
 for name in ("asyncio", "dask.array", "donfig", "imagecodecs", "numpy", "rich.console", "typer", "xarray", "yaml"):

@@ -231,6 +231,7 @@ def file(tmp_path):
     return tmp_path / "a.npy"
 
 
+@pytest.mark.processes
 def test_broken_formats_are_skipped_with_one_warning_each(tmp_path, file):
     install(tmp_path / "site", good=GOOD, **{name: text for name, (text, _) in BROKEN.items()})
     (tmp_path / "b.good").write_bytes(b"GOOD\1\2\3\4")
@@ -264,6 +265,7 @@ def test_broken_formats_are_skipped_with_one_warning_each(tmp_path, file):
         assert all(name in e[2] and f"acme-{name} 1.2" in e[2] for e in caught[name])
 
 
+@pytest.mark.processes
 def test_broken_format_leaves_the_commands(tmp_path, file):
     install(tmp_path / "site", **{name: text for name, (text, _) in BROKEN.items()})
     site = tmp_path / "site"
@@ -275,6 +277,7 @@ def test_broken_format_leaves_the_commands(tmp_path, file):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.processes
 def test_format_whose_sniff_fails_or_claims_everything(tmp_path, file):
     failing = GOOD.replace('return head.startswith(b"GOOD")', "return head[5000] == 0")
     greedy = GOOD.replace('return head.startswith(b"GOOD")', "return True")
@@ -295,6 +298,7 @@ def test_format_whose_sniff_fails_or_claims_everything(tmp_path, file):
     assert err.count("a_failing") == 1
 
 
+@pytest.mark.processes
 def test_extensions_of_a_plugin_are_known_to_xarray(tmp_path):
     install(tmp_path / "site", good=f"{GOOD}\nEXTENSIONS = ('.Good',)")
     code = """
@@ -306,6 +310,7 @@ def test_extensions_of_a_plugin_are_known_to_xarray(tmp_path):
     assert run(tmp_path / "site", code)[0] == [True, True, False]
 
 
+@pytest.mark.processes
 def test_defect_of_a_plugin_is_not_reported_to_us(tmp_path):
     failing = GOOD.replace("def parse(source):", "def parse(source, *, tile=1):\n    1 / 0")
     install(tmp_path / "site", good=failing)

@@ -166,6 +166,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("form", "source", "reader"), CELLS)
 def test_cell(form, source, reader, folder, sources, server):
     path, known = sources[source]

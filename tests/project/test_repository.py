@@ -43,6 +43,7 @@ def tracked() -> list[str]:
     return [name for name in names if not name.startswith("tests/fuzz/cases/")]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("text", [ADDRESS, AUTHORS])
 def test_the_release_checklist_names_each_file_with(text):
     found = {
@@ -210,16 +211,19 @@ def check_release(folder: Path, tag: str) -> tuple[int, list[str]]:
     return done.returncode, done.stderr.splitlines()
 
 
+@pytest.mark.processes
 def test_a_release_that_agrees(released):
     assert check_release(released, "v1.2.3") == (0, [])
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("tag", "count"), [("v1.2.4", 6), ("1.2.3", 1), ("v1.2.3rc1", 7), ("", 7)])
 def test_tags_that_are_not_released(released, tag, count):
     code, lines = check_release(released, tag)
     assert (code, len(lines)) == (1, count)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

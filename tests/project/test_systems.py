@@ -11,6 +11,9 @@ import pytest
 from tests.support import served_files as files
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.processes
+
+
 FILES = ["uint16.npy", "uint16.tif", "uint16.ntf", "uint16.jp2", "uint16.n5", "uint16.jnrrd"]
 ROOT = Path(__file__).parents[2]
 

@@ -86,6 +86,7 @@ SELECTIONS = {
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("codecs", "encode"), [((BYTES,), bytes), ((BYTES, GZIP), gzipped)])
 def test_selections_equal_numpy(place, codecs, encode):
     array = anychunk.open(tiled(VALUES, (16, 16, 4), *place, codecs=codecs, encode=encode))
@@ -103,6 +104,7 @@ def test_selections_equal_numpy(place, codecs, encode):
     np.testing.assert_array_equal(array.get_mask_selection(mask), VALUES[mask])
 
 
+@pytest.mark.processes
 def test_absent_chunks_are_fill(place):
     array = anychunk.open(tiled(VALUES, (16, 16, 4), *place, absent=[(0, 0, 0), (4, 5, 2)]))
     expected = VALUES.copy()
@@ -116,6 +118,7 @@ def test_absent_chunks_are_fill(place):
         np.testing.assert_array_equal(strict[16:32, 16:32], VALUES[16:32, 16:32])
 
 
+@pytest.mark.processes
 def test_chunk_of_several_parts_and_a_front(place):
     url, put = place
     put(b"..CDEF..AB..GH")
@@ -176,6 +179,7 @@ def test_chunks_in_many_objects(tmp_path):
         array[...]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("is_remote", [False, True])
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_one_object_a_chunk(tmp_path, is_remote, is_sparse):
@@ -201,6 +205,7 @@ def test_one_object_a_chunk(tmp_path, is_remote, is_sparse):
                 array[...]
 
 
+@pytest.mark.processes
 def test_remote_ranges_are_coalesced(tmp_path):
     values = RNG.integers(0, 255, (64, 64)).astype("uint8")
     with serve(tmp_path) as served:
@@ -222,6 +227,7 @@ def test_remote_ranges_are_coalesced(tmp_path):
         assert len(served.requests) == 2
 
 
+@pytest.mark.processes
 def test_parts_that_come_together_make_one_chunk(tmp_path):
     """A chunk whose parts are in one answer is handed over once, and not once a part."""
     (tmp_path / "f").write_bytes(bytes(range(40)))
@@ -251,6 +257,7 @@ def test_parts_that_come_together_make_one_chunk(tmp_path):
     assert sorted(taken) == [(0, bytes([30, 31, 2, 20])), (1, bytes([8, 9, 10, 11]))]
 
 
+@pytest.mark.processes
 def test_rows_of_chunks_are_read_with_the_little_between_them(tmp_path):
     """Five of eight chunks a row: what lies between two rows is shorter than a row."""
     values = RNG.integers(0, 255, (64, 64)).astype("uint8")
@@ -269,6 +276,7 @@ def test_rows_of_chunks_are_read_with_the_little_between_them(tmp_path):
                 assert len(served.requests) == count
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("damage", ["500", "short", "gone"])
 def test_remote_failure_is_never_fill(tmp_path, damage):
     with serve(tmp_path) as served, limits.override(retries=1, retry_s=2):
@@ -333,6 +341,7 @@ def test_other_stores_keep_their_pipeline():
     assert (array[...] == 3).all()
 
 
+@pytest.mark.processes
 def test_enable_keeps_the_pipeline_of_other_stores(place):
     fused = "zarr.core.codec_pipeline.FusedCodecPipeline"
     store = anychunk.open(tiled(VALUES, (16, 16, 4), *place)).store
@@ -349,6 +358,7 @@ def test_enable_keeps_the_pipeline_of_other_stores(place):
         assert zarr.config.get(pipeline.PATH) == fused
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ["BatchedCodecPipeline", "FusedCodecPipeline"])
 def test_pipelines_of_zarr_read_our_stores(place, name):
     store = anychunk.open(tiled(VALUES, (16, 16, 4), *place, absent=[(0, 0, 0)])).store
@@ -360,6 +370,7 @@ def test_pipelines_of_zarr_read_our_stores(place, name):
     np.testing.assert_array_equal(array[3:60:2], expected[3:60:2])
 
 
+@pytest.mark.processes
 def test_pickled_array_reads_in_a_fresh_process(tmp_path):
     np.save(tmp_path / "a.npy", VALUES)
     array = anychunk.open_array(tmp_path / "a.npy")
@@ -436,6 +447,7 @@ def test_two_threads(tmp_path):
     assert results == [True] * 20
 
 
+@pytest.mark.processes
 def test_inside_an_event_loop(place):
     array = anychunk.open(tiled(VALUES, (16, 16, 4), *place))
 
@@ -445,6 +457,7 @@ def test_inside_an_event_loop(place):
     np.testing.assert_array_equal(asyncio.run(read()), VALUES[3:60])
 
 
+@pytest.mark.processes
 def test_writing_is_refused(place):
     array = anychunk.open(tiled(VALUES, (16, 16, 4), *place))
     with pytest.raises(ValueError, match="read-only"):

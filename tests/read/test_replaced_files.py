@@ -152,6 +152,7 @@ def test_blocks_of_a_saved_n5_index(tmp_path):
             array[...]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("is_read_before", [False, True])
 def test_another_process_sees_for_itself_which_file_it_reads(tmp_path, is_read_before):
     path = tmp_path / "a.tif"

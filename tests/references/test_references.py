@@ -180,6 +180,7 @@ def small_samples():
     return found
 
 
+@pytest.mark.processes
 @needs_corpus
 @pytest.mark.filterwarnings("ignore")
 def test_every_format_in_every_form_in_a_fresh_process(tmp_path):
@@ -216,6 +217,7 @@ def test_every_format_in_every_form_in_a_fresh_process(tmp_path):
                 np.testing.assert_array_equal(found[f"arr_{i}"], values)
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore")
 def test_portable_codecs_are_read_by_plain_zarr_without_us(tmp_path):
     """A fresh process that never imports anychunk reads the NPY index by zarr and fsspec."""
@@ -293,6 +295,7 @@ def test_save_is_a_function_too(tmp_path, form):
     np.testing.assert_array_equal(anychunk.open(tmp_path / "a")[...], truth)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "before",
     [

@@ -5,7 +5,11 @@ import http.client
 import threading
 import warnings
 
+import pytest
+
 from tests.support.http_server import serve
+
+pytestmark = pytest.mark.processes
 
 
 def test_connections_that_clients_keep_open_are_closed(tmp_path):

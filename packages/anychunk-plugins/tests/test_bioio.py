@@ -158,6 +158,7 @@ def test_bioio_chooses_it_for_files_of_no_other_reader(tmp_path):
     assert report["anychunk-plugins"].supported
 
 
+@pytest.mark.processes
 def test_a_url(tmp_path):
     _, data = cells(tmp_path)
     with serve(tmp_path) as served:
@@ -197,6 +198,7 @@ def test_a_reader_is_pickled(tmp_path):
     np.testing.assert_array_equal(found.data[0], data)
 
 
+@pytest.mark.processes
 def test_the_plug_in_is_light():
     code = "import sys, bioio_base, anychunk_plugins.bioio as m; m.ReaderMetadata"
     done = subprocess.run(

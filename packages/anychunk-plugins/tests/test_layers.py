@@ -289,6 +289,7 @@ def test_what_cannot_be_shown(tmp_path):
     assert get_reader([]) is None
 
 
+@pytest.mark.processes
 def test_urls_and_saved_indexes(tmp_path):
     path, data = picture(tmp_path / "a.tif")
     anychunk.index(path).save(tmp_path / "a.json")

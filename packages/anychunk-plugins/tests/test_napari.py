@@ -130,6 +130,7 @@ def test_files_together_and_a_stack(viewer, tmp_path):
     assert np.asarray(stack.data)[:, 0, 0].tolist() == [0, 1, 2]
 
 
+@pytest.mark.processes
 def test_a_url(viewer, tmp_path):
     _, data = picture(tmp_path / "a.tif")
     with serve(tmp_path) as served:
@@ -169,6 +170,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(
     importlib.util.find_spec("PyQt6") is None, reason='PyQt6: pip install "napari[pyqt6]"'
 )

@@ -294,6 +294,7 @@ def test_head_has_no_ranges(client_of, scene):
     assert int(head.headers["content-length"]) == len(client.get(url).content)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("where", ["local", "remote"])
 def test_parts_of_a_stream_that_is_found_to_be_damaged(client_of, tmp_path, monkeypatch, where):
     """What was sent before the end of the stream was reached is not sent again."""

@@ -21,6 +21,9 @@ from anychunk.thumbnail import thumbnail
 from anychunk_plugins.napari import get_reader
 from tests.support.serving import picture
 
+pytestmark = pytest.mark.processes
+
+
 THUMBNAIL, SAMPLES = (2, 98), (0.5, 99.5)
 """The percentiles of thumbnails, and of display ranges that are found once for an image."""
 PLANES = [

@@ -110,6 +110,7 @@ def test_a_chunk_of_far_too_many_stored_bytes_is_refused_by_name(tmp_path, monke
     assert all(word in str(e.value) for word in ("5000 bytes", "512 decoded", "anychunk.open"))
 
 
+@pytest.mark.processes
 def test_remote_files(tmp_path):
     data = noise(300, 300)
     tifffile.imwrite(tmp_path / "a.tif", data, tile=(64, 64), compression="zlib")

@@ -156,6 +156,7 @@ def test_same_names_are_told_apart(client_of, tmp_path):
     assert client.get("/zarr-raw/x.npy%20(2)/0/0/image/c/0/0").content[0] == 4
 
 
+@pytest.mark.processes
 def test_a_signed_url_is_read_with_its_signature_and_served_without(client_of, scene, tmp_path):
     with http_server.serve(tmp_path, strip_query=True) as served:
         client = client_of(f"{served.url}/scene.tif?private_token=SECRET")

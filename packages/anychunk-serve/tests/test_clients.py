@@ -21,6 +21,9 @@ from tests.support import served_files as files
 from tests.support.patience import PATIENCE_S
 from tests.support.serving import running
 
+pytestmark = pytest.mark.processes
+
+
 VIEWER = Path(__file__).parents[1] / "viewer"
 PREFIXES = ["zarr", "zarr-raw"]
 PAGE = "https://neuroglancer-demo.appspot.com"

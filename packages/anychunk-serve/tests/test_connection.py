@@ -15,6 +15,9 @@ import tifffile
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.serving import running
 
+pytestmark = pytest.mark.processes
+
+
 CHUNK = "/zarr/scene.tif/0/0/image/c/{}/{}"
 
 

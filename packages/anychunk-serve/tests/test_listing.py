@@ -44,6 +44,7 @@ def test_a_list_of_files_and_urls(tmp_path):
         found(f"@{tmp_path}/list.txt")
 
 
+@pytest.mark.processes
 def test_a_list_is_served(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(64, dtype="uint8").reshape(8, 8))
     (tmp_path / "list.txt").write_text(f"{tmp_path}/a.npy\n")
@@ -71,6 +72,7 @@ def test_hostile_folders(tmp_path):
     assert names == ["link.npy", "real.npy", "/".join(["d"] * 100 + ["x.npy"])]
 
 
+@pytest.mark.processes
 @needs_s3
 def test_a_prefix_of_an_object_store(tmp_path, monkeypatch):
     bucket = tmp_path / "buckets" / "scenes"

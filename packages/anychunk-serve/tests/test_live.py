@@ -16,6 +16,8 @@ from tests.read.test_replaced_files import CHANGES, change
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.served_files import decoded
 
+pytestmark = pytest.mark.processes
+
 CHUNK = "/zarr/a.tif/0/0/image/c/0/0"
 META = "/zarr/a.tif/0/0/image/zarr.json"
 

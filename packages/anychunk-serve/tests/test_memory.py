@@ -85,6 +85,7 @@ def test_open_files_share_a_part_of_the_memory(tmp_path):
     assert open_now == [entry.name for entry in catalog.entries()][-math.floor(most) :]
 
 
+@pytest.mark.processes
 def test_the_process_stays_within_its_bound(tmp_path):
     """All chunks in every encoding are 96 MiB; the peak grows by less than the bound of 64 MiB."""
     side, tile = 4096, 1024

@@ -15,6 +15,9 @@ from anychunk.io.opening import open_source, read_object
 from tests.support import http_server
 from tests.support.serving import running
 
+pytestmark = pytest.mark.processes
+
+
 RESTRICTED = {"redirects": "same-origin"}
 
 

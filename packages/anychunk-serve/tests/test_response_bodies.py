@@ -137,6 +137,7 @@ def test_one_file_per_chunk(tmp_path):
         stored_body(reader(replace(chunks, is_sparse=False)), 2)
 
 
+@pytest.mark.processes
 def test_remote_chunks(file, tmp_path):
     with serve(tmp_path) as web:
         url = f"{web.url}/a.bin"

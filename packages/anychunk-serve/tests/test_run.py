@@ -33,6 +33,7 @@ def test_files_that_are_not_there(capsys, tmp_path):
     assert err == f"anychunk: {tmp_path}/none.tif: no such file or directory\n"
 
 
+@pytest.mark.processes
 def test_a_port_that_is_taken(capsys, file):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -44,6 +45,7 @@ def test_a_port_that_is_taken(capsys, file):
     assert err.endswith("choose another --port\n")
 
 
+@pytest.mark.processes
 def test_two_servers_never_share_a_port(monkeypatch):
     """Windows lets them with SO_REUSEADDR, and refuses with SO_EXCLUSIVEADDRUSE."""
     options = []
@@ -88,6 +90,7 @@ def test_prints_its_address_as_json(capsys, file, monkeypatch):
     assert document["url"] == "http://127.0.0.1:8000/"
 
 
+@pytest.mark.processes
 def test_a_line_for_each_request(file):
     command = [sys.executable, "-m", "anychunk", "serve", str(file), "--port", "0", "-v"]
     with subprocess.Popen(
@@ -106,6 +109,7 @@ def test_a_line_for_each_request(file):
     assert "secret" not in "".join(lines)
 
 
+@pytest.mark.processes
 def test_it_does_not_wait_for_idle_clients_on_ctrl_c(file):
     with running(file, is_patient=True) as server:
         idle = [

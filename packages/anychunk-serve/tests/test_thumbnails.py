@@ -1,6 +1,7 @@
 """Thumbnails of served images."""
 
 import numpy as np
+import pytest
 import rasterio
 import tifffile
 
@@ -10,6 +11,8 @@ from anychunk_serve.chunks import Chunks
 from anychunk_serve.hierarchy import served_tree
 from anychunk_serve.thumbnails import ServedArray
 from tests.support.serving import picture
+
+pytestmark = pytest.mark.processes
 
 
 def test_absent_pixels_are_fill_values(tmp_path):

@@ -14,6 +14,9 @@ from tests.support.browser import PATIENCE_MS, browser
 from tests.support.patience import PATIENCE_S
 from tests.support.serving import running
 
+pytestmark = pytest.mark.processes
+
+
 CLIENTS = Path(__file__).parent / "clients"
 CHANNELS = ["DAPI", "GFP"]
 SCALARS = [

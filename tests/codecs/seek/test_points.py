@@ -57,6 +57,7 @@ def test_ranges_of_bzip2_differ_at_their_start():
     assert len(starts) == 9
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("options", [[], ["-i"], ["-9"]], ids=str)
 def test_pigz(options):
     if shutil.which("pigz") is None:

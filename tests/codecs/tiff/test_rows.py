@@ -274,6 +274,7 @@ def test_the_codec_can_be_pickled_after_it_was_used(tmp_path):
     assert not pickle.loads(pickle.dumps(array))[...].any()
 
 
+@pytest.mark.processes
 @needs_compiled
 def test_results_are_the_same_without_the_compiled_module(tmp_path):
     for number, (compression, dtype, planar, order) in enumerate(KINDS):

@@ -334,6 +334,7 @@ anychunk.write(Stops(), sys.argv[1], tile=8, storage=sys.argv[2], levels=2, comp
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("storage", ["internal", "external"])
 @pytest.mark.parametrize("has_old", [True, False])
 def test_killed_writer_leaves_the_old_file_or_none(tmp_path, tmp_path_factory, storage, has_old):
@@ -355,6 +356,7 @@ def test_killed_writer_leaves_the_old_file_or_none(tmp_path, tmp_path_factory, s
         assert storage == "external" or not has_old
 
 
+@pytest.mark.processes
 def test_memory_is_bounded(tmp_path):
     """A volume of 128 MiB that exists only slice by slice, in a process that counts its memory."""
     code = (

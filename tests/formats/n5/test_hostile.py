@@ -120,6 +120,7 @@ else:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("change", "stage"), LARGE)
 def test_huge_sizes_take_no_memory(tmp_path, change, stage):
     folder = write_dataset(tmp_path / "a.n5", ARRAY, (4, 3))

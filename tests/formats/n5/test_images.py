@@ -87,6 +87,7 @@ def test_is_valid_ome_zarr(container):
         assert [axis.name for axis in found.multiscales[0].axes][-2:] == ["y", "x"]
 
 
+@pytest.mark.processes
 def test_a_pyramid_behind_a_web_server(container):
     with serve(container.parent) as served:
         group = anychunk.open(f"{served.url}/c.n5/raw")

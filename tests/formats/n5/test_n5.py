@@ -178,6 +178,7 @@ def test_a_remote_container_in_memory(container):
         anychunk.open("memory://n5-test/c.n5/nothing")
 
 
+@pytest.mark.processes
 def test_a_container_behind_a_web_server(container):
     (container / "group/volume/2/2/1").unlink()
     expected = ARRAY.copy()

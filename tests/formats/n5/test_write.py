@@ -255,6 +255,7 @@ anychunk.write(Slow(), sys.argv[1], block=(64, 64), compression="raw")
 """
 
 
+@pytest.mark.processes
 def test_a_crash_leaves_no_half_written_block(tmp_path):
     done = processes.run(KILLED, [tmp_path / "a.n5/v"], cwd=tmp_path)
     assert done.returncode == 9

@@ -162,6 +162,7 @@ def test_a_negative_length_is_refused(tmp_path):
         anychunk.open(tmp_path / "a.ntf")
 
 
+@pytest.mark.processes
 def test_memory_and_time_are_bounded(tmp_path):
     """Every file above, opened by a process that may have 512 MiB beyond what it begins with."""
     for number, fields in enumerate((HUGE, TILED, LARGEST)):

@@ -36,6 +36,7 @@ def cog(tmp_path):
     return path, field
 
 
+@pytest.mark.processes
 def test_cog_over_http(cog):
     path, field = cog
     with serve(path.parent) as served:
@@ -55,6 +56,7 @@ def test_cog_over_http(cog):
         np.testing.assert_array_equal(level[...], field)
 
 
+@pytest.mark.processes
 def test_many_directories_far_apart_are_fetched_once(tmp_path, monkeypatch):
     """More of them than there are blocks: tifffile and we read each several times."""
     values = np.arange(40 * 96 * 96 * 3, dtype="uint32").astype("uint8").reshape(40, 96, 96, 3)

@@ -109,6 +109,7 @@ def test_tables_that_are_not_in_the_file_are_refused(tmp_path):
         anychunk.index(path)
 
 
+@pytest.mark.processes
 def test_tables_may_be_longer_than_a_header_and_are_fetched_once(tmp_path):
     path = tmp_path / "a.tif"
     path.write_bytes(tiff(SIDE, kinds=(16, 16)))

@@ -146,6 +146,7 @@ def fetched(served) -> int:
     return sum(int(last) + 1 - int(first) for first, last in spans)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", CASES)
 def test_remote_parts_are_exact(name, tmp_path, whole_decodes):
     shape, dtype, options = CASES[name]
@@ -162,6 +163,7 @@ def test_remote_parts_are_exact(name, tmp_path, whole_decodes):
         np.testing.assert_array_equal(array[across], expected[across])
 
 
+@pytest.mark.processes
 def test_remote_parts_fetch_few_bytes(tmp_path):
     rng = np.random.default_rng(3)
     image = rng.integers(0, 256, (2048, 2048), np.uint8)
@@ -180,6 +182,7 @@ def test_remote_parts_fetch_few_bytes(tmp_path):
         assert len(served.requests) < 30
 
 
+@pytest.mark.processes
 def test_remote_tiles_of_unstated_length_are_read_whole(tmp_path, whole_decodes):
     def unstated(stream: bytes) -> bytes:
         at = read_main_header(stream).length
@@ -192,6 +195,7 @@ def test_remote_tiles_of_unstated_length_are_read_whole(tmp_path, whole_decodes)
         np.testing.assert_array_equal(array[9:20, 3:30], image[9:20, 3:30])
 
 
+@pytest.mark.processes
 def test_damage_is_found_by_every_remote_part(tmp_path):
     write(tmp_path / "a.tif", noise((SIZE, SIZE), "u1"), change=cut, level=0, reversible=True)
     with serve(tmp_path) as served:

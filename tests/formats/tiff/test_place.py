@@ -165,6 +165,7 @@ def test_without_pyproj_keys_stay_and_no_crs_is_guessed(tmp_path, monkeypatch, n
     assert place(written(tmp_path / "b.tif", [SCALE, TIE], [PROJECTED, (3072, 32631)])).crs
 
 
+@pytest.mark.processes
 def test_codes_do_not_import_pyproj(tmp_path):
 
     path = written(tmp_path / "a.tif", [SCALE, TIE], [PROJECTED, (3072, 32631)])

@@ -189,6 +189,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.processes
 @needs_corpus
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is bounded as Linux does")
 def test_malformed_files_take_little():

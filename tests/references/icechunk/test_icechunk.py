@@ -177,6 +177,7 @@ def test_chunks_in_a_repository_with_a_relative_path(tmp_path, monkeypatch, name
     np.testing.assert_array_equal(anychunk.open(tmp_path / name)["a"][...], values)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("is_command", [False, True])
 def test_only_a_command_rests_before_it_ends(is_command):
     """Icechunk's threads release objects of Python after their last call."""

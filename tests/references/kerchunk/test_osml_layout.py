@@ -89,6 +89,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.processes
 @needs_osml
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,6 +100,7 @@ def test_theirs_opens_here(tmp_path, kind, zarr_format):
     np.testing.assert_array_equal(np.squeeze(group["0/data"][...]), IMAGE)
 
 
+@pytest.mark.processes
 @needs_osml
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("kind", KINDS[:2])
@@ -135,6 +137,7 @@ def layout_of(refs):
     return found.get("attributes", found)["multiscales"]["layout"]
 
 
+@pytest.mark.processes
 @needs_osml
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_levels_are_exchanged(tmp_path, zarr_format):
@@ -193,6 +196,7 @@ TIFFS = {
 }
 
 
+@pytest.mark.processes
 @needs_osml
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_theirs_of_every_kind(tmp_path):
@@ -259,6 +263,7 @@ def read_by_gdal(file):
         return np.squeeze(opened.read())
 
 
+@pytest.mark.processes
 @needs_osml
 def test_dted_opens_there(tmp_path):
     values = terrain()
@@ -341,6 +346,7 @@ def test_big_endian_files_in_their_indexes(tmp_path, compression, bigtiff):
     np.testing.assert_array_equal(found, IMAGE)
 
 
+@pytest.mark.processes
 @needs_osml
 @pytest.mark.parametrize("rowsperstrip", [100, 64])
 def test_keys_that_only_check_are_left_out(tmp_path, rowsperstrip):
@@ -421,6 +427,7 @@ def test_jpeg2000_that_they_read_right_is_saved(tmp_path, name):
     np.testing.assert_array_equal(anychunk.open(tmp_path / "index.json")["0/data"][0], SMALL)
 
 
+@pytest.mark.processes
 @needs_osml
 @j2k_streams.needs_openjpeg
 @pytest.mark.parametrize("name", GOOD)
@@ -560,6 +567,7 @@ def opened_by_zarr(index):
     return zarr.open_group(store, mode="r", zarr_format=int(index.name[0]))["0/0/image"]
 
 
+@pytest.mark.processes
 @needs_osml
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -18,6 +18,9 @@ from rasterio.errors import NotGeoreferencedWarning
 
 from tests.support.browser import Look, served
 
+pytestmark = pytest.mark.processes
+
+
 HEIGHT, WIDTH = 60, 80
 BACKGROUND = np.array([40, 80, 120.0])
 """What partly transparent pixels are compared over."""

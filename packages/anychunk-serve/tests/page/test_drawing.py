@@ -13,6 +13,9 @@ from tests.support.browser import Look, expected, served
 from tests.support.patience import wait_until
 from tests.test_thumbnail import by_pillow, write_turned
 
+pytestmark = pytest.mark.processes
+
+
 LABELS_SHAPE = (700, 900)
 TURNED = (2, 3, 6, 7)
 """Values of the tag Orientation: mirrored, upside down, rotated, rotated and mirrored."""

@@ -12,6 +12,9 @@ import tifffile
 from tests.support.browser import ROOT, Look, expected, served
 from tests.support.patience import wait_until
 
+pytestmark = pytest.mark.processes
+
+
 AXE = ROOT / "packages/anychunk-serve/viewer/node_modules/axe-core/axe.min.js"
 MANY = 400
 

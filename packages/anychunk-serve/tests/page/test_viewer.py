@@ -17,6 +17,9 @@ from tests.support.browser import ROOT, Look, expected, served
 sys.path.insert(0, str(ROOT / "examples"))
 from demo_files import FILES
 
+pytestmark = pytest.mark.processes
+
+
 # how (c, y, x) comes out of what was written, at a position of the slider
 COLOUR, STACK, CHANNELS = "colour", "stack", "channels"
 CASES = {
