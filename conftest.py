@@ -43,6 +43,13 @@ def pytest_configure(config):
     InternalError.__init__ = record
 
 
+def pytest_sessionfinish():
+    """Save what a worker has covered: xdist kills workers that take more than 10 s to exit."""
+    running = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
+    if running is not None:
+        running.save()
+
+
 def pytest_terminal_summary(terminalreporter):
     ran = sum(len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed"))
     how = "without" if native.loops is None else "with"
