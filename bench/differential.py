@@ -338,7 +338,9 @@ def differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ...
     """Yield (path, old, new) of the innermost values that differ."""
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         old, new = ({f"#{n}": value for n, value in enumerate(some)} for some in (old, new))
-    if isinstance(old, dict) and isinstance(new, dict):
+    if failed(old) != failed(new):
+        yield path, *(value if failed(value) else "a result" for value in (old, new))
+    elif isinstance(old, dict) and isinstance(new, dict):
         for key in old | new:
             yield from differences(old.get(key, "absent"), new.get(key, "absent"), *path, key)
     elif json.dumps(old) != json.dumps(new):
