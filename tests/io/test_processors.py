@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from anychunk.io import processors
-from anychunk.io.processors import cgroup_quota
+from anychunk.io.threads import cgroup_quota
 
 V2 = "0::/system.slice/job\n"
 V1 = "5:cpuset:/\n4:cpu,cpuacct:/batch/job\n1:name=systemd:/\n"

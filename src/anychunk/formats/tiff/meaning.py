@@ -1,21 +1,25 @@
 """What the samples of a TIFF image mean: axes, place, bands, nodata, drawing, texts."""
 
-from collections.abc import Mapping
+import enum
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
+import tifffile
 
 from anychunk.formats.tiff import axes, ome_xml, photometry, resolution
-from anychunk.formats.tiff.attributes import page_attributes
-from anychunk.formats.tiff.dates import page_time
 from anychunk.formats.tiff.gdal_metadata import GdalMetadata, gdal_metadata, nodata, texts
 from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.page_stack import Stack
 from anychunk.formats.tiff.place import page_geo_keys, page_place
 from anychunk.metadata import drawing
 from anychunk.metadata.meaning import Axis, Band, Channel, Display, Meaning, Place
+from anychunk.model.index import Json
 
 UNDEFINED = "Undefined"
 MOST_BANDS = (1 << 16) - 1
@@ -176,3 +180,143 @@ def _is_ramp(table: Any) -> bool:
     """Return whether a table is that of one colour, from black."""
     ramp = np.arange(256)[:, None] * (table[-1].astype(int) / 255)
     return bool(np.abs(table.astype(int) - ramp).max() <= 1)
+
+
+# When a TIFF image was taken, as far as its tags say.
+#
+# Spec: EXIF 2.32 section 4.6.5 (DateTimeOriginal, SubSecTimeOriginal, OffsetTimeOriginal); GDAL's
+#       domain IMAGERY (ACQUISITIONDATETIME); TIFF 6.0 section 8 (DateTime), which many writers set
+#       to the time of writing, so that it comes last.
+
+
+DATETIME, EXIF = 306, 34665
+ORIGINAL, FRACTION, OFFSET = "DateTimeOriginal", "SubsecTimeOriginal", "OffsetTimeOriginal"
+"""Names that tifffile gives to tags of the EXIF directory."""
+
+
+def page_time(page: tifffile.TiffPage, gdal: GdalMetadata) -> str | None:
+    """Return when a page was taken, as ISO 8601; None if nothing readable says so."""
+    return next(_stated(page, gdal), None)
+
+
+def _stated(page: tifffile.TiffPage, gdal: GdalMetadata) -> Iterator[str]:
+    exif = page.tags.valueof(EXIF)
+    if isinstance(exif, Mapping):
+        yield from exif_time(exif)
+    text = gdal.domains.get("IMAGERY", {}).get("ACQUISITIONDATETIME")
+    if text is not None:
+        with suppress(ValueError):
+            yield datetime.fromisoformat(text.strip()).isoformat()
+    yield from _iso(page.tags.valueof(DATETIME))
+
+
+def exif_time(exif: Mapping[str, Any]) -> Iterator[str]:
+    """Yield DateTimeOriginal, with its fraction of a second and its offset if they are stated."""
+    fraction, offset = (
+        value.strip("\0 ") if isinstance(value := exif.get(name), str) else ""
+        for name in (FRACTION, OFFSET)
+    )
+    for text in _iso(exif.get(ORIGINAL)):
+        digits = fraction if fraction.isascii() and fraction.isdigit() else ""
+        plain = f"{text}.{digits[:6]:0<6}" if digits else text
+        try:
+            yield datetime.fromisoformat(plain + offset).isoformat()
+        except ValueError:  # an offset that is not one
+            yield plain
+
+
+def _iso(text: object) -> Iterator[str]:
+    """Yield a date of TIFF and EXIF, `YYYY:MM:DD hh:mm:ss`, as ISO 8601, if it is one."""
+    if not isinstance(text, str):
+        return
+    try:
+        found = datetime.strptime(text.strip("\0 "), "%Y:%m:%d %H:%M:%S")  # noqa: DTZ007 - no zone is stated
+    except ValueError:
+        return
+    yield found.isoformat()
+
+
+# The attribute `tiff` of an image: what its first page states, in TIFF's own words.
+
+
+HIDDEN = {
+    273, 279, 288, 289, 320, 324, 325, 330, 347, 519, 520, 521, 34735, 34736, 34737, 42112, 50838,
+    50839, 65426, 65432,
+}  # fmt: skip
+"""Tags left out of `tiff.tags`: byte offsets, and those that other attributes describe."""
+MAX_VALUES = 2048
+"""Tags with more values than this are left out: they are data, not description."""
+MAX_TEXT = 1 << 20
+MAX_HEX_BYTES = 64
+
+
+def page_attributes(
+    page: tifffile.TiffPage, keys: Mapping[int, Any], gdal: GdalMetadata
+) -> dict[str, Json]:
+    """Return the attributes of a page that are stored under `tiff`.
+
+    Parameters:
+        page: the page.
+        keys: its GeoKeys.
+        gdal: its GDAL_METADATA.
+    """
+    found: dict[str, Json] = {
+        "compression": _name(page.compression),
+        "photometric": _name(page.photometric),
+        "bits_per_sample": as_json(page.bitspersample),
+        "sample_format": _name(page.sampleformat),
+        "planar_config": _name(page.planarconfig),
+        "predictor": _name(page.predictor),
+        "tags": tag_attributes(page),
+    }
+    if page.extrasamples:
+        found["extra_samples"] = [_name(e) for e in page.extrasamples]
+    if keys:
+        found["geo_keys"] = {_key_name(k): v for k, v in keys.items()}
+    if items := gdal.json():
+        found["gdal_metadata"] = items
+    return found
+
+
+def tag_attributes(page: tifffile.TiffPage) -> dict[str, Json]:
+    """Return the tags of a page by name, those that JSON can represent."""
+    found: dict[str, Json] = {}
+    for tag in page.tags:
+        if tag.code in HIDDEN or tag.count > MAX_VALUES * 4:
+            continue
+        value = as_json(tag.value)
+        if value is not None and tag.name not in found:
+            found[str(tag.name)] = value
+    return found
+
+
+def as_json(value: Any) -> Json:  # noqa: PLR0911 - one line per type
+    """Return a tag's value as JSON; None if it is too long or has no JSON equivalent."""
+    if isinstance(value, enum.Enum):
+        return int(value) if isinstance(value, int) else value.name
+    if isinstance(value, bool | str):
+        return value if len(str(value)) <= MAX_TEXT else None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, bytes):
+        return value.hex() if len(value) <= MAX_HEX_BYTES else None
+    if isinstance(value, np.ndarray):
+        return as_json(value.tolist()) if value.size <= MAX_VALUES else None
+    if isinstance(value, list | tuple):
+        return [as_json(v) for v in value] if len(value) <= MAX_VALUES else None
+    if isinstance(value, dict):
+        return {str(k): as_json(v) for k, v in value.items()} if len(value) <= MAX_VALUES else None
+    return None
+
+
+def _name(value: Any) -> Json:
+    return value.name if isinstance(value, enum.Enum) else as_json(value)
+
+
+def _key_name(key: int) -> str:
+    try:
+        return str(tifffile.TIFF.GEO_KEYS(key).name)
+    except ValueError:
+        return str(key)
