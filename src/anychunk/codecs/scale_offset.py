@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, runtime_field
 from anychunk.codecs.cast import json_scalar
 from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch, Step, first, in_parts, run
 from anychunk.codecs.cast.cast_plan import after_widening, look_up, tabulate
@@ -23,7 +23,6 @@ from anychunk.codecs.cast.from_float import fit, load, store
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     DOUBLE,
-    Block,
     FloatType,
     IntType,
     NumberType,
@@ -39,12 +38,14 @@ from anychunk.errors import (
     CodecConfigError,
     CodecTypeError,
 )
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 
 if TYPE_CHECKING:
     from anychunk.codecs.zarr_core import ArraySpec
 
 
-# Block functions of `(x - offset) * scale` and its inverse `x / scale + offset`.
+# Array functions of `(x - offset) * scale` and its inverse `x / scale + offset`.
 #
 # Spec: zarr-extensions, codecs/scale_offset. Everything is computed in the data type of the
 # array. A value whose result would wrap or overflow to infinity has no result, and neither has an
@@ -59,14 +60,14 @@ type Operations = tuple[tuple[np.ufunc, Any], tuple[np.ufunc, Any]]
 """Two operations, each with its second operand."""
 
 
-def encode_plan(kind: NumberType, offset: Block, scale: Block) -> Step:
+def encode_plan(kind: NumberType, offset: Array, scale: Array) -> Step:
     """Return the block function of `(x - offset) * scale`; both scalars are stored as `kind`."""
     if isinstance(kind, IntType):
         return _integers(kind, offset, scale, _encode_integers)
     return _floats(kind, (np.subtract, offset), (np.multiply, scale))
 
 
-def decode_plan(kind: NumberType, offset: Block, scale: Block) -> Step:
+def decode_plan(kind: NumberType, offset: Array, scale: Array) -> Step:
     """Return the block function of `x / scale + offset`; both scalars are stored as `kind`."""
     if isinstance(kind, IntType):
         return _integers(kind, offset, scale, _decode_integers)
@@ -74,7 +75,7 @@ def decode_plan(kind: NumberType, offset: Block, scale: Block) -> Step:
 
 
 def _integers(
-    kind: IntType, offset: Block, scale: Block, make: Callable[[IntType, int, int], Step]
+    kind: IntType, offset: Array, scale: Array, make: Callable[[IntType, int, int], Step]
 ) -> Step:
     inner = make(kind, int(as_number(offset, kind)), int(as_number(scale, kind)))
     if not kind.is_foreign:
@@ -91,7 +92,7 @@ def _encode_integers(kind: IntType, offset: int, scale: int) -> Step:
     low = max(kind.low, -(-least // scale) + offset, kind.low + offset)  # division rounded up
     high = min(kind.high, most // scale + offset, kind.high + offset)
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         bad = _first_outside(x, low, high, kind)
         if bad == GOOD:
             np.subtract(x, _modulo(offset, x.dtype), out=out)
@@ -109,7 +110,7 @@ def _decode_integers(kind: IntType, offset: int, scale: int) -> Step:
     if scale == -1:
         low = max(low, -kind.high)  # the only quotient that does not fit is low / -1
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         quotient = x
         if scale != 1:
             divisor = _modulo(scale, x.dtype)
@@ -126,22 +127,22 @@ def _decode_integers(kind: IntType, offset: int, scale: int) -> Step:
     return apply
 
 
-def _first_outside(x: Block, low: int, high: int, kind: IntType) -> int:
+def _first_outside(x: Array, low: int, high: int, kind: IntType) -> int:
     if (low, high) == (kind.low, kind.high) or (low <= int(x.min()) and int(x.max()) <= high):
         return GOOD
     return first(_outside(x, low, high))
 
 
-def _outside(x: Block, low: int, high: int) -> Block:
+def _outside(x: Array, low: int, high: int) -> Array:
     return np.less(x, low) | np.greater(x, high)
 
 
-def _modulo(number: int, dtype: np.dtype[Any]) -> Block:
+def _modulo(number: int, dtype: np.dtype[Any]) -> Array:
     """Return an integer modulo 2**bits of `dtype`."""
     return np.array(number % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
 
 
-def _floats(kind: FloatType, *steps: tuple[np.ufunc, Block]) -> Step:
+def _floats(kind: FloatType, *steps: tuple[np.ufunc, Array]) -> Step:
     operations: Any = tuple((ufunc, as_number(operand, kind)) for ufunc, operand in steps)
     if not kind.is_foreign:
         return _native_floats(operations, kind.dtype)
@@ -161,7 +162,7 @@ def _native_floats(operations: Operations, dtype: np.dtype[Any]) -> Step:
     (inner, a), (outer, b) = operations
     a, b = dtype.type(a), dtype.type(b)
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         try:
             with np.errstate(over="raise"):
                 inner(x, a, out=out)
@@ -181,7 +182,7 @@ def _foreign_floats(kind: FloatType, operations: Operations) -> Step:
     """
     names = ("result", "rounded", "step")
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         original = values = load(x, DOUBLE.dtype, scratch)
         result, rounded, step = (scratch.array(name, np.float64, x.size) for name in names)
         for ufunc, operand in operations:
@@ -204,8 +205,8 @@ class Bound:
     """Offset and scale as numbers of one type, with the block functions that apply them."""
 
     kind: NumberType
-    offset: Block
-    scale: Block
+    offset: Array
+    scale: Array
     encode: Step
     decode: Step
     is_identity: bool
@@ -228,7 +229,7 @@ def bind(offset: Scalar, scale: Scalar, kind: NumberType, text: str) -> Bound:
     return Bound(kind, a, b, encode, decode, is_identity)
 
 
-def _parse(label: str, value: Scalar, kind: NumberType) -> Block:
+def _parse(label: str, value: Scalar, kind: NumberType) -> Array:
     try:
         stored = json_scalar.parse(value, kind)
     except (ValueError, OverflowError) as e:

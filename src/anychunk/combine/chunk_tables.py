@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anychunk.model.grid import Numbers
 from anychunk.model.index import INLINE, ByteRanges, Parts
 
-type Numbers = npt.NDArray[np.int64]
 type Flags = npt.NDArray[np.bool_]
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import api
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
@@ -38,11 +37,9 @@ from anychunk.io.source import Storage
 from anychunk.io.url import is_remote
 from anychunk.limits import MIB
 from anychunk.model import images as im
-from anychunk.model.grid import Shape, Slices
+from anychunk.model.grid import Array, Shape, Slices
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import Part
-
-type Array = npt.NDArray[Any]
 
 RECORD = np.dtype([("array", "<i4"), ("tile", "<i8"), ("offset", "<u8"), ("length", "<u8")])
 """Where a tile is in the file of a task; a piece for a later run has the number -1."""

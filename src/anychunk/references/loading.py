@@ -11,7 +11,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.errors import FormatError
 from anychunk.formats._zarr_metadata import Document, Fields, check_chunk_shape
-from anychunk.model.grid import Shape, grid_shape
+from anychunk.model.grid import Numbers, Shape, grid_shape
 from anychunk.model.index import (
     INLINE,
     WHOLE,
@@ -27,7 +27,6 @@ from anychunk.references.documents import Nodes, loaded_attributes, read_base, r
 from anychunk.references.tile_tables import KEY, load_tables
 from anychunk.references.urls import UrlResolver
 
-type Int64 = npt.NDArray[np.int64]
 type Range = tuple[int, int]
 """Offset and length."""
 
@@ -41,10 +40,10 @@ HIGHEST = np.uint64(1 << 62)
 class Rows:
     """The chunks of one array as they were saved, by number in C order over the grid."""
 
-    numbers: Int64
+    numbers: Numbers
     offsets: Uint64
     lengths: Uint64
-    url_ids: Int64
+    url_ids: Numbers
     parts: dict[int, list[Range]] = field(default_factory=dict)
     """Further byte ranges, by chunk number."""
     inline: dict[int, bytes] = field(default_factory=dict)

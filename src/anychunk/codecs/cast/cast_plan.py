@@ -19,7 +19,6 @@ from anychunk.codecs.cast.blockwise import GOOD, Scratch, Step, copy, first, in_
 from anychunk.codecs.cast.from_float import OutOfRange, store, through_grid
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
-    Block,
     FloatType,
     IntType,
     NumberType,
@@ -29,8 +28,9 @@ from anychunk.codecs.cast.number_types import (
 )
 from anychunk.codecs.cast.rounding import Rounding
 from anychunk.codecs.cast.scalar_map import Entry
+from anychunk.model.grid import Array
 
-# Block functions that cast from integers.
+# Array functions that cast from integers.
 #
 # Spec: zarr-extensions, codecs/cast_value.
 #
@@ -49,7 +49,7 @@ def int_to_int(source: IntType, target: IntType, out_of_range: OutOfRange) -> St
     low, high = max(source.low, target.low), min(source.high, target.high)
     is_checked = (low, high) != (source.low, source.high) and out_of_range != "wrap"
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         if is_checked and not (low <= int(x.min()) and int(x.max()) <= high):
             if out_of_range is None:
                 return first((x < low) | (x > high))
@@ -83,7 +83,7 @@ def _copy(target: FloatType) -> Step:
     if not target.is_foreign:
         return copy
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         single = scratch.array("integers", np.float32, x.size)
         np.copyto(single, x, casting="unsafe")
         store(single, out, target, scratch)
@@ -96,7 +96,7 @@ def _through_double(target: FloatType, rounding: Rounding, out_of_range: OutOfRa
     """Return the step for integers that float64 represents exactly."""
     general = through_grid(target, rounding, out_of_range)
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         double = scratch.array("double", np.float64, x.size)
         np.copyto(double, x)
         return general(double, out, scratch)
@@ -114,7 +114,7 @@ def _through_odd(target: FloatType, rounding: Rounding, out_of_range: OutOfRange
     """
     general = through_grid(target, rounding, out_of_range)
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         kind = x.dtype.type
         cut = scratch.array("cut", x.dtype, x.size)
         low = scratch.array("low", x.dtype, x.size)
@@ -144,7 +144,7 @@ def _split(rounding: Rounding) -> Step:
     error, which float64 represents exactly (Dekker, 1971), shows which neighbour is correct.
     """
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         kind = x.dtype.type
         high = (x >> kind(32)).astype(np.float64) * 2.0**32
         low = (x & kind(0xFFFFFFFF)).astype(np.float64)
@@ -157,7 +157,7 @@ def _split(rounding: Rounding) -> Step:
     return in_parts(apply, width=32)
 
 
-def _direction(nearest: Block, error: Block, rounding: Rounding) -> Block:
+def _direction(nearest: Array, error: Array, rounding: Rounding) -> Array:
     """Return the infinity towards which each value must move by one step; NaN where it must not."""
     towards = np.full(nearest.size, np.nan)
     if rounding == "nearest-away":
@@ -264,7 +264,7 @@ def _mapped(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step:
         inner = _mapped(step, others, is_total=is_total) if others else step
         return _searched(inner, by_value, is_total=is_total)
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         hits = entries[0].mask(x, scratch.array("hits", bool, x.size))
         for entry in entries[1:]:
             hits |= entry.mask(x, scratch.array("more hits", bool, x.size))
@@ -285,7 +285,7 @@ def _searched(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step
     order = np.argsort(keys)
     keys, values = keys[order], np.array([entry.value for entry in entries])[order]
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         places = np.minimum(np.searchsorted(keys, x), keys.size - 1)
         hits = keys[places] == x
         rest = x if is_total or not hits.any() else _without(x, hits, scratch)
@@ -297,7 +297,7 @@ def _searched(step: Step, entries: tuple[Entry, ...], *, is_total: bool) -> Step
     return apply
 
 
-def _without(x: Block, hits: Block, scratch: Scratch) -> Block:
+def _without(x: Array, hits: Array, scratch: Scratch) -> Array:
     """Return a copy of a block with `SAFE` in place of the keys."""
     rest = scratch.array("rest", x.dtype, x.size)
     np.copyto(rest, x)
@@ -305,7 +305,7 @@ def _without(x: Block, hits: Block, scratch: Scratch) -> Block:
     return rest
 
 
-def _widen(stored: Block) -> Block:
+def _widen(stored: Array) -> Array:
     """Return bfloat16 bits as float32: they are its upper half."""
     return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
@@ -313,7 +313,7 @@ def _widen(stored: Block) -> Block:
 def after_widening(step: Step) -> Step:
     """Return a step on bfloat16 bits from a step on float32."""
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         wide = scratch.array("wide", np.uint32, x.size)
         np.left_shift(x, np.uint32(16), out=wide, dtype=np.uint32)
         return step(wide.view(np.float32), out, scratch)
@@ -335,15 +335,15 @@ def _tabulated(
     return look_up(table, is_bad)
 
 
-def _code_mask(entry: Entry, codes: Block, values: Block) -> Block:
+def _code_mask(entry: Entry, codes: Array, values: Array) -> Array:
     """Return which of the 256 codes have the key of an entry."""
     if entry.match == "nan":
         return np.isnan(values)
-    same: Block = codes == entry.key if entry.match == "bits" else values == values[entry.key]
+    same: Array = codes == entry.key if entry.match == "bits" else values == values[entry.key]
     return same
 
 
-def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Block]:
+def tabulate(step: Step, values: Array, target: NumberType) -> tuple[Array, Array]:
     """Run a step on every value; return the results, and which values have none.
 
     A step reports only its first bad value and leaves the rest of the block undefined, so blocks
@@ -372,11 +372,11 @@ def tabulate(step: Step, values: Block, target: NumberType) -> tuple[Block, Bloc
     return table[places], is_bad[places]
 
 
-def look_up(table: Block, is_bad: Block) -> Step:
+def look_up(table: Array, is_bad: Array) -> Step:
     """Return the step that maps each byte through a table of 256 results."""
     has_bad = bool(is_bad.any())
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         if has_bad:
             bad = is_bad[x]
             index = int(bad.argmax())

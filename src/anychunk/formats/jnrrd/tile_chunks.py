@@ -27,11 +27,11 @@ from anychunk.formats.jnrrd.external_tiles import (
 from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, tile_numbers
 from anychunk.formats.jnrrd.tile_pattern import Pattern, check_unique_names
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, checksum
-from anychunk.formats.jnrrd.tiling_fields import Level, Table
+from anychunk.formats.jnrrd.tiling_fields import Level
 from anychunk.io.source import Source
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.images import VARIABLE
-from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects
+from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects, Uint64
 
 MOST_FRONTS = 1 << 16
 """Maximum number of distinct windows per level: `front_ids` are 16-bit numbers."""
@@ -95,7 +95,7 @@ def with_trailing(chunks: ByteRanges | Objects, trailing: int) -> ByteRanges | O
 def byte_ranges(tiled: TiledVolume, layout: Layout, source: Source) -> ByteRanges:
     """Return the chunk table of a level whose tiles are in the file of the header."""
     tiling = tiled.tiling
-    table = cast("Table", tiling.offset_table)
+    table = cast("Uint64", tiling.offset_table)
     numbers = tile_numbers(layout, tiling.dimensions) + tiled.before(layout)
     offsets = table[numbers]
     if tiling.compression == "raw":

@@ -23,9 +23,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.errors import LimitError
 from anychunk.formats.jnrrd.tiling_fields import Level, Tiling
-from anychunk.model.grid import Shape, chunk_coords, chunk_number, grid_shape
-
-type Ints = npt.NDArray[np.int64]
+from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number, grid_shape
 
 
 def tile_number(indices: Sequence[int], grid: Shape) -> int:
@@ -50,11 +48,11 @@ class Axis:
 
     chunk: int
     """The number of voxels of a core, or of a chunk."""
-    stored: Ints
+    stored: Numbers
     """For each tile, how many voxels are stored."""
-    start: Ints
+    start: Numbers
     """For each tile, where its core begins in what is stored."""
-    length: Ints
+    length: Numbers
     """For each tile, how many voxels its core has."""
 
 
@@ -155,7 +153,7 @@ def stored_voxels(layout: Layout, dimensions: Shape) -> npt.NDArray[np.uint64] |
     return voxels.reshape(-1)
 
 
-def tile_numbers(layout: Layout, dimensions: Shape) -> Ints:
+def tile_numbers(layout: Layout, dimensions: Shape) -> Numbers:
     """Return, for every chunk, the number of its tile in the level's table, in numpy axis order."""
     strides = [0] * len(layout.counts)
     step = 1

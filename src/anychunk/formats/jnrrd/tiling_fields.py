@@ -16,15 +16,13 @@ from importlib import resources
 from typing import Any, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.model.grid import Shape
-from anychunk.model.index import Json
+from anychunk.model.index import Json, Uint64
 
-type Table = npt.NDArray[np.uint64]
 type Severity = Literal["error", "warning"]
 
 URI = "https://jnrrd.org/extensions/tile/v1.0.0"
@@ -80,8 +78,8 @@ class Tiling:
     sizes: Shape
     storage: Literal["internal", "external"]
     format: Literal["contiguous", "chunked"] | None = None
-    offset_table: Table | None = None
-    size_table: Table | None = None
+    offset_table: Uint64 | None = None
+    size_table: Uint64 | None = None
     pattern: str | None = None
     files: tuple[Mapping[str, Json], ...] | None = None
     base_dir: str | None = None
@@ -89,7 +87,7 @@ class Tiling:
     padding_value: float | None = 0
     overlap: Shape = ()
     compression: Literal["raw", "gzip", "bzip2", "zstd", "lz4"] = "raw"
-    compression_levels: Table | None = None
+    compression_levels: Uint64 | None = None
     levels: int = 1
     level_scales: tuple[Shape, ...] = ()
     level_offsets: tuple[int, ...] | None = None
@@ -197,7 +195,7 @@ def read_tiling(
         findings += check(completed, volume)
         if any(f.severity == "error" for f in findings):
             return None, tuple(findings)
-    tables: dict[str, Table | None] = {}
+    tables: dict[str, Uint64 | None] = {}
     for name in TABLES:
         table = read_table(completed.get(name), name)
         if isinstance(table, Finding):
@@ -341,7 +339,7 @@ def spread_scale(scale: int | list[int], count: int) -> Shape:
     return tuple(scale) if isinstance(scale, list) else (scale,) * count
 
 
-def read_table(values: Json, name: str) -> Table | Finding | None:
+def read_table(values: Json, name: str) -> Uint64 | Finding | None:
     """Return a table as an array, or an error if an entry is not an unsigned 64-bit integer."""
     if values is None:
         return None
@@ -355,7 +353,7 @@ def read_table(values: Json, name: str) -> Table | Finding | None:
         return error(name, f"entry {bad} is {str(values[bad])[:40]}, expected 0 to 2**64 - 1")
 
 
-def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Table | None]) -> Tiling:
+def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Uint64 | None]) -> Tiling:
     """Return the checked fields as data."""
     levels, count = fields.get("levels", 1), len(fields["dimensions"])
     scales = [spread_scale(s, count) for s in fields.get("level_scales", [1])]

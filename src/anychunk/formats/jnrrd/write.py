@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import LimitError
@@ -33,9 +32,8 @@ from anychunk.io import sink, threads
 from anychunk.io.opening import read_object
 from anychunk.io.url import folder_of, is_remote, local_path
 from anychunk.metadata.meaning import Meaning
-from anychunk.model.grid import Shape, chunk_box
+from anychunk.model.grid import Array, Shape, chunk_box
 
-type Array = npt.NDArray[Any]
 type Progress = Callable[[int, int], None]
 """Called with (tiles done, total tiles)."""
 

@@ -15,13 +15,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import resample as ds
 from anychunk.io.system import read_at, write_at
-from anychunk.model.grid import Shape, chunk_box, chunk_number, cut_box, grid_shape
+from anychunk.model.grid import Array, Shape, chunk_box, chunk_number, cut_box, grid_shape
 
-type Array = npt.NDArray[Any]
 type Read = Callable[[Shape, Shape], Array]
 
 

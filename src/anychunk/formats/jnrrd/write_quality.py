@@ -11,16 +11,12 @@ PSNR of 100, as level 0 in the example of the extension.
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.formats.jnrrd.write_plan import Plan
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Array, Shape
 from anychunk.model.index import Json
-
-type Array = npt.NDArray[Any]
 
 LOSSLESS_DB = 100.0
 ROWS_BYTES = 16 << 20

@@ -17,7 +17,6 @@ from anychunk.formats.tiff import old_jpeg
 from anychunk.formats.tiff.axes import Arrangement, arrangement
 from anychunk.formats.tiff.byte_ranges import (
     Page,
-    Table,
     check_count,
     divide,
     page_table,
@@ -35,7 +34,7 @@ from anychunk.formats.tiff.directory import (
 from anychunk.formats.tiff.layout import JPEG, Layout, page_layout
 from anychunk.io.source import Source
 from anychunk.model.grid import Shape
-from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Json, Uint64
 
 # Which pages of a series have the layout of its first page.
 #
@@ -370,7 +369,7 @@ def array_codecs(axes: Arrangement) -> tuple[Json, ...]:
     return ({"name": "transpose", "configuration": {"order": order}}, *codecs)
 
 
-def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Table]:
+def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Uint64, Uint64]:
     """Return offsets and lengths of all planes, shaped (planes, *file_grid)."""
     layout = stack.layout
     if stack.run is not None:
@@ -416,7 +415,7 @@ def _tables(stack: Stack, sources: Sequence[Source]) -> tuple[Layout, Table, Tab
 
 
 def _old_jpeg(
-    stack: Stack, layout: Layout, sources: Sequence[Source], offsets: Table, lengths: Table
+    stack: Stack, layout: Layout, sources: Sequence[Source], offsets: Uint64, lengths: Uint64
 ) -> tuple[Layout, dict[str, Any]]:
     """Return the layout of an old-style JPEG page, and its tables and headers."""
     if len(stack.planes) != 1:
@@ -436,7 +435,7 @@ def _old_jpeg(
     return layout, {"fronts": headers, "front_ids": ids}
 
 
-def _page_fronts(headers: Sequence[bytes | None], other: bytes, offsets: Table) -> dict[str, Any]:
+def _page_fronts(headers: Sequence[bytes | None], other: bytes, offsets: Uint64) -> dict[str, Any]:
     """Return the fronts that put the header of each page before all of its tiles."""
     unique = tuple(dict.fromkeys(h or other for h in headers))
     ids = np.array([unique.index(h or other) for h in headers], np.uint32)

@@ -12,10 +12,10 @@ from anychunk.codecs.zarr_core import sync
 from anychunk.errors import FormatError, SourceError
 from anychunk.formats._zarr_metadata import Fields
 from anychunk.io.url import absolute, file_url, is_remote
-from anychunk.model.grid import Shape, chunk_coords, chunk_key, chunk_numbers, grid_shape
+from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_key, chunk_numbers, grid_shape
 from anychunk.model.index import Uint64
 from anychunk.model.pin import Pin
-from anychunk.references.chunk_references import ChunkReferences, Numbers
+from anychunk.references.chunk_references import ChunkReferences
 from anychunk.references.icechunk.documents import write_keys
 from anychunk.references.icechunk.repository import chunks_per_manifest
 from anychunk.references.icechunk.transaction import Transaction
