@@ -8,11 +8,11 @@ from typing import Any, cast
 from anychunk import api
 from anychunk._drawn import Drawn
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
-from anychunk.conversion.journal import with_files
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.single_files import refuse_zarr_options, write_images
 from anychunk.conversion.source_boxes import GivenBoxes
+from anychunk.conversion.staging import with_files
 from anychunk.conversion.target import Target
 from anychunk.conversion.tasks import Conversion
 from anychunk.conversion.tiff_files import to_tiff

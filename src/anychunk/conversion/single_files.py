@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from anychunk import api, formats
-from anychunk.conversion.journal import with_files
-from anychunk.conversion.staging import Stage, staged
+from anychunk.conversion.staging import Stage, staged, with_files
 from anychunk.conversion.tasks import same
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._axes import MOST_NATIVE

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from anychunk.conversion import zarr_v2
-from anychunk.conversion.journal import Journal
 from anychunk.conversion.plan import Plan
-from anychunk.conversion.staging import locked
+from anychunk.conversion.staging import Journal, locked
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import sink
 from anychunk.io.opening import read_object

@@ -23,11 +23,10 @@ import numpy as np
 
 from anychunk import api
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
-from anychunk.conversion.journal import with_files
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Run
 from anychunk.conversion.source_boxes import GivenBoxes
-from anychunk.conversion.staging import Stage, staged
+from anychunk.conversion.staging import Stage, staged, with_files
 from anychunk.conversion.tasks import Conversion, Task, Use, reduced, same
 from anychunk.conversion.tiff_plan import TiffOptions, TiffPlan, Written, make_tiff_plan, pages
 from anychunk.errors import ChunkEncodeError, FormatError

@@ -21,7 +21,6 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from anychunk.cost import Budget, is_within
 from anychunk.errors import AnychunkError, FormatWarning, UnsupportedError
 from anychunk.metadata import painting, windows
 from anychunk.metadata.cf import type_range
@@ -34,6 +33,7 @@ from anychunk.model import images as im
 from anychunk.model.grid import Array
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
+from anychunk.notebooks import Budget, is_within
 from anychunk.thumbnail import without_nodata
 from anychunk_plugins.colours import as_nan, colormap, label_colours, looked_up, painted
 from anychunk_plugins.lazy_arrays import Bands, lazy, levels_or_one, spread

@@ -24,10 +24,9 @@ from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, spread, tile_indices
 from anychunk.formats.jnrrd.write_header import Written
-from anychunk.formats.jnrrd.write_levels import Pyramid, Target
+from anychunk.formats.jnrrd.write_levels import Pyramid, Quality, Target
 from anychunk.formats.jnrrd.write_meaning import kept_header
 from anychunk.formats.jnrrd.write_plan import Plan, default_tile, make_plan
-from anychunk.formats.jnrrd.write_quality import Quality
 from anychunk.io import sink, threads
 from anychunk.io.opening import read_object
 from anychunk.io.url import folder_of, is_remote, local_path

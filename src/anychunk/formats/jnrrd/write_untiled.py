@@ -23,7 +23,7 @@ from anychunk.formats.jnrrd import nrrd_text
 from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.header import Header, Line, make_line, rewrite
-from anychunk.formats.jnrrd.original import STORAGE
+from anychunk.formats.jnrrd.meaning import STORAGE
 from anychunk.formats.jnrrd.volume import Volume, read_type
 from anychunk.formats.jnrrd.write import Progress, in_byte_order, numeric_type, shown
 from anychunk.formats.jnrrd.write_meaning import Described, kept_header

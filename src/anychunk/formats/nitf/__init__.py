@@ -19,12 +19,16 @@ from anychunk.formats import _jpeg2000
 from anychunk.formats._bands import without_single_band
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
 from anychunk.formats._two_steps import in_two_steps, quick_source
-from anychunk.formats.nitf.bilevel import bilevel_index
-from anychunk.formats.nitf.blocks import Stored
+from anychunk.formats.nitf.blocks import Image, Stored, read_image
+from anychunk.formats.nitf.compressed import (
+    COVERAGE,
+    bilevel_index,
+    jpeg2000_index,
+    jpeg_index,
+    rpf_locations,
+    vq_index,
+)
 from anychunk.formats.nitf.header import HEAD, VERSIONS, File, Segment, read_file
-from anychunk.formats.nitf.image_segment import Image, read_image
-from anychunk.formats.nitf.jpeg import jpeg_index
-from anychunk.formats.nitf.jpeg2000 import jpeg2000_index
 from anychunk.formats.nitf.meaning import (
     header_json,
     image_meaning,
@@ -37,7 +41,6 @@ from anychunk.formats.nitf.place import image_place
 from anychunk.formats.nitf.plain import plain_array
 from anychunk.formats.nitf.tre import Tre
 from anychunk.formats.nitf.uncompressed import Options, uncompressed_index
-from anychunk.formats.nitf.vector_quantization import COVERAGE, rpf_locations, vq_index
 from anychunk.io.block_cache import buffered
 from anychunk.io.inside import resolve
 from anychunk.io.opening import open_beside

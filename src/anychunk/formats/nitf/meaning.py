@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from anychunk import limits
-from anychunk.formats.nitf.blocks import Stored, transparent_entry
+from anychunk.formats.nitf.blocks import Image, Stored, transparent_entry
 from anychunk.formats.nitf.fixed_width import Values, number
 from anychunk.formats.nitf.header import OVERFLOW, File, Segment, lookup_tables
-from anychunk.formats.nitf.image_segment import Image
 from anychunk.formats.nitf.tre import Tre, split, text_or_hex, tre_json
 from anychunk.io.source import Source
 from anychunk.metadata.meaning import Axis, Band, Display, Meaning, Place

@@ -34,7 +34,16 @@ from anychunk.references.chunk_references import (
 from anychunk.references.documents import check_version, parse_nodes, read_base, read_pins
 from anychunk.references.documents import write_documents as metadata_documents
 from anychunk.references.icechunk.appending import append_index
-from anychunk.references.icechunk.chunks import at_start, read_chunks, write_chunks
+from anychunk.references.icechunk.chunks import (
+    BRANCH,
+    at_start,
+    icechunk_errors,
+    icechunk_module,
+    read_chunks,
+    readonly_store,
+    writable_repository,
+    write_chunks,
+)
 from anychunk.references.icechunk.documents import (
     is_empty,
     read_bytes,
@@ -42,13 +51,6 @@ from anychunk.references.icechunk.documents import (
     write_documents,
 )
 from anychunk.references.icechunk.repo_file import check_repo_file
-from anychunk.references.icechunk.repository import (
-    BRANCH,
-    icechunk_errors,
-    icechunk_module,
-    readonly_store,
-    writable_repository,
-)
 from anychunk.references.icechunk.sources import (
     Row,
     append_rows,
