@@ -19,7 +19,7 @@ import numpy as np
 import zarr
 
 from anychunk.errors import UnsupportedError
-from anychunk.io.url import is_remote
+from anychunk.io.source import is_remote
 from anychunk.metadata import geo
 from anychunk.metadata.ome import scale_and_translation
 from anychunk.metadata.reading import levels_of, meaning_of

@@ -40,7 +40,7 @@ from anychunk.combine.mosaic import Overlap, mosaic
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
 from anychunk.io.secrets import without_secrets
-from anychunk.io.url import absolute, is_remote
+from anychunk.io.source import absolute, is_remote
 from anychunk.metadata import comparison, joining
 from anychunk.metadata.dates import Georeference
 from anychunk.metadata.meaning import Level, Transform

@@ -20,9 +20,8 @@ from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.conversion.windows import with_limits
 from anychunk.errors import UnsupportedError
 from anychunk.io import sink
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, as_url
 from anychunk.io.threads import cores
-from anychunk.io.url import as_url
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, walk
 from anychunk.selection import Part, part_of

@@ -20,9 +20,8 @@ from anychunk.io import sink
 from anychunk.io.file import stat_pin
 from anychunk.io.lock import exclusive
 from anychunk.io.opening import read_object
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.io.system import replace
-from anychunk.io.url import is_remote, local_path
 from anychunk.model.pin import Pin
 
 # The journal of a conversion: one line per finished task, with the checksum of what it wrote.

@@ -12,9 +12,8 @@ from anychunk.conversion.staging import Journal, locked
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import sink
 from anychunk.io.opening import read_object
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.io.system import replace
-from anychunk.io.url import is_remote, local_path
 from anychunk.metadata.hierarchy import consolidated
 from anychunk.model.grid import chunk_coords, chunk_key
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, walk

@@ -36,8 +36,7 @@ from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.io import sink
 from anychunk.io.object_stores import object_store
 from anychunk.io.opening import read_object
-from anychunk.io.source import Storage
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.limits import MIB
 from anychunk.model.grid import Array, Shape, Slices, chunk_key, cut_box, touched_chunks
 from anychunk.read.zarr_array import open_path

@@ -32,8 +32,7 @@ from anychunk.conversion.tiff_plan import TiffOptions, TiffPlan, Written, make_t
 from anychunk.errors import ChunkEncodeError, FormatError
 from anychunk.formats.tiff.write_directory import Page, framed, layout
 from anychunk.io import sink
-from anychunk.io.source import Storage
-from anychunk.io.url import is_remote
+from anychunk.io.source import Storage, is_remote
 from anychunk.limits import MIB
 from anychunk.model import images as im
 from anychunk.model.grid import Array, Shape, Slices

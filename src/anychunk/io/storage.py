@@ -12,8 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from anychunk.errors import OptionError, UnsupportedError
 from anychunk.io.secrets import SIGNED, without_secrets
-from anychunk.io.source import Storage
-from anychunk.io.url import PLAIN, is_remote
+from anychunk.io.source import PLAIN, Storage, is_remote
 
 OWN = frozenset({"resolve", "redirects", "filesystem", "query", "sign", SIGNED})
 """Options of ours, which obstore does not know."""

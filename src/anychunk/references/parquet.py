@@ -29,9 +29,8 @@ from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
 from anychunk.formats._zarr_metadata import Document, Fields, parse_document
 from anychunk.io import sink
-from anychunk.io.folder import Folder
-from anychunk.io.source import Storage
-from anychunk.io.url import absolute
+from anychunk.io.opening import Folder
+from anychunk.io.source import Storage, absolute
 from anychunk.model.index import WHOLE, GroupIndex, Json, Node
 from anychunk.references.chunk_references import (
     Capabilities,
@@ -43,22 +42,20 @@ from anychunk.references.chunk_references import (
     with_found_pins,
 )
 from anychunk.references.documents import (
-    added_root,
-    parse_nodes,
-    root_attributes,
-    root_documents,
-    write_documents,
-)
-from anychunk.references.loading import (
     Range,
     Rows,
+    added_root,
     build_index,
     count_chunks,
     joined,
+    parse_nodes,
+    root_attributes,
+    root_documents,
     url_resolver,
+    write_documents,
 )
+from anychunk.references.osml_codecs import with_portable_codecs
 from anychunk.references.osml_reading import corrected
-from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import folder_of
 

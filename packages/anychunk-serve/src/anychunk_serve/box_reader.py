@@ -25,8 +25,7 @@ from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.file import PreadSource, stat_pin
 from anychunk.io.open_sources import Sources
-from anychunk.io.source import Bytes1D, Storage
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.source import Bytes1D, Storage, is_remote, local_path
 from anychunk.model.grid import (
     Array,
     Piece,

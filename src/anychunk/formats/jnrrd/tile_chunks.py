@@ -20,13 +20,6 @@ from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.formats import _raw
 from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.tile_layout import (
-    Layout,
-    dimension_counts,
-    tile_indices,
-    tile_number,
-    tile_numbers,
-)
 from anychunk.formats.jnrrd.tile_pattern import (
     NUMBER,
     Pattern,
@@ -36,11 +29,21 @@ from anychunk.formats.jnrrd.tile_pattern import (
     pattern_names,
 )
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, checksum
-from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Tiling, error, warning
+from anychunk.formats.jnrrd.tiling_fields import (
+    Finding,
+    Layout,
+    Level,
+    Tiling,
+    dimension_counts,
+    error,
+    tile_indices,
+    tile_number,
+    tile_numbers,
+    warning,
+)
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io.opening import read_object
-from anychunk.io.source import Source
-from anychunk.io.url import is_remote
+from anychunk.io.source import Source, is_remote
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.images import VARIABLE
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Computed, Json, Objects, Uint64

@@ -16,15 +16,20 @@ from anychunk import limits
 from anychunk.codecs import leading_streams
 from anychunk.errors import ChunkDecodeError, FormatError
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.tile_layout import (
+from anychunk.formats.jnrrd.tile_pattern import Pattern
+from anychunk.formats.jnrrd.tiling_fields import (
+    Finding,
     Layout,
+    Level,
+    Tiling,
     dimension_counts,
+    error,
+    first_error,
     spread,
     stored_voxels,
     tile_indices,
+    warning,
 )
-from anychunk.formats.jnrrd.tile_pattern import Pattern
-from anychunk.formats.jnrrd.tiling_fields import Finding, Level, Tiling, error, first_error, warning
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io.opening import read_object
 from anychunk.io.source import Bytes1D, Source

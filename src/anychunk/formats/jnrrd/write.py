@@ -22,14 +22,14 @@ from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.jnrrd import write_header
 from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, spread, tile_indices
+from anychunk.formats.jnrrd.tiling_fields import Layout, dimension_counts, spread, tile_indices
 from anychunk.formats.jnrrd.write_header import Written
 from anychunk.formats.jnrrd.write_levels import Pyramid, Quality, Target
 from anychunk.formats.jnrrd.write_meaning import kept_header
 from anychunk.formats.jnrrd.write_plan import Plan, default_tile, make_plan
 from anychunk.io import sink, threads
 from anychunk.io.opening import read_object
-from anychunk.io.url import folder_of, is_remote, local_path
+from anychunk.io.source import folder_of, is_remote, local_path
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Array, Shape, chunk_box
 

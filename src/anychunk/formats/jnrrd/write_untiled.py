@@ -29,7 +29,7 @@ from anychunk.formats.jnrrd.write import Progress, in_byte_order, numeric_type, 
 from anychunk.formats.jnrrd.write_meaning import Described, kept_header
 from anychunk.formats.jnrrd.write_plan import SUFFIXES, kept_lines, make_volume
 from anychunk.io import sink
-from anychunk.io.url import folder_of, is_remote, local_path
+from anychunk.io.source import folder_of, is_remote, local_path
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json

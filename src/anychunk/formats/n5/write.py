@@ -29,8 +29,7 @@ from anychunk.formats.n5.hierarchy import OWN, Options, pyramid_image, read_fold
 from anychunk.formats.n5.multiscale import GROUP_KEYS, LEVEL_KEYS, axis_names
 from anychunk.formats.n5.write_input import Given, Halved, Regions, Samples, Stored, factors_of
 from anychunk.io import sink, threads
-from anychunk.io.folder import Folder
-from anychunk.io.opening import read_object
+from anychunk.io.opening import Folder, read_object
 from anychunk.io.source import Storage
 from anychunk.metadata.exported import exported
 from anychunk.metadata.hierarchy import group_attributes

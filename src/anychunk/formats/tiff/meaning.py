@@ -14,10 +14,16 @@ import tifffile
 
 from anychunk.formats.tiff import axes, ome_xml, photometry
 from anychunk.formats.tiff.directory import RATIONAL
-from anychunk.formats.tiff.gdal_metadata import GdalMetadata, gdal_metadata, nodata, texts
+from anychunk.formats.tiff.gdal_metadata import (
+    GdalMetadata,
+    gdal_metadata,
+    nodata,
+    page_geo_keys,
+    page_place,
+    texts,
+)
 from anychunk.formats.tiff.images import Image
 from anychunk.formats.tiff.page_stack import Stack
-from anychunk.formats.tiff.place import page_geo_keys, page_place
 from anychunk.metadata import drawing
 from anychunk.metadata.meaning import Axis, Band, Channel, Display, Meaning, Place
 from anychunk.model.index import Json

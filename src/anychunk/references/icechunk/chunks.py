@@ -14,21 +14,20 @@ import numpy as np
 from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, SourceError
 from anychunk.formats._zarr_metadata import Fields
-from anychunk.io.folder import Folder
-from anychunk.io.source import Storage
-from anychunk.io.url import absolute, file_url, is_remote
+from anychunk.io.opening import Folder
+from anychunk.io.source import Storage, absolute, file_url, is_remote
 from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_key, chunk_numbers, grid_shape
 from anychunk.model.index import Uint64
 from anychunk.model.pin import Pin
 from anychunk.references.chunk_references import ChunkReferences, References, used_urls
-from anychunk.references.icechunk.documents import write_keys
+from anychunk.references.documents import Rows, joined
 from anychunk.references.icechunk.repo_file import check_repo_file
+from anychunk.references.icechunk.sources import write_keys
 from anychunk.references.icechunk.storage import (
     container_store,
     repository_storage,
 )
 from anychunk.references.icechunk.transaction import Transaction
-from anychunk.references.loading import Rows, joined
 from anychunk.references.urls import folder_of
 
 # Open and create Icechunk repositories, and turn Icechunk's errors into ours.

@@ -19,8 +19,7 @@ from anychunk.codecs.dted import Dted
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.formats._zarr_metadata import Fields
 from anychunk.io import sink
-from anychunk.io.source import Source, Storage
-from anychunk.io.url import absolute
+from anychunk.io.source import Source, Storage, absolute
 from anychunk.model.grid import Numbers, chunk_numbers, grid_shape
 from anychunk.model.images import images
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
@@ -33,18 +32,20 @@ from anychunk.references.chunk_references import (
     with_found_pins,
 )
 from anychunk.references.documents import (
+    Rows,
     added_root,
+    build_index,
+    no_rows,
     parse_nodes,
     root_attributes,
     root_documents,
+    url_resolver,
     write_documents,
 )
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
 from anychunk.references.kerchunk.json_writer import JsonWriter
-from anychunk.references.loading import Rows, build_index, no_rows, url_resolver
-from anychunk.references.osml_codecs import KNOWN, misread
+from anychunk.references.osml_codecs import KNOWN, misread, with_portable_codecs
 from anychunk.references.osml_reading import corrected
-from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import BASE, folder_of, is_below
 
