@@ -19,8 +19,7 @@ from anychunk.errors import OWN, AnychunkError, FormatError, UnsupportedError, u
 from anychunk.io.block_cache import buffered
 from anychunk.io.held import held_source, with_source
 from anychunk.io.opening import Folder, open_source
-from anychunk.io.secrets import unsigned
-from anychunk.io.source import Source, Storage, as_url, is_pattern, is_remote, local_path
+from anychunk.io.source import Source, Storage, as_url, is_pattern, is_remote, local_path, unsigned
 from anychunk.io.storage import in_store
 from anychunk.model.index import (
     TILES,

@@ -18,7 +18,6 @@ from anychunk import codecs as registry
 from anychunk.codecs.chain import BYTES_BYTES
 from anychunk.codecs.choice import Choice
 from anychunk.codecs.dted import Dted
-from anychunk.combine.chunk_tables import join_tables
 from anychunk.combine.compatibility import (
     Files,
     check_compatible,
@@ -36,11 +35,10 @@ from anychunk.combine.images import (
     same_images,
     with_common_levels,
 )
-from anychunk.combine.mosaic import Overlap, mosaic
+from anychunk.combine.mosaic import Overlap, join_tables, mosaic
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
-from anychunk.io.secrets import without_secrets
-from anychunk.io.source import absolute, is_remote
+from anychunk.io.source import absolute, is_remote, without_secrets
 from anychunk.metadata import comparison, joining
 from anychunk.metadata.dates import Georeference
 from anychunk.metadata.meaning import Level, Transform

@@ -11,7 +11,7 @@ from anychunk.combine.compatibility import Files, raise_problems
 from anychunk.combine.parallel import Failures
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
-from anychunk.io.secrets import without_secrets
+from anychunk.io.source import without_secrets
 from anychunk.metadata import comparison, geo
 from anychunk.metadata import dates as dates_of
 from anychunk.metadata.dates import Rules

@@ -16,8 +16,7 @@ from anychunk.io import measuring
 from anychunk.io.errors import first_line, remote_errors
 from anychunk.io.http import Answer, NoRangeError, Range, is_restricted, site_of
 from anychunk.io.object_stores import forget_store, object_store
-from anychunk.io.secrets import unsigned
-from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change
+from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change, unsigned
 from anychunk.io.storage import filesystem_of
 from anychunk.model.pin import Pin
 

@@ -7,7 +7,6 @@ from anychunk.io.file import FileSource, PreadSource, stat_pin
 from anychunk.io.held import HeldPin
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.opening import read_object
-from anychunk.io.secrets import signed_of, with_signed
 from anychunk.io.source import (
     Bytes1D,
     OnChange,
@@ -16,6 +15,8 @@ from anychunk.io.source import (
     is_remote,
     local_path,
     report_change,
+    signed_of,
+    with_signed,
 )
 from anychunk.model.pin import Pin
 

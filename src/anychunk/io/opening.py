@@ -18,7 +18,6 @@ from anychunk.io.file import FileSource, ObjectBuffer, ReadSource, file_pin, sta
 from anychunk.io.inside import Walk, list_inside, real_path, scan_inside, stat_inside
 from anychunk.io.object_stores import object_store
 from anychunk.io.objects import ObjectSource, get_object, listed_pin
-from anychunk.io.secrets import unsigned
 from anychunk.io.source import (
     Bytes1D,
     Source,
@@ -28,6 +27,7 @@ from anychunk.io.source import (
     folder_of,
     is_remote,
     local_path,
+    unsigned,
 )
 from anychunk.io.system import is_link
 from anychunk.model.pin import Pin

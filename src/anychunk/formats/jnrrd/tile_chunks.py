@@ -18,7 +18,6 @@ from anychunk.codecs import streams
 from anychunk.codecs.window import front as window_front
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.formats import _raw
-from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.tile_pattern import (
     NUMBER,
@@ -41,7 +40,7 @@ from anychunk.formats.jnrrd.tiling_fields import (
     tile_numbers,
     warning,
 )
-from anychunk.formats.jnrrd.volume import Volume
+from anychunk.formats.jnrrd.volume import Volume, bytes_codec, compressor, fill_json
 from anychunk.io.opening import read_object
 from anychunk.io.source import Source, is_remote
 from anychunk.model.grid import Shape, grid_shape

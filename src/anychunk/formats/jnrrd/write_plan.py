@@ -15,7 +15,6 @@ import numpy as np
 from anychunk.codecs.streams import ENCODE
 from anychunk.errors import CodecConfigError, UnsupportedError
 from anychunk.formats.jnrrd.axes import per_axis
-from anychunk.formats.jnrrd.codecs import fill_json
 from anychunk.formats.jnrrd.header import Header, Line, make_line, rebuild
 from anychunk.formats.jnrrd.tile_pattern import (
     Pattern,
@@ -34,7 +33,7 @@ from anychunk.formats.jnrrd.tiling_fields import (
     levels_of,
     read_tiling,
 )
-from anychunk.formats.jnrrd.volume import Volume
+from anychunk.formats.jnrrd.volume import Volume, fill_json
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 from anychunk.resample import METHODS

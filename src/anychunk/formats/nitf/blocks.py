@@ -20,8 +20,7 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.formats.nitf.fixed_width import number
-from anychunk.formats.nitf.header import Segment, bands, lookup_tables
+from anychunk.formats.nitf.header import Segment, bands, lookup_tables, number
 from anychunk.io.source import Source
 from anychunk.metadata.samples import fill_value_json
 from anychunk.model.grid import grid_shape

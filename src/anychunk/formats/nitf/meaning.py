@@ -11,8 +11,7 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.formats.nitf.blocks import Image, Stored, transparent_entry
-from anychunk.formats.nitf.fixed_width import Values, number
-from anychunk.formats.nitf.header import OVERFLOW, File, Segment, lookup_tables
+from anychunk.formats.nitf.header import OVERFLOW, File, Segment, Values, lookup_tables, number
 from anychunk.formats.nitf.tre import Tre, split, text_or_hex, tre_json
 from anychunk.io.source import Source
 from anychunk.metadata.meaning import Axis, Band, Display, Meaning, Place

@@ -20,8 +20,14 @@ from anychunk.errors import AnychunkError
 from anychunk.formats._bands import without_single_band
 from anychunk.formats._two_steps import Plain
 from anychunk.formats.nitf.blocks import Image, block_grid, read_image, without_mask
-from anychunk.formats.nitf.fixed_width import Values, read
-from anychunk.formats.nitf.header import IMAGE_EXTENSIONS, UNKNOWN_LENGTH, Segment, layout
+from anychunk.formats.nitf.header import (
+    IMAGE_EXTENSIONS,
+    UNKNOWN_LENGTH,
+    Segment,
+    Values,
+    layout,
+    read,
+)
 from anychunk.formats.nitf.uncompressed import (
     LISTED,
     block_bytes,
