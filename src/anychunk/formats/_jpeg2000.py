@@ -28,9 +28,8 @@ from anychunk.codestream.tiles import Codestream
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.metadata.meaning import Level, Meaning
 from anychunk.metadata.ome import scale_and_translation
+from anychunk.model.grid import Numbers
 from anychunk.model.index import ArrayIndex, ByteRanges, Parts
-
-type Ints = npt.NDArray[np.int64]
 
 CODESTREAM_MAGIC = b"\xff\x4f\xff\x51"
 """SOC and SIZ markers, with which every codestream begins."""
@@ -47,9 +46,9 @@ class _Axis:
 
     size: int
     chunk: int
-    first: Ints
+    first: Numbers
     """The first tile of each chunk."""
-    last: Ints
+    last: Numbers
     """The last tile of each chunk."""
 
     @property
@@ -62,7 +61,7 @@ class _Axis:
         numbers = np.arange(tiles)
         return np.array_equal(self.first, numbers) and np.array_equal(self.last, numbers)
 
-    def pairs(self) -> tuple[Ints, Ints]:
+    def pairs(self) -> tuple[Numbers, Numbers]:
         """Return the chunk and the tile of every pair that overlaps, ordered by chunk."""
         counts = self.last - self.first + 1
         chunks = np.repeat(np.arange(self.count), counts)
@@ -70,7 +69,7 @@ class _Axis:
         return chunks, np.arange(counts.sum()) - starts[chunks] + self.first[chunks]
 
 
-def axis(edge: Ints, chunk: int) -> _Axis:
+def axis(edge: Numbers, chunk: int) -> _Axis:
     """Return an axis divided into chunks; `edge` holds the borders of its tiles, starting at 0."""
     size = int(edge[-1])
     begin = np.arange(0, size, chunk)
@@ -268,7 +267,7 @@ def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
 
 
 def _coalesced(
-    chunks: Ints,
+    chunks: Numbers,
     offsets: npt.NDArray[np.uint64],
     lengths: npt.NDArray[np.uint64],
     *,

@@ -26,8 +26,8 @@ from urllib.parse import unquote, urlsplit
 
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import system
+from anychunk.io.source import is_absolute, is_remote, local_path, slashes
 from anychunk.io.system import DIRECTORY, NOFOLLOW, READ, is_link, is_special, path_of
-from anychunk.io.url import is_absolute, is_remote, local_path, slashes
 
 LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 """Errors for a link that must not be followed: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""

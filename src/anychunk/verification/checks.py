@@ -24,10 +24,8 @@ from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io.opening import open_source
-from anychunk.io.secrets import with_signed
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, as_url, with_signed
 from anychunk.io.threads import cores, in_order
-from anychunk.io.url import as_url
 from anychunk.limits import MIB
 from anychunk.model.grid import (
     Shape,

@@ -56,13 +56,12 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io.cache import Cache
+from anychunk.model.grid import Array
 from anychunk.native import loops
 
 NO_BYTES = memoryview(b"")
 SUSPICIOUS = 256
 """A tile with more samples per stored byte than this is checked before it is decoded."""
-
-type Array = npt.NDArray[Any]
 
 
 class Placement(NamedTuple):

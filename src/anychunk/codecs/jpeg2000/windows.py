@@ -19,7 +19,6 @@ from anychunk import limits
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.jpeg2000 import openjpeg_library, openjph
 from anychunk.codecs.jpeg2000.tiles import (
-    Array,
     Canvas,
     decode_stream,
     decode_tile,
@@ -41,6 +40,7 @@ from anychunk.codestream.jpeg2000 import (
 )
 from anychunk.codestream.window_streams import area_growth, plan_window
 from anychunk.errors import ChunkDecodeError, FormatError, LimitError
+from anychunk.model.grid import Array
 
 SOC, SOT_MARKER = b"\xff\x4f", b"\xff\x90"
 MAGIC = b"A2W\x01"

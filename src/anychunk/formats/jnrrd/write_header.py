@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Line, make_line, rebuild, rewrite
-from anychunk.formats.jnrrd.tile_layout import Layout
-from anychunk.formats.jnrrd.tiling_fields import KNOWN_URI, URI
+from anychunk.formats.jnrrd.tiling_fields import KNOWN_URI, URI, Layout
 from anychunk.formats.jnrrd.write_plan import Plan
 from anychunk.model.index import Json
 
