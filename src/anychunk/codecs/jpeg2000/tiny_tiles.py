@@ -18,7 +18,6 @@ from anychunk.codestream.block_table import NoTableError
 from anychunk.codestream.blocks import count_exact, tile_layout
 from anychunk.codestream.jpeg2000 import (
     END,
-    PPM,
     SOD,
     SOT,
     SOT_BYTES,
@@ -81,7 +80,7 @@ def is_tiny(header: MainHeader) -> bool:
         and siz.tile_width * siz.tile_height < TINY_PIXELS
         and siz.is_uniform
         and not header.is_ht
-        and PPM not in header.markers
+        and not header.packed
     )
 
 

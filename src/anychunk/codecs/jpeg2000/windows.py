@@ -29,7 +29,6 @@ from anychunk.codecs.jpeg2000.tiles import (
 from anychunk.codestream.block_table import NoTableError
 from anychunk.codestream.blocks import head_length, is_regular, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
-    PPM,
     SOT,
     MainHeader,
     Rect,
@@ -83,7 +82,8 @@ def chunk_window(siz: Siz, level: int, front: Front, height: int, width: int) ->
 def has_windows(header: MainHeader) -> bool:
     """Return whether windows of the tiles can be decoded; if not, only whole tiles."""
     return is_regular(header.data + SOT_MARKER, 2, SOT, len(header.siz.components)) and not (
-        PPM in header.markers
+        header.ppms
+        or header.packed
         or (header.is_ht and header.cod.layers > 1)
         or openjph.is_needed(header)
         # OpenJPEG refuses some streams of other steps
