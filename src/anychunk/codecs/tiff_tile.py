@@ -52,6 +52,7 @@ from anychunk.codecs.tiff.tile import (
     ZSTD,
     Tile,
 )
+from anychunk.decoders import LIBJPEG
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 from anychunk.native import loops
 
@@ -373,6 +374,7 @@ class TiffTile(Tile, BytesToBytes):
             predictor=1 if is_picture else self.predictor,
             is_swapped=not is_picture and self._is_swapped,
             options=self._picture_options,
+            decoder=LIBJPEG if self.compression in JPEG else None,
         )
 
     @cached_property
