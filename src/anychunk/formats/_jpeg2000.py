@@ -6,8 +6,10 @@ origin, whose size may not be divisible at lower resolutions. So there are three
 - a chunk is one tile, where both grids coincide;
 - a chunk is the bytes of all tiles that it touches, and the codec crops and joins them: at a
   resolution that halves an odd tile size, or if the image begins inside its first tile;
-- the image is one chunk, if tiles cannot be decoded separately: the packet headers of all tiles
-  are in the main header (PPM), or subsampled components have no common grid of tiles.
+- the image is one chunk, if tiles cannot be decoded separately: subsampled components have no
+  common grid of tiles.
+
+Packet headers that the main header holds (PPM) are part of the codec's configuration, by tile.
 """
 
 import base64
@@ -23,7 +25,7 @@ from anychunk import limits
 from anychunk.codecs import to_json
 from anychunk.codecs.jpeg2000 import Jpeg2000
 from anychunk.codecs.jpeg2000.tiles import check_decodable, edges, level_image, scale
-from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
+from anychunk.codestream.jpeg2000 import PROGRESSIONS, MainHeader, Siz, packed_parts
 from anychunk.codestream.tiles import Codestream
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.metadata.meaning import Level, Meaning
@@ -154,12 +156,12 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
         raise type(e)(f"{where}: {e}") from e
     arrays: list[ArrayIndex] = []
     shared: ByteRanges | None = None
-    text = base64.b64encode(header.data).decode()
+    text = base64.b64encode(header.data + b"".join(packed_parts(header, stream.order))).decode()
     for level in range(header.levels + 1):
         image = level_image(header.siz, level)
         if image.width < 1 or image.height < 1:
             break
-        found = None if PPM in header.markers else axes(header.siz, level)
+        found = axes(header.siz, level)
         if found is None:
             chunk = (image.height, image.width)
             chunks = whole_range(stream, url)

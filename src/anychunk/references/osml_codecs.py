@@ -222,8 +222,9 @@ def _misread_tile(configuration: Mapping[str, Json]) -> str:
 def _misread_codestream(configuration: Mapping[str, Json]) -> str:
     main_header = configuration.get("main_header")
     if main_header is None:
-        return "JPEG 2000 that cannot be divided into tiles (PPM, or mixed subsampling)"
-    problem = _moved(parse_header(str(main_header)))
+        return "JPEG 2000 that cannot be divided into tiles (mixed subsampling)"
+    header = parse_header(str(main_header))
+    problem = "packet headers in the main header (PPM)" if header.packed else _moved(header)
     return problem and f"JPEG 2000 with {problem}"
 
 

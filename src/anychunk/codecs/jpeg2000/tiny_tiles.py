@@ -18,7 +18,6 @@ from anychunk.codestream.block_table import NoTableError
 from anychunk.codestream.blocks import count_exact, tile_layout
 from anychunk.codestream.jpeg2000 import (
     END,
-    PPM,
     SOD,
     SOT,
     SOT_BYTES,
@@ -81,7 +80,7 @@ def is_tiny(header: MainHeader) -> bool:
         and siz.tile_width * siz.tile_height < TINY_PIXELS
         and siz.is_uniform
         and not header.is_ht
-        and PPM not in header.markers
+        and not header.packed
     )
 
 
@@ -148,7 +147,7 @@ def _decode_some(
             stream = b"".join([tiles_header(header, int(own[0]), area), body.data, END])
             try:
                 limits.check_chunk(nbytes, where="jpeg2000", stored=int(lengths[places].sum()))
-                planes = openjpeg.decode(stream, siz, area, level)
+                planes = openjpeg.components(stream, siz, area, level)
             except (ChunkDecodeError, LimitError, UnsupportedError):
                 continue  # one by one, each is within the limits, or decodes, or says why not
             found.append(Rectangle(area, places, planes))

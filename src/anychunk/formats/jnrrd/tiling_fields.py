@@ -29,6 +29,8 @@ from anychunk.model.index import Json, Uint64
 type Severity = Literal["error", "warning"]
 
 URI = "https://jnrrd.org/extensions/tile/v1.0.0"
+SPARSE_URI = "https://jnrrd.org/extensions/tile/v1.1.0"
+"""Declared by files that leave out tiles or pad with NaN (null), which 1.0.0 does not have."""
 KNOWN_URI = re.compile(r"https?://jnrrd\.org/extensions/tile/v1\.\d+\.\d+/?")
 ANY_URI = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?")
 TABLES = ("offset_table", "size_table", "compression_levels")

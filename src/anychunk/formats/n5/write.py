@@ -77,6 +77,19 @@ def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str
     }
 
 
+def reads_transposed(document: Json) -> bool:
+    """Return whether a `zarr.json` of N5 blocks skips their header, but lacks `transpose`.
+
+    The first axis of N5 is the fastest, so zarr then reads every block transposed. Example 3 of the
+    proposals of `offset` and `pad` is such a document.
+    """
+    found = document if isinstance(document, dict) else {}
+    codecs, shape = found.get("codecs"), found.get("shape")
+    names = {c.get("name") for c in codecs or () if isinstance(c, dict)}
+    skips = "transpose" not in names and not names.isdisjoint(("offset", "pad"))
+    return skips and isinstance(shape, list) and sum(n != 1 for n in shape) > 1
+
+
 def whole_block_codecs(compressor: list[Json], block: list[int]) -> list[dict[str, Any]]:
     """Return the codecs of blocks that all have the same header."""
     header = write_header(tuple(block))
