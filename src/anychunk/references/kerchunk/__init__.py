@@ -8,21 +8,17 @@ Refused: `gen` (jinja), references without a url, references outside what is all
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from anychunk import limits
-from anychunk.codecs import URIS
-from anychunk.codecs.dted import Dted
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.formats._zarr_metadata import Fields
 from anychunk.io import sink
 from anychunk.io.source import Source, Storage, absolute
 from anychunk.model.grid import Numbers, chunk_numbers, grid_shape
-from anychunk.model.images import images
-from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
+from anychunk.model.index import GroupIndex, Node
 from anychunk.references.chunk_references import (
     Capabilities,
     Copy,
