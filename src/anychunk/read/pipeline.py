@@ -6,35 +6,39 @@ that have chunk readers, for others the pipeline that was configured before.
 """
 
 import asyncio
+import itertools
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.abc.codec import Codec, CodecPipeline, GetResult
 from zarr.abc.store import Store
 from zarr.registry import register_pipeline
 
-from anychunk import limits
 from anychunk.codecs.cast import fuse
 from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.zarr_core import (
+    ArrayConfig,
     ArraySpec,
     ArrayV3Metadata,
     BatchedCodecPipeline,
     Buffer,
     NDBuffer,
+    default_buffer_prototype,
     pipeline_registry,
 )
+from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader, HasReaders
+from anychunk.engine.local import read_local
+from anychunk.engine.remote import read_remote
+from anychunk.engine.request import Request, Selector
+from anychunk.engine.run import Engine
+from anychunk.engine.threads import in_threads
 from anychunk.io.cache import Cache
-from anychunk.model.grid import Numbers, Plan, parse_many_coords
-from anychunk.read.batch import Batch, recall
-from anychunk.read.chunk_threads import in_threads
-from anychunk.read.joint_places import Selector
-from anychunk.read.local_reads import read_adjacent, read_local, read_many
-from anychunk.read.remote_reads import read_remote
+from anychunk.io.threads import cores
+from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
 from anychunk.zarr.codecs import adapted
 
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
@@ -146,87 +150,144 @@ class IndexPipeline(CodecPipeline):
         if not items:
             return ()
         spec = items[0][1]
-
-        def places(positions: Iterable[int]) -> Iterator[tuple[Selector, Selector]]:
-            return ((items[position][2], items[position][3]) for position in positions)
-
         path, numbers = chunk_numbers(
             [item[0].path for item in items], self._store, len(spec.shape)
         )
         reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
-        batch = Batch(places, spec, out, self._decoder_for(spec, reader), drop_axes=drop_axes)
+        decode = self._decoder_for(spec, reader)
+        places = [(source, target) for _, _, source, target, _ in items]
+        grid = None if reader is None or drop_axes else reader.grid
+        request = requested(reader, decode, spec, numbers, places, out, grid, drop_axes)
         if reader is None:
-            await self._read_computed(batch, [item[0] for item in items])
+            await self._read_computed(request, [item[0] for item in items])
         elif reader.is_local:
             # not on zarr's event loop, which serves all other reads of the process
-            await asyncio.to_thread(read_local, batch, reader, reader.begin(), numbers)
+            await asyncio.to_thread(read_local, request, workers())
         else:
-            await read_remote(batch, reader, numbers)
+            await read_remote(request)
         results = [PRESENT] * len(items)
-        for position in batch.missing:
+        for position in request.missing:
             results[position] = MISSING
         return tuple(results)
 
-    def local_reader(self, path: str) -> ChunkReader | None:
-        """Return the chunk reader of an array whose chunks are all local, or None."""
+    def engine(self, path: str, dtype: Any, fill: Any, config: ArrayConfig) -> Engine | None:
+        """Return what reads an array in the caller's thread; None unless its chunks are local."""
         reader: ChunkReader | None = self._store.chunk_reader(path)  # type: ignore[attr-defined]
-        return reader if reader is not None and reader.is_local else None
-
-    def check_sizes(self, reader: ChunkReader, plan: Plan, spec: ArraySpec) -> None:
-        """Refuse large chunks that are too large for their stored bytes.
-
-        To be called before any memory is allocated for the result.
-        """
+        if reader is None or not reader.is_local:
+            return None
+        # not zarr's chunk shape: for a sharded array that is the one of the pieces of a shard
+        shape = reader.index.chunk_shape
+        spec = ArraySpec(shape, dtype, fill, config, default_buffer_prototype())
         decode = self._decoder_for(spec, reader)
-        if decode.nbytes <= limits.get().free_bytes or not decode.is_sized:
-            return
-        for number in plan.numbers(reader.grid):
-            stored = reader.size(int(number))
-            if stored is not None:
-                where = reader.describe(int(number))
-                limits.check_chunk(decode.nbytes, where=where, stored=stored)
+        return Engine(reader, decode, fill_of(spec), order=config.order, threads=workers)
 
-    def read_now(
-        self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
-    ) -> None:
-        """Read chunks of a local array in the caller's thread, without zarr's event loop."""
-        decode = self._decoder_for(spec, reader)
-        numbers = plan.numbers(reader.grid)
-        reading = reader.begin()
-        keys: Sequence[Hashable] = ()
-        wanted = len(plan) * decode.nbytes
-        # cache only if at least half of the decoded bytes remain for later reads, the chunks do not
-        # fill most of the cache, and decoding does any work
-        if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
-            token = reading.token()
-            if token is not None:
-                keys = [(token, reader.where, int(number)) for number in numbers]
-                if recall(keys, plan, out):
-                    return
-        batch = Batch(plan.places, spec, out, decode, is_plain=True)
-        batch.recent = keys
-        batch.row = plan.grid[-1]
-        found = np.asarray(numbers)
-        if decode.is_view and read_adjacent(batch, reader, reading, plan, found):
-            return
-        if not keys and read_many(batch, reader, reading, plan, found):
-            return
-        read_local(batch, reader, reading, found)
-
-    async def _read_computed(self, batch: Batch, keys: Sequence[Any]) -> None:
+    async def _read_computed(self, request: Request, keys: Sequence[Any]) -> None:
         """Read chunks that the store computes, by key; each thread reads one at a time."""
         get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
-
-        def name(position: int) -> str:
-            return str(keys[position])
 
         def run(positions: range) -> None:
             for position in positions:
                 data = get(keys[position].path)
-                stored = None if data is None else data.as_numpy_array()
-                batch.scatter(range(position, position + 1), [stored], name)
+                source, target = request.place_of(position)
+                if data is None:
+                    request.fill_absent(position, target)
+                    continue
+                with located(lambda position=position: str(keys[position])):  # type: ignore[misc]
+                    request.place(target, request.decode(data.as_numpy_array())[source])
 
-        await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+        await asyncio.to_thread(in_threads, run, len(keys), request.decode, threads=workers())
+
+
+def workers() -> int:
+    """Return the number of threads: `codec_pipeline.max_workers` of zarr, or one per core."""
+    return int(zarr.config.get("codec_pipeline.max_workers", None) or cores())
+
+
+def fill_of(spec: ArraySpec) -> Any:
+    """Return the value of absent chunks."""
+    return spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
+
+
+def requested(  # noqa: PLR0917 - what zarr's pipelines are given
+    reader: ChunkReader | None,
+    decode: Decoder,
+    spec: ArraySpec,
+    numbers: Numbers,
+    places: Sequence[tuple[Selector, Selector]],
+    out: NDBuffer,
+    grid: Shape | None,
+    drop_axes: tuple[int, ...] = (),
+) -> Request:
+    """Return a selection of zarr's as a request; `grid` is that of the chunks, if they have one."""
+    # assign to numpy arrays directly; arrays on a device need zarr's wrapper
+    array = out.as_ndarray_like()
+    is_numpy = isinstance(array, np.ndarray)
+    planned = None
+    if is_numpy and grid is not None and array.dtype == decode.dtype:
+        planned = plan_of(places, numbers, grid)
+    about: dict[str, Any] = {"plan": None, "listed": places, "out": array if is_numpy else out}
+    if planned is not None:
+        plan, axes = planned
+        about = {"plan": plan, "out": np.asarray(array)[axes]}
+    return Request(
+        reader,  # type: ignore[arg-type]
+        None if reader is None else reader.begin(),  # type: ignore[arg-type]
+        decode,
+        numbers=numbers,
+        fill=fill_of(spec),
+        drop_axes=drop_axes,
+        wrap=None if is_numpy else spec.prototype.nd_buffer.from_numpy_array,
+        **about,
+    )
+
+
+def plan_of(
+    places: Sequence[tuple[Selector, Selector]], numbers: Numbers, grid: Shape
+) -> tuple[Plan, tuple[Any, ...]] | None:
+    """Return the box that zarr's selectors are; None if they are not one.
+
+    Also what makes axes of length one in the result of those that integers remove.
+    """
+    if not grid:
+        return None
+    firsts = [int(i) for i in np.unravel_index(numbers[0], grid)]
+    lasts = [int(i) for i in np.unravel_index(numbers[-1], grid)]
+    counts = tuple(last - first + 1 for first, last in zip(firsts, lasts, strict=True))
+    if min(counts) < 1 or math.prod(counts) != len(places):
+        return None
+    kinds = [type(part) for part in places[0][0]] if type(places[0][0]) is tuple else []
+    if len(kinds) != len(grid) or not {slice, int}.issuperset(kinds):
+        return None
+    sources: list[list[Any]] = []
+    targets: list[list[Any]] = []
+    step, kept = len(places), 0
+    for count, kind in zip(counts, kinds, strict=True):
+        step //= count
+        along = [places[i * step] for i in range(count)]
+        sources.append([source[len(sources)] for source, _ in along])
+        if kind is slice:
+            targets.append([target[kept] for _, target in along])
+            kept += 1
+    if (
+        any(
+            type(p) is slice and p.step not in (None, 1)
+            for side in (*sources, *targets)
+            for p in side
+        )
+        or list(itertools.product(*sources)) != [source for source, _ in places]
+        or list(itertools.product(*targets)) != [target for _, target in places]
+    ):
+        return None
+    remaining = iter(targets)
+    plan = Plan(
+        tuple(firsts),
+        tuple([p if type(p) is slice else slice(p, p + 1) for p in side] for side in sources),
+        tuple(next(remaining) if kind is slice else [slice(0, 1)] for kind in kinds),
+        counts,
+    )
+    if not np.array_equal(plan.numbers(grid), numbers):
+        return None
+    return plan, tuple(slice(None) if kind is slice else None for kind in kinds)
 
 
 def chunk_numbers(keys: Sequence[str], store: Store, ndim: int) -> tuple[str, Numbers]:
