@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,7 @@ from zarr.abc.codec import Codec as ZarrCodec
 from zarr.codecs import (
     BloscCodec,
     BytesCodec,
+    Crc32cCodec,
     GzipCodec,
     ShardingCodec,
     TransposeCodec,
@@ -41,7 +43,7 @@ from anychunk.codecs.base import (
 )
 from anychunk.codecs.cast import fuse
 from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
-from anychunk.codecs.chunk_layout import ChunkLayout, stored_axes
+from anychunk.codecs.chunk_layout import ChunkLayout, ShardLayout, stored_axes
 from anychunk.codecs.data_types import data_type
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.codecs.zarr_core import (
@@ -51,7 +53,7 @@ from anychunk.codecs.zarr_core import (
 )
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying, measuring
-from anychunk.model.grid import is_at_edges
+from anychunk.model.grid import grid_shape, is_at_edges
 
 if TYPE_CHECKING:
     from anychunk.codecs.jpeg2000.tiny_tiles import Joint
@@ -198,6 +200,8 @@ class Decoder:
         self._many = None if self._array_steps else shortcut(pairs, "decode_many")
         self.layout = layout_of(pairs, is_range=is_range)
         """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
+        self.shards = shards_of(pairs)
+        """The same of chunks that are shards."""
         self.depends_on_place = (
             any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
             # otherwise the last two axes of the array are those of the codec
@@ -394,6 +398,21 @@ def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]], *, is_range: bool) -> Ch
         is_swapped=is_swapped,
         options=libraries.strict_options(is_strict=not is_range) if is_deflate else b"",
     )
+
+
+def shards_of(pairs: Sequence[tuple[Codec, ArraySpec]]) -> ShardLayout | None:
+    """Return the layout of chunks that are shards of Zarr; None if they are not, or have none."""
+    codec, spec = pairs[0]
+    if len(pairs) > 1 or not isinstance(codec, ShardingCodec):
+        return None
+    index, shape = list(codec.index_codecs), codec.chunk_shape
+    has_checksum = len(index) > 1 and isinstance(index[1], Crc32cCodec)
+    is_plain = isinstance(index[0], BytesCodec) and index[0].endian == "little"
+    inner = Decoder(codec.codecs, replace(spec, shape=shape)).layout
+    if inner is None or not is_plain or len(index) != 1 + has_checksum:
+        return None
+    grid = grid_shape(spec.shape, shape)
+    return ShardLayout(inner, shape, grid, codec.index_location == "end", has_checksum)
 
 
 def kind_of(codec: Codec) -> int | None:

@@ -37,6 +37,22 @@ class ChunkLayout:
         return math.prod(self.shape) * self.size
 
 
+@dataclass(frozen=True)
+class ShardLayout:
+    """Chunks that are shards of Zarr."""
+
+    inner: ChunkLayout
+    """Of the chunks in a shard."""
+    shape: tuple[int, ...]
+    """Their shape."""
+    grid: tuple[int, ...]
+    """How many there are along each axis."""
+    is_at_end: bool
+    """Whether the index is at the end of the shard."""
+    has_checksum: bool
+    """Whether a CRC-32C follows the index."""
+
+
 def stored_axes(axes: list[int]) -> Axes | None:
     """Return stored axes with those of rows, columns and bands, from the order of array axes.
 

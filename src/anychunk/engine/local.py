@@ -1,16 +1,18 @@
 """Local chunks: as runs of bytes, by the compiled loop, as windows of tiles, or one by one."""
 
+import os
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from anychunk import limits
+from anychunk.codecs.chunk_layout import ShardLayout
 from anychunk.decode.chunks import Stored
 from anychunk.engine.chunks import decode_chunks
 from anychunk.engine.raw import adjacent_runs
 from anychunk.engine.request import Request
-from anychunk.engine.rows import ABSENT, PLACED, Data, Table, names_of, table_of
+from anychunk.engine.rows import ABSENT, PLACED, Data, Table, names_of, table_of, table_of_places
 from anychunk.engine.threads import INLINE_BYTES, INLINE_COPY, in_threads
 from anychunk.io import measuring
 from anychunk.io.file import FileSource
@@ -19,7 +21,7 @@ from anychunk.io.memory import MemorySource
 from anychunk.io.system import HAS_HANDLES
 from anychunk.io.threads import run_ranges
 from anychunk.io.url import local_path
-from anychunk.model.index import WHOLE, ByteRanges
+from anychunk.model.index import WHOLE, ByteRanges, Objects
 from anychunk.native import loops
 
 LEAST_COPIES, LEAST_COPY = 16 << 20, 4 << 20
@@ -40,11 +42,14 @@ def read_local(request: Request, threads: int) -> None:
 
         if read_windows(request, threads):
             return
-    if request.is_plain and decode.is_view:
+    if request.plan is not None and decode.is_view:
         rest = _read_runs(request, threads)
         if rest is not None:
             _read_each(request, rest, threads)
             return
+    if decode.shards is not None and request.is_plain and isinstance(reader.chunks, Objects):
+        _read_shards(request, decode.shards, reader.chunks, threads)
+        return
     table = rows_of(request)
     if table is not None:
         with local_data(request) as data:
@@ -58,18 +63,20 @@ def read_local(request: Request, threads: int) -> None:
 
 def rows_of(request: Request) -> Table | None:
     """Return what the compiled loop needs to place the chunks of a request; None if it cannot."""
-    layout, reader, plan = request.decode.layout, request.reader, request.plan
+    layout, reader = request.decode.layout, request.reader
     if (
         loops is None
         or layout is None
-        or plan is None
+        or not request.is_plain
         or request.recent
         or reader.chunks.fronts
         or layout.nbytes > limits.get().free_bytes
         or (request.decode.is_view and len(request) < FEW_COPIES)
     ):
         return None
-    return table_of(layout, plan, request.numbers, request.out, reader.grid)
+    if request.plan is None:
+        return table_of_places(layout, request.listed, request.out)
+    return table_of(layout, request.plan, request.numbers, request.out, reader.grid)
 
 
 @contextmanager
@@ -83,7 +90,7 @@ def local_data(request: Request) -> "Generator[list[tuple[np.ndarray | None, Dat
         yield _ranges(request, chunks)
         return
     base, roots = local_path(chunks.base), [local_path(root) for root in chunks.places]
-    if not HAS_HANDLES or not chunks.is_sparse or request.plan is None:
+    if not HAS_HANDLES or not chunks.is_sparse:
         yield None
         return
     coords = np.stack(np.unravel_index(request.numbers, request.reader.grid), -1)
@@ -149,6 +156,38 @@ def _read_rows(
     is_little = count * nbytes <= (INLINE_COPY if request.decode.is_view else INLINE_BYTES)
     threads = 1 if is_little else min(threads, count)
     run_ranges(run, count, threads=threads, most=max(1, MANY_BYTES // nbytes))
+
+
+def _read_shards(request: Request, layout: ShardLayout, chunks: Objects, threads: int) -> None:
+    """Read shards that are files, and those that are left over one by one."""
+    from anychunk.engine.shards import read_shard  # only Zarr has them
+
+    base, roots = local_path(chunks.base), [local_path(root) for root in chunks.places]
+    left = []
+    few = len(request) < threads
+
+    def run(items: range) -> None:
+        with Walk(roots) as walk:
+            for position in items:
+                coords = request.reader.coords(int(request.numbers[position]))
+                source, target = request.place_of(position)
+                try:
+                    handle = walk.open(f"{base}/{chunks.name(coords)}")
+                except OSError:
+                    left.append(position)
+                    continue
+                try:
+                    is_done = read_shard(
+                        handle, layout, source, target, out=request.out, fill=request.fill,
+                        threads=threads if few else 1,
+                    )  # fmt: skip
+                finally:
+                    os.close(handle)
+                if not is_done:
+                    left.append(position)
+
+    run_ranges(run, len(request), threads=1 if few else threads, most=4)
+    leave(request, left)
 
 
 def leave(request: Request, positions: Sequence[int]) -> None:

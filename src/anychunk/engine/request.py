@@ -31,6 +31,7 @@ class Request:
         listed: Sequence[tuple[Selector, Selector]] = (),
         drop_axes: tuple[int, ...] = (),
         wrap: Callable[[Any], Any] | None = None,
+        is_plain: bool = False,
     ) -> None:
         """Describe a selection.
 
@@ -45,13 +46,14 @@ class Request:
             listed: The same where there is no plan: what is taken of each chunk, with any kind of
                 selector, and its place.
             drop_axes: Axes that selectors leave with one element, and the result does not have.
+            is_plain: Whether listed places are boxes of a numpy array of the decoded type.
             wrap: What arrays that are not numpy's take instead of a numpy array.
         """
         self.reader, self.reading, self.decode = reader, reading, decode
         self.numbers = np.asarray(numbers)
         self.out, self.fill, self.plan, self.listed = out, fill, plan, listed
         self.drop_axes, self.wrap = drop_axes, wrap
-        self.is_plain = plan is not None
+        self.is_plain = plan is not None or is_plain
         """Whether places are slices and `out` is a numpy array of the decoded type."""
         self.recent: Sequence[Hashable] = ()
         """The cache keys of the chunks; empty if decoded chunks are not to be cached."""

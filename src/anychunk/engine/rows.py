@@ -4,6 +4,7 @@ What the loop does not decode, such as a short or damaged chunk, is left over, a
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,13 +118,10 @@ def table_of(
         out: The result.
         grid: The number of chunks of the array along each axis.
     """
-    if not out.flags.c_contiguous or not out.dtype.isnative:
+    found = target_of(layout, out)
+    if found is None:
         return None
-    strides = [0 if axis is None else out.strides[axis] for axis in layout.axes]
-    if strides[-2] != layout.size:
-        if len(plan.targets[-1]) > 1 or out.shape[-1] > 1:
-            return None
-        strides[-2] = layout.size  # one column
+    layout, strides = found
     boxes = np.empty((*plan.grid, len(layout.axes), 2), np.int64)
     boxes[...] = 0, 1
     starts = np.zeros(plan.grid, np.int64)
@@ -138,11 +136,47 @@ def table_of(
     return Table(
         layout,
         out,
-        np.array(strides, np.int64),
+        strides,
         starts.reshape(count),
         boxes.reshape(count, axes, 2),
         shapes_of(layout, plan, int(numbers[-1]), grid).reshape(-1, axes),
     )
+
+
+def table_of_places(
+    layout: ChunkLayout, places: Sequence[tuple[Any, Any]], out: Array
+) -> Table | None:
+    """Return the same of chunks whose places are listed, as boxes."""
+    found = target_of(layout, out)
+    if found is None:
+        return None
+    layout, strides = found
+    boxes = np.empty((len(places), len(layout.axes), 2), np.int64)
+    boxes[...] = 0, 1
+    starts = np.zeros(len(places), np.int64)
+    for axis in range(out.ndim):
+        starts += np.array([target[axis].start for _, target in places]) * out.strides[axis]
+        if axis in layout.axes:
+            place = layout.axes.index(axis)
+            sides = [(s[axis].start, s[axis].stop - s[axis].start) for s, _ in places]
+            boxes[:, place] = sides
+    return Table(layout, out, strides, starts, boxes, np.empty((0, 0), np.int64))
+
+
+def target_of(layout: ChunkLayout, out: Array) -> tuple[ChunkLayout, Ints] | None:
+    """Return the layout for a result, and its strides; None if the loop cannot write to it."""
+    if not out.flags.c_contiguous:
+        return None
+    if not out.dtype.isnative:
+        if layout.predictor != 1 or out.dtype.kind == "c":
+            return None
+        layout = replace(layout, is_swapped=not layout.is_swapped)
+    strides = [0 if axis is None else out.strides[axis] for axis in layout.axes]
+    if strides[-2] != layout.size:
+        if out.shape[-1] > 1:
+            return None
+        strides[-2] = layout.size  # one column
+    return layout, np.array(strides, np.int64)
 
 
 def shapes_of(layout: ChunkLayout, plan: Plan, last: int, grid: Shape) -> Ints:

@@ -6,8 +6,6 @@ that have chunk readers, for others the pipeline that was configured before.
 """
 
 import asyncio
-import itertools
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -26,6 +24,7 @@ from anychunk.codecs.zarr_core import (
     BatchedCodecPipeline,
     Buffer,
     NDBuffer,
+    create_codec_pipeline,
     default_buffer_prototype,
     pipeline_registry,
 )
@@ -37,8 +36,9 @@ from anychunk.engine.request import Request, Selector
 from anychunk.engine.run import Engine
 from anychunk.engine.threads import in_threads
 from anychunk.io.cache import Cache
-from anychunk.io.threads import cores
-from anychunk.model.grid import Numbers, Plan, Shape, parse_many_coords
+from anychunk.model.grid import Numbers, parse_many_coords
+from anychunk.read.selectors import boxes_of, fill_of, workers
+from anychunk.read.store_pipeline import pipeline_of
 from anychunk.zarr.codecs import adapted
 
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
@@ -156,8 +156,7 @@ class IndexPipeline(CodecPipeline):
         reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
         decode = self._decoder_for(spec, reader)
         places = [(source, target) for _, _, source, target, _ in items]
-        grid = None if reader is None or drop_axes else reader.grid
-        request = requested(reader, decode, spec, numbers, places, out, grid, drop_axes)
+        request = requested(reader, decode, spec, numbers, places, out, drop_axes)
         if reader is None:
             await self._read_computed(request, [item[0] for item in items])
         elif reader.is_local:
@@ -198,16 +197,6 @@ class IndexPipeline(CodecPipeline):
         await asyncio.to_thread(in_threads, run, len(keys), request.decode, threads=workers())
 
 
-def workers() -> int:
-    """Return the number of threads: `codec_pipeline.max_workers` of zarr, or one per core."""
-    return int(zarr.config.get("codec_pipeline.max_workers", None) or cores())
-
-
-def fill_of(spec: ArraySpec) -> Any:
-    """Return the value of absent chunks."""
-    return spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
-
-
 def requested(  # noqa: PLR0917 - what zarr's pipelines are given
     reader: ChunkReader | None,
     decode: Decoder,
@@ -215,79 +204,26 @@ def requested(  # noqa: PLR0917 - what zarr's pipelines are given
     numbers: Numbers,
     places: Sequence[tuple[Selector, Selector]],
     out: NDBuffer,
-    grid: Shape | None,
     drop_axes: tuple[int, ...] = (),
 ) -> Request:
-    """Return a selection of zarr's as a request; `grid` is that of the chunks, if they have one."""
+    """Return a selection of zarr's as a request."""
     # assign to numpy arrays directly; arrays on a device need zarr's wrapper
     array = out.as_ndarray_like()
     is_numpy = isinstance(array, np.ndarray)
-    planned = None
-    if is_numpy and grid is not None and array.dtype == decode.dtype:
-        planned = plan_of(places, numbers, grid)
-    about: dict[str, Any] = {"plan": None, "listed": places, "out": array if is_numpy else out}
-    if planned is not None:
-        plan, axes = planned
-        about = {"plan": plan, "out": np.asarray(array)[axes]}
+    boxes = boxes_of(places, np.asarray(array)) if is_numpy and not drop_axes else None
+    listed, target = (places, array if is_numpy else out) if boxes is None else boxes
     return Request(
         reader,  # type: ignore[arg-type]
         None if reader is None else reader.begin(),  # type: ignore[arg-type]
         decode,
         numbers=numbers,
+        out=target,
         fill=fill_of(spec),
+        listed=listed,
         drop_axes=drop_axes,
         wrap=None if is_numpy else spec.prototype.nd_buffer.from_numpy_array,
-        **about,
+        is_plain=boxes is not None and array.dtype == decode.dtype,
     )
-
-
-def plan_of(
-    places: Sequence[tuple[Selector, Selector]], numbers: Numbers, grid: Shape
-) -> tuple[Plan, tuple[Any, ...]] | None:
-    """Return the box that zarr's selectors are; None if they are not one.
-
-    Also what makes axes of length one in the result of those that integers remove.
-    """
-    if not grid:
-        return None
-    firsts = [int(i) for i in np.unravel_index(numbers[0], grid)]
-    lasts = [int(i) for i in np.unravel_index(numbers[-1], grid)]
-    counts = tuple(last - first + 1 for first, last in zip(firsts, lasts, strict=True))
-    if min(counts) < 1 or math.prod(counts) != len(places):
-        return None
-    kinds = [type(part) for part in places[0][0]] if type(places[0][0]) is tuple else []
-    if len(kinds) != len(grid) or not {slice, int}.issuperset(kinds):
-        return None
-    sources: list[list[Any]] = []
-    targets: list[list[Any]] = []
-    step, kept = len(places), 0
-    for count, kind in zip(counts, kinds, strict=True):
-        step //= count
-        along = [places[i * step] for i in range(count)]
-        sources.append([source[len(sources)] for source, _ in along])
-        if kind is slice:
-            targets.append([target[kept] for _, target in along])
-            kept += 1
-    if (
-        any(
-            type(p) is slice and p.step not in (None, 1)
-            for side in (*sources, *targets)
-            for p in side
-        )
-        or list(itertools.product(*sources)) != [source for source, _ in places]
-        or list(itertools.product(*targets)) != [target for _, target in places]
-    ):
-        return None
-    remaining = iter(targets)
-    plan = Plan(
-        tuple(firsts),
-        tuple([p if type(p) is slice else slice(p, p + 1) for p in side] for side in sources),
-        tuple(next(remaining) if kind is slice else [slice(0, 1)] for kind in kinds),
-        counts,
-    )
-    if not np.array_equal(plan.numbers(grid), numbers):
-        return None
-    return plan, tuple(slice(None) if kind is slice else None for kind in kinds)
 
 
 def chunk_numbers(keys: Sequence[str], store: Store, ndim: int) -> tuple[str, Numbers]:
@@ -309,7 +245,11 @@ class Dispatcher(CodecPipeline):
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> CodecPipeline:  # type: ignore[override]
         if not isinstance(store, HasReaders) or not isinstance(array_metadata, ArrayV3Metadata):
-            return cls._previous().from_array_metadata_and_store(array_metadata, store)
+            try:
+                base = cls._previous().from_array_metadata_and_store(array_metadata, store)
+            except NotImplementedError:
+                base = create_codec_pipeline(array_metadata)
+            return pipeline_of(base, array_metadata, store)
         return IndexPipeline(array_metadata.codecs, store)
 
     @classmethod
