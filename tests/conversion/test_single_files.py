@@ -18,7 +18,7 @@ def test_n5(cog, tmp_path):
     file, data = cog
     import tensorstore
 
-    anychunk.convert(file, tmp_path / "b.n5", options={"block": (1, 128, 128)})
+    anychunk.convert(file, tmp_path / "b.n5", chunk=(1, 128, 128))
     spec = {"driver": "n5", "kvstore": {"driver": "file", "path": str(tmp_path / "b.n5")}}
     read = tensorstore.open(spec).result()[...].read().result()
     np.testing.assert_array_equal(read, data.T)  # N5's first axis is x

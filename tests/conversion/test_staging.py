@@ -124,7 +124,7 @@ def test_a_part_damaged_meanwhile_is_written_again(npy, tmp_path, target, monkey
 
 def test_external_tiles_are_resumed(npy, tmp_path, monkeypatch):
     file, data = npy
-    options = {"storage": "external", "pattern": "tiles/{x}_{y}_{z}.gz"}
+    options = {"external": True, "pattern": "tiles/{x}_{y}_{z}.gz"}
     with monkeypatch.context() as patch:
         fail_after(patch, 7, AnychunkError("stop"))
         with pytest.raises(AnychunkError, match="stop"):
@@ -251,7 +251,7 @@ def test_a_container_that_was_never_finished_is_not_good(tmp_path, npy, monkeypa
     """`anychunk.write` fails: no attributes are there, and `verify` says that nothing is."""
     fail_after(monkeypatch, 3, AnychunkError("stop"))
     with pytest.raises(AnychunkError, match="stop"):
-        anychunk.write(npy[1], tmp_path / "b.n5/raw", block=(16, 16, 16))
+        anychunk.write(npy[1], tmp_path / "b.n5/raw", chunk=(16, 16, 16))
     assert not list((tmp_path / "b.n5").rglob("attributes.json"))
     (tmp_path / "b.n5/attributes.json").write_text('{"n5": "2.5.1"}')  # as others leave it
     report = anychunk.verify(tmp_path / "b.n5")

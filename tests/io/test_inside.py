@@ -30,7 +30,7 @@ pytestmark = needs_links
 def outside(tmp_path):
     """A container of somebody else, with a file that is nobody's business."""
     place = tmp_path / "outside"
-    anychunk.write(DATA, place / "other.n5/data", block=(4, 4), compression="raw", axes="xyz")
+    anychunk.write(DATA, place / "other.n5/data", chunk=(4, 4), compression="raw", axes="xyz")
     (place / "secret").write_bytes(SECRET)
     return place
 
@@ -38,7 +38,7 @@ def outside(tmp_path):
 @pytest.fixture
 def container(tmp_path):
     place = tmp_path / "in" / "a.n5"
-    anychunk.write(DATA, place / "group/data", block=(4, 4), compression="raw", axes="xyz")
+    anychunk.write(DATA, place / "group/data", chunk=(4, 4), compression="raw", axes="xyz")
     return place
 
 
@@ -328,14 +328,14 @@ class TestWriters:
         place.parent.mkdir(parents=True)
         place.symlink_to(victim)
         with pytest.raises(FormatError):
-            anychunk.write(np.ones((4, 4, 4), "uint8"), tmp_path / "out.n5/data", block=(2, 2, 2))
+            anychunk.write(np.ones((4, 4, 4), "uint8"), tmp_path / "out.n5/data", chunk=(2, 2, 2))
         assert not list(victim.iterdir())
 
     def test_n5_levels(self, tmp_path, victim):
         (tmp_path / "out.n5").mkdir()
         (tmp_path / "out.n5" / "s1").symlink_to(victim)
         with pytest.raises(FormatError):
-            anychunk.write(DATA, tmp_path / "out.n5", block=(4, 4), levels=2)
+            anychunk.write(DATA, tmp_path / "out.n5", chunk=(4, 4), levels=2)
         assert not list(victim.iterdir())
 
     @pytest.mark.parametrize("name", ["group", "group/data"])
@@ -359,7 +359,7 @@ class TestWriters:
         (place / "blocks").mkdir(parents=True)
         (place / "1").symlink_to("blocks")
         (tmp_path / "link.n5").symlink_to(place)
-        anychunk.write(DATA, tmp_path / "link.n5", block=(4, 4))
+        anychunk.write(DATA, tmp_path / "link.n5", chunk=(4, 4))
         assert len(list((place / "blocks").iterdir())) == 2
         np.testing.assert_array_equal(anychunk.open(place)[...], DATA)
 
@@ -379,7 +379,7 @@ class TestWriters:
         (tmp_path / "in" / "t").symlink_to(victim)
         with pytest.raises(FormatError):
             anychunk.write(
-                DATA, tmp_path / "in/v.jnrrd", tile=(4, 4), storage="external", pattern="t/{x}_{y}"
+                DATA, tmp_path / "in/v.jnrrd", chunk=(4, 4), external=True, pattern="t/{x}_{y}"
             )
         assert not list(victim.iterdir())
 

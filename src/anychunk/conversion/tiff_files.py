@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import api
-from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
+from anychunk.conversion.executor import compare_all, start_workers, write_all
 from anychunk.conversion.journal import with_files
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Run
@@ -39,6 +39,7 @@ from anychunk.io.url import is_remote
 from anychunk.limits import MIB
 from anychunk.model import images as im
 from anychunk.model.grid import Shape, Slices
+from anychunk.options import Progress
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import Part
 
@@ -125,8 +126,7 @@ def staged_file(
         ) as stage:
             yield stage
         return
-    if not overwrite and sink.exists(url, storage=storage):
-        raise FormatError(f"{url}: already exists; remove it, or pass overwrite")
+    sink.check_free(url, overwrite=overwrite, storage=storage)
     with tempfile.TemporaryDirectory(prefix="anychunk-") as folder:
         aside = f"{folder}/{url.rpartition('/')[2]}"
         with staged(

@@ -26,10 +26,10 @@ from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.grid import chunk_coords, chunk_number, grid_shape
 from anychunk.model.images import VARIABLE, images, join
 from anychunk.model.index import INLINE, ArrayIndex, GroupIndex, Node, find, walk
+from anychunk.options import Copy
 from anychunk.references.chunk_references import (
     Capabilities,
     ChunkReferences,
-    Copy,
     References,
     chunk_references,
     used_urls,

@@ -203,7 +203,7 @@ def opened(url: str, storage: Any, options: Mapping[str, Any]) -> IndexStore:
     try:
         # bioio's contract: between two calls, no file is open
         with without_maps():
-            node = api.index(url, storage=storage, to=None, **options)
+            node = api.index(url, storage=storage, **options)
         store = zarr_array.open_store(node, storage=storage)
         store.sources = Sources(node.pins, storage=storage, mapped=False, roots=node.roots)
         return store  # noqa: TRY300
