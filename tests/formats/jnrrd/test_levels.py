@@ -97,7 +97,7 @@ def test_downsampling(tmp_path, method):
         ((4, 30, 30), [1, 32]),
     ):
         path = tmp_path / f"{method}.jnrrd"
-        anychunk.write(values, path, chunk=tile, level_scales=scales, method=method)
+        anychunk.write(values, path, chunk=tile, level_scales=scales, method=method, overwrite=True)
         assert header(path)["tile:downsample_method"] == method
         for level, scale in enumerate(scales[1:], 1):
             ratio = (scale,) * 3 if isinstance(scale, int) else scale
@@ -121,7 +121,7 @@ def test_quality(tmp_path):
     assert second["psnr"] == pytest.approx(20 * math.log10(255 / error), rel=1e-12)
     assert third == {}
     assert anychunk.open(path)["0"].attrs["jnrrd"]["tile:level_quality"][0] == first
-    anychunk.write(values.astype("f4") / 7, path, chunk=(4, 4), levels=2, quality=True)
+    anychunk.write(values.astype("f4") / 7, path, chunk=(4, 4), levels=2, quality=True, overwrite=True)
     assert header(path)["tile:level_quality"][1]["rmse"] == pytest.approx(error / 7, rel=0.05)
-    anychunk.write(values, path, chunk=(4, 4), levels=2)
+    anychunk.write(values, path, chunk=(4, 4), levels=2, overwrite=True)
     assert "tile:level_quality" not in header(path)

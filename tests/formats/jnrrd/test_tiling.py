@@ -108,7 +108,7 @@ def test_header_contains_its_own_length(tmp_path):
     """A fixed point, then spaces at the end of the last line: data at a multiple of 1024."""
     for count in (1, 60, 61, 62, 63, 64, 65, 200, 2000):
         path = tmp_path / "a.jnrrd"
-        anychunk.write(np.zeros(count, np.uint8), path, chunk=(1,))
+        anychunk.write(np.zeros(count, np.uint8), path, chunk=(1,), overwrite=True)
         data = path.read_bytes()
         offsets = header(path)["tile:offset_table"]
         end = data.index(b"\n\n") + 2
@@ -148,17 +148,17 @@ def test_size_table(tmp_path, compression):
     for options, has in (
         ({}, False),
         ({"compression": compression}, True),
-        ({"edge_handling": "variable"}, True),
-        ({"overlap": 1}, True),
+        ({"edges": "cropped"}, True),
+        ({"halo": (1, 1)}, True),
     ):
-        anychunk.write(GRID, tmp_path / "d.jnrrd", chunk=(3, 4), **options)
+        anychunk.write(GRID, tmp_path / "d.jnrrd", chunk=(3, 4), **options, overwrite=True)
         assert ("tile:size_table" in header(tmp_path / "d.jnrrd")) == has
 
 
 def test_format(tmp_path):
     """Contiguous exactly when in index order without gaps."""
     for asked in ("contiguous", "chunked"):
-        anychunk.write(GRID, tmp_path / "a.jnrrd", chunk=(3, 4), chunk_order=asked, levels=2)
+        anychunk.write(GRID, tmp_path / "a.jnrrd", chunk=(3, 4), chunk_order=asked, levels=2, overwrite=True)
         found = header(tmp_path / "a.jnrrd")
         assert found["tile:format"] == asked
         offsets = found["tile:offset_table"]
@@ -262,7 +262,7 @@ def test_overlap_without_a_size_table(tmp_path, format, compression):
 
 def test_external_tiles_that_are_not_a_halo(tmp_path):
     """The first tile is read: its size must be that of the halo."""
-    options = {"tile": [4], "storage": "external", "pattern": "{x}.raw", "overlap": [1]}
+    options = {"chunk": [4], "external": True, "pattern": "{x}.raw", "halo": [1]}
     anychunk.write(np.arange(8, dtype="u1"), tmp_path / "a.jnrrd", **options)
     assert (tmp_path / "0.raw").read_bytes() == bytes([0, 0, 1, 2, 3, 4])
     for count in (4, 7):

@@ -128,7 +128,7 @@ def test_a_conversion_keeps_the_header(rich, tmp_path, middle):
     """Through JNRRD, with and without tiles, and back: pynrrd finds no difference."""
     name = "b.jnrrd" if middle == "tiled" else middle
     options = {} if middle == "tiled" else plain(name)
-    anychunk.convert(rich, tmp_path / name, options=options, verify=True)
+    anychunk.convert(rich, tmp_path / name, **options, verify=True)
     anychunk.convert(tmp_path / name, tmp_path / "c.nrrd", compression="gzip", verify=True)
     before, expected = nrrd.read(str(rich))
     after, found = nrrd.read(str(tmp_path / "c.nrrd"))
@@ -200,7 +200,7 @@ def test_single_channels_stay(tmp_path):
 
 
 def test_options_follow_their_axes(rich, tmp_path):
-    """`tile` has the axes of the array, c z y x; the file has c as its fastest."""
+    """`chunk` has the axes of the array, c z y x; the file has c as its fastest."""
     anychunk.convert(rich, tmp_path / "b.jnrrd", chunk=(2, 5, 4, 1), levels=2, verify=True)
     fields = anychunk.open(tmp_path / "b.jnrrd")["0"].attrs["jnrrd"]
     assert fields["tile:sizes"] == [2, 1, 4, 5]
@@ -282,7 +282,7 @@ def test_detached_conversions_are_in_place(rich, tmp_path):
     (tmp_path / "out").mkdir()
     anychunk.convert(rich, tmp_path / "out" / "b.nhdr", verify=True)
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["b.nhdr", "b.raw"]
-    with pytest.raises(FormatError):
+    with pytest.raises(FileExistsError):
         anychunk.convert(rich, tmp_path / "out" / "b.nhdr")
     anychunk.convert(rich, tmp_path / "out" / "b.nhdr", overwrite=True)
     np.testing.assert_array_equal(Nrrd(tmp_path / "out" / "b.nhdr").array, VALUES)

@@ -7,7 +7,7 @@ import tensorstore
 import zarr
 
 import anychunk
-from anychunk.errors import AnychunkError, FormatError, OptionError, UnsupportedError
+from anychunk.errors import FormatError, OptionError, TargetExistsError, UnsupportedError
 from anychunk.formats.n5.write_input import Given, Regions
 from tests.support import processes
 from tests.support.n5_blocks import field
@@ -169,8 +169,13 @@ def test_a_remote_container():
 
 def test_nothing_is_written_over_or_into_a_dataset(tmp_path):
     anychunk.write(ARRAY, tmp_path / "a.n5/v")
-    with pytest.raises(FormatError, match=r"a\.n5/v: .*already"):
+    with pytest.raises(TargetExistsError, match=r"a\.n5/v: .*already"):
         anychunk.write(ARRAY, tmp_path / "a.n5/v")
+    anychunk.write(ARRAY + 1, tmp_path / "a.n5/v", overwrite=True)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "a.n5/v")[...], ARRAY + 1)
+    anychunk.write(ARRAY, tmp_path / "a.n5/w", levels=2)
+    with pytest.raises(FileExistsError, match=r"a\.n5/w/s0: .*already"):
+        anychunk.write(ARRAY, tmp_path / "a.n5/w", levels=2)
     anychunk.write(ARRAY, tmp_path / "b.n5")
     with pytest.raises(FormatError, match=r"b\.n5: .*dataset"):
         anychunk.write(ARRAY, tmp_path / "b.n5/v")
