@@ -726,7 +726,14 @@ def test_a_large_group_on_s3(tmp_path, monkeypatch):
     with serve_s3(tmp_path) as storage:
         for form in ("i.json", "i.parquet"):
             target = f"s3://bucket/{form}"
-            anychunk.index_to(paths, combine="group", target=target, batch=1, storage=storage, target_storage=storage)
+            anychunk.index_to(
+                paths,
+                combine="group",
+                target=target,
+                batch=1,
+                storage=storage,
+                target_storage=storage,
+            )
             found = anychunk.open(target, allow=["*"], storage=storage)
             for i in range(3):
                 image = found[f"f{i:03}/0/0/image"][...]

@@ -129,6 +129,6 @@ def test_presets_are_described():
         assert presets.preset(name) is preset
         assert preset.about
         assert preset.shard_bytes % preset.chunk_bytes == 0
-        assert presets.compressors(preset.compression, 2)
+        assert presets.compressors(preset.compression, preset.compression_level, 2)
     with pytest.raises(OptionError, match="'fast'.*ome-zarr cloud archive"):
         presets.preset("fast")

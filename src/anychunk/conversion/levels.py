@@ -7,7 +7,7 @@ from typing import Any
 
 from anychunk.codecs.data_types import data_type
 from anychunk.conversion import presets
-from anychunk.errors import FormatError, OptionError, UnsupportedError
+from anychunk.errors import FormatError, OptionError
 from anychunk.io.threads import cores
 from anychunk.limits import MIB
 from anychunk.metadata.cf import NAMES as CF_NAMES
@@ -478,7 +478,7 @@ class Recipe:
         else:
             chunk = presets.trailing(options.chunk, len(shape), "chunk")
         if options.shard and preset.zarr_format == 2:
-            raise UnsupportedError(
+            raise OptionError(
                 f"convert: Zarr v2, which the preset {options.like} writes, has no shards"
             )
         if options.shard is False:
@@ -489,7 +489,7 @@ class Recipe:
             return chunk, presets.shard_shape(chunk, shape, self.names, most, stored)
         shard = presets.trailing(options.shard, len(shape), "shard")
         if any(s % c for s, c in zip(shard, chunk, strict=True)):
-            raise UnsupportedError(
+            raise OptionError(
                 f"convert: shard {shard} is not a multiple of chunk {chunk} along every axis"
             )
         return chunk, shard

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from anychunk import api, formats, limits
 from anychunk._drawn import Drawn
 from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
+from anychunk.formats import options_of_others
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.io.opening import open_source
 from anychunk.io.secrets import with_signed
@@ -40,6 +41,7 @@ from anychunk.model.grid import (
 from anychunk.model.images import Image, images
 from anychunk.model.index import PIECE, TILES, WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.model.pin import Pin
+from anychunk.options import OpenOptions, Progress, checked
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import part_of
 from anychunk.selection.cuts import Cut, is_run, near_groups
@@ -47,8 +49,6 @@ from anychunk.selection.wanted import selection
 from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]
-type Progress = Callable[[int, int], None]
-"""Called with (chunks done, chunks in total)."""
 
 BATCH_BYTES = 16 * MIB
 """About how much one thread decodes at a time."""
@@ -94,6 +94,7 @@ class Report(Drawn):
         self.findings.append(Finding(severity=severity, where=where, what=what))
 
 
+@checked(further=options_of_others)
 def verify(
     url: str | Path | Node,
     *,
@@ -109,7 +110,7 @@ def verify(
     bands: Sequence[int | str] | int | str | None = None,
     level: int | str | None = None,
     time: int | str | None = None,
-    **options: Any,
+    **options: Unpack[OpenOptions],
 ) -> Report:
     """Check every byte range and decode every chunk of a file or an index.
 

@@ -63,9 +63,7 @@ def test_virtual_levels(tmp_path):
     """In no table, 0 in level_offsets; computed from the nearest finer stored level."""
     values = np.random.default_rng(2).integers(0, 999, (20, 30), dtype=np.uint16)
     path = tmp_path / "a.jnrrd"
-    anychunk.write(
-        values, path, chunk=(4, 8), levels=5, levels_virtual=[1, 3, 4], method="average"
-    )
+    anychunk.write(values, path, chunk=(4, 8), levels=5, levels_virtual=[1, 3, 4], method="average")
     found = header(path)
     assert found["tile:levels_stored"] == [0, 2]
     assert found["tile:levels_virtual"] == [1, 3, 4]
@@ -121,7 +119,9 @@ def test_quality(tmp_path):
     assert second["psnr"] == pytest.approx(20 * math.log10(255 / error), rel=1e-12)
     assert third == {}
     assert anychunk.open(path)["0"].attrs["jnrrd"]["tile:level_quality"][0] == first
-    anychunk.write(values.astype("f4") / 7, path, chunk=(4, 4), levels=2, quality=True, overwrite=True)
+    anychunk.write(
+        values.astype("f4") / 7, path, chunk=(4, 4), levels=2, quality=True, overwrite=True
+    )
     assert header(path)["tile:level_quality"][1]["rmse"] == pytest.approx(error / 7, rel=0.05)
     anychunk.write(values, path, chunk=(4, 4), levels=2, overwrite=True)
     assert "tile:level_quality" not in header(path)

@@ -158,7 +158,9 @@ def test_size_table(tmp_path, compression):
 def test_format(tmp_path):
     """Contiguous exactly when in index order without gaps."""
     for asked in ("contiguous", "chunked"):
-        anychunk.write(GRID, tmp_path / "a.jnrrd", chunk=(3, 4), chunk_order=asked, levels=2, overwrite=True)
+        anychunk.write(
+            GRID, tmp_path / "a.jnrrd", chunk=(3, 4), chunk_order=asked, levels=2, overwrite=True
+        )
         found = header(tmp_path / "a.jnrrd")
         assert found["tile:format"] == asked
         offsets = found["tile:offset_table"]

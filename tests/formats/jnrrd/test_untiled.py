@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import anychunk
-from anychunk.errors import OptionError, FormatError, UnsupportedError
+from anychunk.errors import FormatError, OptionError, UnsupportedError
 from anychunk.formats.jnrrd import write_untiled
 from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im

@@ -219,7 +219,15 @@ def test_sparse(tmp_path, external, compression, edges):
     options = {"chunk": (2, 3, 4), "padding_value": 3, "edges": edges}
     anychunk.write(values + 1, path, external=external, compression=compression, **options)
     anychunk.write(
-        values, path, external=external, compression=compression, sparse=True, levels=2, **options, overwrite=True)
+        values,
+        path,
+        external=external,
+        compression=compression,
+        sparse=True,
+        levels=2,
+        **options,
+        overwrite=True,
+    )
     np.testing.assert_array_equal(read(path), values)
     fields = jnrrd.read_header(path).fields
     assert fields["tile:sparse"] is True
@@ -246,11 +254,19 @@ def test_sparse_tiles_that_are_listed(tmp_path):
     assert [entry["indices"] for entry in listed] == [[0, 0, 0], [1, 1, 1]]
     assert read(path).tobytes() == values.tobytes()
     assert jnrrd.validate(path) == []
-    anychunk.write(0 * values, path, chunk=(2, 3, 4), external=True, files=True, sparse=True, overwrite=True)
+    anychunk.write(
+        0 * values, path, chunk=(2, 3, 4), external=True, files=True, sparse=True, overwrite=True
+    )
     assert jnrrd.read_header(path).fields["tile:files"][-1:] == [{**listed[1]}]
     anychunk.write(
-        abs(0 * values), path, chunk=(4, 6, 8), external=True, files=True, sparse=True,
-    overwrite=True)
+        abs(0 * values),
+        path,
+        chunk=(4, 6, 8),
+        external=True,
+        files=True,
+        sparse=True,
+        overwrite=True,
+    )
     assert jnrrd.read_header(path).fields["tile:files"] == []
     assert not read(path).any()
     assert jnrrd.validate(path) == []

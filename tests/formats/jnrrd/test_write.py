@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import anychunk
-from anychunk.errors import AnychunkError, OptionError, LimitError, UnsupportedError
+from anychunk.errors import AnychunkError, LimitError, OptionError, UnsupportedError
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import write_levels
 from anychunk.io.object_stores import memory_store
@@ -55,9 +55,7 @@ def cases(draw):
         "chunk_metadata": draw(st.booleans()),
         "quality": draw(st.booleans()),
         "endian": draw(st.sampled_from(["little", "big"])),
-        "method": draw(
-            st.sampled_from(["average", "max", "min", "mode", "gaussian", "lanczos"])
-        ),
+        "method": draw(st.sampled_from(["average", "max", "min", "mode", "gaussian", "lanczos"])),
     }
     if draw(st.booleans()):
         options |= {"external": True, "files": draw(st.booleans())}

@@ -6,7 +6,7 @@ Pictures (red, green, blue) have an axis S behind them, as those of bioio's othe
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import xarray as xr
@@ -22,6 +22,7 @@ from anychunk.io.url import as_url, is_remote
 from anychunk.metadata.meaning import TYPES
 from anychunk.metadata.ome import scale_and_translation
 from anychunk.metadata.reading import levels_of
+from anychunk.options import OpenOptions
 from anychunk.read import zarr_array
 from anychunk.read.zarr_store import IndexStore
 from anychunk_plugins.layers import Picture, drawable
@@ -54,7 +55,7 @@ class Reader(base.Reader):
         fs_kwargs: Mapping[str, Any] | None = None,
         *,
         storage: Storage | None = None,
-        **options: Any,
+        **options: Unpack[OpenOptions],
     ) -> None:
         """Open a file.
 
