@@ -19,7 +19,7 @@ from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats import options_of_others
 from anychunk.io import sink
-from anychunk.io.url import as_url
+from anychunk.io.source import as_url
 from anychunk.metadata.hierarchy import fill_of, image_group, root_group
 from anychunk.metadata.meaning import NAMES, Level, Meaning
 from anychunk.metadata.reading import IMAGE_LABEL

@@ -7,13 +7,10 @@ from typing import Any, Literal, Unpack, cast
 
 from anychunk.errors import OptionError, SourceChangedError, UnsupportedError, untrusted
 from anychunk.io import sink
-from anychunk.io.folder import Folder
 from anychunk.io.forking import Lock
 from anychunk.io.held import HeldPin, with_source
-from anychunk.io.opening import open_source
-from anychunk.io.secrets import with_signed
-from anychunk.io.source import Source, Storage
-from anychunk.io.url import as_url
+from anychunk.io.opening import Folder, open_source
+from anychunk.io.source import Source, Storage, as_url, with_signed
 from anychunk.model.index import GroupIndex, Node, Saved, saved_at, with_saved
 from anychunk.options import Copy, SaveOptions, check, checked, names
 from anychunk.references import icechunk, kerchunk, parquet

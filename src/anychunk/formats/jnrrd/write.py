@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import LimitError
@@ -21,19 +20,16 @@ from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.jnrrd import write_header
 from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, spread, tile_indices
+from anychunk.formats.jnrrd.tiling_fields import Layout, dimension_counts, spread, tile_indices
 from anychunk.formats.jnrrd.write_header import Written
-from anychunk.formats.jnrrd.write_levels import Pyramid, Target
+from anychunk.formats.jnrrd.write_levels import Pyramid, Quality, Target
 from anychunk.formats.jnrrd.write_meaning import kept_header
 from anychunk.formats.jnrrd.write_plan import Plan, default_chunk, make_plan
-from anychunk.formats.jnrrd.write_quality import Quality
 from anychunk.io import sink, threads
 from anychunk.io.opening import read_object
-from anychunk.io.url import folder_of, is_remote, local_path
-from anychunk.model.grid import Shape, chunk_box
+from anychunk.io.source import folder_of, is_remote, local_path
+from anychunk.model.grid import Array, Shape, chunk_box
 from anychunk.options import Progress, TiledOptions
-
-type Array = npt.NDArray[Any]
 
 
 def write_tiled(
