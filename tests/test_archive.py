@@ -713,7 +713,9 @@ def test_a_large_group_without_a_good_file_replaces_nothing(tmp_path, monkeypatc
         Path(path).write_bytes(b"II*\0")
     for form in ("i.json", "i.parquet"):
         with pytest.raises(FilesError, match="3 of 3"):
-            anychunk.index_to(paths, combine="group", target=tmp_path / form, batch=1, failures={})
+            anychunk.index_to(
+                paths, combine="group", target=tmp_path / form, batch=1, failures={}, overwrite=True
+            )
         assert len(anychunk.index(tmp_path / form).pins) == 3
 
 
@@ -796,7 +798,7 @@ def test_a_pickled_array_refers_to_a_large_saved_index(tmp_path, monkeypatch, fo
     changed = type(changed)(members=changed.members, pins=changed.pins)
     assert b"f039.tif" in pickle.dumps(anychunk.open(changed))
     # nor is a later version: a repository keeps the old one
-    anychunk.index(paths[:20], combine="stack").save(tmp_path / form)
+    anychunk.index(paths[:20], combine="stack").save(tmp_path / form, overwrite=True)
     references._loaded.clear()
     if form == "i.icechunk":
         np.testing.assert_array_equal(pickle.loads(data)[...], opened[...])

@@ -13,8 +13,8 @@ from anychunk.errors import OptionError
 
 if TYPE_CHECKING:
     from anychunk.combine import How
-    from anychunk.combine.mosaic import Overlap
     from anychunk.combine.images import Dates
+    from anychunk.combine.mosaic import Overlap
     from anychunk.combine.parallel import Failures
     from anychunk.combine.stac import Sign
     from anychunk.formats._checkpoints import Checkpoints

@@ -285,7 +285,7 @@ class TestParquet:
         (saved / "a.parquet").mkdir()
         (saved / "a.parquet" / "0").symlink_to(tmp_path / "victim")
         with pytest.raises(FormatError):
-            anychunk.index(saved / "a.tif").save(saved / "a.parquet")
+            anychunk.index(saved / "a.tif").save(saved / "a.parquet", overwrite=True)
         assert not list((tmp_path / "victim").iterdir())
 
 
@@ -302,7 +302,7 @@ class TestIcechunk:
         with pytest.raises(FormatError):
             anychunk.open(target)
         with pytest.raises(FormatError):
-            index.save(target)
+            index.save(target, overwrite=True)
         with pytest.raises(FormatError):
             anychunk.append([saved / "a.tif"], target)
 
@@ -371,7 +371,7 @@ class TestWriters:
         (tmp_path / name).mkdir()
         (tmp_path / name / "1").symlink_to(victim)
         with pytest.raises(FormatError):
-            anychunk.convert(tmp_path / "two.tif", tmp_path / name, format="n5")
+            anychunk.convert(tmp_path / "two.tif", tmp_path / name, format="n5", overwrite=True)
         assert not list(victim.iterdir())
 
     def test_jnrrd_tiles(self, tmp_path, victim):

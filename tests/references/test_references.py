@@ -144,7 +144,7 @@ def test_saving_again_replaces(tmp_path):
     other = GroupIndex(members={"z": node["0/0"]})
     for form in FORMS:
         other.save(tmp_path / form)
-        node.save(tmp_path / form)
+        node.save(tmp_path / form, overwrite=True)
         opened = anychunk.open(tmp_path / form)
         assert list(opened.group_keys()) == ["0"]
         np.testing.assert_array_equal(opened["0/0"][...], truth)

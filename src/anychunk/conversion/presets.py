@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from anychunk.codecs.streams import check_option
 from anychunk.errors import OptionError
 from anychunk.limits import KIB, MIB
 from anychunk.model.grid import Shape
@@ -175,6 +176,8 @@ def compressors(text: str | Sequence[Json], level: Any, itemsize: int) -> list[J
             f"convert: compression_level={level!r} of the compression {text!r}, expected an "
             f"integer, and one of {' '.join(LEVELLED)}"
         )
+    for part in parts:
+        check_option(part, level, "convert")
     if not isinstance(text, str):
         return list(text)
     if not is_named:

@@ -29,7 +29,7 @@ from anychunk.io.source import Source, Storage
 from anychunk.model.grid import Shape, chunk_box
 from anychunk.model.images import VARIABLE
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex
-from anychunk.options import JnrrdOptions, check_for
+from anychunk.options import JnrrdOptions, check_for, checked
 
 if TYPE_CHECKING:
     from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
@@ -84,6 +84,7 @@ def is_plain(url: str, options: Mapping[str, Any]) -> bool:
     return is_nrrd(url) or options.get("chunked") is False
 
 
+@checked()
 def write(array: Any, url: str, **options: Unpack[JnrrdOptions]) -> None:
     """Write an array as tiled JNRRD, or without tiles as NRRD or JNRRD.
 
@@ -187,6 +188,7 @@ class TileReader:
         return tuple(coords)
 
 
+@checked()
 def read_tile(
     url: str | Path,
     indices: Iterable[int],
@@ -213,6 +215,7 @@ def read_tile(
     return TileReader(url, storage=storage, allow=allow).read(indices, level)
 
 
+@checked()
 def tile_of_voxel(
     url: str | Path, voxel: Iterable[int], level: int = 0, *, storage: Storage | None = None
 ) -> Shape:

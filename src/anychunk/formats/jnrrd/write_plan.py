@@ -12,8 +12,8 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
-from anychunk.codecs.streams import ENCODE, LEVELS, check_level
-from anychunk.errors import CodecConfigError, OptionError, UnsupportedError
+from anychunk.codecs.streams import ENCODE, check_option
+from anychunk.errors import OptionError, UnsupportedError
 from anychunk.formats.jnrrd.axes import per_axis
 from anychunk.formats.jnrrd.header import Header, Line, make_line, rebuild
 from anychunk.formats.jnrrd.tile_pattern import (
@@ -349,11 +349,8 @@ def spread_levels(
     listed = [given] * total if isinstance(given, int) else [int(n) for n in given]
     if len(listed) != total:
         raise OptionError(f"jnrrd: compression_level has {len(listed)} entries, expected {total}")
-    for level in {*listed} if compression in LEVELS else ():
-        try:
-            check_level(compression, level)
-        except CodecConfigError as e:
-            raise OptionError(f"jnrrd: compression_level: {e}") from None
+    for level in {*listed}:
+        check_option(compression, level, "jnrrd")
     fields["compression_levels"] = listed
     return tuple(listed)
 

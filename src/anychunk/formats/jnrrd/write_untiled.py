@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.streams import Incremental, incremental_encoder
+from anychunk.codecs.streams import Incremental, check_option, incremental_encoder
 from anychunk.errors import OptionError, UnsupportedError
 from anychunk.formats.jnrrd import nrrd_text
 from anychunk.formats.jnrrd.arranged import Arranged
@@ -146,6 +146,7 @@ def make_plain(
     encoding = "raw" if compression == "none" else compression
     if encoding not in known:
         raise OptionError(f"{url}: compression {compression!r}, expected one of {' '.join(known)}")
+    check_option(encoding, level, url)
     volume = make_volume(shape, dtype, endian)
     if is_nrrd(url) and volume.type not in nrrd_text.TYPES:
         # section 5 has the kind `complex`, of an axis of two real numbers; no reader joins them
