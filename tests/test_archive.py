@@ -630,20 +630,21 @@ def test_indexed_to_a_target(tmp_path, form, how):
     paths = written(tmp_path, 5)
     target = tmp_path / form
     for batch in (2, None):  # the second replaces the first
-        assert anychunk.index_to(paths, combine=how, target=target, batch=batch) is None
+        given = {"batch": batch, "overwrite": batch is None}
+        assert anychunk.index_to(paths, target, combine=how, **given) == 5
         found, truth = anychunk.open(target), anychunk.open(anychunk.index(paths, combine=how))
         for path, _ in anychunk.index(paths, combine=how).arrays():
             np.testing.assert_array_equal(found[path][...], truth[path][...])
         assert len(anychunk.index(target).pins) == 5
     (tmp_path / "f002.tif").write_bytes(b"II*\0")
     with pytest.raises(FilesError, match="1 of 5"):
-        anychunk.index_to(paths, combine=how, target=target, batch=1)
+        anychunk.index_to(paths, target, combine=how, batch=1, overwrite=True)
     assert len(anychunk.index(target).pins) == 5  # what was there stays
     failures = {}
-    anychunk.index_to(paths, combine=how, target=target, batch=1, failures=failures)
+    anychunk.index_to(paths, target, combine=how, batch=1, failures=failures, overwrite=True)
     assert list(failures) == [paths[2]]
     assert len(anychunk.index(target).pins) == 4
-    anychunk.index_to(paths[0], target=target)
+    anychunk.index_to(paths[0], target, overwrite=True)
     assert len(anychunk.index(target).pins) == 1
 
 

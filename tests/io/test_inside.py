@@ -370,8 +370,8 @@ class TestWriters:
                 file.write(np.full((64 * value, 64), value, "uint8"), metadata={"axes": "YX"})
         (tmp_path / name).mkdir()
         (tmp_path / name / "1").symlink_to(victim)
-        with pytest.raises(FormatError):
-            anychunk.convert(tmp_path / "two.tif", tmp_path / name, format="n5", overwrite=True)
+        with pytest.raises(FileExistsError):
+            anychunk.convert(tmp_path / "two.tif", tmp_path / name, format="n5")
         assert not list(victim.iterdir())
 
     def test_jnrrd_tiles(self, tmp_path, victim):

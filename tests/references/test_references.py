@@ -14,7 +14,7 @@ import zarr
 
 import anychunk
 from anychunk import limits, references
-from anychunk.errors import (
+from anychunk.errors import (, OptionError
     AnychunkError,
     FormatError,
     LimitError,
@@ -154,7 +154,7 @@ def test_unknown_targets_are_refused(tmp_path):
     node, _ = plain(tmp_path)
     with pytest.raises(UnsupportedError, match=r"i\.xyz.* \.json \.parquet \.parq"):
         node.save(tmp_path / "i.xyz")
-    with pytest.raises(UnsupportedError, match="'zip'.*kerchunk parquet icechunk"):
+    with pytest.raises(OptionError, match="'zip'.*kerchunk parquet icechunk"):
         node.save(tmp_path / "i.json", format="zip")
     node.save(tmp_path / "named", format="icechunk")
     assert anychunk.open(tmp_path / "named")["0/0"].shape == (4, 4)
