@@ -14,10 +14,11 @@ import zarr
 
 import anychunk
 from anychunk import limits, references
-from anychunk.errors import (, OptionError
+from anychunk.errors import (
     AnychunkError,
     FormatError,
     LimitError,
+    OptionError,
     SourceChangedError,
     TruncatedError,
     UnsupportedError,
