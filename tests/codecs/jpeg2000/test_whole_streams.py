@@ -112,9 +112,7 @@ def test_arrays_and_functions_that_cannot_be_used():
         with pytest.raises(ValueError, match="cannot be used"):
             loops.openjpeg_decode(functions, stream, out, 0, 1, 8, False)
     with pytest.raises(ValueError, match="cannot be used"):
-        loops.openjpeg_decode(
-            functions[8:], stream, np.empty((1, *SHAPE), "u1"), 0, 1, 8, False
-        )
+        loops.openjpeg_decode(functions[8:], stream, np.empty((1, *SHAPE), "u1"), 0, 1, 8, False)
 
 
 def damaged(stream: bytes, rng) -> bytes:

@@ -196,11 +196,16 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     options = {"tables": tables, "colorspace": stream, "outcolorspace": result, "shape": shape}
     try:
         try:
-            return imagecodecs.jpeg8_decode(data, out=out, **options)  # type: ignore[no-any-return]
+            array = imagecodecs.jpeg8_decode(data, out=out, **options)
         except ValueError:
             # the stream announces another shape, which libjpeg would allocate unchecked
             check_picture(tile, data)
-            return imagecodecs.jpeg8_decode(data, **options)  # type: ignore[no-any-return]
+            array = imagecodecs.jpeg8_decode(data, **options)
+        if array.dtype == np.uint8 and ends_in_grey(array, 8):
+            whole = joined_tables(tables, data)
+            if not is_whole(whole, head(whole), array):
+                raise ChunkDecodeError(f"tiff-tile: JPEG stream of {len(data)} bytes is truncated")
+        return array  # type: ignore[no-any-return]
     except imagecodecs.Jpeg8Error as e:
         # Lossless JPEG of DNG: precisions that libjpeg refuses, or one row of pixels coded as
         # several components of a narrower picture
