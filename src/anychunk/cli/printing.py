@@ -5,6 +5,7 @@ Imports what is slow where it is needed: see `anychunk.cli.run_listing`.
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 CONVERTED = ("tiff", "zarr")
 """Formats that `anychunk.conversion` writes, rather than their own modules."""

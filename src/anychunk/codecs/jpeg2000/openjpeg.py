@@ -25,11 +25,9 @@ Streams are bare codestreams, whose geometry the caller has checked against `lim
 
 from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
-from typing import Any
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.jpeg2000 import openjpeg_library
@@ -55,9 +53,8 @@ from anychunk.codestream.jpeg2000 import (
 from anychunk.codestream.window_streams import area_growth
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
 from anychunk.io.threads import cores
+from anychunk.model.grid import Array
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 MAX_DEPTH = 31
 """OpenJPEG's samples are signed 32-bit integers."""

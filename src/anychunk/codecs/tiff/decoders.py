@@ -21,7 +21,6 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import decoders
 from anychunk.codecs import jpeg
@@ -67,9 +66,9 @@ from anychunk.codestream.jpeg import read_header
 from anychunk.codestream.jpeg_rows import rows_stream
 from anychunk.codestream.jpeg_scan import head, units
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
+from anychunk.model.grid import Array
 from anychunk.native import loops
 
-type Array = npt.NDArray[Any]
 type StreamDecoder = Callable[[Bytes1D, Bytes1D], Bytes1D]
 type PictureDecoder = Callable[[Tile, Bytes1D, Array | None], Array]
 """Takes an array of the chunk's size to decode into, or None; need not use it."""
@@ -201,11 +200,6 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
             # the stream announces another shape, which libjpeg would allocate unchecked
             check_picture(tile, data)
             array = imagecodecs.jpeg8_decode(data, **options)
-        if array.dtype == np.uint8 and ends_in_grey(array, 8):
-            whole = joined_tables(tables, data)
-            if not is_whole(whole, head(whole), array):
-                raise ChunkDecodeError(f"tiff-tile: JPEG stream of {len(data)} bytes is truncated")
-        return array  # type: ignore[no-any-return]
     except imagecodecs.Jpeg8Error as e:
         # Lossless JPEG of DNG: precisions that libjpeg refuses, or one row of pixels coded as
         # several components of a narrower picture
@@ -215,6 +209,11 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
         array = imagecodecs.ljpeg_decode(data)
         full = (*shape, tile.samples_per_pixel)
         return array.reshape(full) if array.size == np.prod(full) else array  # type: ignore[no-any-return]
+    if array.dtype == np.uint8 and ends_in_grey(array, 8):
+        whole = joined_tables(tables, data)
+        if not is_whole(whole, head(whole), array):
+            raise ChunkDecodeError(f"tiff-tile: JPEG stream of {len(data)} bytes is truncated")
+    return array  # type: ignore[no-any-return]
 
 
 def decode_jpeg_part(tile: Tile, data: Bytes1D, rows: range, columns: range) -> Array | None:
