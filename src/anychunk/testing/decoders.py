@@ -55,7 +55,7 @@ def cases(kind: str) -> tuple[Case, ...]:
     found = []
     for key, data in arrays.items():
         if key.startswith(f"{kind}/") and key.count("/") == 1:
-            levels = []
+            levels: list[list[Array]] = []
             while f"{key}/{len(levels)}/0" in arrays:
                 start = f"{key}/{len(levels)}/"
                 levels.append([a for other, a in arrays.items() if other.startswith(start)])
