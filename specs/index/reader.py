@@ -88,7 +88,6 @@ class Index:
         return Path(self.folder, url[len(self.base) + 1 :] if is_below else url)
 
     def stored(self, key):
-        """Return the stored bytes of a chunk; None if it is absent."""
         found = self.refs.get(key)
         if found is None or isinstance(found, str):
             is_base64 = found is not None and found.startswith("base64:")
@@ -120,7 +119,6 @@ class Chunk:
 
 
 def dtype_of(name):
-    """Return numpy's type for a data type of Zarr v3."""
     name, options = parts_of(name)
     if name in ("string", "variable_length_bytes", "bytes"):
         return np.dtype(object)
@@ -130,7 +128,6 @@ def dtype_of(name):
 
 
 def scalar(value, dtype):
-    """Return a fill value of Zarr v3 as numpy's."""
     if isinstance(value, str) and dtype.kind == "f":
         if value.startswith("0x"):
             return np.frombuffer(bytes.fromhex(value[2:]), dtype.newbyteorder(">"))[0]
@@ -276,7 +273,6 @@ def piece(data, options, chunk):
 
 
 def unpack_bits(data, count, bits, is_signed):
-    """Return integers of up to 32 bits, most significant first; runs of `count` end at a byte."""
     if bits > 32:
         raise NotImplementedError(f"integers of {bits} bits")
     size = max(8, 1 << (bits - 1).bit_length())
@@ -321,16 +317,17 @@ def jpeg2000(data, options, chunk):
     out = chunk.padded(None).reshape(shape)
     if options.get("window"):
         raise NotImplementedError("windows of JPEG 2000 tiles")
-    if options.get("main_header") is None:
+    header, end = data, 2
+    if options.get("main_header") is not None:
+        header = base64.b64decode(options["main_header"].removeprefix("base64:"))
+    if any(header[43 + 3 * n : 45 + 3 * n] != b"\1\1" for n in range(len(out))):
+        raise NotImplementedError("JPEG 2000 with subsampled components")
+    if header is data:
         return chunk.padded(opened(data, level), out.shape)
-    header = base64.b64decode(options["main_header"].removeprefix("base64:"))
-    end = 2
     while end < len(header) and header[end : end + 2] != b"\xff\x90":
         end += 2 + int.from_bytes(header[end + 2 : end + 4], "big")
     packed = dict(tile_parts(header[end:]))
     right, bottom, left, top, width, height, x0, y0 = struct.unpack_from(">8I", header, 8)
-    if any(header[43 + 3 * n : 45 + 3 * n] != b"\1\1" for n in range(len(out))):
-        raise NotImplementedError("JPEG 2000 with subsampled components")
     tiles = {}
     for tile, part in tile_parts(data):
         tiles.setdefault(tile, [packed[tile]] if tile in packed else []).append(part)
@@ -402,6 +399,8 @@ def tiff_tile(data, options, chunk):
     else:
         raise NotImplementedError(f"TIFF compression {kind}")
     array = np.atleast_3d(array)[: depth * options["tile_height"]]
+    if array.shape[2] != bands or array.shape[1] > options["tile_width"]:
+        raise NotImplementedError(f"TIFF pictures of {array.shape}, expected {bands} bands")
     if array.dtype.kind in "biu" and array.dtype.itemsize == chunk.dtype.itemsize:
         array = np.ascontiguousarray(array).view(chunk.dtype)
     planes = np.moveaxis(array.reshape(depth, -1, *array.shape[1:]), -1, 1)
