@@ -1,6 +1,7 @@
 """Chunks that the compiled loop decodes together, compared with tifffile, and with each by itself."""
 
 import itertools
+import json
 import warnings
 
 import imagecodecs
@@ -251,3 +252,14 @@ def test_places_outside_of_the_result_are_refused():
     for options in refused:
         assert not call(**options), options
     assert not out.any()
+
+
+def test_an_array_without_any_chunk_is_its_fill_value(tmp_path):
+    (tmp_path / "a.n5/data").mkdir(parents=True)
+    (tmp_path / "a.n5/attributes.json").write_text('{"n5": "2.0.0"}')
+    about = {"dimensions": [7, 5], "blockSize": [3, 2], "dataType": "uint16"}
+    text = json.dumps({**about, "compression": {"type": "gzip"}})
+    (tmp_path / "a.n5/data/attributes.json").write_text(text)
+    anychunk.save(anychunk.index(tmp_path / "a.n5"), tmp_path / "a.json")
+    found = anychunk.open(tmp_path / "a.json")["data/0/image"][...]
+    np.testing.assert_array_equal(found, np.zeros((5, 7), "u2"))

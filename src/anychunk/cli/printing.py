@@ -5,6 +5,7 @@ Imports what is slow where it is needed: see `anychunk.cli.run_listing`.
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 CONVERTED = ("tiff", "zarr")
 """Formats that `anychunk.conversion` writes, rather than their own modules."""
@@ -32,13 +33,22 @@ def print_formats(as_json: bool) -> None:
     )
 
 
-def print_codecs(as_json: bool) -> None:
-    """Print the list of codecs."""
+def print_codecs(as_json: bool, *, verbose: bool = False) -> None:
+    """Print the list of codecs; if verbose, with the decoders that may be chosen."""
     from anychunk import codecs as registry
+    from anychunk import decoders
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": name, "about": summary(text)} for name, text in registry.descriptions().items()
     ]
+    for row in rows if verbose else ():
+        kind = row["name"].removeprefix("anychunk.")
+        if kind in decoders.DEFAULT:
+            row["decoders"] = [
+                {"name": name, "from": found.distribution, "used": name in decoders.used(kind)}
+                for (of, name), found in sorted(decoders.table().items())
+                if of == kind
+            ]
     if as_json:
         echo(json.dumps(rows, indent=2))
         return
@@ -46,6 +56,15 @@ def print_codecs(as_json: bool) -> None:
     print_table(
         ("codec", "about"), [(row["name"].rsplit("/", 1)[-1], row["about"]) for row in rows]
     )
+    if verbose:
+        print_table(
+            ("decoder of", "name", "from", "used"),
+            [
+                (row["name"], found["name"], found["from"], "yes" if found["used"] else "no")
+                for row in rows
+                for found in row.get("decoders", ())
+            ],
+        )
 
 
 def echo(text: str) -> None:

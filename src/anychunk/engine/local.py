@@ -108,7 +108,7 @@ def local_data(request: Request) -> "Generator[list[tuple[np.ndarray | None, Dat
 def _ranges(request: Request, chunks: ByteRanges) -> "list[tuple[np.ndarray | None, Data]] | None":
     numbers, reading = request.numbers, request.reading
     lengths = np.ascontiguousarray(chunks.lengths.reshape(-1)[numbers], np.uint64)
-    if chunks.parts is not None or (lengths == WHOLE).any():
+    if not chunks.urls or chunks.parts is not None or (lengths == WHOLE).any():
         return None
     offsets = np.ascontiguousarray(chunks.offsets.reshape(-1)[numbers], np.uint64)
     found: list[tuple[np.ndarray | None, Data]] = []

@@ -1,5 +1,5 @@
-"""Test classes for codecs and formats, to inherit in any project's tests.
+"""Test classes for codecs, formats and decoders, to inherit in any project's tests.
 
-`anychunk.testing.codecs.CodecContract` and `anychunk.testing.formats.FormatContract` check what
-every codec and every format must do. They need pytest.
+`codecs.CodecContract`, `formats.FormatContract` and `decoders.DecoderContract` check what every
+codec, every format and every decoder must do. They need pytest.
 """

@@ -450,7 +450,9 @@ def check_stream(data: Bytes1D) -> None:
         view = memoryview(without_ppm(header, view[header.length :]))
         header = stream_header(view)
     view = view[header.length :]
-    for tile, parts in group_parts(stream_parts(view)).items():
+    tiles = group_parts(stream_parts(view))
+    check_missing(header.siz, set(range(header.siz.tiles)) - tiles.keys())
+    for tile, parts in tiles.items():
         if _is_walkable(header, tile, view, parts):
             continue
         if not _is_exact(header, tile, view, parts):
@@ -596,15 +598,14 @@ def decode_bare(data: Bytes1D) -> Array:
         UnsupportedError: It is in a JP2 file, which may declare colours, or components differ.
     """
     view = memoryview(data)
-    header = stream_header(view)
-    check_decodable(header)
-    siz, parts = header.siz, stream_parts(view[header.length :])
-    if find_codestream(view) or not siz.is_uniform:
+    header = None if find_codestream(view) else stream_header(view)
+    if header is None or not header.siz.is_uniform:
         raise UnsupportedError(
             "JP2 files and subsampled components inside TIFF are decoded only by openjpeg; choose "
             'it: anychunk.decoders.use("jpeg2000", "openjpeg")'
         )
-    end = header.length + parts[-1].offset + parts[-1].length + len(END)
+    siz, last = header.siz, stream_parts(view[header.length :])[-1]
+    end = header.length + last.offset + last.length + len(END)
     out = np.empty((len(siz.components), siz.image.height, siz.image.width), siz.dtype)
     decode_whole(0, data[:end], out, 0)
     return out

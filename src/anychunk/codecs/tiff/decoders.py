@@ -195,11 +195,11 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     options = {"tables": tables, "colorspace": stream, "outcolorspace": result, "shape": shape}
     try:
         try:
-            return imagecodecs.jpeg8_decode(data, out=out, **options)  # type: ignore[no-any-return]
+            array = imagecodecs.jpeg8_decode(data, out=out, **options)
         except ValueError:
             # the stream announces another shape, which libjpeg would allocate unchecked
             check_picture(tile, data)
-            return imagecodecs.jpeg8_decode(data, **options)  # type: ignore[no-any-return]
+            array = imagecodecs.jpeg8_decode(data, **options)
     except imagecodecs.Jpeg8Error as e:
         # Lossless JPEG of DNG: precisions that libjpeg refuses, or one row of pixels coded as
         # several components of a narrower picture
@@ -209,6 +209,11 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
         array = imagecodecs.ljpeg_decode(data)
         full = (*shape, tile.samples_per_pixel)
         return array.reshape(full) if array.size == np.prod(full) else array  # type: ignore[no-any-return]
+    if array.dtype == np.uint8 and ends_in_grey(array, 8):
+        whole = joined_tables(tables, data)
+        if not is_whole(whole, head(whole), array):
+            raise ChunkDecodeError(f"tiff-tile: JPEG stream of {len(data)} bytes is truncated")
+    return array  # type: ignore[no-any-return]
 
 
 def decode_jpeg_part(tile: Tile, data: Bytes1D, rows: range, columns: range) -> Array | None:
