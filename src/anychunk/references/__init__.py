@@ -59,8 +59,8 @@ def save(node: Node, target: str | Path, *, format: str | None = None, **options
         target: A path or url: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
         format: "kerchunk", "parquet" or "icechunk", instead of the target's extension.
         options: `copy="needed"` copies chunks that the format cannot refer to; `relative=False`
-            writes urls that do not move with the index; `storage` is obstore's. For JSON also
-            `zarr_format=2` and `layout="osml"`, for Icechunk `message`.
+            writes urls that do not move with the index; `storage` is obstore's. For JSON and
+            parquet also `layout="osml"`, for JSON `zarr_format=2`, for Icechunk `message`.
 
     Raises:
         UnsupportedError: If the format cannot express the index; nothing is written then.
