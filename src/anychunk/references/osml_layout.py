@@ -19,7 +19,7 @@ from anychunk.codecs.dted import Dted
 from anychunk.codecs.jpeg2000 import Jpeg2000
 from anychunk.errors import UnsupportedError
 from anychunk.io.source import Storage
-from anychunk.model.images import images
+from anychunk.model.images import Image, images
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
 from anychunk.references.osml_codecs import KNOWN, misread, nominal_tile
 from anychunk.references.portable_codecs import with_portable_codecs
@@ -60,13 +60,17 @@ def osml_layout(node: Node, zarr_format: int) -> Node:
     """
     if not isinstance(node, GroupIndex):
         raise UnsupportedError("layout osml: the root is an array, expected a group of images")
-    members: dict[str, Node] = {}
+    found: list[tuple[str, Node, Image, list[ArrayIndex]]] = []
     for name, image in node.members.items():
         levels = next(images(image), None)
         if levels is None:
             raise UnsupportedError(f"layout osml: image {name!r} has no array, its full resolution")
         planes = _planes(_array(image, levels.levels[0]), f"image {name!r}", zarr_format)
-        if len(node.members) == len(planes) == 1:
+        found.append((name, image, levels, planes))
+    members: dict[str, Node] = {}
+    is_named = all(len(planes) == 1 for *_, planes in found)
+    for name, image, levels, planes in found:
+        if is_named and len(found) == 1:
             for number, path in enumerate(levels.levels):
                 where = f"array {number}/data"
                 members[str(number)] = _group(_array(image, path), where, zarr_format)
@@ -74,10 +78,7 @@ def osml_layout(node: Node, zarr_format: int) -> Node:
             return GroupIndex(members=members, attributes=attributes, pins=node.pins)
         kept = _without_levels(image.attributes)
         for plane in planes:
-            # several images of one file are numbered, as planes are
-            key = name if len(planes) == 1 else str(len(members))
-            if key in members:
-                raise UnsupportedError(f"layout osml: image {name!r} and planes have the same name")
+            key = name if is_named else str(len(members))
             group = _group(plane, f"array {key}/data", zarr_format)
             members[key] = replace(group, attributes=kept)
     return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
