@@ -198,6 +198,14 @@ def test_levels_are_those_of_the_root(tmp_path):
     assert scales == [[1, 1], [2, 2], [2, 2]]
 
 
+def test_an_image_without_pixels_has_a_level(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((0, 5), "uint8"))
+    anychunk.index(tmp_path / "a.npy").save(tmp_path / "index.json", layout="osml")
+    group = anychunk.open(tmp_path / "index.json")
+    assert group["0/data"].shape == (1, 0, 5)
+    assert group.attrs["multiscales"]["layout"][0]["transform"]["scale"] == [1, 1]
+
+
 def test_several_images_have_a_group_each(tmp_path):
     pages = [IMAGE, IMAGE[:200, :130].astype("uint8")]
     with tifffile.TiffWriter(tmp_path / "a.tif") as out:

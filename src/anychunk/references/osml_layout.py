@@ -158,7 +158,8 @@ def _root_attributes(node: GroupIndex, image: Node, members: Mapping[str, Node])
         array = find(group, "data")
         assert isinstance(array, ArrayIndex)  # made by `_group`
         size = array.shape[-2:]
-        scale = [a / b for a, b in zip(finer or size, size, strict=True)]
+        # an axis without samples has no scale; 1 is what osml-imagery-io writes
+        scale = [a / b if b else 1.0 for a, b in zip(finer or size, size, strict=True)]
         entry: dict[str, Json] = {"asset": name}
         if finer:
             entry["derived_from"] = str(int(name) - 1)
