@@ -40,7 +40,7 @@ def is_expected(found, expected):
         return any(is_expected(found, one) for one in expected)
     if expected is None or found is None:
         return found is expected
-    if isinstance(found, str) or found != found:  # noqa: PLR0124 - NaN
+    if isinstance(found, str) or found != found:
         return expected == "NaN"
     if isinstance(expected, str):
         return found == float(expected)

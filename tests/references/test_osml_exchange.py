@@ -94,7 +94,7 @@ def copied(part, folder):
         (folder / str(number)).mkdir()
         # an OME-TIFF file may be one of several
         files = sample.file.parent.iterdir() if sample.format == "ome-tiff" else [sample.file]
-        for file in files:
+        for file in filter(Path.is_file, files):
             shutil.copy(file, folder / str(number))
         yield folder / str(number) / sample.file.name
 
