@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
 from zarr.abc.codec import Codec as ZarrCodec
 from zarr.codecs import (
@@ -26,7 +25,7 @@ from zarr.codecs import (
 )
 from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
-from anychunk import limits
+from anychunk import decoders, limits
 from anychunk.codecs import codec_class, leading_streams, streams
 from anychunk.codecs.base import (
     ArrayToArray,
@@ -34,7 +33,6 @@ from anychunk.codecs.base import (
     Bytes1D,
     BytesToBytes,
     ChunkSpec,
-    Json,
     OwnCodec,
     as_bytes,
     chunk_spec,
@@ -51,7 +49,8 @@ from anychunk.codecs.zarr_core import (
 )
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying, measuring
-from anychunk.model.grid import is_at_edges
+from anychunk.model.grid import Array, is_at_edges
+from anychunk.model.index import Json
 
 if TYPE_CHECKING:
     from anychunk.codecs.jpeg2000.tiny_tiles import Joint
@@ -62,7 +61,6 @@ ARRAY_ARRAY = ArrayToArray | ArrayArrayCodec
 ARRAY_BYTES = ArrayToBytes | ArrayBytesCodec
 BYTES_BYTES = BytesToBytes | BytesBytesCodec
 
-type Array = npt.NDArray[Any]
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
 type ToArray = Callable[[Bytes1D, Bytes1D | None], Array]
 type ArrayStep = Callable[[Array], Array]
@@ -186,8 +184,7 @@ class Decoder:
         """Whether `into` may be given only the first rows and columns of a chunk."""
         self._part = None if self._array_steps else shortcut(pairs, "decode_part")
         self._many = None if self._array_steps else shortcut(pairs, "decode_many")
-        self.layout = None if self._array_steps else layout_of(pairs)
-        """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
+        self._layout = None if self._array_steps else layout_of(pairs)
         self.depends_on_place = (
             any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
             # otherwise the last two axes of the array are those of the codec
@@ -276,6 +273,13 @@ class Decoder:
         else:
             part = decode(data, spec, rows, columns)
         return None if part is None else part[selection[:-2]]
+
+    @property
+    def layout(self) -> ChunkLayout | None:
+        """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
+        found = self._layout
+        is_used = found is None or found.decoder is None or decoders.is_used(found.decoder)
+        return found if is_used else None
 
     @property
     def takes_many(self) -> bool:

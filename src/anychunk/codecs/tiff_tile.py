@@ -31,12 +31,11 @@ from typing import Any, ClassVar, Self
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs import libraries
 from anychunk.codecs._fax_lines import compiled_tables
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.tiff import decoders, encoders, fax, samples
 from anychunk.codecs.tiff.tile import (
@@ -52,10 +51,11 @@ from anychunk.codecs.tiff.tile import (
     ZSTD,
     Tile,
 )
+from anychunk.decoders import LIBJPEG
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 KINDS = {
     PACKBITS: libraries.PACKBITS,
@@ -373,6 +373,7 @@ class TiffTile(Tile, BytesToBytes):
             predictor=1 if is_picture else self.predictor,
             is_swapped=not is_picture and self._is_swapped,
             options=self._picture_options,
+            decoder=LIBJPEG if self.compression in JPEG else None,
         )
 
     @cached_property

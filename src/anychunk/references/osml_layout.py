@@ -21,8 +21,7 @@ from anychunk.errors import UnsupportedError
 from anychunk.io.source import Storage
 from anychunk.model.images import Image, images
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
-from anychunk.references.osml_codecs import KNOWN, misread, nominal_tile
-from anychunk.references.portable_codecs import with_portable_codecs
+from anychunk.references.osml_codecs import KNOWN, misread, nominal_tile, with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 
 type Layout = Literal["anychunk", "osml"]

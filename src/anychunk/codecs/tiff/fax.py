@@ -20,10 +20,8 @@ up, cannot be detected: the format has no checksum.
 
 import math
 import re
-from typing import Any
 
 import imagecodecs
-import numpy.typing as npt
 
 from anychunk.codecs import _fax_lines as fax_lines
 from anychunk.codecs.base import Bytes1D
@@ -31,9 +29,8 @@ from anychunk.codecs.tiff import libtiff_messages
 from anychunk.codecs.tiff.synthetic import synthetic_tiff
 from anychunk.codecs.tiff.tile import CCITT_T4, CCITT_T6, Tile
 from anychunk.errors import ChunkDecodeError
+from anychunk.model.grid import Array
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 TWO_DIMENSIONAL = 1
 """Bit of T4Options."""
