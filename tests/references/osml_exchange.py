@@ -34,9 +34,11 @@ def levels(index, **options):
     except Exception as e:
         return [f"{type(e).__name__}: {e}"]
     found = []
-    while f"{len(found)}/data" in root:
+    while True:
         try:
             array = root[f"{len(found)}/data"][...]
+        except KeyError:
+            break
         except Exception as e:
             found.append(f"{type(e).__name__}: {e}")
             continue
