@@ -90,7 +90,7 @@ class SaveOptions(TypedDict, total=False):
     """Options of single forms of saved indexes."""
 
     layout: "Layout"
-    """Of kerchunk JSON: `"anychunk"` or `"osml"`."""
+    """Of kerchunk JSON and parquet: `"anychunk"` or `"osml"`."""
     message: str | None
     """Of the commit (Icechunk)."""
     relative: bool | None

@@ -30,10 +30,12 @@ FORMS = {
     "v2": ("json", {"zarr_format": 2}),
     "osml": ("json", {"layout": "osml"}),
     "parquet": ("parquet", {}),
+    "osml-parquet": ("parquet", {"layout": "osml"}),
     "icechunk": ("icechunk", {}),
 }
 REFUSED = {
     ("n5", "v2"): "array a/0/image: codec 'anychunk.n5' has no Zarr v2 form",
+    ("n5", "osml-parquet"): "array 0/data: codec 'anychunk.n5' has no Zarr v2 form",
 }
 """What is refused even with copy="needed", and the message."""
 DEFLATED = ["v3", "v2", "parquet", "icechunk"]
@@ -127,7 +129,7 @@ def saved(node, name, form, url, **options):
         return None
     references.save(node, target, copy="needed", **settings, **options)
     path = first_array(node)
-    return target, "0/data" if form == "osml" else path
+    return target, "0/data" if form.startswith("osml") else path
 
 
 READ = """

@@ -53,7 +53,6 @@ def test_saved_and_opened_again(tmp_path, kind, form):
         ("fronted", "i.json"),
         ("fronted", "i.parquet"),
         ("fronted", "i.icechunk"),
-        ("parted", "i.parquet"),
         ("parted", "i.icechunk"),
     ],
 )

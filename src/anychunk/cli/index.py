@@ -77,7 +77,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         None, "--batch", min=1, help="Files per commit to Icechunk; 500 or more by default."
     ),
     layout: str = typer.Option(
-        "anychunk", "--layout", help="For kerchunk: layout, anychunk or osml."
+        "anychunk", "--layout", help="For kerchunk and parquet: layout, anychunk or osml."
     ),
     zarr_format: int = typer.Option(3, "--zarr-format", help="For kerchunk: Zarr version, 3 or 2."),
     overwrite: Overwrite = False,
@@ -126,7 +126,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     failures: Failures = {}
     rules: Any = {"order": order, "duplicates": duplicates, "georeference": georeference}
     how: Any = combine or ("group" if append else None)
-    kerchunk = _kerchunk_options(kind, layout, zarr_format)
+    form = _form(kind, layout, zarr_format)
     found = archive.files_to_index(
         urls,
         combine=how,
@@ -156,7 +156,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
                 overlap=shown,
                 overwrite=overwrite,
                 **given,
-                **kerchunk,
+                **form,
             )
     _summary(done, output, failures, as_json=as_json)
     if failures:
@@ -175,15 +175,20 @@ def _check_dates(dates: str | None) -> None:
         raise typer.BadParameter(str(e), param_hint="--dates") from e
 
 
-def _kerchunk_options(kind: str, layout: str, zarr_format: int) -> dict[str, Any]:
-    """Return the options that only kerchunk JSON has, unless they are the defaults."""
-    if (layout, zarr_format) == ("anychunk", 3):
-        return {}
-    if kind != "kerchunk" or layout not in ("anychunk", "osml") or zarr_format not in (2, 3):
+def _form(kind: str, layout: str, zarr_format: int) -> dict[str, Any]:
+    """Return the options that only some index formats have, unless they are the defaults."""
+    if layout not in ("anychunk", "osml") or (layout == "osml" and kind == "icechunk"):
         raise typer.BadParameter(
-            "--layout (anychunk or osml) and --zarr-format (3 or 2) apply only to kerchunk JSON"
+            f"{layout!r}; expected anychunk, or osml for kerchunk JSON or parquet",
+            param_hint="--layout",
         )
-    return {"layout": layout, "zarr_format": zarr_format}
+    if zarr_format not in (2, 3) or (zarr_format == 2 and kind != "kerchunk"):
+        raise typer.BadParameter(
+            f"{zarr_format}; expected 3, or 2 for kerchunk JSON", param_hint="--zarr-format"
+        )
+    given = {"layout": layout, "zarr_format": zarr_format}
+    defaults = {"layout": "anychunk", "zarr_format": 3}
+    return {key: value for key, value in given.items() if value != defaults[key]}
 
 
 @contextmanager

@@ -72,8 +72,8 @@ def save(
         overwrite: Replace an existing target; of an Icechunk repository, what its branch shows.
         storage: Of the sources, as in `anychunk.index`.
         target_storage: Of the target.
-        **options: `relative=False` writes urls that do not move with the index. For JSON also
-            `zarr_format=2` and `layout="osml"`, for Icechunk `message`.
+        **options: `relative=False` writes urls that do not move with the index. For JSON and
+            parquet also `layout="osml"`, for JSON `zarr_format=2`, for Icechunk `message`.
 
     Raises:
         OptionError: There is no such option, or the format does not have it.

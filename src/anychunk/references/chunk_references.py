@@ -89,6 +89,15 @@ class ChunkReferences:
             (np.diff(self.parts.starts.astype(np.int64)) > 0) & (self.lengths > 0)
         )
 
+    def ranges(self, number: int) -> list[tuple[int, int]]:
+        """Return the offset and length of each byte range of a chunk, in order."""
+        found = [(int(self.offsets[number]), int(self.lengths[number]))]
+        if self.parts is not None:
+            part = slice(int(self.parts.starts[number]), int(self.parts.starts[number + 1]))
+            further = self.parts.offsets[part].tolist(), self.parts.lengths[part].tolist()
+            found += zip(*further, strict=True)
+        return found
+
     def url_ids_of(self, numbers: Numbers) -> Numbers:
         """Return which url each of these chunks is in."""
         return np.zeros(len(numbers), np.int64) if self.url_ids is None else self.url_ids[numbers]

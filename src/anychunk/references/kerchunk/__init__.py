@@ -40,10 +40,8 @@ from anychunk.references.documents import (
 )
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
 from anychunk.references.kerchunk.json_writer import JsonWriter
-from anychunk.references.kerchunk.osml_layout import osml_layout
-from anychunk.references.osml_codecs import with_portable_codecs
+from anychunk.references.osml_layout import Layout, arranged
 from anychunk.references.osml_reading import corrected
-from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import BASE, folder_of, is_below
 
 # Assign the chunk keys of reference JSON to arrays, and turn them into chunk numbers.
@@ -191,7 +189,6 @@ def _parse_keys(keys: list[str], start: int, separator: str, ndim: int, where: s
 
 
 CAPABILITIES = Capabilities(name="kerchunk JSON", has_parts=True, has_whole=True)
-type Layout = Literal["anychunk", "osml"]
 
 
 def save(
@@ -223,11 +220,7 @@ def save(
             outside the folder of a relative index.
         LimitError: If the JSON would be over the limit of what is opened again.
     """
-    node = saved_form(node, storage, has_tables=layout != "osml")
-    if layout == "osml":
-        node = osml_layout(node)
-    else:
-        node = with_portable_codecs(node, may_transpose=zarr_format == 3)
+    node = arranged(node, layout, zarr_format=zarr_format, storage=storage)
     found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
     node = with_found_pins(node, found)
     folder = folder_of(target)
@@ -285,7 +278,7 @@ def adding(
 
         def add(node: GroupIndex) -> None:
             nonlocal root
-            node = with_portable_codecs(saved_form(node, storage), may_transpose=zarr_format == 3)
+            node = arranged(node, zarr_format=zarr_format, storage=storage)
             found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
             node = with_found_pins(node, found)
             written = {url: _written(url, base) for url in set(used_urls(found))}
