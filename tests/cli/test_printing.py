@@ -91,6 +91,7 @@ def test_there_is_a_schema_for_every_command():
         ("thumb", ["{}/p.tif", "-o", "{}/p.png"], 0),
         ("thumb", ["{}/a.ome.tif", "-o", "{}/p.png", "--window", "0:32,:40", "--level", "0"], 0),
         ("thumb", ["{}/a.ome.tif", "-o", "{}/p.png", "--bands", "GFP,0"], 0),
+        ("demo", ["{}/demo"], 0),
         ("formats", [], 0),
         ("codecs", [], 0),
     ],

@@ -3,19 +3,17 @@
 All comparisons of pixels are exact: the files are lossless, and from zoom 1 on nothing is smoothed.
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 
-from tests.support.browser import ROOT, Look, expected, served
-
-sys.path.insert(0, str(ROOT / "examples"))
-from demo_files import FILES
+from anychunk.demo import FILES
+from tests.support.browser import Look, expected, served
 
 pytestmark = pytest.mark.processes
 
@@ -36,7 +34,14 @@ CASES = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> tuple[Path, dict[str, np.ndarray]]:
     folder = tmp_path_factory.mktemp("served")
-    return folder, {name: FILES[name](folder / name) for name in CASES}
+    made = {name: FILES[name].make(folder / name) for name in CASES}
+    others = {name: read_raster(folder / name) for name, data in made.items() if data is None}
+    return folder, made | others
+
+
+def read_raster(path: Path) -> np.ndarray:
+    with rasterio.open(path) as file:
+        return file.read().squeeze()
 
 
 def holes() -> np.ndarray:
