@@ -41,9 +41,7 @@ test-in:
 	@.ci/environment test "$(ENV)" $(TESTS)
 
 check: lint types layers
-	@$(BIN)/coverage erase
-	@$(MAKE) --no-print-directory test-all COVER=1
-	@$(MAKE) --no-print-directory coverage guard docs fuzz-check
+	@$(BIN)/coverage erase && $(MAKE) test-all COVER=1 && $(MAKE) coverage guard docs fuzz-check
 
 # Fails if fewer lines ran than pyproject.toml says. `coverage report` then lists them by file, `coverage html` by line.
 coverage: setup
@@ -53,8 +51,7 @@ coverage: setup
 # The schemas are part of the package: no network.
 SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
 lint: setup
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(SCHEMA).github-workflows .github/workflows/*.yml
 	@$(SCHEMA).github-issue-forms .github/ISSUE_TEMPLATE/[0-9]*.yml
 	@$(SCHEMA).github-issue-config .github/ISSUE_TEMPLATE/config.yml
@@ -62,8 +59,7 @@ lint: setup
 	@$(SCHEMA).citation-file-format CITATION.cff
 
 types: setup
-	@$(BIN)/mypy
-	@$(BIN)/python .ci/check-readme
+	@$(BIN)/mypy && $(BIN)/python .ci/check-readme
 
 layers: setup
 	@$(BIN)/lint-imports

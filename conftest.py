@@ -20,6 +20,14 @@ hypothesis.settings.load_profile("patient")
 for _timeout in ("CONNECT", "TCP"):
     os.environ[f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{_timeout}"] = f"{PATIENCE_S}s"
 
+DEFECTS = []
+"""Arguments of every InternalError of the running test."""
+
+
+def record(self, *args):
+    DEFECTS.append(args)
+    super(InternalError, self).__init__(*args)
+
 
 @pytest.fixture
 def enabled():
@@ -30,15 +38,6 @@ def enabled():
 
 
 # Hooks, not fixtures that every test uses: those take a third as long as the shortest tests.
-DEFECTS = []
-"""Arguments of every InternalError of the running test."""
-
-
-def record(self, *args):
-    DEFECTS.append(args)
-    super(InternalError, self).__init__(*args)
-
-
 def pytest_configure(config):
     InternalError.__init__ = record
 
@@ -64,20 +63,13 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item):
+    """Fail a test that blames anychunk, or leaves a Dask client, for whose workers others would wait."""
     result = yield
-    assert_no_dask_client()
-    if "defect" not in item.keywords:
-        assert not DEFECTS, (
-            f"anychunk blames itself, even if an AnychunkError is expected: {DEFECTS}"
-        )
-    return result
-
-
-def assert_no_dask_client():
-    """Fail a test that leaves a Dask client behind: later tests would wait for its workers."""
     if "distributed" in sys.modules:
-        from distributed.client import _global_clients
-
-        left = list(_global_clients.values())
-        _global_clients.clear()
+        clients = sys.modules["distributed"].client._global_clients
+        left = list(clients.values())
+        clients.clear()
         assert not left, left
+    if "defect" not in item.keywords:
+        assert not DEFECTS, f"InternalError, even if an AnychunkError is expected: {DEFECTS}"
+    return result

@@ -12,7 +12,7 @@ from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
 
 from anychunk.codecs import CastValue, ScaleOffset
 from anychunk.codecs.base import ChunkSpec
-from anychunk.codecs.cast.fused_cast import fuse
+from anychunk.codecs.cast.blockwise import fuse
 from anychunk.codecs.chain import array_spec, evolve
 from bench.measure import OURS, Row, Times
 

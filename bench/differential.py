@@ -172,10 +172,9 @@ def remote(version: Version, path: Path) -> dict[str, Any]:
             served.requests.clear()
             got = attempt(call, *given)
             spans = [list(map(int, re.findall(r"\d+", span or ""))) for _, span in served.requests]
-            fetched = sum(last - first + 1 for first, last in filter(None, spans))
-            found[name] = {"requests": len(spans), "bytes": fetched}
-            if failed(got) or name != "open":  # which requests precede a failure is chance
-                found[name] = got if failed(got) else found[name] | {"result": pixels(got)}
+            sent = {"requests": len(spans), "bytes": sum(b - a + 1 for a, b in filter(None, spans))}
+            result = {} if name == "open" else {"result": pixels(got)}
+            found[name] = got if failed(got) else sent | result  # before a failure, it is chance
             return got
 
         array = step("open", version.open_array, f"{served.url}/{path.name}")
@@ -307,7 +306,7 @@ def perform(cases: Mapping[str, Case], path: Path, code: str) -> dict[str, Any]:
     if done.setdefault("code", code) != code:
         raise SystemExit(f"{path}: has results of other code")
     pool.CPU_S = CPU_S
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a", buffering=1, encoding="utf-8") as file:
         file.write("" if text else json.dumps(["code", code]) + "\n")
         for pure in ({}, {"ANYCHUNK_PURE": "1"}):
             left = [n for n in cases if n not in done and n.startswith("pure/") == bool(pure)]
@@ -317,7 +316,6 @@ def perform(cases: Mapping[str, Case], path: Path, code: str) -> dict[str, Any]:
                 for name, _, found in workers.run((name, cases[name]) for name in left):
                     done[name] = found if "seen" in found else {"seen": found["outcome"]}
                     file.write(json.dumps([name, done[name]]) + "\n")
-                    file.flush()
     return done
 
 

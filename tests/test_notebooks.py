@@ -17,10 +17,10 @@ import zarr
 
 import anychunk
 from anychunk import notebooks
-from anychunk.cost import Budget
 from anychunk.decode.chunks import ChunkReader
 from anychunk.metadata.drawing import grey
 from anychunk.metadata.meaning import Axis
+from anychunk.notebooks import Budget
 from tests.support.http_server import serve
 from tests.support.made_images import made
 from tests.support.patience import PATIENCE_S

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from anychunk.errors import UnsupportedError
 from anychunk.indexing import Held, Url, described, index_held, index_one
 from anychunk.io.held import is_held
-from anychunk.io.source import OnChange, Storage
-from anychunk.io.url import as_url, is_pattern, is_remote
+from anychunk.io.source import OnChange, Storage, as_url, is_pattern, is_remote
 from anychunk.model.images import array_path
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.read import pipeline
@@ -18,8 +17,8 @@ from anychunk.read.zarr_array import open_group as open_index
 
 if TYPE_CHECKING:
     from anychunk.combine import How
+    from anychunk.combine.images import Dates
     from anychunk.combine.mosaic import Overlap
-    from anychunk.combine.ordering import Dates
     from anychunk.combine.parallel import Failures
     from anychunk.combine.stac import Items, Sign
     from anychunk.metadata.dates import Duplicates, Georeference, Order

@@ -28,8 +28,7 @@ from anychunk.combine.batches import (
     index_parts,
     joined,
 )
-from anychunk.combine.mosaic import Overlap
-from anychunk.combine.ordering import (
+from anychunk.combine.images import (
     Dates,
     date_of,
     dates_of_urls,
@@ -37,14 +36,14 @@ from anychunk.combine.ordering import (
     sorted_urls,
     stacked_dates,
 )
+from anychunk.combine.mosaic import Overlap
 from anychunk.combine.parallel import Failures, attempt
 from anychunk.combine.patterns import expand
 from anychunk.combine.stac import Items, Sign
 from anychunk.errors import AnychunkError, FilesError, FormatError
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.indexing import Url, index_one, several_files
-from anychunk.io.source import Storage
-from anychunk.io.url import absolute, as_url
+from anychunk.io.source import Storage, absolute, as_url
 from anychunk.metadata.dates import Duplicates, Georeference, Order, Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk

@@ -17,13 +17,10 @@ from anychunk import formats
 from anychunk._version import __version__
 from anychunk.errors import OWN, AnychunkError, FormatError, UnsupportedError, untrusted
 from anychunk.io.block_cache import buffered
-from anychunk.io.folder import Folder
 from anychunk.io.held import held_source, with_source
-from anychunk.io.opening import open_source
-from anychunk.io.secrets import unsigned
-from anychunk.io.source import Source, Storage
+from anychunk.io.opening import Folder, open_source
+from anychunk.io.source import Source, Storage, as_url, is_pattern, is_remote, local_path, unsigned
 from anychunk.io.storage import in_store
-from anychunk.io.url import as_url, is_pattern, is_remote, local_path
 from anychunk.model.index import (
     TILES,
     ArrayIndex,

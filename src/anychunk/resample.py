@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.errors import UnsupportedError
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Array, Shape
 
-type Array = npt.NDArray[Any]
 type Method = Literal["average", "gaussian", "lanczos", "max", "min", "mode"]
 
 METHODS: tuple[str, ...] = get_args(Method.__value__)

@@ -17,14 +17,13 @@ from anychunk.metadata import drawing, painting
 from anychunk.metadata.meaning import Display, Meaning
 from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
-from anychunk.model.grid import Shape, touched_grid
+from anychunk.model.grid import Array, Shape, touched_grid
 from anychunk.model.images import Image
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Node, Objects, find
 from anychunk.read import zarr_array
 from anychunk.selection import Part, part_of
 from anychunk.selection.wanted import Selection
 
-type Array = npt.NDArray[Any]
 type Borders = npt.NDArray[np.int64]
 """Where windows begin along an axis, and where the last one ends."""
 

@@ -26,8 +26,7 @@ from anychunk.combine import stac
 from anychunk.errors import NoSuchImageError, UnsupportedError
 from anychunk.indexing import is_recognised
 from anychunk.io.object_stores import store_of_bytes
-from anychunk.io.source import Storage
-from anychunk.io.url import as_url, is_remote, local_path
+from anychunk.io.source import Storage, as_url, is_remote, local_path
 from anychunk.metadata import cf
 from anychunk.metadata.hierarchy import level_group
 from anychunk.metadata.meaning import Meaning

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from anychunk.codecs._lz4_java import decode, decode_any, encode
+from anychunk.codecs.stream import decode, decode_any, encode
 from anychunk.errors import ChunkDecodeError
 
 DATA = np.tile(np.arange(200, dtype=np.uint8), 50)

@@ -18,7 +18,7 @@ from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, ZstdCodec
 from zarr.codecs.numcodecs import BZ2, LZMA, Zlib
 
 import anychunk
-from anychunk.codecs import _lz4_java
+from anychunk.codecs import stream
 from anychunk.codecs.tiff import synthetic
 from anychunk.codecs.tiff.tile import Tile
 from anychunk.errors import ChunkDecodeError
@@ -47,7 +47,7 @@ N5 = {
     ),
     "lz4 of Java": (
         {"type": "lz4", "blockSize": 65536},
-        lambda data: _lz4_java.encode(np.frombuffer(data, np.uint8), 65536),
+        lambda data: stream.encode(np.frombuffer(data, np.uint8), 65536),
     ),
     "lz4 frame": ({"type": "lz4", "blockSize": 65536}, imagecodecs.lz4f_encode),
     "lz4 block": ({"type": "lz4", "blockSize": 65536}, imagecodecs.lz4_encode),

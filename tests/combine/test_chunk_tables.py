@@ -1,7 +1,7 @@
 import numpy as np
 
 import anychunk
-from anychunk.combine.chunk_tables import join_tables
+from anychunk.combine.mosaic import join_tables
 from anychunk.model.index import INLINE, ByteRanges, GroupIndex, Parts
 from tests.support.indexes import array, uint64
 

@@ -6,7 +6,7 @@ import pytest
 
 from anychunk.combine.patterns import expand
 from anychunk.io.object_stores import memory_store
-from anychunk.io.url import is_pattern
+from anychunk.io.source import is_pattern
 
 
 def test_choices_of_letters_in_a_pattern(tmp_path):

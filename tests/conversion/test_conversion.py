@@ -354,7 +354,7 @@ def test_no_such_image(npy, tmp_path):
 SMALL_REGIONS = "from anychunk.conversion import levels\nlevels.REGION_BYTES = 1 << 19\n"
 STOPS = """
 import os, signal, threading
-from anychunk.conversion.journal import Journal
+from anychunk.conversion.staging import Journal
 def add_and_stop(self, *task, add=Journal.add):
     add(self, *task)
     os.kill(os.getpid(), signal.SIGINT)

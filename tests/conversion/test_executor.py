@@ -7,9 +7,9 @@ import pytest
 
 import anychunk
 from anychunk.conversion import executor as ex
-from anychunk.conversion.journal import Journal
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
+from anychunk.conversion.staging import Journal
 from anychunk.conversion.tasks import Conversion
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import dask_cluster

@@ -2,11 +2,11 @@
 
 import pytest
 
-from anychunk.conversion import journal as jn
-from anychunk.conversion.journal import Journal
+from anychunk.conversion import staging as jn
+from anychunk.conversion.staging import Journal
 from anychunk.io import sink
 from anychunk.io.opening import read_object
-from anychunk.io.url import local_path
+from anychunk.io.source import local_path
 
 
 @pytest.fixture(params=["local", "remote"])

@@ -12,7 +12,7 @@ import tifffile
 import zarr
 
 import anychunk
-from anychunk.conversion.journal import Journal
+from anychunk.conversion.staging import Journal
 from anychunk.errors import AnychunkError, FormatError
 from tests.read.test_replaced_files import change
 

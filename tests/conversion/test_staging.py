@@ -165,7 +165,7 @@ def test_a_second_conversion_gets_one_line(npy, tmp_path, target):
 ENDED = """
 import os, sys
 from anychunk.cli import main
-from anychunk.conversion.journal import Journal
+from anychunk.conversion.staging import Journal
 real, count, how = Journal.add, [], int(sys.argv.pop(1))
 
 def add(self, name, checksum):

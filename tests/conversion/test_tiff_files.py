@@ -480,7 +480,7 @@ def test_an_interrupted_conversion_is_resumed(tmp_path, tmp_path_factory):
     slow = (
         "import sys, threading\n"
         "from anychunk.conversion import convert, levels\n"
-        "from anychunk.conversion.journal import Journal\n"
+        "from anychunk.conversion.staging import Journal\n"
         "levels.REGION_BYTES = 1 << 19\n"
         "add = Journal.add\n"
         "Journal.add = lambda *a: (add(*a), print('task', flush=True), threading.Event().wait())\n"

@@ -66,20 +66,6 @@ def test_ten_thousand_tiles_are_16_bytes_each():
     assert array.chunks.nbytes == 160_000
 
 
-def packed(data: bytes) -> bytes:
-    """Put a PPM into the main header."""
-    place = data.index(b"\xff\x90")
-    return data[:place] + b"\xff\x60" + struct.pack(">HB", 8, 0) + bytes(5) + data[place:]
-
-
-def test_packed_headers_make_the_image_one_chunk():
-    data = packed(stream(20, 30))
-    (array,) = level_arrays(index_tiles(MemorySource(data), 0, len(data)), "a.j2k")
-    assert array.grid == (1, 1)
-    assert array.codecs[1]["configuration"]["main_header"] is None
-    assert (array.chunks.offsets.item(), array.chunks.lengths.item()) == (0, len(data))
-
-
 @pytest.mark.parametrize("marker", [0xFF72, 0xFF74, 0xFF76, 0xFF79])
 def test_extensions_of_part_2_are_refused(marker):
     data = stream(2, 30)

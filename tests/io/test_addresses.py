@@ -34,9 +34,8 @@ from anychunk.errors import (
 from anychunk.io.object_stores import memory_store, object_store
 from anychunk.io.objects import ObjectSource
 from anychunk.io.opening import open_source, read_object
-from anychunk.io.secrets import with_secrets, without_secrets
+from anychunk.io.source import as_url, is_pattern, with_secrets, without_secrets
 from anychunk.io.storage import obstore_options
-from anychunk.io.url import as_url, is_pattern
 from tests.support import http_server
 from tests.support.s3 import KEY, SECRET, needs_s3, serve_s3
 

@@ -12,8 +12,8 @@ import tifffile
 import anychunk
 from anychunk.errors import AnychunkError, FormatError, SourceError
 from anychunk.io import inside, system
-from anychunk.io.folder import Folder
 from anychunk.io.inside import resolve
+from anychunk.io.opening import Folder
 from tests.support.jnrrd_tiles import external
 
 SECRET = b"top secret"

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from anychunk.io import processors
-from anychunk.io.processors import cgroup_quota
+from anychunk.io import threads
+from anychunk.io.threads import cgroup_quota
 
 V2 = "0::/system.slice/job\n"
 V1 = "5:cpuset:/\n4:cpu,cpuacct:/batch/job\n1:name=systemd:/\n"
@@ -65,9 +65,9 @@ def test_no_control_groups(tmp_path):
 
 @pytest.mark.parametrize(("quota", "expected"), [(None, 8), (0.2, 1), (1.5, 2), (3.0, 3), (64, 8)])
 def test_the_smaller_of_both_counts(monkeypatch, quota, expected):
-    monkeypatch.setattr(processors, "_own_quota", lambda: quota)
-    monkeypatch.setattr(processors, "_by_affinity", lambda: 8)
-    assert processors.processors() == expected
+    monkeypatch.setattr(threads, "_own_quota", lambda: quota)
+    monkeypatch.setattr(threads, "_by_affinity", lambda: 8)
+    assert threads.processors() == expected
 
 
 @pytest.mark.processes
@@ -85,4 +85,4 @@ print(cores())
 
 def test_systems_without_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert processors._by_affinity() == (os.cpu_count() or 1)
+    assert threads._by_affinity() == (os.cpu_count() or 1)

@@ -8,9 +8,8 @@ import tifffile
 
 import anychunk
 from anychunk import limits
-from anychunk.io.block_cache import Blocks
+from anychunk.io.block_cache import GUESSES, SHORT, Blocks, Chain
 from anychunk.io.memory import MemorySource
-from anychunk.io.read_ahead import GUESSES, SHORT, Chain
 from tests.support.http_server import serve
 from tests.support.patience import wait_until
 

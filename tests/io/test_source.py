@@ -16,13 +16,12 @@ from anychunk.errors import (
 )
 from anychunk.io.block_cache import Blocks, buffered
 from anychunk.io.file import FileSource
-from anychunk.io.folder import Folder
 from anychunk.io.inside import resolve
 from anychunk.io.memory import MemorySource
 from anychunk.io.object_stores import memory_store
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources
-from anychunk.io.opening import open_source, pin_of, read_object
+from anychunk.io.opening import Folder, open_source, pin_of, read_object
 from anychunk.model.pin import Pin
 from tests.support.http_server import serve
 

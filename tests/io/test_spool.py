@@ -3,7 +3,7 @@
 import pytest
 
 from anychunk.io import sink
-from anychunk.io.spool import Spool
+from anychunk.references.parquet import Spool
 
 
 def test_named_bytes_come_back_in_order():

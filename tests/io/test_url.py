@@ -4,8 +4,8 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
 
-from anychunk.io import system, url
-from anychunk.io.url import (
+from anychunk.io import source, system
+from anychunk.io.source import (
     absolute,
     as_url,
     drive_first,
@@ -69,7 +69,7 @@ def test_localhost(windows):
 
 
 def test_absolute_paths_have_forward_slashes(windows, monkeypatch):
-    monkeypatch.setattr(url.os.path, "abspath", lambda path: f"C:\\scans\\{path}")
+    monkeypatch.setattr(source.os.path, "abspath", lambda path: f"C:\\scans\\{path}")
     assert absolute("a.tif") == "C:/scans/a.tif"
     assert folder_of("a.tif") == "C:/scans"
 

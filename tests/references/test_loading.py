@@ -7,7 +7,7 @@ from anychunk import limits
 from anychunk.errors import FormatError, LimitError
 from anychunk.model.index import INLINE, WHOLE
 from anychunk.model.pin import Pin
-from anychunk.references.loading import (
+from anychunk.references.documents import (
     DEEPEST,
     Rows,
     build_array,

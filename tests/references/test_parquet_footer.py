@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.io.folder import Folder
+from anychunk.io.opening import Folder
 from anychunk.references import parquet
-from anychunk.references.parquet_footer import values_by_column
+from anychunk.references.parquet import values_by_column
 
 TABLE = pa.table(
     {

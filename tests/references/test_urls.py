@@ -1,7 +1,7 @@
 import pytest
 
 from anychunk.errors import FormatError
-from anychunk.io.url import file_url
+from anychunk.io.source import file_url
 from anychunk.references.urls import EVERYWHERE, UrlResolver, folder_of, is_below
 
 

@@ -16,9 +16,8 @@ from anychunk.errors import MissingDependencyError, NoSuchImageError, OptionErro
 from anychunk.metadata import crs
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model import images as im
-from anychunk.selection import part_of
+from anychunk.selection import interval, part_of
 from anychunk.selection.cuts import Cut, near_groups
-from anychunk.selection.dates import interval
 from anychunk.selection.wanted import selection
 from anychunk.thumbnail import thumbnail
 

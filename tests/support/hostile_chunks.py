@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import codecs
-from anychunk.codecs._lz4_java import encode as encode_lz4_java
 from anychunk.codecs.chain import Decoder
 from anychunk.codecs.data_types import data_type
 from anychunk.codecs.n5_block import write_header
+from anychunk.codecs.stream import encode as encode_lz4_java
 from anychunk.codecs.window import front
 from anychunk.codecs.zarr_core import (
     ArrayConfig,

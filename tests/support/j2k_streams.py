@@ -1,5 +1,6 @@
 """JPEG 2000 streams made by OpenJPEG's own command line, and what it says they hold."""
 
+import itertools
 import shutil
 import struct
 import subprocess
@@ -95,10 +96,13 @@ def interleaved(stream: bytes) -> bytes:
     )
 
 
-def with_packed_headers(stream: bytes) -> bytes:
-    """Move the packet headers of each tile-part to two PPT; SOP and EPH tell where they are."""
+def with_packed_headers(stream: bytes, *, in_main: int = 0) -> bytes:
+    """Move the packet headers of each tile-part to two PPT; SOP and EPH tell where they are.
+
+    To as many PPM of the main header, if `in_main` is not 0; the last of them comes first.
+    """
     length = read_main_header(stream).length
-    body, made = stream[length:-2], []
+    body, made, main = stream[length:-2], [], b""
     for part in tile_parts(body):
         head, _, data = body[part.offset : part.offset + part.length].partition(b"\xff\x93")
         packets = [packet.partition(b"\xff\x92") for packet in data.split(b"\xff\x91\0\4")[1:]]
@@ -107,10 +111,17 @@ def with_packed_headers(stream: bytes) -> bytes:
         # numbered in each tile-part anew, and the second before the first
         halves = [(0, headers[:1]), (1, headers[1:])][::-1]
         ppts = b"".join(struct.pack(">HHB", 0xFF61, 3 + len(h), i) + h for i, h in halves)
+        if in_main:
+            main, ppts = main + struct.pack(">I", len(headers)) + headers, b""
         whole = bytearray(head + ppts + b"\xff\x93" + bodies)
         struct.pack_into(">I", whole, 6, len(whole))
         made.append(bytes(whole))
-    return stream[:length] + b"".join(made) + stream[-2:]
+    cuts = [len(main) * i // in_main for i in range(in_main + 1)] if in_main else []
+    ppms = [
+        struct.pack(">HHB", 0xFF60, 3 + end - begin, number) + main[begin:end]
+        for number, (begin, end) in enumerate(itertools.pairwise(cuts))
+    ]
+    return stream[:length] + b"".join(ppms[::-1]) + b"".join(made) + stream[-2:]
 
 
 def with_length(stream: bytes, part: bytes) -> bytes:

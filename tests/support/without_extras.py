@@ -5,7 +5,6 @@ missing, in this process or in one that it starts, and its source mentions the e
 not mention it must work without, and fails.
 """
 
-import ast
 import importlib.util
 import re
 import tomllib
@@ -15,8 +14,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+EXTRAS = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
 WORDS = {
     "dask": ("dask", "distributed", "scheduler"),
     "icechunk": ("icechunk", "anychunk.append("),
@@ -25,26 +24,15 @@ WORDS = {
 """What a source that needs an extra mentions, if not only the extra's own name."""
 INDIRECT = {"distributed": "dask", "obspec_utils": "virtualizarr", "pandas": "xarray"}
 """Packages that come with those of an extra."""
+REASON = '{0} is not installed: pip install "anychunk[{0}]"'
 MISSING = re.compile(r"""No module named '(\w+)|pip install "anychunk\[(\w+)\]""")
-
-
-def packages() -> dict[str, str]:
-    """Return the extra that each package that is not installed belongs to."""
-    extras = PROJECT["optional-dependencies"]
-    named = {
-        re.match(r"[\w-]+", requirement)[0].replace("-", "_"): extra
-        for extra in extras
-        if extra != "all"
-        for requirement in extras[extra]
-    }
-    return {
-        package: extra
-        for package, extra in (named | INDIRECT).items()
-        if importlib.util.find_spec(package) is None
-    }
-
-
-PACKAGES = packages()
+PACKAGES = INDIRECT | {
+    re.match(r"[\w-]+", requirement)[0].replace("-", "_"): extra
+    for extra in EXTRAS.keys() - {"all"}
+    for requirement in EXTRAS[extra]
+}
+"""The extra of each package that is not installed."""
+PACKAGES = {name: PACKAGES[name] for name in PACKAGES if importlib.util.find_spec(name) is None}
 
 
 def missing_extra(text: str) -> str | None:
@@ -55,69 +43,48 @@ def missing_extra(text: str) -> str | None:
     return None
 
 
-def mentions(path: Path, extra: str) -> bool:
-    text = path.read_text("utf-8").lower()
-    return any(word in text for word in WORDS.get(extra, (extra,)))
+def messages(error: BaseException | None) -> str:
+    if error is None:
+        return ""
+    told = f"{error}\n{getattr(error, 'stderr', None) or ''}\n"
+    return told + messages(error.__cause__ or error.__context__)
 
 
-def messages(error: BaseException | None) -> Iterator[str]:
-    while error is not None:
-        yield str(error)
-        yield str(getattr(error, "stderr", None) or "")
-        error = error.__cause__ or error.__context__
-
-
-def skip_for(error: BaseException, path: Path) -> None:
-    """Skip if the error is that an extra is missing, and the file mentions the extra."""
-    extra = missing_extra("\n".join(messages(error)))
-    if extra is not None and mentions(path, extra):
-        pytest.skip(f'{extra} is not installed: pip install "anychunk[{extra}]"')
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
+def attempt(path: Path) -> Iterator[Any]:
+    """Skip if an extra is missing that the file mentions."""
     try:
         return (yield)
     except Exception as e:
-        skip_for(e, pyfuncitem.path)
+        extra, text = missing_extra(messages(e)), path.read_text("utf-8").lower()
+        if extra is not None and any(word in text for word in WORDS.get(extra, (extra,))):
+            pytest.skip(REASON.format(extra))
         raise
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(request: pytest.FixtureRequest) -> Any:
-    try:
-        return (yield)
-    except Exception as e:
-        skip_for(e, request.path)
-        raise
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[Any]:
+    return (yield from attempt(pyfuncitem.path))
 
 
-def imports(path: Path) -> set[str]:
-    """Return the packages that a file imports when it is itself imported."""
-    found = set()
-    for node in ast.parse(path.read_text("utf-8")).body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or "").partition(".")[0])
-    return found
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[Any]:
+    return (yield from attempt(request.path))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out a folder whose conftest needs an extra: pytest could not even start."""
     conftest = collection_path / "conftest.py"
-    if collection_path.is_dir() and conftest.exists() and imports(conftest) & PACKAGES.keys():
-        return True
-    return None
+    text = conftest.read_text("utf-8") if conftest.is_file() else ""
+    return bool(PACKAGES.keys() & re.findall(r"(?m)^(?:import|from) (\w+)", text)) or None
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Any:
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
     """Skip a module that cannot be imported without an extra."""
     report = yield
     if report.outcome == "failed" and isinstance(collector, pytest.Module):
         extra = missing_extra(str(report.longrepr))
         if extra is not None:
-            reason = f'Skipped: {extra} is not installed: pip install "anychunk[{extra}]"'
-            report.outcome, report.longrepr = "skipped", (str(collector.path), 1, reason)
+            report.outcome = "skipped"
+            report.longrepr = (str(collector.path), 1, f"Skipped: {REASON.format(extra)}")
     return report

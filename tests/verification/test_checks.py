@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import tifffile
+import zarr
 
 import anychunk
 from anychunk import limits
@@ -49,6 +50,31 @@ def test_separate_bands_are_compared(tmp_path, reader):
     report = anychunk.verify(file, against=reader)
     assert report.findings == []
     assert report.compared == reader
+
+
+@pytest.mark.parametrize("format", ["n5", "zarr"])
+@pytest.mark.parametrize("codec", ["pad", "offset", "transpose", "n5_default"])
+def test_zarr_documents_that_read_n5_blocks_transposed(tmp_path, codec, format):
+    """Example 3 of the proposals of pad and offset, and two documents that read them right."""
+    data, folder = np.arange(8 * 12, dtype="uint16").reshape(8, 12), tmp_path / "a.n5"
+    options = {"block": (4, 4), "compression": "zstd", "also_zarr": True}
+    anychunk.write(data if codec != "n5_default" else data[:7], folder, **options)
+    file = folder / "zarr.json"
+    document = json.loads(file.read_text())
+    if codec in ("pad", "offset"):
+        transpose, *others, _ = document["codecs"]
+        assert transpose["name"] == "transpose"
+        found = {"location": "start", "nbytes": 12} if codec == "pad" else {"offset": 12}
+        document["codecs"] = [*others, {"name": codec, "configuration": found}]
+        file.write_text(json.dumps(document))
+        expected = data[4:, :4]
+        np.testing.assert_array_equal(zarr.open_array(folder, mode="r")[:4, 4:], expected)
+        findings = anychunk.verify(folder, format=format).findings
+        assert [(f.severity, f.where) for f in findings] == [("warning", str(file))]
+        assert "transposed" in findings[0].what
+    else:
+        assert codec in str(document["codecs"])
+        assert anychunk.verify(folder, format=format).is_good
 
 
 def test_absent_chunks_are_read_many_at_a_time(tmp_path, monkeypatch):

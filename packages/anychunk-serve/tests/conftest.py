@@ -25,26 +25,21 @@ def complete_lists(monkeypatch):
 @pytest.fixture
 def client_of(complete_lists):
     """Return a function that starts a server of some files."""
-    made = []
-    loops = ExitStack()
+    with ExitStack() as stack:
 
-    def start(*paths, is_scanned=True, **settings):
-        jobs = Jobs(2)
-        catalog = Catalog(
-            [str(p) for p in paths], caches=Caches(memory=256 << 20), is_scanned=is_scanned
-        )
-        app = guarded_app(catalog, jobs, Settings(**settings))
-        client = TestClient(app, base_url="http://127.0.0.1:8000")
-        # one event loop for all requests, as in a real server
-        client.portal = loops.enter_context(start_blocking_portal())
-        made.append((jobs, client))
-        return client
+        def start(*paths, is_scanned=True, **settings):
+            # one event loop for all requests, as in a real server
+            portal = stack.enter_context(start_blocking_portal())
+            stack.callback((jobs := Jobs(2)).close)
+            caches = Caches(memory=256 << 20)
+            catalog = Catalog([str(p) for p in paths], caches=caches, is_scanned=is_scanned)
+            app = guarded_app(catalog, jobs, Settings(**settings))
+            client = TestClient(app, base_url="http://127.0.0.1:8000")
+            client.portal = portal
+            stack.callback(client.close)
+            return client
 
-    with loops:
         yield start
-        for jobs, client in made:
-            client.close()
-            jobs.close()
 
 
 @pytest.fixture

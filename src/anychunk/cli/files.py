@@ -11,7 +11,7 @@ import numpy as np
 from anychunk.cli.printing import echo, name_of, size, times
 from anychunk.errors import AnychunkError
 from anychunk.indexing import described, index_url
-from anychunk.io.url import is_pattern
+from anychunk.io.source import is_pattern
 from anychunk.model.images import Image, images
 from anychunk.model.index import PIECE, ArrayIndex, Node, find, walk
 

@@ -187,7 +187,7 @@ def progress(total: int) -> Iterator[Callable[[], None] | None]:
 
 def _summary(done: "Summary", output: str, failures: "Failures", *, as_json: bool) -> None:
     if as_json:
-        from anychunk.io.secrets import without_secrets
+        from anychunk.io.source import without_secrets
 
         shown = {without_secrets(url): message for url, message in failures.items()}
         typer.echo(json.dumps({"index": output, **vars(done), "failures": shown}))

@@ -9,7 +9,7 @@ from anychunk.cli.completion import Offers
 from anychunk.cli.printing import times
 from anychunk.errors import AnychunkError, NoSuchImageError
 from anychunk.indexing import index_url
-from anychunk.io.url import is_remote
+from anychunk.io.source import is_remote
 from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
 from anychunk.model.images import Image

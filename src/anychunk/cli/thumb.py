@@ -82,7 +82,7 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     """
     from anychunk import api
     from anychunk.io import sink
-    from anychunk.io.url import as_url
+    from anychunk.io.source import as_url
     from anychunk.selection.wanted import selection
     from anychunk.thumbnail import png, thumbnail
 

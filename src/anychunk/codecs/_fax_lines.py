@@ -17,8 +17,7 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D
 from anychunk.errors import ChunkDecodeError
-
-type Ints = npt.NDArray[np.int64]
+from anychunk.model.grid import Numbers
 
 # T.4 tables 2 and 3, in the order of run lengths: 0 to 63, then 64, 128 ... 1728
 WHITE = """
@@ -77,17 +76,17 @@ _BITS, _MAKEUP_BITS = _CODE_BITS[:, :64], np.insert(_CODE_BITS[:, 64:], 0, 0, ax
 """Bits of terminating codes, for 0 to 63 pixels, and of make-up codes, for multiples of 64."""
 
 
-def run_bits(runs: Ints, is_black: npt.NDArray[np.bool_]) -> Ints:
+def run_bits(runs: Numbers, is_black: npt.NDArray[np.bool_]) -> Numbers:
     """Return the number of bits that each run is coded with."""
     color = is_black.view(np.uint8)
     # as many codes for LONGEST as fit, at most one other make-up code, one terminating code
     big = runs // LONGEST
     rest = runs - big * LONGEST
-    bits: Ints = big * 12 + _MAKEUP_BITS[color, rest >> 6] + _BITS[color, rest & 63]
+    bits: Numbers = big * 12 + _MAKEUP_BITS[color, rest >> 6] + _BITS[color, rest & 63]
     return bits
 
 
-def line_bits(pixels: npt.NDArray[np.uint8]) -> Ints:
+def line_bits(pixels: npt.NDArray[np.uint8]) -> Numbers:
     """Return the number of bits that each line takes in mode 1D."""
     height, width = pixels.shape
     # T.4 4.1.1: a line begins with a white run, which may be empty. A white column before it and a
@@ -112,11 +111,11 @@ def line_bits(pixels: npt.NDArray[np.uint8]) -> Ints:
 class Lines:
     """Positions of lines in a stream, in bits."""
 
-    starts: Ints
+    starts: Numbers
     """The first bit after each end-of-line code."""
-    ends: Ints
+    ends: Numbers
     """The first bit of the next end-of-line code, or the end of the stream."""
-    fill: Ints
+    fill: Numbers
     """Zero bits before that position: fill bits, or the end of the line's last code."""
 
 

@@ -130,9 +130,9 @@ from anychunk.errors import (
 
 if TYPE_CHECKING:
     from anychunk.codecs.zarr_core import ArraySpec, ZDType
+    from anychunk.model.grid import Array
+    from anychunk.model.index import Json
 
-type Json = Any
-type Array = npt.NDArray[Any]
 type Bytes1D = npt.NDArray[np.uint8]
 """Bytes as a flat uint8 array, possibly read-only."""
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json, runtime_field
+from anychunk.codecs.base import ArrayToArray, ChunkSpec, runtime_field
 from anychunk.codecs.cast import cast_plan, scalar_map
 from anychunk.codecs.cast.blockwise import BadValueError, Step, run
 from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
@@ -27,6 +27,7 @@ from anychunk.codecs.cast.scalar_map import Entry, ScalarMap
 from anychunk.codecs.data_types import data_type as zarr_data_type
 from anychunk.codecs.zarr_core import ArraySpec, ZDType
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.model.index import Json
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
 from zarr.abc.codec import Codec as ZarrCodec
 from zarr.codecs import (
@@ -34,7 +33,6 @@ from anychunk.codecs.base import (
     Bytes1D,
     BytesToBytes,
     ChunkSpec,
-    Json,
     OwnCodec,
     as_bytes,
     chunk_spec,
@@ -51,7 +49,8 @@ from anychunk.codecs.zarr_core import (
 )
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying, measuring
-from anychunk.model.grid import is_at_edges
+from anychunk.model.grid import Array, is_at_edges
+from anychunk.model.index import Json
 
 if TYPE_CHECKING:
     from anychunk.codecs.jpeg2000.tiny_tiles import Joint
@@ -62,7 +61,6 @@ ARRAY_ARRAY = ArrayToArray | ArrayArrayCodec
 ARRAY_BYTES = ArrayToBytes | ArrayBytesCodec
 BYTES_BYTES = BytesToBytes | BytesBytesCodec
 
-type Array = npt.NDArray[Any]
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
 type ToArray = Callable[[Bytes1D, Bytes1D | None], Array]
 type ArrayStep = Callable[[Array], Array]

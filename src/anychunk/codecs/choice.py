@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from anychunk.codecs import from_json
-from anychunk.codecs.base import Array, ArrayToBytes, Bytes1D, ChunkSpec
+from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
+from anychunk.model.grid import Array
 
 if TYPE_CHECKING:
     from anychunk.codecs.chain import Codec, Decoder

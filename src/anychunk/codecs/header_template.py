@@ -9,12 +9,11 @@ import binascii
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from anychunk.errors import ChunkEncodeError, CodecConfigError
-
-type Json = Any
-type Shape = tuple[int, ...]
+from anychunk.model.grid import Shape
+from anychunk.model.index import Json
 
 KEY = "anychunk.header"
 """The attribute."""

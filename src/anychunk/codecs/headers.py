@@ -27,10 +27,10 @@ from anychunk.codecs.offset import Offset
 from anychunk.codecs.pad import Pad
 from anychunk.codecs.zarr_core import Buffer, default_buffer_prototype, sync
 from anychunk.errors import ChunkDecodeError, CodecConfigError, UnsupportedError
+from anychunk.model.grid import Shape
 
 __all__ = ["Field", "Header", "declared", "n5", "npy", "pad", "rebuild", "tiff", "writable"]
 
-type Shape = tuple[int, ...]
 type Interleave = Literal["pixel", "band"]
 
 SHORT, LONG = 3, 4

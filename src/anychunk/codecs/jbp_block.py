@@ -30,15 +30,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.codecs import _fax_lines, vq
 from anychunk.codecs._nitf_block import block_buffer, check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.io import copying
+from anychunk.model.grid import Array
 
-type Array = npt.NDArray[Any]
 type Imode = Literal["B", "P", "R", "S"]
 
 ORDERS: dict[str, tuple[int, int, int]] = {

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs._nitf_block import block_buffer, check_positive
@@ -37,8 +36,7 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io import copying
-
-type Array = npt.NDArray[Any]
+from anychunk.model.grid import Array
 
 QUALITY = 95
 """JPEG quality of the 8-bit streams that are written."""

@@ -25,8 +25,9 @@ import numpy.typing as npt
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.n5_block import OBJECT, BlockHeader, read_header, write_header
-from anychunk.codecs.n5_default import N5Default, Shape
+from anychunk.codecs.n5_default import N5Default
 from anychunk.errors import ChunkEncodeError, CodecConfigError
+from anychunk.model.grid import Shape
 
 if TYPE_CHECKING:
     from anychunk.codecs.zarr_core import ZDType

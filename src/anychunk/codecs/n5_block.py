@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from anychunk.codecs.base import Bytes1D
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, UnsupportedError
-
-type Shape = tuple[int, ...]
+from anychunk.model.grid import Shape
 
 DEFAULT, VARLENGTH, OBJECT = 0, 1, 2
 

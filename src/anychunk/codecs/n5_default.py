@@ -22,11 +22,11 @@ from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.n5_block import BlockHeader, check_samples, read_header, write_header
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.errors import CodecConfigError
+from anychunk.model.grid import Shape
 
 if TYPE_CHECKING:
     from anychunk.codecs.zarr_core import ZDType
 
-type Shape = tuple[int, ...]
 
 DATA_TYPES = tuple(
     [f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in ("uint", "int")]

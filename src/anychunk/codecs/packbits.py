@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec, as_bytes
 from anychunk.codecs.cast.number_types import FloatType, number_type, used_bits
 from anychunk.errors import ChunkDecodeError, CodecConfigError
+from anychunk.model.grid import Array
 
 if TYPE_CHECKING:
     from anychunk.codecs.zarr_core import ArraySpec
 
-type Array = npt.NDArray[Any]
 
 PADDINGS = ("none", "first_byte", "last_byte")
 BLOCK = 1 << 16

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from anychunk.codecs import _affix
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json, runtime_field
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, runtime_field
 from anychunk.errors import CodecConfigError
+from anychunk.model.index import Json
 
 if TYPE_CHECKING:
     from anychunk.codecs.zarr_core import ArraySpec

@@ -31,12 +31,11 @@ from typing import Any, ClassVar, Self
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs import libraries
 from anychunk.codecs._fax_lines import compiled_tables
-from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, Json
+from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.tiff import decoders, encoders, fax, samples
 from anychunk.codecs.tiff.tile import (
@@ -53,9 +52,9 @@ from anychunk.codecs.tiff.tile import (
     Tile,
 )
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 KINDS = {
     PACKBITS: libraries.PACKBITS,

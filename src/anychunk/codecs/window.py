@@ -24,8 +24,7 @@ from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.errors import ChunkDecodeError
-
-type Shape = tuple[int, ...]
+from anychunk.model.grid import Shape
 
 
 def front(stored: Shape, start: Shape | None = None, shape: Shape | None = None) -> bytes:

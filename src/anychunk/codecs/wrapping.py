@@ -5,8 +5,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from anychunk.codecs import from_json
-from anychunk.codecs.base import Array, ArrayToBytes, Bytes1D, ChunkSpec
+from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec
 from anychunk.errors import CodecConfigError
+from anychunk.model.grid import Array
 
 if TYPE_CHECKING:
     from anychunk.codecs.chain import Codec, Decoder, Encoder

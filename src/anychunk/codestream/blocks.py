@@ -36,7 +36,6 @@ from anychunk.codestream.jpeg2000 import (
     PLM,
     PLT,
     POC,
-    PPM,
     PPT,
     PRF,
     QCC,
@@ -98,10 +97,8 @@ def tile_layout(
         parts: The tile-parts, with their offsets in the source.
 
     Raises:
-        NoTableError: Its packet headers are in the main header, or cannot be walked.
+        NoTableError: Its packet headers cannot be walked.
     """
-    if PPM in header.markers:
-        raise NoTableError("packet headers are in the main header (PPM)")
     lengths = [head_length(head) for head in heads]
     joined = memoryview(b"".join(head[:n] for head, n in zip(heads, lengths, strict=True)))
     local, at = [], 0

@@ -25,7 +25,6 @@ from anychunk.codestream.jpeg2000 import (
     CAP,
     COC,
     COD,
-    PPM,
     QCC,
     QCD,
     RGN,
@@ -74,11 +73,11 @@ def component_streams(
         FormatError: The tile-parts are not exactly the packets of the tile.
         UnsupportedError: The packets cannot be told apart.
     """
-    walked = None if PPM in header.markers else packets_of_tile(header, tile, data, parts)
+    walked = packets_of_tile(header, tile, data, parts)
     if walked is None:
         raise UnsupportedError(
-            "packets cannot be assigned to components if their headers are in the main header "
-            "(PPM), in HTJ2K with several layers, or if there are too many"
+            "packets cannot be assigned to components in HTJ2K with several layers, or if there "
+            "are too many"
         )
     found, precincts, packets = walked
     parameters = _parameters(header, data, parts)

@@ -9,7 +9,7 @@ interleave. Names of fields follow our glossary; the standard's are given where 
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -38,6 +38,8 @@ NAMES = {
 EXTENSIONS = frozenset((DCO, VMS, DFS, ADS, MCT, MCC, NLT, MCO, CBD, ATK))
 """Markers of part 2. A decoder that skips one of these shows a wrong picture."""
 PROGRESSIONS = ("LRCP", "RLCP", "RPCL", "PCRL", "CPRL")
+FILE_MARKERS = frozenset((TLM, PLM, PPM))
+"""Markers of the main header that list the tile-parts of the whole file."""
 SOT_BYTES = 12
 """Length of the SOT marker segment, which begins a tile-part."""
 MAX_COMPONENTS = 16384
@@ -216,7 +218,7 @@ class MainHeader:
     """The main header, as far as it is needed to index and decode tiles."""
 
     data: bytes
-    """SOC up to the first SOT, without TLM and PLM: they describe tile-parts of the whole file."""
+    """SOC up to the first SOT, without TLM, PLM and PPM: they list tile-parts of the whole file."""
     siz: Siz
     cod: Cod
     cocs: dict[int, Style] = field(default_factory=dict)
@@ -233,6 +235,10 @@ class MainHeader:
     """Parameters of every QCD."""
     has_shift: bool = False
     """Whether RGN shifts a region of interest."""
+    ppms: tuple[bytes, ...] = ()
+    """Parameters of every PPM, in the order of their Zppm."""
+    packed: Mapping[int, bytes] = field(default_factory=dict)
+    """The packet headers of tiles that `packed_parts` made, if they are part of a configuration."""
 
     def style(self, component: int) -> Style:
         return self.cocs.get(component, self.cod.style)
@@ -363,7 +369,9 @@ def read_main_header(data: bytes) -> MainHeader:
             f"SIZ: the first components have {depths} bits, expected the same number, because COD "
             "announces a colour transform"
         )
-    kept = [data[start - 4 : start + len(body)] for m, start, body in found if m not in (TLM, PLM)]
+    kept = [
+        data[start - 4 : start + len(body)] for m, start, body in found if m not in FILE_MARKERS
+    ]
     texts = [body[2:] for body in bodies.get(COM, []) if body[:2] == b"\0\1"]
     return MainHeader(
         data=b"".join([data[:2], *kept]),
@@ -377,6 +385,7 @@ def read_main_header(data: bytes) -> MainHeader:
         poc=b"".join(bodies.get(POC, [])),
         qcds=tuple(bodies[QCD]),
         has_shift=any(map(is_shifted, bodies.get(RGN, []))),
+        ppms=tuple(sorted(bodies.get(PPM, []))),
     )
 
 
@@ -611,6 +620,73 @@ def tiles_header(header: MainHeader, first: int, rect: Rect) -> bytes:
     return header.data[:8] + body + header.data[40:]
 
 
+PACKED = 255
+"""TPsot of a tile-part of ours that precedes the others of its tile; files have at most 254."""
+MOST_PACKED = 65532
+"""Most bytes of packet headers in one PPT (T.800 A.7.5)."""
+
+
+def packed_parts(header: MainHeader, tiles: Iterable[int]) -> list[bytes]:
+    """Return the packet headers that PPM holds: for each tile, a tile-part that only has PPT.
+
+    PPM lists packet headers by tile-part, in the order of the file (T.800 A.7.4), so a tile can be
+    decoded only with all tile-parts before it. PPT may be in any tile-part of the tile before its
+    packets (A.7.5), so the tile-parts of the file stay as they are.
+
+    Parameters:
+        header: The main header; the result is empty if it has no PPM.
+        tiles: The tile of each tile-part, in the order of the file.
+    """
+    if not header.ppms:
+        return []
+    if len({body[:1] for body in header.ppms} - {b""}) < len(header.ppms):
+        raise FormatError(f"{len(header.ppms)} PPM, expected each with a number (Zppm) of its own")
+    data, at, count = b"".join(body[1:] for body in header.ppms), 0, 0
+    found: dict[int, list[bytes]] = {}
+    for count, tile in enumerate(tiles, 1):
+        begin = at + 4
+        at = begin + int.from_bytes(data[at:begin], "big")
+        if max(begin, at) > len(data):
+            raise TruncatedError(
+                f"PPM ends inside the packet headers of tile-part {count} (tile {tile}), after "
+                f"{len(data)} bytes"
+            )
+        found.setdefault(tile, []).append(data[begin:at])
+    if at < len(data):
+        raise FormatError(f"PPM: {len(data) - at} bytes follow the headers of {count} tile-parts")
+    return [_packed_part(tile, b"".join(headers)) for tile, headers in found.items()]
+
+
+def _packed_part(tile: int, headers: bytes) -> bytes:
+    cuts = range(0, len(headers) or 1, MOST_PACKED)
+    pieces = [headers[i : i + MOST_PACKED] for i in cuts]
+    ppts = [struct.pack(">HHB", PPT, 3 + len(p), n) + p for n, p in enumerate(pieces)]
+    body = b"".join(ppts) + struct.pack(">H", SOD)
+    return struct.pack(">HHHIBB", SOT, SOT_BYTES - 2, tile, SOT_BYTES + len(body), PACKED, 0) + body
+
+
+def without_ppm(header: MainHeader, data: bytes | memoryview) -> bytes:
+    """Return a codestream whose packet headers are in its main header (PPM) with PPT instead.
+
+    Parameters:
+        header: The main header.
+        data: The tile-parts, and EOC.
+    """
+    parts = stream_parts(data)
+    packed = packed_parts(header, [part.tile for part in parts])
+    stream = bytearray().join([header.data, *packed, data])
+    at = len(header.data) + sum(map(len, packed))
+    for part in parts:
+        # TPsot, behind the new part, and TNsot, which may be left open
+        stream[at + part.offset + 10 : at + part.offset + SOT_BYTES] = bytes(
+            (part.number + 1 & 255, 0)
+        )
+    at = len(header.data)
+    for first in packed:
+        stream[at + 10], at = 0, at + len(first)
+    return bytes(stream)
+
+
 GUARD = b"\xff\x7f" * 16
 """Not a packet: as a header, its 1 bits announce more data than any stream has.
 
@@ -625,13 +701,13 @@ def single_tile_pieces(
     Packed packet headers (PPT) of several tile-parts must be numbered again in it.
     """
     pieces: list[bytes | memoryview] = [single_tile_header(header, tile)]
-    for part in parts:
+    for number, part in enumerate(parts):
         sot = bytearray(data[part.offset : part.offset + SOT_BYTES])
         # it is tile 0 of its stream; a length of 0 (up to the end) would include EOC
         struct.pack_into(">HI", sot, 4, 0, part.length)
         if len(parts) > 1:
-            # some encoders write a TNsot that is one too small: write the true number
-            sot[11] = len(parts) if len(parts) < 256 else 0
+            # one may be `PACKED`, and some encoders write a TNsot that is one too small
+            sot[10:] = bytes((number & 255, len(parts) if len(parts) < 256 else 0))
         pieces += [bytes(sot), data[part.offset + SOT_BYTES : part.offset + part.length]]
     return [*pieces, END]
 

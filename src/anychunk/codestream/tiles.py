@@ -72,6 +72,13 @@ class Codestream:
     has_tlm: bool = False
     """Whether the ranges come from TLM."""
 
+    @property
+    def order(self) -> list[int]:
+        """The tile of each tile-part, in the order of the file."""
+        at = np.argsort(self.offsets)
+        tiles: list[int] = (np.searchsorted(self.starts, at, "right") - 1).tolist()
+        return tiles
+
 
 @dataclass(eq=False)
 class _Parts:

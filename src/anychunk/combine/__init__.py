@@ -5,13 +5,25 @@ shape everywhere, and boundaries between files only at chunk boundaries. Files m
 different ways. An error names the first file that does not fit, and what differs.
 """
 
+import math
+import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
-from anychunk.combine.compatibility import Files, check_sample_meaning
-from anychunk.combine.concat import axis_number, concat
+import numpy as np
+
+from anychunk import codecs as registry
+from anychunk.codecs.chain import BYTES_BYTES
+from anychunk.codecs.choice import Choice
+from anychunk.codecs.dted import Dted
+from anychunk.combine.compatibility import (
+    Files,
+    check_compatible,
+    check_sample_meaning,
+    raise_problems,
+)
 from anychunk.combine.images import (
     Arrays,
     SameImages,
@@ -23,17 +35,14 @@ from anychunk.combine.images import (
     same_images,
     with_common_levels,
 )
-from anychunk.combine.mosaic import Overlap, mosaic
-from anychunk.combine.shared_edges import without_shared_edges
-from anychunk.combine.stack import stack
-from anychunk.errors import FormatError
+from anychunk.combine.mosaic import Overlap, join_tables, mosaic
+from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
-from anychunk.io.secrets import without_secrets
-from anychunk.io.url import absolute, is_remote
+from anychunk.io.source import absolute, is_remote, without_secrets
 from anychunk.metadata import comparison, joining
 from anychunk.metadata.dates import Georeference
-from anychunk.metadata.meaning import Level
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
+from anychunk.metadata.meaning import Level, Transform
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node
 from anychunk.model.pin import Pin  # noqa: TC001 - the annotation is read at run time elsewhere
 
 type How = Literal["stack", "concat", "mosaic", "group"]
@@ -294,3 +303,222 @@ def axis_of(node: GroupIndex) -> str:
             "combine: the axis is another one in different images, expected the same in all"
         )
     return str(axis)
+
+
+# Concatenate arrays of several files along an existing axis.
+
+
+def concat(path: str, arrays: Mapping[str, ArrayIndex], along: str | int) -> ArrayIndex:
+    """Return arrays, one per file, concatenated along the axis `along`.
+
+    Raises:
+        FormatError: If the arrays do not fit, or if any but the last ends inside a chunk: the
+            padding of that chunk would lie in the middle of the result.
+    """
+    first = next(iter(arrays.values()))
+    axis = axis_number(first, along, path)
+    codecs = check_compatible(path, arrays, free_axes=(axis,))
+    chunk = first.chunk_shape[axis]
+    raise_problems(
+        [
+            f"{url} {path}: length {array.shape[axis]} along {along!r} is not a multiple of the "
+            f"chunk length {chunk}; only the last file may end inside a chunk"
+            for url, array in list(arrays.items())[:-1]
+            if array.shape[axis] % chunk
+        ]
+    )
+    grids = [array.grid for array in arrays.values()]
+    owners = np.concatenate([np.full(g, i, np.int64) for i, g in enumerate(grids)], axis=axis)
+    numbers = np.concatenate(
+        [np.arange(math.prod(g), dtype=np.int64).reshape(g) for g in grids], axis=axis
+    )
+    shape = list(first.shape)
+    shape[axis] = sum(array.shape[axis] for array in arrays.values())
+    tables = [a.chunks for a in arrays.values() if isinstance(a.chunks, ByteRanges)]
+    chunks = join_tables(tables, owners, numbers)
+    return replace(first, shape=tuple(shape), codecs=codecs, chunks=chunks)
+
+
+def axis_number(array: ArrayIndex, along: str | int, path: str) -> int:
+    """Return the number of the axis `along`: a name, or a number that may be negative."""
+    names = array.dimension_names
+    if isinstance(along, int) and -len(names) <= along < len(names):
+        return along % len(names)
+    if along in names:
+        return names.index(str(along))
+    raise FormatError(
+        f"combine: {path} has no axis {along!r}; its axes are {' '.join(map(str, names))}"
+    )
+
+
+# Cells of elevation that share the posts on their edges, as DTED has them: each post once.
+#
+# A cell of 1201 x 1201 posts repeats the southernmost posts in the cell below it, and the
+# easternmost ones in the cell to its right. For a mosaic these are left out of every cell, so
+# that cells lie 1200 posts apart and their chunks join; the mosaic itself ends one post before
+# the last edges.
+
+
+TOLERANCE = 1e-3
+"""How many posts a cell may be off the common grid."""
+
+
+def without_shared_edges(images: SameImages) -> SameImages:
+    """Return the images without the posts that their neighbours repeat.
+
+    Images are returned as they are if there is only one, if they are not DTED cells, or if they do
+    not lie on a grid of cells that share their edges.
+    """
+    found = {url: [level.image for level in levels] for url, levels in images.levels.items()}
+    arrays = {url: listed[0] for url, listed in found.items() if len(listed) == 1}
+    if len(arrays) < 2 or len(arrays) != len(images.levels):
+        return images
+    transforms = {url: meaning.place.transform for url, meaning in images.meanings.items()}
+    trimmed = {url: _trimmed(array) for url, array in arrays.items()}
+    if None in trimmed.values() or not _are_cells(arrays, transforms):
+        return images
+    levels = {
+        url: [replace(levels[0], image=trimmed[url] or levels[0].image)]
+        for url, levels in images.levels.items()
+    }
+    return replace(images, levels=levels)
+
+
+def _are_cells(
+    arrays: Mapping[str, ArrayIndex], transforms: Mapping[str, Transform | None]
+) -> bool:
+    """Return whether all images lie whole cells, less a shared post each, apart."""
+    first = next(iter(transforms.values()))
+    rows, columns = next(iter(arrays.values())).shape[-2:]
+    for array, transform in zip(arrays.values(), transforms.values(), strict=True):
+        if transform is None or first is None or array.shape[-2:] != (rows, columns):
+            return False
+        if not first[0] or not first[4] or min(rows, columns) < 2:
+            return False
+        across = (transform[2] - first[2]) / first[0] / (columns - 1)
+        down = (transform[5] - first[5]) / first[4] / (rows - 1)
+        if max(abs(n - round(n)) for n in (across, down)) > TOLERANCE:
+            return False
+    return True
+
+
+def _trimmed(array: ArrayIndex) -> ArrayIndex | None:
+    """Return a cell without its southernmost row and easternmost column; None if it is no cell."""
+    last, chunks = array.codecs[-1] if array.codecs else None, array.chunks
+    if not isinstance(last, dict) or last.get("name") != Dted.name or len(array.shape) != 2:
+        return None
+    rows, columns = array.shape[0] - 1, array.shape[1] - 1
+    step = array.chunk_shape[1]
+    if not isinstance(chunks, ByteRanges) or array.grid[0] != 1 or columns % step or rows < 1:
+        return None
+    codec = {**last, "configuration": {**last["configuration"], "trim_bottom": 1}}
+    kept = slice(0, columns // step)
+    return replace(
+        array,
+        shape=(rows, columns),
+        chunk_shape=(rows, step),
+        codecs=(*array.codecs[:-1], codec),
+        chunks=replace(chunks, offsets=chunks.offsets[:, kept], lengths=chunks.lengths[:, kept]),
+    )
+
+
+# Stack arrays of several files on a new axis.
+#
+# A chunk of the result is a chunk of one file with a further axis of length 1, so its bytes are
+# unchanged. The new axis is added to everything that describes the chunk's axes: the codecs, and
+# the headers of cropped chunks.
+
+
+def stack(
+    path: str, arrays: Mapping[str, ArrayIndex], axis_name: str, position: int = 0
+) -> ArrayIndex:
+    """Return arrays, one per file, stacked on a new axis of chunk length 1.
+
+    Parameters:
+        path: The path of the arrays inside their files, for messages.
+        arrays: One array per file, by url.
+        axis_name: The name of the new axis.
+        position: Its number.
+
+    Raises:
+        FormatError: If the arrays do not fit.
+        UnsupportedError: If a codec cannot decode chunks with one more axis.
+    """
+    codecs = check_compatible(path, arrays)
+    first = next(iter(arrays.values()))
+    count = math.prod(first.grid)
+    grid = (len(arrays), *first.grid)
+    owners = np.repeat(np.arange(len(arrays)), count).reshape(grid)
+    numbers = np.tile(np.arange(count), len(arrays)).reshape(grid)
+    tables = [_with_axis_in_fronts(array, position, path) for array in arrays.values()]
+    owners, numbers = (np.moveaxis(table, 0, position) for table in (owners, numbers))
+    return replace(
+        first,
+        shape=_inserted(first.shape, position, len(arrays)),
+        chunk_shape=_inserted(first.chunk_shape, position, 1),
+        codecs=_with_axis_in_codecs(codecs, position, path),
+        dimension_names=_inserted(first.dimension_names, position, axis_name),
+        chunks=join_tables(tables, owners, numbers),
+    )
+
+
+def _inserted[T](values: Sequence[T], position: int, value: T) -> tuple[T, ...]:
+    return (*values[:position], value, *values[position:])
+
+
+def _with_axis_in_codecs(chain: Sequence[Json], position: int, path: str) -> tuple[Json, ...]:
+    """Return the codecs for chunks that have one more axis, of length 1."""
+    return tuple(_with_axis_in_codec(codec, position, path) for codec in chain)
+
+
+def _with_axis_in_codec(codec: Json, position: int, path: str) -> Json:
+    name = codec if isinstance(codec, str) else codec["name"]
+    if name in ("bytes", "scale_offset", "cast_value"):
+        return codec  # they work element by element
+    if name == "transpose":
+        old = codec["configuration"]["order"]
+        order = [position, *(axis + (axis >= position) for axis in old)]
+        return {"name": name, "configuration": {"order": order}}
+    if name == "anychunk.window":
+        inner = _with_axis_in_codecs(codec["configuration"]["codecs"], position, path)
+        return {"name": name, "configuration": {"codecs": list(inner)}}
+    if name == Choice.name:
+        choices = codec["configuration"]["choices"]
+        longer = [list(_with_axis_in_codecs(chain, position, path)) for chain in choices]
+        return {"name": name, "configuration": {"choices": longer}}
+    data = {"name": codec} if isinstance(codec, str) else codec
+    if isinstance(registry.from_json(data), BYTES_BYTES):
+        return codec  # it does not see axes at all
+    raise UnsupportedError(
+        f"combine: {path}: codec {name!r} cannot decode chunks with an additional axis; "
+        "use combine='concat' or 'group'"
+    )
+
+
+def _with_axis_in_fronts(array: ArrayIndex, position: int, path: str) -> ByteRanges:
+    """Return the chunk table with one more axis in the headers of `anychunk.window`.
+
+    Such a header is three rows of uint32, each as long as the chunk has axes: the stored shape,
+    the start of the window in it, and the window's shape.
+    """
+    chunks = array.chunks
+    if not isinstance(chunks, ByteRanges):
+        raise TypeError(f"{path}: {type(chunks).__name__}")
+    if not any(chunks.fronts):
+        return chunks
+    ndim = len(array.shape)
+    names = [c if isinstance(c, str) else c["name"] for c in array.codecs]
+    if "bytes" in names or Choice.name in names:
+        return chunks  # the fronts are read by bytes-to-bytes codecs, which do not see axes
+    if "anychunk.window" not in names or any(len(f) != 12 * ndim for f in chunks.fronts):
+        raise UnsupportedError(
+            f"combine: {path}: its chunks have headers that do not allow an additional axis; "
+            "use combine='concat' or 'group'"
+        )
+    fronts = []
+    for front in chunks.fronts:
+        numbers = struct.unpack(f"<{3 * ndim}I", front)
+        rows = [numbers[i * ndim : (i + 1) * ndim] for i in range(3)]
+        longer = [_inserted(row, position, n) for row, n in zip(rows, (1, 0, 1), strict=True)]
+        fronts.append(struct.pack(f"<{3 * ndim + 3}I", *(n for row in longer for n in row)))
+    return replace(chunks, fronts=tuple(fronts))

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from anychunk.combine import How, axis_of, check_places, combine
-from anychunk.combine.images import same_images
-from anychunk.combine.ordering import date_of
+from anychunk.combine.images import date_of, same_images
 from anychunk.combine.parallel import Failures, Parse, are_remote, attempt, run_tasks
 from anychunk.errors import AnychunkError, FilesError
 from anychunk.formats._two_steps import in_one_step
-from anychunk.io.secrets import Signed, without_secrets
+from anychunk.io.source import Signed, without_secrets
 from anychunk.metadata.dates import Georeference, Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import GroupIndex, Json, Node

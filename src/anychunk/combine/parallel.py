@@ -20,8 +20,8 @@ from typing import Any, Self
 from anychunk import limits
 from anychunk.errors import AnychunkError, SourceError
 from anychunk.io import dask_cluster
+from anychunk.io.source import is_remote
 from anychunk.io.threads import cores
-from anychunk.io.url import is_remote
 from anychunk.model.index import Node
 
 type Parse = Callable[[Any], Node]

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable
 
 from anychunk.errors import MissingFileError
-from anychunk.io.folder import list_objects
-from anychunk.io.source import Storage
-from anychunk.io.url import as_url, below, is_pattern, is_remote, local_path, slashes
+from anychunk.io.opening import list_objects
+from anychunk.io.source import Storage, as_url, below, is_pattern, is_remote, local_path, slashes
 
 
 def expand(

@@ -28,9 +28,15 @@ from anychunk import limits
 from anychunk.errors import FormatError, MissingDependencyError, untrusted
 from anychunk.io.inside import resolve
 from anychunk.io.opening import open_source
-from anychunk.io.secrets import without_secrets
-from anychunk.io.source import Storage
-from anychunk.io.url import absolute, as_url, is_absolute, is_remote, local_path
+from anychunk.io.source import (
+    Storage,
+    absolute,
+    as_url,
+    is_absolute,
+    is_remote,
+    local_path,
+    without_secrets,
+)
 from anychunk.metadata import dates as dates_of
 from anychunk.model.index import Json
 

@@ -8,7 +8,7 @@ from anychunk.combine import combine
 from anychunk.combine.images import SameImages, image_node, rebuilt, same_images
 from anychunk.combine.stac import Asset, Item
 from anychunk.errors import FormatError
-from anychunk.io.secrets import without_secrets
+from anychunk.io.source import without_secrets
 from anychunk.metadata.meaning import Crs, Meaning, Place
 from anychunk.model.index import ArrayIndex, GroupIndex, Node
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 from anychunk import api
 from anychunk._drawn import Drawn
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
-from anychunk.conversion.journal import with_files
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.single_files import refuse_zarr_options, write_images
 from anychunk.conversion.source_boxes import GivenBoxes
+from anychunk.conversion.staging import with_files
 from anychunk.conversion.target import Target
 from anychunk.conversion.tasks import Conversion
 from anychunk.conversion.tiff_files import to_tiff
@@ -20,9 +20,8 @@ from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.conversion.windows import with_limits
 from anychunk.errors import UnsupportedError
 from anychunk.io import sink
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, as_url
 from anychunk.io.threads import cores
-from anychunk.io.url import as_url
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, walk
 from anychunk.selection import Part, part_of

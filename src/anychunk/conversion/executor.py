@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from anychunk.conversion.journal import Journal
+from anychunk.conversion.staging import Journal
 from anychunk.conversion.tasks import Conversion, Task
 from anychunk.errors import FormatError
 from anychunk.io import dask_cluster

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 
 from anychunk.errors import UnsupportedError
@@ -19,14 +18,13 @@ from anychunk.formats._axes import ome_unit
 from anychunk.metadata import cf, dates
 from anychunk.metadata.meaning import Axis, Band, Crs, Meaning, Place, Transform
 from anychunk.metadata.reading import IMAGE_LABEL, SYNONYMS, image_label, meaning_of_level
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Array, Shape
 from anychunk.model.images import image_around
 from anychunk.model.index import Json
 from anychunk.read.zarr_store import IndexStore
 
 PLANES = ("xc", "yc")
 """rioxarray's names of coordinates with a position per pixel."""
-type Array = npt.NDArray[Any]
 
 TOLERANCE = 1e-6
 """How far positions may lie beside a regular grid, in steps."""

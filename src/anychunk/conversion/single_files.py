@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from anychunk import api, formats
-from anychunk.conversion.journal import with_files
-from anychunk.conversion.staging import Stage, staged
+from anychunk.conversion.staging import Stage, staged, with_files
 from anychunk.conversion.tasks import same
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._axes import MOST_NATIVE
 from anychunk.formats.n5.write import check_container, container
-from anychunk.io.folder import Folder
 from anychunk.io.inside import real_path
-from anychunk.io.source import Storage
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.opening import Folder
+from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.limits import MIB
 from anychunk.metadata.meaning import Level, Meaning
 from anychunk.metadata.reading import image_label, levels_of, meaning_of

@@ -5,17 +5,14 @@ import threading
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.codecs import BytesCodec, TransposeCodec
 
 from anychunk.codecs.window import Window
 from anychunk.io.cache import Cache
 from anychunk.limits import MIB
-from anychunk.model.grid import Shape, Slices, chunk_box, cut_box
+from anychunk.model.grid import Array, Shape, Slices, chunk_box, cut_box
 from anychunk.selection.cuts import Cut
-
-type Array = npt.NDArray[Any]
 
 CACHE_BYTES = 64 * MIB
 """Bound of the decoded chunks that are cached; a single chunk is cached whatever its size."""

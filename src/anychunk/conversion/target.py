@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import cast
 
 from anychunk.conversion import zarr_v2
-from anychunk.conversion.journal import Journal
 from anychunk.conversion.plan import Plan
-from anychunk.conversion.staging import locked
+from anychunk.conversion.staging import Journal, locked
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import sink
 from anychunk.io.opening import read_object
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.io.system import replace
-from anychunk.io.url import is_remote, local_path
 from anychunk.metadata.hierarchy import consolidated
 from anychunk.model.grid import chunk_coords, chunk_key
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, walk

@@ -36,17 +36,15 @@ from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
 from anychunk.io import sink
 from anychunk.io.object_stores import object_store
 from anychunk.io.opening import read_object
-from anychunk.io.source import Storage
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.limits import MIB
-from anychunk.model.grid import Shape, Slices, chunk_key, cut_box, touched_chunks
+from anychunk.model.grid import Array, Shape, Slices, chunk_key, cut_box, touched_chunks
 from anychunk.read.zarr_array import open_path
 from anychunk.read.zarr_store import IndexStore
 from anychunk.resample import by_window
 from anychunk.selection import Part
 from anychunk.zarr.metadata import array_metadata
 
-type Array = npt.NDArray[Any]
 type Use = Callable[[Level, Shape, Array], None]
 """Called with a level, the coordinates of a region, and its samples."""
 

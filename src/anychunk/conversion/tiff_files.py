@@ -20,29 +20,24 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import api
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
-from anychunk.conversion.journal import with_files
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Run
 from anychunk.conversion.source_boxes import GivenBoxes
-from anychunk.conversion.staging import Stage, staged
+from anychunk.conversion.staging import Stage, staged, with_files
 from anychunk.conversion.tasks import Conversion, Task, Use, reduced, same
 from anychunk.conversion.tiff_plan import TiffOptions, TiffPlan, Written, make_tiff_plan, pages
 from anychunk.errors import ChunkEncodeError, FormatError
 from anychunk.formats.tiff.write_directory import Page, framed, layout
 from anychunk.io import sink
-from anychunk.io.source import Storage
-from anychunk.io.url import is_remote
+from anychunk.io.source import Storage, is_remote
 from anychunk.limits import MIB
 from anychunk.model import images as im
-from anychunk.model.grid import Shape, Slices
+from anychunk.model.grid import Array, Shape, Slices
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import Part
-
-type Array = npt.NDArray[Any]
 
 RECORD = np.dtype([("array", "<i4"), ("tile", "<i8"), ("offset", "<u8"), ("length", "<u8")])
 """Where a tile is in the file of a task; a piece for a later run has the number -1."""

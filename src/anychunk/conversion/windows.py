@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.conversion.attributes import described_attributes
 from anychunk.conversion.levels import Level
-from anychunk.conversion.plan import Plan
+from anychunk.conversion.plan import Plan, described_attributes
 from anychunk.conversion.tasks import Conversion
 from anychunk.limits import MIB
 from anychunk.metadata.windows import lacks_windows, window, with_windows

@@ -18,9 +18,8 @@ from anychunk.conversion.single_files import LEVEL_OPTIONS
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, as_url
 from anychunk.io.threads import cores
-from anychunk.io.url import as_url
 from anychunk.metadata.hierarchy import fill_of, image_group, root_group
 from anychunk.metadata.meaning import NAMES, Level, Meaning
 from anychunk.metadata.reading import IMAGE_LABEL

@@ -31,8 +31,7 @@ from anychunk.io.memory import MemorySource
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import object_size, read_object
-from anychunk.io.source import Bytes1D, Source, report_change
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.source import Bytes1D, Source, is_remote, local_path, report_change
 from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number
 from anychunk.model.index import INLINE, PIECE, TILES, WHOLE, ArrayIndex, ByteRanges, Objects
 

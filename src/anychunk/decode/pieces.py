@@ -19,8 +19,7 @@ from anychunk.codecs.seek.points import begin
 from anychunk.codecs.seek.walk import Stream, Verdict, Walker
 from anychunk.codecs.tiff.decoders import inflate
 from anychunk.errors import ChunkDecodeError, MissingFileError
-from anychunk.io.source import Bytes1D, Source
-from anychunk.io.url import is_remote
+from anychunk.io.source import Bytes1D, Source, is_remote
 from anychunk.model.fronts import DECODED, FRONT, Front, read_front
 from anychunk.model.index import PIECE, ArrayIndex, ByteRanges
 

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import AnychunkError
-from anychunk.io.folder import list_objects
 from anychunk.io.inside import real_path
-from anychunk.io.source import Storage
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.opening import list_objects
+from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.model.grid import Shape, chunk_number, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges, Objects
 

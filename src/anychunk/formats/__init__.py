@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from anychunk._outline import Outline, outline
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
-from anychunk.io.folder import Folder
+from anychunk.io.opening import Folder
 from anychunk.io.source import Source
 from anychunk.model.index import Node
 

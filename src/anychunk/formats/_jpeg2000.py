@@ -6,8 +6,10 @@ origin, whose size may not be divisible at lower resolutions. So there are three
 - a chunk is one tile, where both grids coincide;
 - a chunk is the bytes of all tiles that it touches, and the codec crops and joins them: at a
   resolution that halves an odd tile size, or if the image begins inside its first tile;
-- the image is one chunk, if tiles cannot be decoded separately: the packet headers of all tiles
-  are in the main header (PPM), or subsampled components have no common grid of tiles.
+- the image is one chunk, if tiles cannot be decoded separately: subsampled components have no
+  common grid of tiles.
+
+Packet headers that the main header holds (PPM) are part of the codec's configuration, by tile.
 """
 
 import base64
@@ -23,14 +25,13 @@ from anychunk import limits
 from anychunk.codecs import to_json
 from anychunk.codecs.jpeg2000 import Jpeg2000
 from anychunk.codecs.jpeg2000.tiles import check_decodable, edges, level_image, scale
-from anychunk.codestream.jpeg2000 import PPM, PROGRESSIONS, MainHeader, Siz
+from anychunk.codestream.jpeg2000 import PROGRESSIONS, MainHeader, Siz, packed_parts
 from anychunk.codestream.tiles import Codestream
 from anychunk.errors import AnychunkError, FormatError
 from anychunk.metadata.meaning import Level, Meaning
 from anychunk.metadata.ome import scale_and_translation
+from anychunk.model.grid import Numbers
 from anychunk.model.index import ArrayIndex, ByteRanges, Parts
-
-type Ints = npt.NDArray[np.int64]
 
 CODESTREAM_MAGIC = b"\xff\x4f\xff\x51"
 """SOC and SIZ markers, with which every codestream begins."""
@@ -47,9 +48,9 @@ class _Axis:
 
     size: int
     chunk: int
-    first: Ints
+    first: Numbers
     """The first tile of each chunk."""
-    last: Ints
+    last: Numbers
     """The last tile of each chunk."""
 
     @property
@@ -62,7 +63,7 @@ class _Axis:
         numbers = np.arange(tiles)
         return np.array_equal(self.first, numbers) and np.array_equal(self.last, numbers)
 
-    def pairs(self) -> tuple[Ints, Ints]:
+    def pairs(self) -> tuple[Numbers, Numbers]:
         """Return the chunk and the tile of every pair that overlaps, ordered by chunk."""
         counts = self.last - self.first + 1
         chunks = np.repeat(np.arange(self.count), counts)
@@ -70,7 +71,7 @@ class _Axis:
         return chunks, np.arange(counts.sum()) - starts[chunks] + self.first[chunks]
 
 
-def axis(edge: Ints, chunk: int) -> _Axis:
+def axis(edge: Numbers, chunk: int) -> _Axis:
     """Return an axis divided into chunks; `edge` holds the borders of its tiles, starting at 0."""
     size = int(edge[-1])
     begin = np.arange(0, size, chunk)
@@ -155,12 +156,12 @@ def level_arrays(stream: Codestream, url: str, *, fill_value: int = 0) -> list[A
         raise type(e)(f"{where}: {e}") from e
     arrays: list[ArrayIndex] = []
     shared: ByteRanges | None = None
-    text = base64.b64encode(header.data).decode()
+    text = base64.b64encode(header.data + b"".join(packed_parts(header, stream.order))).decode()
     for level in range(header.levels + 1):
         image = level_image(header.siz, level)
         if image.width < 1 or image.height < 1:
             break
-        found = None if PPM in header.markers else axes(header.siz, level)
+        found = axes(header.siz, level)
         if found is None:
             chunk = (image.height, image.width)
             chunks = whole_range(stream, url)
@@ -268,7 +269,7 @@ def tile_ranges(stream: Codestream, y: _Axis, x: _Axis, url: str) -> ByteRanges:
 
 
 def _coalesced(
-    chunks: Ints,
+    chunks: Numbers,
     offsets: npt.NDArray[np.uint64],
     lengths: npt.NDArray[np.uint64],
     *,

@@ -18,8 +18,8 @@ from anychunk.codecs.jpeg2000 import Jpeg2000
 from anychunk.codecs.jpeg2000.tiles import parse_header, scale
 from anychunk.codecs.jpeg2000.windows import Front, has_windows
 from anychunk.codestream.jpeg2000 import MainHeader
-from anychunk.formats._jpeg2000 import Ints, axes
-from anychunk.model.grid import grid_shape
+from anychunk.formats._jpeg2000 import axes
+from anychunk.model.grid import Numbers, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Node
 
 SIDE = 1024
@@ -165,7 +165,7 @@ def _can_divide(header: MainHeader, array: ArrayIndex, level: int) -> bool:
     )
 
 
-def _numbers(grid: tuple[int, ...], rows: Ints, columns: Ints) -> Ints:
+def _numbers(grid: tuple[int, ...], rows: Numbers, columns: Numbers) -> Numbers:
     """Return the numbers of the chunks in these rows and columns of `grid`, for all other axes."""
     lead = np.arange(math.prod(grid[:-2]))[:, None, None] * math.prod(grid[-2:])
     return (lead + rows[:, None] * grid[-1] + columns).reshape(-1)

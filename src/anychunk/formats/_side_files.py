@@ -24,8 +24,7 @@ from anychunk.io.block_cache import buffered
 from anychunk.io.file import FileSource, PreadSource
 from anychunk.io.inside import resolve
 from anychunk.io.opening import open_beside
-from anychunk.io.source import Source
-from anychunk.io.url import is_remote
+from anychunk.io.source import Source, is_remote
 from anychunk.metadata import drawing, pam
 from anychunk.metadata.meaning import Level, Meaning, Transform
 from anychunk.metadata.ome import scale_and_translation

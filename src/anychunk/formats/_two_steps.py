@@ -6,17 +6,64 @@ file by a look at its headers returns the array; the general parser makes the re
 field of the index is asked for, from the bytes that were read then.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from anychunk.errors import untrusted
 from anychunk.io.file import FileSource
-from anychunk.io.kept import KeptSource
-from anychunk.io.source import Source
+from anychunk.io.source import Bytes1D, Source, Storage, check_range, report_change
 from anychunk.metadata.ome import VARIABLE
 from anychunk.model.index import ArrayIndex, GroupIndex, deferred, find, with_arrays
+from anychunk.model.pin import Pin
+
+# Parts of a local file that were read before, as a source.
+
+
+class KeptSource:
+    """A local file of which some parts are in memory; only others are read, if it is unchanged.
+
+    For structure that is parsed in two steps: the second finds what the first one found, whatever
+    happened to the file in between.
+    """
+
+    is_local = True
+    storage: Storage | None = None
+
+    def __init__(
+        self, url: str, pin: Pin, parts: Mapping[int, bytes], *, roots: Sequence[str] = ()
+    ) -> None:
+        """`parts` are bytes by their offset in the file, of the version that `pin` describes."""
+        self.url, self.roots = url, roots
+        self.token = object()
+        self._pin = pin
+        self._parts = parts
+        self._file: FileSource | None = None
+
+    def pin(self) -> Pin:
+        return self._pin
+
+    refresh = pin
+
+    def size(self) -> int:
+        return self._pin.size
+
+    def read(self, offset: int, length: int) -> Bytes1D:
+        check_range(self, offset, length)
+        for start, part in self._parts.items():
+            if start <= offset and offset + length <= start + len(part):
+                return np.frombuffer(part, np.uint8, length, offset - start)
+        if self._file is None:
+            file = FileSource(self.url, roots=self.roots)
+            change = self._pin.differs(file.pin())
+            if change:
+                report_change(self.url, change, "error")
+            self._file = file
+        return self._file.read(offset, length)
+
 
 PATH = f"0/0/{VARIABLE}"
 """Path of the array that is known at once."""

@@ -28,9 +28,9 @@ from anychunk.formats._zarr_metadata import (
     read_attributes,
 )
 from anychunk.io.file import stat_pin
-from anychunk.io.folder import Folder
 from anychunk.io.inside import is_below, resolved
-from anychunk.io.secrets import signed_of
+from anychunk.io.opening import Folder
+from anychunk.io.source import signed_of
 from anychunk.io.system import is_link
 from anychunk.model.grid import grid_shape
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, Objects

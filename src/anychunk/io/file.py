@@ -17,9 +17,8 @@ from anychunk.errors import AnychunkError, SourceError, TruncatedError
 from anychunk.io import buffers
 from anychunk.io.errors import file_errors
 from anychunk.io.inside import Walk, open_inside, stat_file, stat_inside
-from anychunk.io.source import Bytes1D, Storage, check_range, report_change
+from anychunk.io.source import Bytes1D, Storage, check_range, local_path, report_change
 from anychunk.io.system import NOWAIT, READ, read_into
-from anychunk.io.url import local_path
 from anychunk.model.pin import Pin
 
 

@@ -18,9 +18,7 @@ import numpy as np
 
 from anychunk.errors import OptionError, SourceError, TruncatedError, UnsupportedError
 from anychunk.io.memory import MemorySource
-from anychunk.io.secrets import Signed, signed_of
-from anychunk.io.source import Bytes1D, Source, Storage, check_range
-from anychunk.io.url import slashes
+from anychunk.io.source import Bytes1D, Signed, Source, Storage, check_range, signed_of, slashes
 from anychunk.model.pin import Pin
 
 

@@ -27,8 +27,7 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io.forking import Lock, in_child
-from anychunk.io.secrets import SIGNED, signed_of, with_query, with_secrets, without_secrets
-from anychunk.io.url import PLAIN
+from anychunk.io.source import PLAIN, SIGNED, signed_of, with_query, with_secrets, without_secrets
 
 if TYPE_CHECKING:
     import http.client  # slow to import, and not needed for local files and object stores

@@ -26,8 +26,8 @@ from urllib.parse import unquote, urlsplit
 
 from anychunk.errors import FormatError, SourceError
 from anychunk.io import system
+from anychunk.io.source import is_absolute, is_remote, local_path, slashes
 from anychunk.io.system import DIRECTORY, NOFOLLOW, READ, is_link, is_special, path_of
-from anychunk.io.url import is_absolute, is_remote, local_path, slashes
 
 LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 """Errors for a link that must not be followed: Linux ELOOP or ENOTDIR, FreeBSD EMLINK."""
@@ -369,7 +369,7 @@ def resolve(base: str, reference: str, *, allow: Iterable[str] = ()) -> str:
     name = reference.replace("\\", "/")
     is_whole = is_remote(name) or name.startswith("file:") or is_absolute(name)
     url = _normal(name) if is_whole else _normal(f"{base.rstrip('/') or '/'}/{name}")
-    leaves = is_whole or climbs(name) or not _stays_below(base, url)
+    leaves = climbs(name) or not (_is_allowed if is_whole else _stays_below)(base, url)
     # `_normal` has removed `..` from a url: one that is left is encoded, and may leave `allow`, too
     is_hidden = "\0" in name or (is_remote(url) and climbs(url))
     if is_hidden or (leaves and not any(_is_allowed(folder, url) for folder in allow)):

@@ -14,8 +14,7 @@ from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.io.errors import first_line, what_to_do
 from anychunk.io.forking import Lock
 from anychunk.io.http import basic, is_restricted
-from anychunk.io.secrets import WEB, signed_of, with_query, with_secrets
-from anychunk.io.source import Storage
+from anychunk.io.source import WEB, Storage, signed_of, with_query, with_secrets
 from anychunk.io.storage import OWN, obstore_options, options_of
 
 if TYPE_CHECKING:

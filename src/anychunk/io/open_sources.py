@@ -7,9 +7,17 @@ from anychunk.io.file import FileSource, PreadSource, stat_pin
 from anychunk.io.held import HeldPin
 from anychunk.io.objects import ObjectSource, get_object
 from anychunk.io.opening import read_object
-from anychunk.io.secrets import signed_of, with_signed
-from anychunk.io.source import Bytes1D, OnChange, Source, Storage, report_change
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.source import (
+    Bytes1D,
+    OnChange,
+    Source,
+    Storage,
+    is_remote,
+    local_path,
+    report_change,
+    signed_of,
+    with_signed,
+)
 from anychunk.model.pin import Pin
 
 MOST_OPEN = 1024

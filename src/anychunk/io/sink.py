@@ -16,9 +16,8 @@ from anychunk.io import system
 from anychunk.io.errors import first_line
 from anychunk.io.inside import Walk, is_at, real_path
 from anychunk.io.object_stores import object_store
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, below, is_remote, local_path
 from anychunk.io.system import UPDATE, WRITE
-from anychunk.io.url import below, is_remote, local_path
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 

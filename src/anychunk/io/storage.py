@@ -11,9 +11,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from anychunk.errors import OptionError, UnsupportedError
-from anychunk.io.secrets import SIGNED, without_secrets
-from anychunk.io.source import Storage
-from anychunk.io.url import PLAIN, is_remote
+from anychunk.io.source import PLAIN, SIGNED, Storage, is_remote, without_secrets
 
 OWN = frozenset({"resolve", "redirects", "filesystem", "query", "sign", SIGNED})
 """Options of ours, which obstore does not know."""

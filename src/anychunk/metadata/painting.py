@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.metadata.meaning import Alpha, Display
 from anychunk.metadata.ome import COLORS
+from anychunk.model.grid import Array
 
-type Array = npt.NDArray[Any]
 type Limits = tuple[float, float]
 
 

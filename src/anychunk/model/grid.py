@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+type Array = npt.NDArray[Any]
 type Shape = tuple[int, ...]
 type Slices = tuple[slice, ...]
 type Spans = list[tuple[int, int]]
@@ -79,7 +80,7 @@ def parse_coords(text: str, grid: Shape) -> Shape | None:
     return coords if all(c < size for c, size in zip(coords, grid, strict=True)) else None
 
 
-def chunk_numbers(coords: npt.NDArray[Any], grid: Shape) -> Numbers:
+def chunk_numbers(coords: Array, grid: Shape) -> Numbers:
     """Return the number of the chunk at each row of `coords`, in C order over `grid`."""
     steps = np.cumprod([1, *grid[:0:-1]])[::-1] if grid else np.zeros(0, np.int64)
     numbers: Numbers = coords @ steps

@@ -27,8 +27,7 @@ from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import FormatError
 from anychunk.io.cache import Cache
 from anychunk.io.open_sources import Sources
-from anychunk.io.source import Bytes1D, OnChange, Storage
-from anychunk.io.url import is_remote
+from anychunk.io.source import Bytes1D, OnChange, Storage, is_remote
 from anychunk.model.grid import Shape, chunk_key, parse_coords, split_key
 from anychunk.model.index import (
     ArrayIndex,

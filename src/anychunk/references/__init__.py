@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from anychunk.errors import SourceChangedError, UnsupportedError, untrusted
-from anychunk.io.folder import Folder
 from anychunk.io.forking import Lock
 from anychunk.io.held import HeldPin, with_source
-from anychunk.io.opening import open_source
-from anychunk.io.secrets import with_signed
-from anychunk.io.source import Source, Storage
-from anychunk.io.url import as_url
+from anychunk.io.opening import Folder, open_source
+from anychunk.io.source import Source, Storage, as_url, with_signed
 from anychunk.model.index import GroupIndex, Node, Saved, saved_at, with_saved
 from anychunk.references import icechunk, kerchunk, parquet
 from anychunk.references.seek_points import with_points

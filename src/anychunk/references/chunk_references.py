@@ -20,11 +20,10 @@ from anychunk.codecs.zarr_core import sync
 from anychunk.decode.chunks import ChunkReader
 from anychunk.decode.present import is_reversible, named_chunks
 from anychunk.errors import TruncatedError, UnsupportedError
-from anychunk.io.folder import list_objects
-from anychunk.io.opening import pin_of
+from anychunk.io.opening import list_objects, pin_of
 from anychunk.io.source import Storage
 from anychunk.io.threads import in_order
-from anychunk.model.grid import Shape, chunk_coords, chunk_key
+from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_key
 from anychunk.model.index import (
     INLINE,
     WHOLE,
@@ -42,7 +41,6 @@ from anychunk.read.zarr_store import IndexStore
 
 type Copy = Literal["never", "needed"]
 type Flags = npt.NDArray[np.bool_]
-type Numbers = npt.NDArray[np.int64]
 
 
 CHOICE = "anychunk.choice"

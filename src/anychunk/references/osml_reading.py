@@ -19,7 +19,7 @@ from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.formats import tiff
 from anychunk.io.block_cache import buffered
 from anychunk.io.opening import open_source
-from anychunk.io.url import is_remote
+from anychunk.io.source import is_remote
 from anychunk.model.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, Parts
 
 BIG_ENDIAN = (b"MM\0*", b"MM\0+")

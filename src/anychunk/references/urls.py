@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from anychunk.errors import FormatError
 from anychunk.io import inside
 from anychunk.io.inside import check_names, climbs, resolved
+from anychunk.io.source import absolute, is_absolute, is_remote, local_path
 from anychunk.io.system import is_link
-from anychunk.io.url import absolute, is_absolute, is_remote, local_path
 
 EVERYWHERE = "*"
 """As an allowed prefix: references may point anywhere."""

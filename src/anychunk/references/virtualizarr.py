@@ -19,8 +19,7 @@ from anychunk import limits
 from anychunk.codecs.zarr_core import ArrayV3Metadata, default_buffer_prototype
 from anychunk.errors import MissingDependencyError, UnsupportedError
 from anychunk.formats._zarr_metadata import Document, parse_array
-from anychunk.io.source import Storage
-from anychunk.io.url import absolute, file_url
+from anychunk.io.source import Storage, absolute, file_url
 from anychunk.metadata.hierarchy import level_group
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.grid import chunk_coords, chunk_number, grid_shape
@@ -35,9 +34,16 @@ from anychunk.references.chunk_references import (
     used_urls,
     with_found_pins,
 )
-from anychunk.references.documents import check_version, root_attributes
-from anychunk.references.loading import Rows, build_array, build_tree, no_rows, with_pins
-from anychunk.references.portable_codecs import with_portable_codecs
+from anychunk.references.documents import (
+    Rows,
+    build_array,
+    build_tree,
+    check_version,
+    no_rows,
+    root_attributes,
+    with_pins,
+)
+from anychunk.references.osml_codecs import with_portable_codecs
 from anychunk.references.seek_points import with_points
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import EVERYWHERE, UrlResolver

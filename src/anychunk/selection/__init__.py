@@ -4,16 +4,28 @@ A part is described by an index of its own, whose arrays are computed from those
 Samples are read from the whole, by `Cut`; nothing is copied.
 """
 
+import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 from anychunk.errors import OptionError
 from anychunk.io.source import Storage
-from anychunk.metadata.cutting import cut_meaning
 from anychunk.metadata.hierarchy import has_absent_chunks, image_group
-from anychunk.metadata.meaning import Level, Meaning, factors
+from anychunk.metadata.meaning import (
+    Axis,
+    Channel,
+    Display,
+    Level,
+    Meaning,
+    Place,
+    Space,
+    Transform,
+    factors,
+)
 from anychunk.metadata.reading import levels_of, meaning_of_level, native_attributes
 from anychunk.model import images as im
 from anychunk.model.grid import Shape, grid_shape
@@ -21,7 +33,6 @@ from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, find
 from anychunk.selection.boxes import rows_and_columns
 from anychunk.selection.cuts import Cut, CutArray
-from anychunk.selection.dates import times_of
 from anychunk.selection.wanted import Selection
 
 METHOD = "part"
@@ -321,3 +332,256 @@ def _band_numbers(band: int | str, labels: Sequence[str | None]) -> list[int]:
 
 LONGEST_NUMBER = 10
 """Digits of a text that may be the number of a band."""
+
+
+# Elements along t that a number, a range, a date or an interval selects.
+
+
+def times_of(meaning: Meaning, count: int, wanted: int | str, where: str) -> Sequence[int]:
+    """Return the elements along t that a number, a range, a date or an interval selects."""
+    axis = next(axis for axis in meaning.axes if axis.name == "t")
+    dates = _dates(axis.values, axis.attributes)
+    text = str(wanted).strip()
+    is_year = dates is not None and re.fullmatch(r"\d{4}", text) and isinstance(wanted, str)
+    if (number := re.fullmatch(r"\d+", text)) and not is_year:
+        found = range(int(text), int(text) + 1)
+    elif number is None and (ends := re.fullmatch(r"(\d*):(\d*)", text)):
+        found = range(int(ends[1] or 0), int(ends[2]) if ends[2] else count)
+    elif dates is None:
+        raise OptionError(f"{where}: t has no dates; choose {wanted!r} by number, such as 0 or 0:3")
+    else:
+        first, last = interval(text)
+        picked = tuple(n for n, date in enumerate(dates[:count]) if first <= date < last)
+        if not picked:
+            shown = [datetime.fromtimestamp(n, UTC).isoformat() for n in (min(dates), max(dates))]
+            raise OptionError(f"{where}: nothing is dated {wanted}; dates are {' to '.join(shown)}")
+        return picked
+    if found.start >= min(found.stop, count):
+        raise OptionError(f"{where}: nothing is at {wanted} along t, which has {count} elements")
+    return tuple(range(found.start, min(found.stop, count)))
+
+
+SECONDS = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1.0,
+    "sec": 1.0,
+    "s": 1.0,
+    "minute": 60.0,
+    "min": 60.0,
+    "hour": 3600.0,
+    "hr": 3600.0,
+    "h": 3600.0,
+    "day": 86400.0,
+    "d": 86400.0,
+}
+"""The units of time that CF has, without months and years, which differ in length."""
+CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
+
+
+def _dates(values: Sequence[float] | None, attributes: Mapping[str, Json]) -> list[float] | None:
+    """Return CF times as seconds since 1970; None if they are not dates."""
+    found = re.fullmatch(r"\s*(\w+)\s+since\s+(\S.*?)\s*", str(attributes.get("units", "")))
+    calendar = attributes.get("calendar", "standard")
+    if not values or found is None or calendar not in CALENDARS:
+        return None
+    unit = SECONDS.get(found[1].lower()) or SECONDS.get(found[1].lower().removesuffix("s"))
+    try:
+        start = datetime.fromisoformat(found[2])
+    except ValueError:
+        return None
+    if unit is None:
+        return None
+    epoch = (start if start.tzinfo is not None else start.replace(tzinfo=UTC)).timestamp()
+    return [epoch + value * unit for value in values]
+
+
+def interval(text: str) -> tuple[float, float]:
+    """Return when a date, or an interval `FROM/TO`, begins and ends, in seconds since 1970.
+
+    A date stands for all of its year, month, day, hour, minute or second. An interval includes both
+    of its dates; `..` or nothing leaves an end open.
+    """
+    first, slash, last = text.partition("/")
+    if not slash:
+        return _period(text)
+    start = -math.inf if first in ("", "..") else _period(first)[0]
+    return start, math.inf if last in ("", "..") else _period(last)[1]
+
+
+PERIOD = re.compile(
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.\d+)?)?)?)?)?)?"
+    r"(Z|[+-]\d\d:?\d\d)?"
+)
+
+
+def _period(text: str) -> tuple[float, float]:
+    found = PERIOD.fullmatch(text.strip())
+    if found is None:
+        raise OptionError(f"time {text!r}: expected a date, such as 2026-03 or 2026-03-01T12:30")
+    year, month, day, hour, minute, second, zone = found.groups()
+    try:
+        offset = datetime.fromisoformat(f"2000-01-01T00:00{zone or 'Z'}").tzinfo
+        start = datetime(
+            int(year),
+            int(month or 1),
+            int(day or 1),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            tzinfo=offset,
+        )
+        if month is None:
+            end = start.replace(year=start.year + 1)
+        elif day is None:
+            end = (start + timedelta(days=31)).replace(day=1)
+        else:
+            end = start + STEPS[sum(n is not None for n in (hour, minute, second))]
+    except (ValueError, OverflowError) as e:
+        raise OptionError(f"time {text!r}: {e}") from e
+    return start.timestamp(), end.timestamp()
+
+
+STEPS = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1))
+"""How long a date is that is given to the day, hour, minute or second."""
+
+
+# The meaning of a part of an image: positions, bands and colours of the elements that are left.
+
+
+type Picks = Sequence[Sequence[int]]
+"""The elements that are left along each axis, by number."""
+
+
+def cut_meaning(meaning: Meaning, picks: Picks, sizes: Sequence[int]) -> Meaning:
+    """Return what the samples of a part mean.
+
+    Parameters:
+        meaning: of the whole image.
+        picks: the elements of the part along each axis; those along y and x follow each other.
+        sizes: of the whole image.
+    """
+    names = meaning.names
+    first = {name: pick[0] for name, pick in zip(names, picks, strict=True) if name in "xyz"}
+    is_cut = any(
+        name in "xy" and len(pick) != size
+        for name, pick, size in zip(names, picks, sizes, strict=True)
+    )
+    bands, display = meaning.bands, meaning.display
+    if "c" in names:
+        chosen = picks[names.index("c")]
+        known = [meaning.band(number) for number in chosen]
+        bands = tuple(known) if bands else ()
+        display = cut_display(display, chosen)
+    column, row = first.get("x", 0), first.get("y", 0)
+    return replace(
+        meaning,
+        axes=tuple(cut_axis(axis, pick) for axis, pick in zip(meaning.axes, picks, strict=True)),
+        place=cut_place(meaning.place, column, row, is_cut=is_cut),
+        bands=bands,
+        display=display,
+        space=cut_space(meaning.space, first),
+    )
+
+
+def cut_axis(axis: Axis, picks: Sequence[int]) -> Axis:
+    """Return an axis with the positions of the elements that are left."""
+    if axis.values is not None:
+        return replace(axis, values=tuple(axis.values[n] for n in picks if n < len(axis.values)))
+    if axis.scale is None or not picks:
+        return axis
+    steps = {b - a for a, b in itertools.pairwise(picks)} or {1}
+    origin = axis.origin + axis.scale * picks[0]
+    if len(steps) == 1 and (step := steps.pop()) > 0:
+        return replace(axis, scale=axis.scale * step, origin=origin)
+    values = tuple(axis.origin + axis.scale * number for number in picks)
+    return replace(axis, scale=None, origin=0.0, values=values)
+
+
+def cut_place(place: Place, column: int, row: int, *, is_cut: bool) -> Place:
+    """Return the place of a part whose first pixel is at (column, row) of the whole."""
+    if not is_cut:
+        return place
+    transform = None if place.transform is None else moved(place.transform, column, row)
+    rpc = place.rpc
+    if rpc is not None:
+        offsets = {"line_off": row, "samp_off": column}
+        rpc = {key: _less(value, offsets.get(key, 0)) for key, value in rpc.items()}
+    return replace(
+        place,
+        transform=transform,
+        bbox=None,  # of the whole, and nothing says how pixels lie in it
+        gcps=tuple((c - column, r - row, *ground) for c, r, *ground in place.gcps),  # type: ignore[misc]
+        rpc=rpc,
+    )
+
+
+def _less(value: Json, offset: int) -> Json:
+    return value - offset if offset and isinstance(value, int | float) else value
+
+
+def moved(transform: Transform, column: int, row: int) -> Transform:
+    """Return the transform of a part whose first pixel is at (column, row) of the whole."""
+    a, b, c, d, e, f = transform
+    return a, b, c + a * column + b * row, d, e, f + d * column + e * row
+
+
+def cut_space(space: Space | None, first: Mapping[str, int]) -> Space | None:
+    """Return the orientation of a part whose first element is at `first`, by axis."""
+    if space is None:
+        return None
+    at = [first.get(name, 0) for name in "xyz"]
+    rows = [
+        (*row[:3], row[3] + sum(value * n for value, n in zip(row[:3], at, strict=True)))
+        for row in space.affine[:3]
+    ]
+    return replace(space, affine=(*rows, tuple(space.affine[3])))
+
+
+def cut_display(display: Display | None, chosen: Sequence[int]) -> Display | None:
+    """Return how a part with these bands is drawn.
+
+    An image that lost a band of its colours is drawn in grey if one band is left, and otherwise by
+    the defaults of images that state nothing.
+    """
+    if display is None:
+        return None
+    if list(chosen) == list(range(len(chosen))) and _fits(display, len(chosen)):
+        return display
+    place = {band: number for number, band in reversed(list(enumerate(chosen)))}
+    found = cast("dict[str, Json]", dict(display))
+    shown = display.get("bands", [])
+    ranges = display.get("range") or []
+    if len(ranges) > 1:
+        # one per band that is shown, or one per band of the image
+        order = shown if len(ranges) == len(shown) else range(len(ranges))
+        found["range"] = [pair for band, pair in zip(order, ranges, strict=True) if band in place]
+    if "channels" in display:
+        listed = {channel["band"]: channel for channel in display["channels"]}
+        found["channels"] = [
+            Channel(**{**listed[band], "band": number})
+            for number, band in enumerate(chosen)
+            if band in listed
+        ]
+    alpha = display.get("alpha")
+    if alpha is not None:
+        found.pop("alpha")
+        if alpha["band"] in place:
+            found["alpha"] = {**alpha, "band": place[alpha["band"]]}
+    if all(band in place for band in shown):
+        if shown:
+            found["bands"] = [place[band] for band in shown]
+        return cast("Display", found)
+    if len(chosen) == 1 and display["model"] in ("rgb", "grey", "channels"):
+        found |= {"model": "grey", "bands": [0]}
+        found.pop("alpha", None)
+        return cast("Display", found)
+    return None
+
+
+def _fits(display: Display, count: int) -> bool:
+    """Return whether a display refers only to the first `count` bands."""
+    used = [*display.get("bands", []), *(c["band"] for c in display.get("channels", []))]
+    if "alpha" in display:
+        used.append(display["alpha"]["band"])
+    return max(used, default=0) < count and len(display.get("range") or []) <= max(count, 1)

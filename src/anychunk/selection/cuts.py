@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.limits import MIB
-from anychunk.model.grid import Shape, Slices, spans
-
-type Array = npt.NDArray[Any]
+from anychunk.model.grid import Array, Shape, Slices, spans
 
 READ_BYTES = 64 * MIB
 """About how much is read at a time where bands that are not wanted are read, too."""

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
 
@@ -42,13 +41,12 @@ from anychunk.codecs.zarr_core import (
     FusedCodecPipeline,
 )
 from anychunk.errors import AnychunkError, InternalError
-from anychunk.model.grid import grid_shape
+from anychunk.model.grid import Array, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges
 from anychunk.read.pipeline import PATH
 from anychunk.zarr.codecs import adapted
 from anychunk.zarr.metadata import array_metadata
 
-type Array = npt.NDArray[Any]
 type Chunks = dict[str, bytes]
 
 PIPELINES = [

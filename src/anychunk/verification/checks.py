@@ -5,6 +5,7 @@ All problems are collected, each with its location; none stops the verification.
 
 import inspect
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +24,11 @@ from anychunk._drawn import Drawn
 from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
 from anychunk.formats._jpeg2000_windows import whole
+from anychunk.formats.n5.write import reads_transposed
+from anychunk.io.folder import Folder
 from anychunk.io.opening import open_source
-from anychunk.io.secrets import with_signed
-from anychunk.io.source import Storage
+from anychunk.io.source import Storage, as_url, with_signed
 from anychunk.io.threads import cores, in_order
-from anychunk.io.url import as_url
 from anychunk.limits import MIB
 from anychunk.model.grid import (
     Shape,
@@ -38,7 +39,17 @@ from anychunk.model.grid import (
     touched_grid,
 )
 from anychunk.model.images import Image, images
-from anychunk.model.index import PIECE, TILES, WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
+from anychunk.model.index import (
+    PIECE,
+    TILES,
+    WHOLE,
+    ArrayIndex,
+    ByteRanges,
+    GroupIndex,
+    Node,
+    Objects,
+    walk,
+)
 from anychunk.model.pin import Pin
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import part_of
@@ -161,6 +172,7 @@ def verify(
     sizes = Sizes(node.pins, storage)
     for path, array in found:
         check_structure(array, path, report, sizes)
+        check_zarr_document(array, report, storage)
     touched = {
         path: touched_runs(array, None if cuts is None else cuts[path]) for path, array in found
     }
@@ -335,6 +347,26 @@ def check_structure(array: ArrayIndex, path: str, report: Report, sizes: Sizes) 
             size = sizes(url)
             ranges = Ranges(offsets[mine], lengths[mine], numbers[mine])
             check_ranges(ranges, size, f"{url} {path}", array, report)
+
+
+def check_zarr_document(array: ArrayIndex, report: Report, storage: Storage | None) -> None:
+    """Check whether zarr reads N5 blocks correctly, if there is a `zarr.json` with them."""
+    if not isinstance(array.chunks, Objects):
+        return
+    base, chunks = array.chunks.base, array.chunks
+    folder = Folder(base, storage=with_signed(storage, chunks.signed), roots=chunks.roots)
+    try:
+        text = folder.read("zarr.json") if folder.read("attributes.json") is not None else None
+        is_wrong = reads_transposed(json.loads(text or b"null"))
+    except (AnychunkError, OSError, ValueError):
+        return  # zarr cannot read it either
+    if is_wrong:
+        report.add(
+            "warning",
+            f"{folder.path}/zarr.json",
+            "zarr reads every block transposed: in N5 the first axis is the fastest; expected a "
+            "`transpose` codec, or `n5_default`",
+        )
 
 
 @dataclass(frozen=True)

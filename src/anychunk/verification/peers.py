@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.errors import MissingDependencyError, UnsupportedError
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Array, Shape
 from anychunk.model.images import Image
 
-type Array = npt.NDArray[Any]
 type Pieces = Iterator[tuple[tuple[slice, ...], Array]]
 type Rows = tuple[int, int] | None
 """The first row that is compared, and the one after the last; None: all of them."""

@@ -14,16 +14,16 @@ from numcodecs.abc import Codec
 
 from anychunk import codecs
 from anychunk.codecs.base import (
-    Array,
     ArrayToArray,
     Bytes1D,
     BytesToBytes,
     ChunkSpec,
-    Json,
     as_bytes,
     foreign_errors_as,
 )
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 
 type Plain = type[BytesToBytes | ArrayToArray]
 

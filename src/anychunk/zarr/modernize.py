@@ -19,9 +19,8 @@ import zarr
 
 from anychunk.codecs.zarr_core import default_buffer_prototype, sync
 from anychunk.errors import AnychunkError, CodecConfigError, UnsupportedError
+from anychunk.model.index import Json
 from anychunk.zarr.codecs import from_json
-
-type Json = Any
 
 OLD = "numcodecs.fixedscaleoffset"
 

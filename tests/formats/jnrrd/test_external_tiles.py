@@ -5,6 +5,7 @@ import pytest
 
 import anychunk
 from anychunk.errors import AnychunkError, FormatError
+from anychunk.formats.jnrrd.validate import validate
 from tests.support.jnrrd_tiles import GRID, cut, external, read
 
 
@@ -143,3 +144,42 @@ def test_files(tmp_path):
         tmp_path / "below/e.jnrrd", [9, 7], [5, 4], files=entries, base_dir=str(tmp_path)
     )
     np.testing.assert_array_equal(read(path, allow=[str(tmp_path)]), GRID)
+
+
+def test_files_of_two_levels_in_any_order(tmp_path):
+    half = GRID[::2, ::2][:3, :4]
+    tiles = [(0, n, tile) for n, tile in enumerate(cut(GRID, (4, 5)))]
+    tiles += [(1, 0, cut(half, (4, 5))[0])]
+    entries = []
+    for level, number, tile in tiles:
+        (tmp_path / f"{level}.{number}").write_bytes(tile)
+        indices = [number % 2, number // 2]
+        entries.append({"level": level, "indices": indices, "file": f"{level}.{number}"})
+    options = {"levels": 2, "level_scales": [1, 2]}
+    for order in ([4, 2, 0, 3, 1], [3, 2, 1, 4, 0]):
+        files = [entries[n] for n in order]
+        path = external(tmp_path / "a.jnrrd", [9, 7], [5, 4], files=files, **options)
+        np.testing.assert_array_equal(read(path), GRID)
+        np.testing.assert_array_equal(read(path, level=1), half)
+        assert validate(path) == []
+        assert anychunk.verify(path).findings == []
+
+
+def test_absolute_base_dir_in_the_folder_of_the_header(tmp_path, monkeypatch):
+    folder = tmp_path / "a"
+    (folder / "tiles").mkdir(parents=True)
+    for number, tile in enumerate(cut(GRID, (4, 5))):
+        (folder / "tiles" / f"t{number}").write_bytes(tile)
+    (tmp_path / "link").symlink_to(folder, target_is_directory=True)
+    for base in (f"{folder}/tiles", f"{folder}/tiles/", f"{tmp_path}/link/tiles"):
+        path = external(folder / "a.jnrrd", [9, 7], [5, 4], pattern="t{i}", base_dir=base)
+        np.testing.assert_array_equal(read(path), GRID)
+        assert validate(path) == []
+        assert anychunk.verify(path).findings == []
+    monkeypatch.chdir(folder)
+    np.testing.assert_array_equal(read("a.jnrrd"), GRID)
+    (tmp_path / "ab").mkdir()
+    for base in (f"{tmp_path}/ab", f"{folder}/tiles/../../ab", str(tmp_path)):
+        path = external(folder / "b.jnrrd", [9, 7], [5, 4], pattern="t{i}", base_dir=base)
+        with pytest.raises(FormatError, match="leads outside"):
+            read(path)

@@ -168,8 +168,36 @@ def test_format(tmp_path):
     anychunk.write(GRID, tmp_path / "b.jnrrd", tile=(7, 9), format="chunked")
     assert header(tmp_path / "b.jnrrd")["tile:format"] == "contiguous"
     path = tiled(tmp_path / "c.jnrrd", [9, 7], [4, 3], cut(GRID, (3, 4)), format="chunked")
-    (finding,) = jnrrd.validate(path)
+    assert jnrrd.validate(path) == []
+    assert anychunk.verify(path).findings == []
+    # as long as before: three of the spaces that the header ends with are left out
+    data = (tmp_path / "a.jnrrd").read_bytes()
+    wrong = data.replace(b'"chunked"', b'"contiguous"').replace(b"   \n\n", b"\n\n", 1)
+    assert len(wrong) == len(data)
+    (tmp_path / "d.jnrrd").write_bytes(wrong)
+    (finding,) = jnrrd.validate(tmp_path / "d.jnrrd")
     assert (finding.severity, finding.field) == ("warning", "tile:format")
+
+
+@pytest.mark.parametrize(
+    ("options", "version"),
+    [
+        ({}, "v1.0.0"),
+        ({"padding_value": 3, "overlap": 1, "levels": 2, "compression": "gzip"}, "v1.0.0"),
+        ({"sparse": True}, "v1.1.0"),
+        ({"sparse": True, "storage": "external", "files": True}, "v1.1.0"),
+        ({"padding_value": np.nan}, "v1.1.0"),
+    ],
+)
+def test_declared_version(tmp_path, options, version):
+    """Tiles that are left out, and NaN as null, are features of version 1.1."""
+    values = np.where(GRID < 40, 0, GRID).astype("float32")
+    anychunk.write(values, tmp_path / "a.jnrrd", tile=(3, 4), **options)
+    found = header(tmp_path / "a.jnrrd")
+    assert found["extensions"]["tile"].rpartition("/")[2] == version
+    assert (0 in found.get("tile:size_table", [])) <= (version == "v1.1.0")
+    np.testing.assert_array_equal(read(tmp_path / "a.jnrrd"), values)
+    assert anychunk.verify(tmp_path / "a.jnrrd").is_good
 
 
 def test_edges(tmp_path):

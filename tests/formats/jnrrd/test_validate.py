@@ -54,7 +54,7 @@ def found(path):
         ({"sizes": [4, 6, 8]}, {("error", "tile:offset_table")}),
         ({"tile__offset_table": [0, 48, 96, 144]}, {("error", "tile:offset_table")}),
         ({"tile__metadata": [{"checksum": "e5f6g7h8"}] * 4}, {("warning", "tile:metadata")}),
-        ({"tile__format": "chunked"}, {("warning", "tile:format")}),
+        ({"tile__format": "chunked"}, set()),
         ({"encoding": None}, {("warning", "encoding")}),
         (
             {"tile__storage": "interal", "tile__overlap": "8"},

@@ -156,6 +156,72 @@ def test_packed_packet_headers(tmp_path, options):
     np.testing.assert_array_equal(group["0/0/image"][...], RGB)
 
 
+@needs_openjpeg
+@pytest.mark.parametrize("options", [(), ("-TP", "R"), ("-TP", "C", "-p", "CPRL")])
+@pytest.mark.parametrize(
+    "tiles", [("-t", "128,96"), ("-t", "101,77"), ("-t", "51,37", "-d", "13,9", "-T", "5,3")]
+)
+@pytest.mark.parametrize("is_interleaved", [False, True])
+def test_packet_headers_in_the_main_header(tmp_path, options, tiles, is_interleaved):
+    """Each tile reads alone; OpenJPEG reads one PPM of tile-parts that do not interleave."""
+    markers = ("-SOP", "-EPH", "-r", "20,5,1", "-n", "4")
+    plain = compress(list(RGB), *markers, *tiles, *options)
+    plain = interleaved(plain) if is_interleaved else plain
+    if not is_interleaved:
+        whole = decompress(with_packed_headers(plain, in_main=1))
+        np.testing.assert_array_equal(np.stack(whole), RGB)
+    group = opened(tmp_path / "a.j2k", with_packed_headers(plain, in_main=3))
+    array = group["0/0/image"]
+    assert group.store.index["0/0/image"].chunks.grid[1] > 1
+    assert group.store.index["0/0/image"].codecs[1]["configuration"]["main_header"]
+    np.testing.assert_array_equal(array[:, 140:150, 130:190], RGB[:, 140:150, 130:190])
+    assert_levels(group, plain)
+    anychunk.save(anychunk.index(tmp_path / "a.j2k"), tmp_path / "index.json")
+    assert_levels(anychunk.open(tmp_path / "index.json"), plain)
+
+
+@needs_openjpeg
+@pytest.mark.parametrize("is_interleaved", [False, True])
+def test_packet_headers_in_the_main_header_of_whole_streams(tmp_path, is_interleaved):
+    """Chunks that are whole codestreams: mixed subsampling with gaps, older saved indexes."""
+    options = ("-SOP", "-EPH", "-t", "50,40", "-d", "3,1", "-TP", "R", "-n", "3")
+    small = RGB[:1, :50, :65]
+    plain = compress(
+        [RGB[0, :100, :130], *np.repeat(small, 2, axis=0)], *options, sampling="@1x1:2x2:2x2", size=(100, 130)
+    )  # fmt: skip
+    plain = interleaved(plain) if is_interleaved else plain
+    group = opened(tmp_path / "a.j2k", with_packed_headers(plain, in_main=2))
+    codec = group.store.index["0/0/image"].codecs[1]["configuration"]
+    assert codec["main_header"] is None
+    reference = opened(tmp_path / "b.j2k", plain)
+    for level in range(3):
+        np.testing.assert_array_equal(
+            group[f"0/{level}/image"][...], reference[f"0/{level}/image"][...]
+        )
+
+
+@needs_openjpeg
+def test_damaged_packet_headers_in_the_main_header(tmp_path):
+    options = ("-SOP", "-EPH", "-t", "128,96", "-TP", "R")
+    stream = with_packed_headers(compress(list(RGB), *options), in_main=1)
+    at = stream.index(b"\xff\x60")
+    length, first = struct.unpack_from(">HxI", stream, at + 2)
+    for data, error, words in (
+        # one byte more or less in the first series, and a second marker of the same number
+        (stream[: at + 5] + struct.pack(">I", first + 1) + stream[at + 9 :], FormatError, "PPM"),
+        (stream[: at + 5] + b"\xff" * 4 + stream[at + 9 :], TruncatedError, "tile-part 1 "),
+        (stream[: at + 2 + length] + stream[at : at + 2 + length] + stream[at + 2 + length :], FormatError, "Zppm"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            opened(tmp_path / "a.j2k", data)
+    # a bit of a packet header: refused when its tile is read
+    damaged = bytearray(stream)
+    damaged[at + 12] ^= 0x40
+    group = opened(tmp_path / "b.j2k", bytes(damaged))
+    with pytest.raises(AnychunkError):
+        group["0/0/image"][...]
+
+
 @pytest.mark.parametrize("rest", [b"\xff" * 20, struct.pack(">I4s", 500, b"uuid") + b"cut"])
 def test_what_is_no_box_behind_the_codestream(tmp_path, rest):
     stream = imagecodecs.jpeg2k_encode(IMAGE[0, :50, :60], level=0, codecformat="J2K")

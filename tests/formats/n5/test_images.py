@@ -9,7 +9,7 @@ import xarray
 
 import anychunk
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.io.folder import Folder
+from anychunk.io.opening import Folder
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model import images as im
 from tests.support.http_server import serve

@@ -11,7 +11,7 @@ import anychunk
 from anychunk.errors import FormatError, LimitError, SourceError, UnsupportedError
 from anychunk.formats.n5.attributes import Dataset
 from anychunk.formats.n5.hierarchy import Options, meaning_of, plain_meaning
-from anychunk.io.folder import Folder
+from anychunk.io.opening import Folder
 from anychunk.model.index import ArrayIndex
 from tests.support.corpus import ROOT, needs_corpus, samples, sha256
 from tests.support.http_server import serve

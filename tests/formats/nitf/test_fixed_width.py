@@ -1,7 +1,7 @@
 import pytest
 
 from anychunk.errors import FormatError, TruncatedError
-from anychunk.formats.nitf.fixed_width import Field, Repeat, When, number, read
+from anychunk.formats.nitf.header import Field, Repeat, When, number, read
 
 LAYOUT = (
     Field("NAME", 6),

@@ -19,7 +19,7 @@ from anychunk.errors import FormatError, SourceError
 from anychunk.model.index import GroupIndex
 from anychunk.model.pin import Pin
 from anychunk.references import icechunk as ice
-from anychunk.references.icechunk import chunks, repository
+from anychunk.references.icechunk import chunks
 from tests.support.indexes import plain
 
 
@@ -50,7 +50,7 @@ def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, m
     from anychunk.references.icechunk import transaction
 
     monkeypatch.setattr(transaction, "PIECE", 1)
-    monkeypatch.setattr("anychunk.references.icechunk.repository.MANIFEST_CHUNKS", 1)
+    monkeypatch.setattr("anychunk.references.icechunk.chunks.MANIFEST_CHUNKS", 1)
     node, truth = plain(tmp_path)
     target = tmp_path / "i.icechunk"
     node.save(target)
@@ -98,7 +98,7 @@ def test_checksums_of_references(pin, checksum):
     ],
 )
 def test_prefixes_of_containers(url, prefix):
-    assert repository._container_prefix(url) == prefix
+    assert chunks._container_prefix(url) == prefix
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_prefixes_of_containers(url, prefix):
     ],
 )
 def test_chunks_per_manifest(grids, size):
-    assert repository.chunks_per_manifest(grids) == size
+    assert chunks.chunks_per_manifest(grids) == size
 
 
 def test_only_what_fits_is_appended(tmp_path):
@@ -186,7 +186,7 @@ def test_only_a_command_rests_before_it_ends(is_command):
         "import sys, time\n"
         "time.sleep = lambda seconds: print('rests', seconds)\n"
         "from anychunk.cli import main\n"
-        "from anychunk.references.icechunk.repository import icechunk_module\n"
+        "from anychunk.references.icechunk.chunks import icechunk_module\n"
         "icechunk_module()\n"
         f"{ending}\n"
     )

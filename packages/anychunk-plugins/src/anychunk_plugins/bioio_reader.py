@@ -17,8 +17,7 @@ from anychunk import api
 from anychunk.errors import AnychunkError
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import without_maps
-from anychunk.io.source import Storage
-from anychunk.io.url import as_url, is_remote
+from anychunk.io.source import Storage, as_url, is_remote
 from anychunk.metadata.meaning import TYPES
 from anychunk.metadata.ome import scale_and_translation
 from anychunk.metadata.reading import levels_of

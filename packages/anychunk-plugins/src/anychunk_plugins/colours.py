@@ -10,9 +10,8 @@ from anychunk.metadata import painting
 from anychunk.metadata.meaning import Display
 from anychunk.metadata.painting import Limits
 from anychunk.model import images as im
+from anychunk.model.grid import Array
 from anychunk.model.index import Json
-
-type Array = npt.NDArray[Any]
 
 
 def as_nan(block: Array, missing: Array) -> Array:

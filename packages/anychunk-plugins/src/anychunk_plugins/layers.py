@@ -20,9 +20,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import numpy.typing as npt
 
-from anychunk.cost import Budget, is_within
 from anychunk.errors import AnychunkError, FormatWarning, UnsupportedError
 from anychunk.metadata import painting, windows
 from anychunk.metadata.cf import type_range
@@ -32,14 +30,15 @@ from anychunk.metadata.ome import COLORS
 from anychunk.metadata.painting import Limits
 from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
+from anychunk.model.grid import Array
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
+from anychunk.notebooks import Budget, is_within
 from anychunk.thumbnail import without_nodata
 from anychunk_plugins.colours import as_nan, colormap, label_colours, looked_up, painted
 from anychunk_plugins.lazy_arrays import Bands, lazy, levels_or_one, spread
 from anychunk_plugins.placement import placement
 
-type Array = npt.NDArray[Any]
 type LayerData = tuple[Any, dict[str, Any], str]
 """Data, keyword arguments and kind of a layer, as napari takes them."""
 

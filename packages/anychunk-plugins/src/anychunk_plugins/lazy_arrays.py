@@ -6,11 +6,9 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.errors import LimitError
-
-type Array = npt.NDArray[Any]
+from anychunk.model.grid import Array
 
 LEAST_BYTES = 1 << 20
 """Small chunks are read several at a time: dask takes a while for each."""

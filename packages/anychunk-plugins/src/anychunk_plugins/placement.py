@@ -4,16 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.metadata.crs import is_geographic, linear_unit
 from anychunk.metadata.meaning import Meaning
 from anychunk.metadata.ome import scale_and_translation
 from anychunk.metadata.reading import levels_of
+from anychunk.model.grid import Array
 from anychunk.model.images import Image
 from anychunk.model.index import Node
-
-type Array = npt.NDArray[Any]
 
 UNITS = {
     "angstrom", "nanometer", "micrometer", "millimeter", "centimeter", "meter", "kilometer",

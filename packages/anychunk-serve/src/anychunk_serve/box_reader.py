@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import codecs, limits
 from anychunk.codecs.chain import Decoder
@@ -26,9 +25,9 @@ from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
 from anychunk.io.file import PreadSource, stat_pin
 from anychunk.io.open_sources import Sources
-from anychunk.io.source import Bytes1D, Storage
-from anychunk.io.url import is_remote, local_path
+from anychunk.io.source import Bytes1D, Storage, is_remote, local_path
 from anychunk.model.grid import (
+    Array,
     Piece,
     Shape,
     Slices,
@@ -55,7 +54,6 @@ from anychunk_serve.uncompressed import uncompressed_layout
 if TYPE_CHECKING:
     from anychunk_serve.response_bodies import BytesBody
 
-type Array = npt.NDArray[Any]
 type Version = tuple[Any, ...]
 """Changes when the files behind a cached value do."""
 

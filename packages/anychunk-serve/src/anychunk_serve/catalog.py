@@ -13,8 +13,7 @@ from anychunk.errors import AnychunkError, SourceChangedError, SourceError, defe
 from anychunk.indexing import index_inside
 from anychunk.io.cache import Cache
 from anychunk.io.http import SAME_ORIGIN
-from anychunk.io.secrets import SIGNED, Signed
-from anychunk.io.url import absolute, as_url, is_remote, local_path, slashes
+from anychunk.io.source import SIGNED, Signed, absolute, as_url, is_remote, local_path, slashes
 from anychunk.model.index import Node
 from anychunk.read.zarr_store import IndexStore
 from anychunk_serve.box_reader import Caches, served_store

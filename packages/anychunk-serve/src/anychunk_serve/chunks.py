@@ -4,24 +4,21 @@ import itertools
 import math
 import threading
 import time
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import codecs
 from anychunk import resample as ds
 from anychunk.codecs.chain import Encoder
 from anychunk.decode.boxes import array_spec
 from anychunk.errors import FormatError
-from anychunk.model.grid import Shape, chunk_box, cut_box, touched_grid
+from anychunk.model.grid import Array, Shape, chunk_box, cut_box, touched_grid
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Node, find
 from anychunk.read.zarr_store import IndexStore
 from anychunk_serve import cancellation
 from anychunk_serve.box_reader import BoxReader, Caches, Version, assembled
 from anychunk_serve.response_bodies import BytesBody
-
-type Array = npt.NDArray[Any]
 
 MOST_STATS = 64
 """A cached chunk made from up to this many files is checked against each; others expire."""

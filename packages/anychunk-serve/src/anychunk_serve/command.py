@@ -70,7 +70,7 @@ def serve(  # noqa: PLR0917 - typer calls it by name
     Example: anychunk serve scans/ --port 8080 -v
     """
     # slow to import, and not needed for --help
-    from anychunk.io.url import is_remote, local_path
+    from anychunk.io.source import is_remote, local_path
     from anychunk_serve import access, run
 
     for file in files:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from anychunk.errors import AnychunkError, InternalError, SourceChangedError
-from anychunk.io.url import is_remote
+from anychunk.io.source import is_remote
 from anychunk.metadata.meaning import Crs
 from anychunk.metadata.reading import meaning_of
 from anychunk.model.grid import Shape

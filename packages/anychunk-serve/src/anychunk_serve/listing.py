@@ -14,12 +14,18 @@ from urllib.parse import urlsplit
 
 from anychunk import formats, references
 from anychunk.errors import AnychunkError, FormatError, MissingFileError, UnsupportedError
-from anychunk.io.folder import Folder
 from anychunk.io.inside import is_below, open_inside, stat_file
-from anychunk.io.secrets import signed_of, without_secrets
-from anychunk.io.source import Storage
+from anychunk.io.opening import Folder
+from anychunk.io.source import (
+    Storage,
+    as_url,
+    below,
+    is_remote,
+    local_path,
+    signed_of,
+    without_secrets,
+)
 from anychunk.io.system import is_link
-from anychunk.io.url import as_url, below, is_remote, local_path
 from anychunk.model.pin import Pin
 
 MOST_FILES = 20_000

@@ -8,8 +8,7 @@ import xxhash
 from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader
 from anychunk.io.file import PreadSource
-from anychunk.io.source import Source
-from anychunk.io.url import is_remote
+from anychunk.io.source import Source, is_remote
 from anychunk.model.index import INLINE, ByteRanges, Objects
 
 STREAMED_BYTES = 4 << 20

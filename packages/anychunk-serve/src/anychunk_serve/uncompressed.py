@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.decode.rows import runs
 from anychunk.io.file import PreadSource
-from anychunk.model.grid import Shape
+from anychunk.model.grid import Array, Shape
 from anychunk.model.index import ArrayIndex, ByteRanges
-
-type Array = npt.NDArray[Any]
 
 LEAST_CHUNK = 1 << 20
 """Smaller chunks are read whole, and cached."""

@@ -8,8 +8,7 @@ import xxhash
 from anychunk.errors import SourceChangedError
 from anychunk.io.file import PreadSource
 from anychunk.io.opening import open_source
-from anychunk.io.source import Source, Storage, report_change
-from anychunk.io.url import is_remote
+from anychunk.io.source import Source, Storage, is_remote, report_change
 from anychunk.model.index import Node, saved_at, walk
 from anychunk.model.pin import Pin
 from anychunk.read.zarr_store import IndexStore

@@ -1,48 +1,39 @@
 """Fixtures of the tests of the page: a browser, and a tab that shows a served folder.
 
-A module that uses `look` or `tab` has a fixture `address` of scope module, and may have its own `size` and `switches`.
+A module that uses `look` or `tab` has a fixture `address` of scope module, and may have its own
+`size` of the window, and `switches` of the browser.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import Look, browsers
+from tests.support.browser import Look, browser
 
 
 @pytest.fixture(scope="module")
 def size() -> dict[str, int]:
-    """Return the size of the window."""
     return {"width": 1280, "height": 800}
 
 
 @pytest.fixture(scope="module")
 def switches() -> tuple[str, ...]:
-    """Return further switches of the browser."""
     return ()
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[Callable[..., object]]:
-    with browsers() as start:
-        yield start
+def chromium(switches) -> Iterator[object]:
+    with browser(*switches) as started:
+        yield started
 
 
-@pytest.fixture(scope="module")
-def chromium(started, switches) -> object:
-    return started(*switches)
-
-
-@pytest.fixture
-def look(chromium, size, address) -> Iterator[Look]:
+def opened(chromium, size, address) -> Iterator[Look]:
     with chromium.new_context(viewport=size, reduced_motion="reduce") as context:
         yield Look(context.new_page(), address)
 
 
-@pytest.fixture(scope="module")
-def kept(chromium, size, address) -> Iterator[Look]:
-    with chromium.new_context(viewport=size, reduced_motion="reduce") as context:
-        yield Look(context.new_page(), address)
+look = pytest.fixture(opened)
+kept = pytest.fixture(opened, scope="module")
 
 
 @pytest.fixture

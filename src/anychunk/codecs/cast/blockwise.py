@@ -14,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.codecs.cast.number_types import Block, NumberType, stored_view
+from anychunk.codecs.cast.number_types import NumberType, stored_view
+from anychunk.model.grid import Array
 
 BYTES = 1 << 18
 """Size of a block in its widest type: about half of a level-2 cache."""
@@ -28,9 +29,9 @@ class Scratch:
     """Temporary buffers of one run, allocated on first use and reused for every block."""
 
     def __init__(self) -> None:
-        self._buffers: dict[tuple[str, str], Block] = {}
+        self._buffers: dict[tuple[str, str], Array] = {}
 
-    def array(self, purpose: str, dtype: npt.DTypeLike, length: int) -> Block:
+    def array(self, purpose: str, dtype: npt.DTypeLike, length: int) -> Array:
         """Return the uninitialised buffer for a purpose; buffers of two purposes never overlap."""
         key = (purpose, np.dtype(dtype).char)
         buffer = self._buffers.get(key)
@@ -39,7 +40,7 @@ class Scratch:
         return buffer[:length]
 
 
-type Step = Callable[[Block, Block, Scratch], int]
+type Step = Callable[[Array, Array, Scratch], int]
 """Fills the second block from the first; returns `GOOD`, or the index of the first value without
 a result. A step never changes its input. Unless it says otherwise, the blocks must not overlap."""
 
@@ -52,13 +53,13 @@ class BadValueError(Exception):
         self.index = index
 
 
-def first(mask: Block) -> int:
+def first(mask: Array) -> int:
     """Return the index of the first true element, or `GOOD` if there is none."""
     index = int(mask.argmax()) if mask.size else 0
     return index if mask.size and mask[index] else GOOD
 
 
-def copy(x: Block, out: Block, scratch: Scratch) -> int:
+def copy(x: Array, out: Array, scratch: Scratch) -> int:
     """Cast with numpy, for pairs of types where that is correct for every value."""
     np.copyto(out, x, casting="unsafe")
     return GOOD
@@ -72,7 +73,7 @@ def in_parts(step: Step, *, width: int = 8) -> Step:
     """
     size = BYTES // width
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         for start in range(0, x.size, size):
             part = slice(start, start + size)
             bad = step(x[part], out[part], scratch)
@@ -83,7 +84,7 @@ def in_parts(step: Step, *, width: int = 8) -> Step:
     return apply
 
 
-def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
+def put(out: Array, mask: Array, value: Array, scratch: Scratch) -> None:
     """Write one value where the mask is true.
 
     numpy's masked copy branches at every element. That is fast if the branch is predictable, which
@@ -106,7 +107,7 @@ def put(out: Block, mask: Block, value: Block, scratch: Scratch) -> None:
         _blend(out.view(f"u{out.dtype.itemsize}"), mask, value, scratch)
 
 
-def _blend(bits: Block, mask: Block, value: Block, scratch: Scratch) -> None:
+def _blend(bits: Array, mask: Array, value: Array, scratch: Scratch) -> None:
     """Compute `bits & keep | value & ~keep`, where `keep` is all ones outside the mask."""
     keep = scratch.array("keep", bits.dtype, mask.size)
     np.copyto(keep, mask, casting="unsafe")
@@ -160,7 +161,7 @@ def _size(source: NumberType, target: NumberType) -> int:
 
 def _blocks(
     array: npt.NDArray[Any], out: npt.NDArray[Any], source: NumberType, target: NumberType
-) -> Iterator[tuple[Block, Block]]:
+) -> Iterator[tuple[Array, Array]]:
     """Yield input and output blocks; numpy's iterator copies only what is strided or swapped."""
     iterator = np.nditer(
         [array, out],
@@ -172,7 +173,7 @@ def _blocks(
         buffersize=_size(source, target),
     )
     with iterator:
-        yield from cast("Iterator[tuple[Block, Block]]", iterator)
+        yield from cast("Iterator[tuple[Array, Array]]", iterator)
 
 
 def _locate(
@@ -193,7 +194,7 @@ def _locate(
         buffersize=size,
     )
     start = 0
-    for block in cast("Iterator[Block]", iterator):
+    for block in cast("Iterator[Array]", iterator):
         index = step(block, out[: block.size], scratch)
         if index != GOOD:
             return tuple(int(i) for i in np.unravel_index(start + index, array.shape))

@@ -14,14 +14,15 @@ from typing import Any, Literal
 import numpy as np
 
 from anychunk.codecs.cast.blockwise import GOOD, Scratch, Step, copy, first, in_parts, put
-from anychunk.codecs.cast.number_types import Block, FloatType, IntType
+from anychunk.codecs.cast.number_types import FloatType, IntType
 from anychunk.codecs.cast.rounding import Rounding, to_grid, to_integer
+from anychunk.model.grid import Array
 
 type OutOfRange = Literal["clamp", "wrap"] | None
 """Rule for values beyond the range of the target; None: they have no result."""
 
 
-def load(x: Block, dtype: np.dtype[Any], scratch: Scratch) -> Block:
+def load(x: Array, dtype: np.dtype[Any], scratch: Scratch) -> Array:
     """Return the values as `dtype`, a wider type; copied only if the dtype differs."""
     if x.dtype == dtype:
         return x
@@ -30,7 +31,7 @@ def load(x: Block, dtype: np.dtype[Any], scratch: Scratch) -> Block:
     return values
 
 
-def store(values: Block, out: Block, target: FloatType, scratch: Scratch) -> None:
+def store(values: Array, out: Array, target: FloatType, scratch: Scratch) -> None:
     """Write values that the target can represent exactly."""
     if not target.is_foreign:
         np.copyto(out, values, casting="same_kind")
@@ -48,7 +49,7 @@ def store(values: Block, out: Block, target: FloatType, scratch: Scratch) -> Non
     np.putmask(out, is_nan, np.uint16(target.nan or 0))
 
 
-def fit(x: Block, rounded: Block, target: FloatType, out_of_range: OutOfRange) -> int:
+def fit(x: Array, rounded: Array, target: FloatType, out_of_range: OutOfRange) -> int:
     """Bring rounded values into the range of the target, in place.
 
     Parameters:
@@ -110,7 +111,7 @@ def _copy(target: FloatType) -> Step:
     if not target.is_foreign:
         return copy
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         store(x, out, target, scratch)
         return GOOD
 
@@ -120,7 +121,7 @@ def _copy(target: FloatType) -> Step:
 def _direct(target: FloatType, general: Step) -> Step:
     """Return a step that lets numpy cast blocks in range, and runs `general` on the others."""
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         smallest, largest = np.fmin.reduce(x), np.fmax.reduce(x)
         # negated, so that a block of NaN only, whose extremes are NaN, takes the general path
         if not (smallest >= target.low and largest <= target.high):
@@ -136,7 +137,7 @@ def through_grid(target: FloatType, rounding: Rounding, out_of_range: OutOfRange
     # only nearest-away needs a third buffer
     names = ("rounded", "step", "other" if rounding == "nearest-away" else "step")
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         values = load(x, np.dtype(np.float64), scratch)
         rounded, step, other = (scratch.array(name, np.float64, x.size) for name in names)
         rounded = to_grid(values, rounded, (step, other), target, rounding)
@@ -154,7 +155,7 @@ def float_to_int(
     rounding: Rounding,
     out_of_range: OutOfRange,
     *,
-    nan: Block | None = None,
+    nan: Array | None = None,
 ) -> Step:
     """Return the step that rounds to integers, checks the extremes of the block, and stores.
 
@@ -170,7 +171,7 @@ def float_to_int(
     work: np.dtype[Any] = np.dtype(np.float32 if is_short else np.float64)
     low, high = float(target.low), _largest(target, work)
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         values = load(x, work, scratch)
         rounded = scratch.array("rounded", work, x.size)
         spare = scratch.array("spare", work, x.size) if rounding == "nearest-away" else rounded
@@ -200,13 +201,13 @@ def float_to_int(
 
 
 def _settle(
-    rounded: Block,
-    out: Block,
+    rounded: Array,
+    out: Array,
     target: IntType,
     *,
     bounds: tuple[float, float],
     out_of_range: OutOfRange,
-    missing: Block | None,
+    missing: Array | None,
 ) -> int:
     """Store integers that are not all in range; return the index of the first without a result."""
     over = rounded > bounds[1]
@@ -233,7 +234,7 @@ def _largest(target: IntType, work: np.dtype[Any]) -> float:
     return float(largest)
 
 
-def _store(rounded: Block, out: Block, target: IntType) -> None:
+def _store(rounded: Array, out: Array, target: IntType) -> None:
     """Write integers in range; those of 2 and 4 bits keep their unused high bits zero."""
     if target.is_foreign:
         signed = out.view(np.int8)
@@ -243,7 +244,7 @@ def _store(rounded: Block, out: Block, target: IntType) -> None:
         np.copyto(out, rounded, casting="unsafe")
 
 
-def _wrap(rounded: Block, out: Block, target: IntType) -> None:
+def _wrap(rounded: Array, out: Array, target: IntType) -> None:
     """Store modulo 2**bits; `fmod` is exact for floats of any size."""
     np.fmod(rounded, rounded.dtype.type(2.0**target.bits), out=rounded)
     if target.bits < 64:

@@ -15,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs import cast_value as casts
-from anychunk.codecs.base import ArrayToArray, ChunkSpec, Json
+from anychunk.codecs.base import ArrayToArray, ChunkSpec
 from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch, Step, run
-from anychunk.codecs.cast.number_types import Block, FloatType, NumberType, number_type
+from anychunk.codecs.cast.number_types import FloatType, NumberType, number_type
 from anychunk.codecs.cast_value import CastValue
 from anychunk.codecs.scale_offset import ScaleOffset
 from anychunk.codecs.zarr_core import ArraySpec
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 
 
 def fused_pairs(codecs: Sequence[Any]) -> list[Any]:
@@ -38,7 +40,7 @@ def fused_pairs(codecs: Sequence[Any]) -> list[Any]:
 def _in_turn(inner: Step, outer: Step, between: np.dtype[Any]) -> Step:
     """Return a step that runs two steps, with a block of type `between` in scratch memory."""
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         middle = scratch.array("between", between, x.size)
         bad = inner(x, middle, scratch)
         return outer(middle, out, scratch) if bad == GOOD else bad
@@ -70,7 +72,7 @@ def decode_plan(codec: "FusedCast", kind: NumberType, text: str) -> Step:
 def _in_place(inner: Step, outer: Step) -> Step:
     """Return a step that scales the cast values in place; `scaling` allows it for such floats."""
 
-    def apply(x: Block, out: Block, scratch: Scratch) -> int:
+    def apply(x: Array, out: Array, scratch: Scratch) -> int:
         bad = inner(x, out, scratch)
         return outer(out, out, scratch) if bad == GOOD else bad
 

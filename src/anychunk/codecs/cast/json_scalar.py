@@ -7,7 +7,6 @@ accepted too, and so is `"+Infinity"`, which the specification of `cast_value` u
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 
@@ -15,15 +14,14 @@ from anychunk.codecs.cast.blockwise import GOOD, Scratch
 from anychunk.codecs.cast.from_float import float_to_float
 from anychunk.codecs.cast.number_types import (
     DOUBLE,
-    Block,
     FloatType,
     IntType,
     NumberType,
     has_unused_bits,
     used_bits,
 )
-
-type Json = Any
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 
 SPECIAL = {
     "NaN": math.nan,
@@ -43,7 +41,7 @@ def normalized(value: object) -> Json:
     return value
 
 
-def parse(value: Json, kind: NumberType) -> Block:
+def parse(value: Json, kind: NumberType) -> Array:
     """Return a JSON scalar as a 0-d array of `kind.stored`.
 
     Raises:
@@ -68,7 +66,7 @@ def bits_of(value: Json) -> str | None:
     return match[1] if match else None
 
 
-def _parse_int(value: float | str, kind: IntType) -> Block:
+def _parse_int(value: float | str, kind: IntType) -> Array:
     number = int(value)  # ValueError for other strings, OverflowError for infinities
     if not isinstance(value, str) and number != value:
         raise ValueError(f"{value!r} is not an integer")
@@ -79,7 +77,7 @@ def _parse_int(value: float | str, kind: IntType) -> Block:
     return np.array(number, kind.stored)
 
 
-def _parse_float(value: float | str, kind: FloatType) -> Block:
+def _parse_float(value: float | str, kind: FloatType) -> Array:
     digits = bits_of(value)
     if digits is not None:
         if len(digits) != 2 * kind.itemsize:
@@ -92,7 +90,7 @@ def _parse_float(value: float | str, kind: FloatType) -> Block:
     return round_to(number, kind)
 
 
-def round_to(number: float, kind: FloatType) -> Block:
+def round_to(number: float, kind: FloatType) -> Array:
     """Return the number of `kind` that is nearest to `number`; ValueError if out of range."""
     source, out = np.array([number], np.float64), np.empty(1, kind.stored)
     with np.errstate(all="ignore"):

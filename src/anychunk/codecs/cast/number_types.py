@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-type Block = npt.NDArray[Any]
+from anychunk.model.grid import Array
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def stored_view(array: npt.NDArray[Any], kind: NumberType) -> npt.NDArray[Any]:
 
 
 @cache
-def code_values(kind: NumberType) -> Block:
+def code_values(kind: NumberType) -> Array:
     """Return the values of all 256 bytes of a one-byte foreign type, ignoring unused high bits."""
     codes = np.arange(256, dtype=np.uint8) & used_bits(kind)
     wide = np.dtype(np.int64 if isinstance(kind, IntType) else np.float64)

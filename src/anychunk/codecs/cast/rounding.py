@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from anychunk.codecs.cast.number_types import Block, FloatType
+from anychunk.codecs.cast.number_types import FloatType
+from anychunk.model.grid import Array
 
 type Rounding = Literal[
     "nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"
@@ -29,7 +30,7 @@ DIRECT = {
 """Modes that numpy has as a function."""
 
 
-def nearest_away(values: Block, out: Block, spare: Block, like: Block) -> None:
+def nearest_away(values: Array, out: Array, spare: Array, like: Array) -> None:
     """Round to the nearest integer, ties away from zero.
 
     `floor(x + 0.5)` is wrong for 0.49999999999999994 and for large odd numbers, where the sum is
@@ -51,7 +52,7 @@ def nearest_away(values: Block, out: Block, spare: Block, like: Block) -> None:
         np.copyto(out, like, where=~np.isfinite(like))
 
 
-def to_integer(mode: Rounding, values: Block, out: Block, spare: Block) -> None:
+def to_integer(mode: Rounding, values: Array, out: Array, spare: Array) -> None:
     """Round to integers, which stay floats.
 
     `spare` is used for nearest-away only, where `out` must not be `values`.
@@ -63,8 +64,8 @@ def to_integer(mode: Rounding, values: Block, out: Block, spare: Block) -> None:
 
 
 def to_grid(
-    values: Block, out: Block, spare: tuple[Block, Block], kind: FloatType, mode: Rounding
-) -> Block:
+    values: Array, out: Array, spare: tuple[Array, Array], kind: FloatType, mode: Rounding
+) -> Array:
     """Round float64 values to numbers of a narrower type, as if its exponent had no upper bound.
 
     Between two powers of two (a binade), the numbers of `kind` are the multiples of a step, which

@@ -8,21 +8,15 @@ written as bits matches only NaNs with these bits; any other key matches by valu
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from anychunk.codecs.cast import json_scalar
-from anychunk.codecs.cast.number_types import (
-    Block,
-    FloatType,
-    IntType,
-    NumberType,
-    code_values,
-)
+from anychunk.codecs.cast.number_types import FloatType, IntType, NumberType, code_values
 from anychunk.errors import CodecConfigError
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 
-type Json = Any
 type Pairs = tuple[tuple[Json, Json], ...]
 
 DIRECTIONS = ("encode", "decode")
@@ -77,12 +71,12 @@ def _pairs(data: object, name: str, codec: str) -> Pairs | None:
 class Entry:
     """One key and its value, as 0-d arrays of the types that store them."""
 
-    key: Block
-    value: Block
+    key: Array
+    value: Array
     match: str
     """How the key is compared: `value`, `bits`, or `nan` for every NaN."""
 
-    def mask(self, values: Block, out: Block) -> Block:
+    def mask(self, values: Array, out: Array) -> Array:
         """Write to `out` which elements of a block match the key; return `out`."""
         if self.match == "nan":
             np.not_equal(values, values, out=out)
@@ -126,7 +120,7 @@ def bind(
     return tuple(entries.values())
 
 
-def _parse(scalar: Json, kind: NumberType, where: str) -> Block:
+def _parse(scalar: Json, kind: NumberType, where: str) -> Array:
     try:
         return json_scalar.parse(scalar, kind)
     except (ValueError, OverflowError) as e:
@@ -135,19 +129,19 @@ def _parse(scalar: Json, kind: NumberType, where: str) -> Block:
         ) from e
 
 
-def _match(key: Json, stored: Block, kind: NumberType) -> str:
+def _match(key: Json, stored: Array, kind: NumberType) -> str:
     """Return how a key is compared; see `Entry.match`."""
     if isinstance(kind, IntType) or not np.isnan(as_number(stored, kind)):
         return "value"
     return "nan" if json_scalar.bits_of(key) is None else "bits"
 
 
-def scalar_value(stored: Block, kind: NumberType, match: str) -> float | bytes:
+def scalar_value(stored: Array, kind: NumberType, match: str) -> float | bytes:
     """Return what identifies a key: its bits or its value."""
     return stored.tobytes() if match == "bits" else as_number(stored, kind)
 
 
-def as_number(stored: Block, kind: NumberType) -> float:
+def as_number(stored: Array, kind: NumberType) -> float:
     """Return a stored scalar as a Python number of the same value."""
     if not kind.is_foreign:
         return stored.item()  # type: ignore[no-any-return]

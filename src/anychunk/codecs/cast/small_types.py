@@ -16,20 +16,15 @@ import numpy as np
 from zarr.errors import DataTypeValidationError
 
 from anychunk.codecs.cast import json_scalar
-from anychunk.codecs.cast.number_types import (
-    BY_NAME,
-    Block,
-    FloatType,
-    NumberType,
-)
+from anychunk.codecs.cast.number_types import BY_NAME, FloatType, NumberType
 from anychunk.codecs.cast.scalar_map import as_number
 from anychunk.codecs.zarr_core import (
     HasEndianness,
     HasItemSize,
     ZDType,
 )
-
-type Json = Any
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
         except (ValueError, OverflowError) as e:
             raise TypeError(f"{self._zarr_v3_name}: cannot represent {data!r}: {e}") from e
 
-    def _scalar(self, stored: Block) -> np.generic:
+    def _scalar(self, stored: Array) -> np.generic:
         return cast("np.generic", stored.view(self.kind.dtype)[()])
 
 

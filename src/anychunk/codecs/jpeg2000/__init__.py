@@ -27,7 +27,6 @@ from anychunk import limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.codecs.jpeg2000 import tiny_tiles
 from anychunk.codecs.jpeg2000.tiles import (
-    Array,
     bands_first,
     check_type,
     decode_tiles,
@@ -39,6 +38,7 @@ from anychunk.codecs.jpeg2000.tiles import (
 from anychunk.codecs.jpeg2000.windows import FRONT, chunk_window, decode_window, read_front
 from anychunk.codestream.jpeg2000 import MainHeader, read_main_header
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
+from anychunk.model.grid import Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,9 @@ Streams are bare codestreams, whose geometry the caller has checked against `lim
 
 from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
-from typing import Any
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.codecs.jpeg2000 import openjpeg_library
 from anychunk.codestream.components import component_streams
@@ -49,9 +47,8 @@ from anychunk.codestream.jpeg2000 import (
 )
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
 from anychunk.io.threads import cores
+from anychunk.model.grid import Array
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 MAX_DEPTH = 31
 """OpenJPEG's samples are signed 32-bit integers."""

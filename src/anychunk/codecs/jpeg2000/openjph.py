@@ -36,9 +36,8 @@ from anychunk.codestream.jpeg2000 import (
 )
 from anychunk.errors import ChunkDecodeError
 from anychunk.io.buffers import borrowed_large
+from anychunk.model.grid import Array
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 SHALLOW = 16
 """The largest depth in bits of samples that are decoded as deeper ones."""

@@ -13,6 +13,7 @@ import math
 import struct
 from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from anychunk.codestream.blocks import (
 from anychunk.codestream.jpeg2000 import (
     END,
     EXTENSIONS,
-    PPM,
+    PACKED,
     SOD,
     SOT_BYTES,
     MainHeader,
@@ -47,6 +48,7 @@ from anychunk.codestream.jpeg2000 import (
     stream_header,
     stream_parts,
     tile_parts,
+    without_ppm,
 )
 from anychunk.codestream.packets import HT_REGION, check_tile
 from anychunk.errors import (
@@ -56,13 +58,12 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io.cache import Cache
+from anychunk.model.grid import Array
 from anychunk.native import loops
 
 NO_BYTES = memoryview(b"")
 SUSPICIOUS = 256
 """A tile with more samples per stored byte than this is checked before it is decoded."""
-
-type Array = npt.NDArray[Any]
 
 
 class Placement(NamedTuple):
@@ -129,14 +130,23 @@ def parse_header(text: str) -> MainHeader:
     except ValueError as e:
         raise CodecConfigError(f"jpeg2000: main_header is not base64: {e}") from e
     try:
-        # the configured header ends before the first SOT, which the parser looks for
+        # the configured header ends before the first SOT, which the parser looks for, or has the
+        # packet headers of all tiles behind it
         header = read_main_header(data + b"\xff\x90")
+        rest = data[header.length :]
+        parts = tile_parts(rest) if rest else []
     except UnsupportedError:
         raise
     except AnychunkError as e:
         raise CodecConfigError(f"jpeg2000: main_header: {e}") from e
+    if header.ppms:
+        raise UnsupportedError(
+            "jpeg2000: main_header has the packet headers of all tiles (PPM), which cannot be told "
+            "apart; index the file again with anychunk"
+        )
     check_decodable(header)
-    return header
+    packed = {part.tile: rest[part.offset : part.offset + part.length] for part in parts}
+    return replace(header, packed=packed)
 
 
 def place(siz: Siz, level: int, tiles: set[int], height: int, width: int) -> Placement:
@@ -195,9 +205,10 @@ def group_parts(parts: list[TilePart]) -> dict[int, list[TilePart]]:
     tiles: dict[int, list[TilePart]] = {}
     for part in parts:
         found = tiles.setdefault(part.tile, [])
-        if part.number != len(found):
+        expected = len(found) - (bool(found) and found[0].number == PACKED)
+        if part.number != expected and (found or part.number != PACKED):
             raise ChunkDecodeError(
-                f"jpeg2000: tile {part.tile} has part {part.number}, expected {len(found)}"
+                f"jpeg2000: tile {part.tile} has part {part.number}, expected {expected}"
             )
         found.append(part)
     return tiles
@@ -393,8 +404,9 @@ def check_stream(data: Bytes1D) -> None:
     view = memoryview(data)
     view = view[find_codestream(view) :]
     header = stream_header(view)
-    if PPM in header.markers:
-        return  # not walked, but left to the decoder
+    if header.ppms:
+        view = memoryview(without_ppm(header, view[header.length :]))
+        header = stream_header(view)
     view = view[header.length :]
     for tile, parts in group_parts(stream_parts(view)).items():
         if _is_walkable(header, tile, view, parts):
@@ -466,7 +478,12 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
     """Decode the tile-parts of a chunk into `out`, shaped (bands, y, x)."""
     siz = header.siz
     view = memoryview(data)
-    tiles = group_parts(tile_parts(view))
+    found = tile_parts(view)
+    if header.packed:
+        first = [header.packed.get(tile, b"") for tile in dict.fromkeys(p.tile for p in found)]
+        view = memoryview(b"".join([*first, view]))
+        found = tile_parts(view)
+    tiles = group_parts(found)
     placement = place(siz, level, set(tiles), *out.shape[1:])
     window = placement.window
     is_cut = (window.height, window.width) != out.shape[1:]
@@ -493,7 +510,11 @@ def decode_tiles(header: MainHeader, level: int, data: Bytes1D, out: Array, fill
 
 def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
     """Decode a chunk that is a whole codestream into `out`, shaped (bands, y, x)."""
-    header = read_main_header(data.tobytes())
+    stream = data.tobytes()
+    header = read_main_header(stream)
+    if header.ppms:
+        stream = without_ppm(header, memoryview(stream)[header.length :])
+        header = read_main_header(stream)
     check_decodable(header)
     siz = header.siz
     window = level_image(siz, level)
@@ -507,7 +528,7 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
             f"{(len(siz.components), window.height, window.width)}, expected {out.shape}"
         )
     check_type(siz, out.dtype)
-    view = memoryview(data)[header.length :]
+    view = memoryview(stream)[header.length :]
     if view[-2:] != END:
         raise ChunkDecodeError(
             f"jpeg2000: the codestream ends with {bytes(view[-2:]).hex()}, expected EOC (ffd9)"
@@ -517,13 +538,12 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
     if not tiles.keys() <= set(range(siz.tiles)):
         raise ChunkDecodeError(f"jpeg2000: tile number {max(tiles)}, expected 0 to {siz.tiles - 1}")
     check_missing(siz, set(range(siz.tiles)) - tiles.keys())
-    # packet headers that lie in the main header (PPM) are not walked, but left to the decoder
-    for tile, parts in tiles.items() if PPM not in header.markers else ():
+    for tile, parts in tiles.items():
         check_tile(header, tile, view, parts)
     out[:, window.height :] = fill
     out[:, :, window.width :] = fill
     canvas = Canvas(siz, level, window, out[:, : window.height, : window.width])
-    canvas.put(siz.image, openjpeg.decode(data.tobytes(), siz, siz.image, level))
+    canvas.put(siz.image, openjpeg.decode(stream, siz, siz.image, level))
     canvas.finish()
 
 

@@ -7,7 +7,7 @@ tile, leaves its rectangle to the decoder of single tiles, which also words the 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from anychunk.codestream.block_table import NoTableError
 from anychunk.codestream.blocks import count_exact, tile_layout
 from anychunk.codestream.jpeg2000 import (
     END,
-    PPM,
     SOD,
     SOT,
     SOT_BYTES,
@@ -28,10 +27,8 @@ from anychunk.codestream.jpeg2000 import (
     tiles_header,
 )
 from anychunk.errors import ChunkDecodeError, LimitError, UnsupportedError
+from anychunk.model.grid import Array, Numbers
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
-type Ints = npt.NDArray[np.int64]
 
 TINY_PIXELS = 1 << 15
 """Tiles of fewer pixels are put together: 32 x 32 are then read in a quarter of the time, 64 x 64
@@ -47,7 +44,7 @@ class Rectangle(NamedTuple):
 
     area: Rect
     """Their tiles on the reference grid."""
-    places: Ints
+    places: Numbers
     """Which of the chunks they are, by rows of tiles."""
     planes: Sequence[Array]
     """The components."""
@@ -83,7 +80,7 @@ def is_tiny(header: MainHeader) -> bool:
         and siz.tile_width * siz.tile_height < TINY_PIXELS
         and siz.is_uniform
         and not header.is_ht
-        and PPM not in header.markers
+        and not header.packed
     )
 
 
@@ -157,7 +154,7 @@ def _decode_some(
     return found
 
 
-def _tile_numbers(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> Ints | None:
+def _tile_numbers(data: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> Numbers | None:
     """Return the tile of each chunk; None unless each is one tile-part that overrides nothing."""
     heads = data[starts[:, None] + np.arange(HEAD)].astype(np.int64)
     words = heads[:, ::2] << 8 | heads[:, 1::2]
@@ -170,12 +167,12 @@ def _tile_numbers(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> I
         & (heads[:, 11] <= 1)
         & (words[:, 6] == SOD)
     )
-    numbers: Ints = words[:, 2]
+    numbers: Numbers = words[:, 2]
     # of 16 bits; counting is faster than sorting
     return numbers if is_usual.all() and np.bincount(numbers).max() == 1 else None
 
 
-def _rectangles(numbers: Ints, columns: int) -> list[Ints]:
+def _rectangles(numbers: Numbers, columns: int) -> list[Numbers]:
     """Return the places of tiles that fill rectangles."""
     order = np.argsort(numbers)
     rows, across = np.divmod(numbers[order], columns)
@@ -191,7 +188,7 @@ def _rectangles(numbers: Ints, columns: int) -> list[Ints]:
     return np.split(order, starts[~is_below][1:])
 
 
-def _renumbered(joined: npt.NDArray[np.uint8], lengths: Ints) -> npt.NDArray[np.uint8]:
+def _renumbered(joined: npt.NDArray[np.uint8], lengths: Numbers) -> npt.NDArray[np.uint8]:
     """Write into tile-parts that they are those of the tiles 0, 1 … of a smaller grid."""
     starts = np.cumsum(lengths) - lengths
     numbers = np.arange(len(lengths))

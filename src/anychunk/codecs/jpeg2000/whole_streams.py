@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.jpeg2000 import openjpeg, openjpeg_library
@@ -30,9 +29,8 @@ from anychunk.codestream.jpeg2000 import (
     segments,
 )
 from anychunk.errors import AnychunkError
+from anychunk.model.grid import Array
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 MOST_BYTES = 4096
 """Streams with a longer main header are not ordinary."""

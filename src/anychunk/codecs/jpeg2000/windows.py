@@ -19,7 +19,6 @@ from anychunk import limits
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.jpeg2000 import openjpeg_library, openjph
 from anychunk.codecs.jpeg2000.tiles import (
-    Array,
     Canvas,
     decode_stream,
     decode_tile,
@@ -30,7 +29,6 @@ from anychunk.codecs.jpeg2000.tiles import (
 from anychunk.codestream.block_table import NoTableError
 from anychunk.codestream.blocks import head_length, is_regular, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
-    PPM,
     SOT,
     MainHeader,
     Rect,
@@ -41,6 +39,7 @@ from anychunk.codestream.jpeg2000 import (
 )
 from anychunk.codestream.window_streams import area_growth, plan_window
 from anychunk.errors import ChunkDecodeError, FormatError, LimitError
+from anychunk.model.grid import Array
 
 SOC, SOT_MARKER = b"\xff\x4f", b"\xff\x90"
 MAGIC = b"A2W\x01"
@@ -83,7 +82,8 @@ def chunk_window(siz: Siz, level: int, front: Front, height: int, width: int) ->
 def has_windows(header: MainHeader) -> bool:
     """Return whether windows of the tiles can be decoded; if not, only whole tiles."""
     return is_regular(header.data + SOT_MARKER, 2, SOT, len(header.siz.components)) and not (
-        PPM in header.markers
+        header.ppms
+        or header.packed
         or (header.is_ht and header.cod.layers > 1)
         or openjph.is_needed(header)
         # OpenJPEG refuses some streams of other steps

@@ -21,7 +21,6 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
@@ -65,9 +64,9 @@ from anychunk.codestream.jpeg import read_header
 from anychunk.codestream.jpeg_rows import rows_stream
 from anychunk.codestream.jpeg_scan import head, units
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
+from anychunk.model.grid import Array
 from anychunk.native import loops
 
-type Array = npt.NDArray[Any]
 type StreamDecoder = Callable[[Bytes1D, Bytes1D], Bytes1D]
 type PictureDecoder = Callable[[Tile, Bytes1D, Array | None], Array]
 """Takes an array of the chunk's size to decode into, or None; need not use it."""

@@ -25,12 +25,12 @@ from anychunk.codecs.tiff.tile import (
     Tile,
 )
 from anychunk.errors import UnsupportedError
+from anychunk.model.grid import Array
 
 # of the numbers registered for a compression, the one that is written
 DEFLATE, OLD_DEFLATE, ZSTD, JPEG = 8, 32946, 50000, 7
 JPEG2000, JPEG_XR, JPEG_XL, WEBP = 34712, 34934, 50002, 50001
 
-type Array = npt.NDArray[Any]
 
 JPEG_COLORS = {RGB: "RGB", YCBCR: "YCBCR", **dict.fromkeys(NEVER_YCBCR, "RGB")}
 """Colour space of the JPEG streams that are written, by PhotometricInterpretation."""

@@ -20,10 +20,8 @@ up, cannot be detected: the format has no checksum.
 
 import math
 import re
-from typing import Any
 
 import imagecodecs
-import numpy.typing as npt
 
 from anychunk.codecs import _fax_lines as fax_lines
 from anychunk.codecs.base import Bytes1D
@@ -31,9 +29,8 @@ from anychunk.codecs.tiff import libtiff_messages
 from anychunk.codecs.tiff.synthetic import synthetic_tiff
 from anychunk.codecs.tiff.tile import CCITT_RLE, CCITT_T4, CCITT_T6, Tile
 from anychunk.errors import ChunkDecodeError
+from anychunk.model.grid import Array
 from anychunk.native import loops
-
-type Array = npt.NDArray[Any]
 
 TWO_DIMENSIONAL = 1
 """Bit of T4Options."""
@@ -110,10 +107,10 @@ def _decode_to_end(tile: Tile, data: Bytes1D, asked: int) -> Array:
         raise _damage(tile, messages[0])
     rows = int(line[1])
     kept = _checked_height(tile, rows)
-    if rows > kept and (array is None or not _is_as_written(tile, data, array[:rows])):
-        raise _damage(tile, f"{rows} rows, expected {kept}")
     # without an end-of-block code, libtiff returns nothing if the last row is missing
     whole = _decode_rows(tile, data, rows) if array is None else _shaped(tile, array[:rows], rows)
+    if rows > kept and not _is_as_written(tile, data, whole):
+        raise _damage(tile, f"{rows} rows, expected {kept}")
     return whole[:kept]
 
 

@@ -28,8 +28,8 @@ import numpy.typing as npt
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, UnsupportedError
 from anychunk.io import copying
 from anychunk.io.buffers import borrowed
+from anychunk.model.grid import Array
 
-type Array = npt.NDArray[Any]
 type Bytes1D = npt.NDArray[np.uint8]
 type Shape = tuple[int, int, int]
 type Bits = int | tuple[int, ...]

@@ -16,7 +16,6 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.tiff.tile import (
@@ -33,8 +32,8 @@ from anychunk.codecs.tiff.tile import (
     split_jpeg_tables,
 )
 from anychunk.errors import ChunkDecodeError
+from anychunk.model.grid import Array
 
-type Array = npt.NDArray[Any]
 type Tag = tuple[int, str, Sequence[float] | bytes]
 
 SHORT, LONG, RATIONAL, UNDEFINED = "H", "I", "R", "B"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from anychunk.errors import FormatError
 from anychunk.io.inside import resolve
+from anychunk.io.source import is_remote, local_path
 from anychunk.io.system import is_link, is_special
-from anychunk.io.url import is_remote, local_path
 
 
 @dataclass

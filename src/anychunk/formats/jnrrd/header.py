@@ -17,8 +17,7 @@ from anychunk import limits
 from anychunk.errors import FormatError, LimitError
 from anychunk.io.block_cache import buffered
 from anychunk.io.opening import open_source
-from anychunk.io.source import Source, Storage
-from anychunk.io.url import as_url
+from anychunk.io.source import Source, Storage, as_url
 from anychunk.model.index import Json
 
 MAGIC = re.compile(rb'\s{0,64}\{\s{0,64}"jnrrd"\s{0,64}:')

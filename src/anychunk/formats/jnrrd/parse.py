@@ -9,8 +9,7 @@ from anychunk.formats.jnrrd import axes, untiled_volume
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.header import Header, read_header
 from anychunk.formats.jnrrd.meaning import image_of
-from anychunk.formats.jnrrd.tile_chunks import array_indexes
-from anychunk.formats.jnrrd.tile_layout import lay_out
+from anychunk.formats.jnrrd.tile_chunks import array_indexes, with_zarr_fill
 from anychunk.formats.jnrrd.tile_pattern import parse_pattern, placeholder_words
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, check_sizes, check_tables
 from anychunk.formats.jnrrd.tiling_fields import (
@@ -18,14 +17,13 @@ from anychunk.formats.jnrrd.tiling_fields import (
     Finding,
     Level,
     first_error,
+    lay_out,
     levels_of,
     read_tiling,
     tiling_prefix,
 )
 from anychunk.formats.jnrrd.volume import Volume, read_volume
-from anychunk.formats.jnrrd.zarr_layout import with_zarr_fill
-from anychunk.io.source import Source
-from anychunk.io.url import folder_of
+from anychunk.io.source import Source, folder_of
 from anychunk.metadata import hierarchy
 from anychunk.model.index import ArrayIndex, GroupIndex, Json
 from anychunk.model.pin import Pin

@@ -4,9 +4,11 @@ Spec: JNRRD Tiling Extension 1.0.0 sections 5 to 7; docs/formats/jnrrd.md.
 """
 
 import itertools
-from collections.abc import Sequence
+import json
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +18,181 @@ from anychunk.codecs import streams
 from anychunk.codecs.window import front as window_front
 from anychunk.errors import FormatError, LimitError, UnsupportedError
 from anychunk.formats import _raw
-from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.external_tiles import (
-    listed_urls,
-    pattern_objects,
-    pattern_urls,
-    url_table,
+from anychunk.formats.jnrrd.tile_pattern import (
+    NUMBER,
+    Pattern,
+    Place,
+    check_unique_names,
+    parse_pattern,
+    pattern_names,
 )
-from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, tile_numbers
-from anychunk.formats.jnrrd.tile_pattern import Pattern, check_unique_names
 from anychunk.formats.jnrrd.tiled_volume import TiledVolume, checksum
-from anychunk.formats.jnrrd.tiling_fields import Level, Table
-from anychunk.io.source import Source
+from anychunk.formats.jnrrd.tiling_fields import (
+    Finding,
+    Layout,
+    Level,
+    Tiling,
+    dimension_counts,
+    error,
+    tile_indices,
+    tile_number,
+    tile_numbers,
+    warning,
+)
+from anychunk.formats.jnrrd.volume import Volume, bytes_codec, compressor, fill_json
+from anychunk.io.opening import read_object
+from anychunk.io.source import Source, is_remote
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.images import VARIABLE
-from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Objects
+from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Computed, Json, Objects, Uint64
+
+# `tile:zarr_compatible`: external tiles that are the chunks of Zarr v2 arrays.
+#
+# Spec: JNRRD Tiling Extension (the longer text) section 9.4.2: `tile:pattern` names the `.zarray`
+# document of each level, `tile:data_pattern` the chunks. The text says no more; what a document
+# states must agree with the header, and its fill value is that of absent chunks.
+
+
+COMPRESSORS = {"gzip": "gzip", "bz2": "bzip2", "zstd": "zstd"}
+"""The compressions of tiles, by the ids of Zarr v2."""
+
+
+def with_zarr_fill(
+    tiling: Tiling,
+    levels: Sequence[Level],
+    volume: Volume,
+    *,
+    source: Source,
+    references: References,
+    labels: Sequence[str | None],
+    words: Mapping[str, str],
+) -> tuple[Tiling, list[Finding]]:
+    """Check the documents of Zarr arrays; return the tiling with their fill value.
+
+    Without a document, a chunk that is missing is an error: nothing says what it would hold.
+    """
+    if tiling.zarr_metadata is None:
+        return tiling, []
+    pattern = parse_pattern(tiling.zarr_metadata, tiling.dimensions, labels, words)
+    chunks = parse_pattern(cast("str", tiling.pattern), tiling.dimensions, labels, words)
+    axes = [
+        tiling.dimensions[part.position]
+        for part in chunks.parts
+        if isinstance(part, Place) and part.position >= 0
+    ]
+    fill: Json = None
+    zeros = [0] * len(tiling.dimensions)
+    for level in levels:
+        if not level.is_stored:
+            continue
+        name = pattern.name(zeros, level=level.number, number=0, before=0)
+        data = read_object(references.url(name), storage=source.storage, roots=references.roots)
+        if data is None:
+            return tiling, [warning("zarr_compatible", f"{name} is missing: not checked")]
+        limits.check_header(len(data), where=name)
+        document = read_document(data.tobytes(), name)
+        found = list(problems(document, tiling, level, axes=axes, volume=volume, name=name))
+        if found:
+            return tiling, found
+        if level.number and document.get("fill_value") != fill:
+            other = f"{name} has {document.get('fill_value')!r:.40}, level 0 {fill!r:.40}"
+            return tiling, [error("zarr_compatible", f"fill values differ: {other}")]
+        fill = document.get("fill_value")
+    if fill is None or isinstance(fill, bool) or not isinstance(fill, int | float):
+        return tiling, []
+    return replace(tiling, sparse=True, padding_value=fill), []
+
+
+def read_document(data: bytes, name: str) -> dict[str, Json]:
+    """Parse a `.zarray` document."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise FormatError(f"{name}: is not JSON ({e})") from e
+    if not isinstance(found, dict):
+        raise FormatError(f"{name}: expected a JSON object")
+    return found
+
+
+def problems(
+    document: Mapping[str, Json],
+    tiling: Tiling,
+    level: Level,
+    *,
+    axes: Sequence[int],
+    volume: Volume,
+    name: str,
+) -> Iterator[Finding]:
+    """Yield what a document states otherwise than the header."""
+    yield from shape_problems(document, level, axes, volume, name)
+    compressor = document.get("compressor")
+    expected = volume.dtype.newbyteorder("<" if volume.endian == "little" else ">")
+    if not is_type(document.get("dtype"), expected):
+        yield error("zarr_compatible", f"{name} has dtype {document.get('dtype')!r:.40}")
+    if document.get("order", "C") != "C" or document.get("filters"):
+        yield error("zarr_compatible", f"{name} has filters, or another order than C")
+    identity = compressor.get("id") if isinstance(compressor, dict) else None
+    stated = "raw" if compressor is None else COMPRESSORS.get(str(identity))
+    if stated != tiling.compression:
+        yield error(
+            "compression", f"is {tiling.compression!r}, but {name} has the compressor {identity!r}"
+        )
+    if tiling.edge_handling != "pad":
+        yield error("edge_handling", "is 'variable', but the chunks of Zarr are always whole")
+    fill = document.get("fill_value")
+    if fill is not None and tiling.padding_value not in (0, fill):
+        yield error("padding_value", f"is {tiling.padding_value}, but {name} has {fill!r:.40}")
+
+
+def shape_problems(
+    document: Mapping[str, Json], level: Level, axes: Sequence[int], volume: Volume, name: str
+) -> Iterator[Finding]:
+    """Yield what is wrong with the axes of a Zarr array.
+
+    The coordinates in the names of its chunks are in the order of its axes, slowest first, and so
+    must be the axes of a tile, except those along which a tile is one voxel thick.
+    """
+    chunks, shape = document.get("chunks"), document.get("shape")
+    order = [axis for axis in axes if level.tile[axis] > 1]
+    if order != sorted(order, reverse=True):
+        yield error(
+            "data_pattern",
+            f"names the axes in the order {list(axes)}, that of the chunks of Zarr; "
+            "expected the slowest first, as in a tile",
+        )
+    if not is_shape(chunks) or not is_shape(shape):
+        yield error(
+            "zarr_compatible", f"{name} has chunks {str(chunks)[:40]}, shape {str(shape)[:40]}"
+        )
+    elif len(axes) != len(chunks):
+        # axes that the pattern does not name: only the sizes can be compared
+        if sorted(n for n in chunks if n != 1) != sorted(n for n in level.tile if n != 1):
+            yield error("sizes", f"{name} has chunks {str(chunks)[:60]}, expected {level.tile}")
+    else:
+        tile = [level.tile[axis] for axis in axes]
+        if chunks != tile:
+            yield error("sizes", f"{name} has chunks {str(chunks)[:60]}, expected {tile}")
+        # OME-Zarr often rounds the sizes of levels up
+        least = [level.sizes[axis] for axis in axes]
+        most = [-(-volume.sizes[axis] // level.scale[axis]) for axis in axes]
+        if len(shape) != len(least) or any(
+            n not in (low, high) for n, low, high in zip(shape, least, most, strict=True)
+        ):
+            yield error("zarr_compatible", f"{name} has shape {str(shape)[:60]}, expected {least}")
+
+
+def is_shape(value: Json) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(n) is int for n in value)
+
+
+def is_type(value: Json, expected: np.dtype[Any]) -> bool:
+    """Return whether a data type of Zarr v2 is the expected one."""
+    try:
+        return isinstance(value, str) and np.dtype(value) == expected
+    except TypeError:
+        return False
+
 
 MOST_FRONTS = 1 << 16
 """Maximum number of distinct windows per level: `front_ids` are 16-bit numbers."""
@@ -95,7 +256,7 @@ def with_trailing(chunks: ByteRanges | Objects, trailing: int) -> ByteRanges | O
 def byte_ranges(tiled: TiledVolume, layout: Layout, source: Source) -> ByteRanges:
     """Return the chunk table of a level whose tiles are in the file of the header."""
     tiling = tiled.tiling
-    table = cast("Table", tiling.offset_table)
+    table = cast("Uint64", tiling.offset_table)
     numbers = tile_numbers(layout, tiling.dimensions) + tiled.before(layout)
     offsets = table[numbers]
     if tiling.compression == "raw":
@@ -271,3 +432,146 @@ def virtual_source(levels: Sequence[Level], level: Level) -> Level:
         if x.is_stored and all(a % b == 0 for a, b in zip(level.scale, x.scale, strict=True))
     ]
     return finer[-1]
+
+
+# External tiles as chunk tables: one file per tile, named by a pattern or by a list.
+#
+# Spec: JNRRD Tiling Extension 1.0.0 section 6; docs/formats/jnrrd.md.
+
+
+def pattern_objects(
+    pattern: Pattern, layout: Layout, tiling: Tiling, references: References
+) -> Objects | None:
+    """Return the tiles of a level as a pattern of chunk coordinates, or None if that is impossible.
+
+    A pattern takes no memory per tile. It is impossible where a name depends on the number of a
+    tile, where names leave the folder, where a brace of a name would be taken for a coordinate, or
+    where a digit may complete a `%2e`.
+    """
+    texts = [references.base_dir, *(part for part in pattern.parts if isinstance(part, str))]
+    letters = "{}%" if is_remote(references.folder) else "{}"
+    is_ambiguous = any(letter in text for text in texts for letter in letters)
+    if is_ambiguous or NUMBER in pattern.positions:
+        return None
+    ndim = len(layout.counts)
+    parts = []
+    for part in pattern.parts:
+        if isinstance(part, str):
+            parts.append(part)
+        elif part.position < 0:
+            parts.append(str(layout.level.number).zfill(part.width))
+        else:
+            axis = ndim - 1 - tiling.dimensions[part.position]
+            parts.append(f"{{{axis}:0{part.width}}}" if part.width else f"{{{axis}}}")
+    text = posixpath.normpath(posixpath.join(references.base_dir, "".join(parts)))
+    if is_remote(text) or text.startswith(("/", "..")):
+        return None
+    # digits cannot leave a folder: if one tile is inside, all are
+    references.url(pattern.name([0] * ndim, level=layout.level.number, number=0, before=0))
+    return Objects(
+        base=references.folder,
+        pattern=text,
+        grid=layout.counts[::-1],
+        is_sparse=tiling.sparse,
+        roots=references.roots,
+    )
+
+
+def pattern_urls(
+    pattern: Pattern, layout: Layout, tiling: Tiling, references: References, before: int
+) -> list[str]:
+    """Return the url of every tile of a level, in table order."""
+    grid = dimension_counts(layout, tiling.dimensions)
+    names = pattern_names(pattern, layout.level.number, grid, before=before)
+    return [references.url(name) for name in names]
+
+
+def listed_urls(
+    files: Sequence[Mapping[str, Json]],
+    layouts: Sequence[Layout],
+    dimensions: Shape,
+    references: References,
+    *,
+    others: Mapping[int, list[str]] | None = None,
+    is_sparse: bool = False,
+) -> dict[int, list[str]]:
+    """Return the urls of every stored level in table order, from `tile:files`; "" if absent.
+
+    Parameters:
+        files: The entries of the list.
+        layouts: The layouts of the stored levels.
+        dimensions: `tile:dimensions`.
+        references: Resolves names.
+        others: The urls of the tiles that are not listed, where there is a pattern, too.
+        is_sparse: Whether tiles that are not listed are absent.
+
+    Raises:
+        FormatError: A tile or a file is listed twice, or a tile is missing.
+    """
+    names: dict[int, list[str | None]] = {
+        layout.level.number: [None] * layout.tiles for layout in layouts
+    }
+    grids = {x.level.number: dimension_counts(x, dimensions) for x in layouts}
+    for entry, given in enumerate(files):
+        level, number = _place(given, entry, grids)
+        if names[level][number] is not None:
+            raise FormatError(
+                f"tile:files: entry {entry} repeats tile {given['indices']} of level {level}"
+            )
+        names[level][number] = given["file"]
+    found: dict[int, list[str]] = {}
+    for level, listed in names.items():
+        if others is not None:
+            found[level] = [
+                other if name is None else references.url(name)
+                for name, other in zip(listed, others[level], strict=True)
+            ]
+            continue
+        if None in listed and not is_sparse:
+            missing = tile_indices(listed.index(None), grids[level])
+            raise FormatError(f"tile:files: no file for tile {missing} of level {level}")
+        found[level] = ["" if name is None else references.url(name) for name in listed]
+    _check_once(found.values())
+    return found
+
+
+def _place(given: Mapping[str, Json], entry: int, grids: Mapping[int, Shape]) -> tuple[int, int]:
+    """Return the level of an entry of `tile:files`, and its tile number in the level's table."""
+    level: Json = given.get("level", 0)
+    indices: Json = given.get("indices")
+    name = given.get("file")
+    if type(level) is not int or level not in grids:
+        raise FormatError(f"tile:files: entry {entry} has level {level!r:.40}, which is not stored")
+    grid = grids[level]
+    is_list = isinstance(indices, list) and len(indices) == len(grid)
+    if not is_list or not all(
+        type(i) is int and 0 <= i < n for i, n in zip(indices, grid, strict=True)
+    ):
+        raise FormatError(
+            f"tile:files: entry {entry} has indices {str(indices)[:60]}, expected {len(grid)} "
+            f"integers below {list(grid)}"
+        )
+    if not isinstance(name, str):
+        raise FormatError(f"tile:files: entry {entry} has file {str(name)[:60]}, expected a string")
+    return level, tile_number(indices, grid)
+
+
+def _check_once(levels: Iterable[list[str]]) -> None:
+    seen: set[str] = set()
+    for urls in levels:
+        for url in urls:
+            if url and url in seen:
+                raise FormatError(f"tile:files: the file {url} is listed for two tiles")
+            seen.add(url)
+
+
+def url_table(urls: list[str], layout: Layout, dimensions: Shape) -> ByteRanges:
+    """Return the chunk table of a level whose tiles are whole files, listed in table order."""
+    numbers = tile_numbers(layout, dimensions)
+    is_there = np.array([bool(url) for url in urls])
+    return ByteRanges(
+        offsets=np.zeros(numbers.shape, np.uint64),
+        lengths=np.where(is_there[numbers], np.uint64(WHOLE), np.uint64(0)),
+        urls=tuple(urls),
+        url_ids=numbers.astype(np.uint32),
+    )

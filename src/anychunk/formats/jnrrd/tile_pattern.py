@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anychunk.errors import FormatError
-from anychunk.formats.jnrrd.tile_layout import all_indices
+from anychunk.formats.jnrrd.tiling_fields import all_indices
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 

@@ -16,26 +16,24 @@ from anychunk import limits
 from anychunk.codecs import leading_streams
 from anychunk.errors import ChunkDecodeError, FormatError
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.tile_layout import (
-    Layout,
-    dimension_counts,
-    spread,
-    stored_voxels,
-    tile_indices,
-)
 from anychunk.formats.jnrrd.tile_pattern import Pattern
 from anychunk.formats.jnrrd.tiling_fields import (
     Finding,
+    Layout,
     Level,
-    Table,
     Tiling,
+    dimension_counts,
     error,
     first_error,
+    spread,
+    stored_voxels,
+    tile_indices,
     warning,
 )
 from anychunk.formats.jnrrd.volume import Volume
 from anychunk.io.opening import read_object
 from anychunk.io.source import Bytes1D, Source
+from anychunk.model.index import Uint64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +70,7 @@ class TiledVolume:
             number -= layout.tiles
         return f"tile {number}"
 
-    def tile_bytes(self) -> Table:
+    def tile_bytes(self) -> Uint64:
         """Return the decoded length of every tile in bytes, in table order."""
         return np.concatenate(
             [
@@ -167,7 +165,7 @@ def first_tile(tiled: TiledVolume, source: Source, references: References) -> By
     """Return the stored bytes of the first tile of level 0."""
     tiling = tiled.tiling
     if tiling.storage == "internal":
-        offsets = cast("Table", tiling.offset_table)
+        offsets = cast("Uint64", tiling.offset_table)
         start = int(offsets[0])
         stop = int(offsets[offsets > offsets[0]].min(initial=source.size()))
         if tiling.size_table is not None:
@@ -189,7 +187,7 @@ def first_tile(tiled: TiledVolume, source: Source, references: References) -> By
 def check_ranges(tiled: TiledVolume, size: int) -> Iterator[Finding]:
     """Check that every internal tile lies between the header and the end of the file."""
     tiling = tiled.tiling
-    offsets, sizes = cast("Table", tiling.offset_table), tiling.size_table
+    offsets, sizes = cast("Uint64", tiling.offset_table), tiling.size_table
     expected = tiled.tile_bytes()
     if tiling.sparse and sizes is not None:
         stored = sizes > 0
@@ -240,7 +238,7 @@ def check_level_offsets(tiled: TiledVolume) -> Iterator[Finding]:
         return  # a level may have no tiles at all
     for layout in tiled.layouts:
         number, before = layout.level.number, tiled.before(layout)
-        first = int(cast("Table", offsets)[before : before + layout.tiles].min())
+        first = int(cast("Uint64", offsets)[before : before + layout.tiles].min())
         if number < len(given) and given[number] != first:
             yield warning(
                 "level_offsets",

@@ -8,6 +8,7 @@ the first error. Checks run from general to specific, and each may rely on those
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +19,18 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.errors import FormatError
+from anychunk import limits
+from anychunk.errors import FormatError, LimitError
 from anychunk.formats.jnrrd.header import Header
 from anychunk.formats.jnrrd.volume import Volume
-from anychunk.model.grid import Shape
-from anychunk.model.index import Json
+from anychunk.model.grid import Numbers, Shape, chunk_coords, chunk_number, grid_shape
+from anychunk.model.index import Json, Uint64
 
-type Table = npt.NDArray[np.uint64]
 type Severity = Literal["error", "warning"]
 
 URI = "https://jnrrd.org/extensions/tile/v1.0.0"
+SPARSE_URI = "https://jnrrd.org/extensions/tile/v1.1.0"
+"""Declared by files that leave out tiles or pad with NaN (null), which 1.0.0 does not have."""
 KNOWN_URI = re.compile(r"https?://jnrrd\.org/extensions/tile/v1\.\d+\.\d+/?")
 ANY_URI = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?")
 TABLES = ("offset_table", "size_table", "compression_levels")
@@ -80,8 +83,8 @@ class Tiling:
     sizes: Shape
     storage: Literal["internal", "external"]
     format: Literal["contiguous", "chunked"] | None = None
-    offset_table: Table | None = None
-    size_table: Table | None = None
+    offset_table: Uint64 | None = None
+    size_table: Uint64 | None = None
     pattern: str | None = None
     files: tuple[Mapping[str, Json], ...] | None = None
     base_dir: str | None = None
@@ -89,7 +92,7 @@ class Tiling:
     padding_value: float | None = 0
     overlap: Shape = ()
     compression: Literal["raw", "gzip", "bzip2", "zstd", "lz4"] = "raw"
-    compression_levels: Table | None = None
+    compression_levels: Uint64 | None = None
     levels: int = 1
     level_scales: tuple[Shape, ...] = ()
     level_offsets: tuple[int, ...] | None = None
@@ -197,7 +200,7 @@ def read_tiling(
         findings += check(completed, volume)
         if any(f.severity == "error" for f in findings):
             return None, tuple(findings)
-    tables: dict[str, Table | None] = {}
+    tables: dict[str, Uint64 | None] = {}
     for name in TABLES:
         table = read_table(completed.get(name), name)
         if isinstance(table, Finding):
@@ -341,7 +344,7 @@ def spread_scale(scale: int | list[int], count: int) -> Shape:
     return tuple(scale) if isinstance(scale, list) else (scale,) * count
 
 
-def read_table(values: Json, name: str) -> Table | Finding | None:
+def read_table(values: Json, name: str) -> Uint64 | Finding | None:
     """Return a table as an array, or an error if an entry is not an unsigned 64-bit integer."""
     if values is None:
         return None
@@ -355,7 +358,7 @@ def read_table(values: Json, name: str) -> Table | Finding | None:
         return error(name, f"entry {bad} is {str(values[bad])[:40]}, expected 0 to 2**64 - 1")
 
 
-def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Table | None]) -> Tiling:
+def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Uint64 | None]) -> Tiling:
     """Return the checked fields as data."""
     levels, count = fields.get("levels", 1), len(fields["dimensions"])
     scales = [spread_scale(s, count) for s in fields.get("level_scales", [1])]
@@ -376,3 +379,157 @@ def make_tiling(fields: Mapping[str, Json], tables: Mapping[str, Table | None]) 
         levels_virtual=tuple(sorted(fields.get("levels_virtual", ()))),
         **given,
     )
+
+
+# The geometry of the tiles of a level: how many, how large, and which voxels each contributes.
+#
+# Spec: JNRRD Tiling Extension 1.0.0 sections 5.1, 7.1, 7.2 and 7.4.3; docs/formats/jnrrd.md.
+#
+# Order. Dimension 0 is the fastest, in the tile grid as inside a tile (section 5.1). The grid
+# follows the order of `tile:dimensions`: its first entry is the fastest. `model.grid` numbers
+# chunks in C order, slowest first, hence the reversals below.
+#
+# Overlap. Section 7.2 does not say what `tile:overlap` does to `tile:sizes`. It is a halo: tiles
+# lie `sizes` apart, and each is stored with `overlap` voxels more on both sides. A chunk of the
+# Zarr view is the core of a tile, so that every voxel comes from exactly one tile.
+# `tiled_volume.check_tables` refuses files whose tiles have another number or size.
+
+
+def tile_number(indices: Sequence[int], grid: Shape) -> int:
+    """Return the number of a tile in the table of its level; the first dimension is fastest."""
+    return chunk_number(indices[::-1], grid[::-1])
+
+
+def tile_indices(number: int, grid: Shape) -> list[int]:
+    """Return the indices of a tile from its number in the table of its level."""
+    return list(chunk_coords(number, grid[::-1])[::-1])
+
+
+def all_indices(grid: Shape) -> Iterator[Shape]:
+    """Yield the indices of all tiles in table order."""
+    for coords in itertools.product(*(range(n) for n in grid[::-1])):
+        yield coords[::-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """The tiles of one axis as they are stored, and their cores."""
+
+    chunk: int
+    """The number of voxels of a core, or of a chunk."""
+    stored: Numbers
+    """For each tile, how many voxels are stored."""
+    start: Numbers
+    """For each tile, where its core begins in what is stored."""
+    length: Numbers
+    """For each tile, how many voxels its core has."""
+
+
+def axis_layout(size: int, tile: int, overlap: int, *, is_padded: bool) -> Axis:
+    """Return the layout of one axis.
+
+    Parameters:
+        size: The number of voxels of the volume.
+        tile: `tile:sizes`.
+        overlap: `tile:overlap`.
+        is_padded: Whether tiles at the edge are stored in full (section 7.1, `pad`); otherwise they
+            are cropped to the volume (`variable`), their halo included.
+    """
+    if not is_padded:  # sums of what a header says may be over 64 bits
+        tile, overlap = min(tile, size), min(overlap, size)
+    core = np.arange(0, size, tile, dtype=np.int64)
+    low, high = core - overlap, core + tile + overlap
+    if not is_padded:
+        low, high = np.maximum(low, 0), np.minimum(high, size)
+    # a core may include padding beyond the volume, which zarr crops: windows of the same shape in
+    # every tile need fewer different fronts. A single cropped tile may be far smaller than
+    # `tile:sizes`, and so is its chunk
+    return Axis(
+        chunk=tile,
+        stored=high - low,
+        start=core - low,
+        length=np.minimum(core + tile, high) - core,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The tiles of one level, axes in the order of the file."""
+
+    level: Level
+    chunk: Shape
+    """The shape of a chunk, which is the core of a tile."""
+    counts: Shape
+    """Tiles along each axis."""
+    stored: Shape
+    """The shape of the largest stored tile."""
+    axes: tuple[Axis, ...] | None
+    """None if every tile is stored whole and is one chunk."""
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles."""
+        return math.prod(self.counts)
+
+
+def spread(values: Shape, dimensions: Shape, ndim: int, other: int) -> Shape:
+    """Return one value per axis, from one per tiled dimension; other axes get `other`."""
+    found = [other] * ndim
+    for axis, value in zip(dimensions, values, strict=True):
+        found[axis] = value
+    return tuple(found)
+
+
+def dimension_counts(layout: Layout, dimensions: Shape) -> Shape:
+    """Return the tile grid of a level: its tiles along each of `tile:dimensions`."""
+    return tuple(layout.counts[axis] for axis in dimensions)
+
+
+def lay_out(tiling: Tiling, level: Level) -> Layout:
+    """Return the layout of a level."""
+    counts = grid_shape(level.sizes, level.tile)
+    overlap = spread(tiling.overlap, tiling.dimensions, len(level.sizes), 0)
+    is_padded = tiling.edge_handling == "pad"
+    is_even = all(n % t == 0 for n, t in zip(level.sizes, level.tile, strict=True))
+    # the usual case: tiles are chunks, without a front and without the window codec
+    if not any(overlap) and (is_padded or is_even):
+        return Layout(level, level.tile, counts, level.tile, None)
+    if math.prod(counts) > limits.get().varying_chunks:
+        raise LimitError(
+            f"level {level.number}: {math.prod(counts)} tiles of varying shape, expected at most "
+            f"{limits.get().varying_chunks}; {limits.how_to_raise('varying_chunks')}"
+        )
+    axes = tuple(
+        axis_layout(n, t, o, is_padded=is_padded)
+        for n, t, o in zip(level.sizes, level.tile, overlap, strict=True)
+    )
+    stored = tuple(int(axis.stored.max()) for axis in axes)
+    return Layout(level, tuple(axis.chunk for axis in axes), counts, stored, axes)
+
+
+def stored_voxels(layout: Layout, dimensions: Shape) -> npt.NDArray[np.uint64] | int:
+    """Return how many voxels each tile stores, in table order; a single number if all are equal."""
+    if layout.axes is None:
+        return math.prod(layout.stored)
+    lengths = [axis.stored.astype(np.uint64) for axis in layout.axes]
+    if all((part == part[0]).all() for part in lengths):
+        return math.prod(layout.stored)
+    whole = math.prod(n for a, n in enumerate(layout.stored) if a not in dimensions)
+    # the first of `dimensions` is the fastest, so it comes last in C order
+    voxels = np.array(whole, np.uint64)
+    for axis in reversed(dimensions):
+        voxels = np.multiply.outer(voxels, lengths[axis])
+    return voxels.reshape(-1)
+
+
+def tile_numbers(layout: Layout, dimensions: Shape) -> Numbers:
+    """Return, for every chunk, the number of its tile in the level's table, in numpy axis order."""
+    strides = [0] * len(layout.counts)
+    step = 1
+    for axis in dimensions:
+        strides[axis] = step
+        step *= layout.counts[axis]
+    numbers = np.zeros((), np.int64)
+    for count, stride in reversed(list(zip(layout.counts, strides, strict=True))):
+        numbers = np.add.outer(numbers, np.arange(count, dtype=np.int64) * stride)
+    return numbers

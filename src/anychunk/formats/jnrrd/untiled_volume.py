@@ -17,9 +17,8 @@ from anychunk import limits
 from anychunk.codecs.leading_streams import TAILED
 from anychunk.errors import FormatError, TruncatedError, UnsupportedError
 from anychunk.formats import _pieces, _raw
-from anychunk.formats.jnrrd.codecs import bytes_codec, compressor, fill_json
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.volume import Volume
+from anychunk.formats.jnrrd.volume import Volume, bytes_codec, compressor, fill_json
 from anychunk.io.opening import open_source
 from anychunk.io.source import Source
 from anychunk.model.grid import Shape, grid_shape

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.errors import LimitError
@@ -23,19 +22,17 @@ from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.jnrrd import write_header
 from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.tile_layout import Layout, dimension_counts, spread, tile_indices
+from anychunk.formats.jnrrd.tiling_fields import Layout, dimension_counts, spread, tile_indices
 from anychunk.formats.jnrrd.write_header import Written
-from anychunk.formats.jnrrd.write_levels import Pyramid, Target
+from anychunk.formats.jnrrd.write_levels import Pyramid, Quality, Target
 from anychunk.formats.jnrrd.write_meaning import kept_header
 from anychunk.formats.jnrrd.write_plan import Plan, default_tile, make_plan
-from anychunk.formats.jnrrd.write_quality import Quality
 from anychunk.io import sink, threads
 from anychunk.io.opening import read_object
-from anychunk.io.url import folder_of, is_remote, local_path
+from anychunk.io.source import folder_of, is_remote, local_path
 from anychunk.metadata.meaning import Meaning
-from anychunk.model.grid import Shape, chunk_box
+from anychunk.model.grid import Array, Shape, chunk_box
 
-type Array = npt.NDArray[Any]
 type Progress = Callable[[int, int], None]
 """Called with (tiles done, total tiles)."""
 

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from anychunk.errors import FormatError
 from anychunk.formats.jnrrd.header import Line, make_line, rebuild, rewrite
-from anychunk.formats.jnrrd.tile_layout import Layout
-from anychunk.formats.jnrrd.tiling_fields import KNOWN_URI, URI
+from anychunk.formats.jnrrd.tiling_fields import KNOWN_URI, SPARSE_URI, URI, Layout
 from anychunk.formats.jnrrd.write_plan import Plan
 from anychunk.model.index import Json
 
@@ -60,9 +59,9 @@ def needs_sizes(plan: Plan) -> bool:
 
 def lines(plan: Plan, written: Written, quality: list[Json] | None) -> list[Line]:
     """Return the lines of the header; the longest table comes last."""
-    prefix, extensions = declared(plan.lines)
-    volume = plan.volume
-    fields = dict(plan.fields)
+    volume, fields = plan.volume, dict(plan.fields)
+    is_newer = plan.tiling.sparse or fields.get("padding_value", 0) is None
+    prefix, extensions = declared(plan.lines, SPARSE_URI if is_newer else URI)
     tables: dict[str, Json] = {}
     if plan.tiling.sparse and "files" in fields:
         files = zip(fields["files"], written.sizes, strict=True)
@@ -101,7 +100,7 @@ def merged_extensions(kept: list[Line]) -> list[Line]:
     return [x for x in kept if x not in found or x is found[0]]
 
 
-def declared(kept: tuple[Line, ...]) -> tuple[str, dict[str, str]]:
+def declared(kept: tuple[Line, ...], uri: str) -> tuple[str, dict[str, str]]:
     """Return the prefix of the tiling extension, and all extensions to declare.
 
     A kept header may already declare it under another prefix, or use `tile` for something else.
@@ -109,9 +108,9 @@ def declared(kept: tuple[Line, ...]) -> tuple[str, dict[str, str]]:
     lines = [x for x in kept if x.key.partition(".")[0] == "extensions"]
     merged = rebuild(lines, "jnrrd").get("extensions")
     found: dict[str, str] = merged if isinstance(merged, dict) else {}
-    ours = [p for p, uri in found.items() if isinstance(uri, str) and KNOWN_URI.fullmatch(uri)]
+    ours = [p for p, known in found.items() if KNOWN_URI.fullmatch(str(known))]
     prefix = ours[0] if ours else "tile" if "tile" not in found else "tiling"
-    return prefix, {**{p: u for p, u in found.items() if p not in ours}, prefix: URI}
+    return prefix, {**{p: u for p, u in found.items() if p not in ours}, prefix: uri}
 
 
 def level_offsets(plan: Plan, written: Written) -> list[int]:

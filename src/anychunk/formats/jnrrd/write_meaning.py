@@ -13,9 +13,8 @@ from anychunk.errors import FormatError
 from anychunk.formats._axes import MOST_NATIVE, SHORT_UNITS, known_name
 from anychunk.formats.jnrrd import axes
 from anychunk.formats.jnrrd.header import Header, make_line
-from anychunk.formats.jnrrd.meaning import PREFIX, URI
+from anychunk.formats.jnrrd.meaning import PREFIX, URI, original
 from anychunk.formats.jnrrd.nrrd_text import as_jnrrd
-from anychunk.formats.jnrrd.original import original
 from anychunk.formats.jnrrd.tiling_fields import KNOWN_URI
 from anychunk.metadata.exported import exported
 from anychunk.metadata.meaning import Axis, Meaning, Space

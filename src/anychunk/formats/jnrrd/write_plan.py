@@ -15,9 +15,7 @@ import numpy as np
 from anychunk.codecs.streams import ENCODE
 from anychunk.errors import CodecConfigError, UnsupportedError
 from anychunk.formats.jnrrd.axes import per_axis
-from anychunk.formats.jnrrd.codecs import fill_json
 from anychunk.formats.jnrrd.header import Header, Line, make_line, rebuild
-from anychunk.formats.jnrrd.tile_layout import Layout, all_indices, dimension_counts, lay_out
 from anychunk.formats.jnrrd.tile_pattern import (
     Pattern,
     check_unique_names,
@@ -25,8 +23,17 @@ from anychunk.formats.jnrrd.tile_pattern import (
     pattern_names,
     placeholder_words,
 )
-from anychunk.formats.jnrrd.tiling_fields import Level, Tiling, levels_of, read_tiling
-from anychunk.formats.jnrrd.volume import Volume
+from anychunk.formats.jnrrd.tiling_fields import (
+    Layout,
+    Level,
+    Tiling,
+    all_indices,
+    dimension_counts,
+    lay_out,
+    levels_of,
+    read_tiling,
+)
+from anychunk.formats.jnrrd.volume import Volume, fill_json
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 from anychunk.resample import METHODS

@@ -23,13 +23,13 @@ from anychunk.formats.jnrrd import nrrd_text
 from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References
 from anychunk.formats.jnrrd.header import Header, Line, make_line, rewrite
-from anychunk.formats.jnrrd.original import STORAGE
+from anychunk.formats.jnrrd.meaning import STORAGE
 from anychunk.formats.jnrrd.volume import Volume, read_type
 from anychunk.formats.jnrrd.write import Progress, in_byte_order, numeric_type, shown
 from anychunk.formats.jnrrd.write_meaning import Described, kept_header
 from anychunk.formats.jnrrd.write_plan import SUFFIXES, kept_lines, make_volume
 from anychunk.io import sink
-from anychunk.io.url import folder_of, is_remote, local_path
+from anychunk.io.source import folder_of, is_remote, local_path
 from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json

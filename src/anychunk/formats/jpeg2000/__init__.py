@@ -9,23 +9,200 @@ Opened:  .j2k .j2c .jhc .jp2 .jph .jpx: any tiling, offsets, progression, tile-p
 Refused: wavelets and decompositions of part 2, samples of more than 31 bits, JPX fragment tables.
 """
 
+import base64
+import math
+import struct
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
+from anychunk import limits
+from anychunk.codecs import to_json
+from anychunk.codecs.jpeg2000 import Jpeg2000
+from anychunk.codecs.jpeg2000.tiles import check_decodable, level_image
+from anychunk.codestream.jpeg2000 import (
+    PLM,
+    PPM,
+    SOT,
+    TLM,
+    MainHeader,
+    Siz,
+    read_main_header,
+    segments,
+)
 from anychunk.codestream.tiles import Codestream, index_tiles
-from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, describe, level_arrays, levels
-from anychunk.formats._jpeg2000_windows import divided
+from anychunk.errors import AnychunkError, FormatError, UnsupportedError
+from anychunk.formats._jpeg2000 import (
+    CODESTREAM_MAGIC,
+    axes,
+    band_axis,
+    describe,
+    has_single_parts,
+    level_arrays,
+    levels,
+    single_parts,
+)
+from anychunk.formats._jpeg2000_windows import divided, is_large
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
-from anychunk.formats._two_steps import in_two_steps, quick_source
+from anychunk.formats._two_steps import Plain, in_two_steps, quick_source
 from anychunk.formats.jpeg2000.boxes import SIGNATURE, Box, Header, read_header, scan
-from anychunk.formats.jpeg2000.drawing import image_bands, image_display
 from anychunk.formats.jpeg2000.georeference import read_geojp2, read_gml
-from anychunk.formats.jpeg2000.plain import plain_image
+from anychunk.io.file import FileSource
 from anychunk.io.source import Source
 from anychunk.metadata.hierarchy import image_group, root_group
-from anychunk.metadata.meaning import Axis, Meaning, Place
-from anychunk.model.index import GroupIndex, Json
+from anychunk.metadata.meaning import Alpha, Axis, Band, Display, Meaning, Place
+from anychunk.model.grid import Shape
+from anychunk.model.index import ArrayIndex, GroupIndex, Json
+
+# The array of full resolution of a file that has one ordinary codestream, and no more boxes.
+#
+# Every resolution of a codestream is an array, and making all of them takes longer than decoding
+# a small image. Files of a series have the same main header, so what follows from it is computed
+# once. Whatever else a file has, or if any value is doubtful, `plain_image` returns None, and the
+# general parser decides, which also words the errors. The arrays that both find are equal.
+#
+# Spec: ITU-T T.800 annexes A and I.
+
+
+MOST_BYTES = 4096
+"""Longer headers are left to the general parser."""
+IMAGE_HEADER, COLOUR = 22, 15
+"""Lengths of the boxes ihdr, and colr with an enumerated colour space."""
+
+
+def plain_image(source: FileSource) -> tuple[Plain, Codestream] | None:
+    """Return the array and the codestream of an ordinary file; None if it is anything else.
+
+    Raises:
+        AnychunkError: The codestream is damaged, as the general parser says.
+    """
+    head = source.read(0, min(source.size(), MOST_BYTES)).tobytes()
+    place = _codestream(head, source.size())
+    if place is None:
+        return None
+    start, size, is_announced = place
+    try:
+        *_, (_, end, _) = segments(head, start + 2, SOT)
+    except AnychunkError:
+        return None
+    pattern = _pattern(head[start : end + 2])
+    if pattern is None:
+        return None
+    area = pattern.header.siz.image
+    if size not in (None, (area.height, area.width)):
+        return None
+    stream = index_tiles(
+        source, start, source.size() - start, is_announced=is_announced, header=pattern.header
+    )
+    if not has_single_parts(stream):
+        return None
+    limits.check_chunk(
+        pattern.chunk_bytes, where=f"{source.url} codestream @{start}", stored=stream.length
+    )
+    fields: dict[str, Any] = {
+        "shape": pattern.shape,
+        "chunk_shape": pattern.chunk_shape,
+        "data_type": pattern.data_type,
+        "codecs": tuple({**c, "configuration": dict(c["configuration"])} for c in pattern.codecs),
+        "chunks": single_parts(stream, source.url),
+        "dimension_names": pattern.names,
+    }
+    if is_large(pattern.header):
+        parts = divided(ArrayIndex(fill_value=0, **fields))
+        fields |= {name: getattr(parts, name) for name in ("chunk_shape", "codecs", "chunks")}
+    return Plain(fields, {0: head[: end + 2]}), stream
+
+
+def _codestream(head: bytes, end: int) -> tuple[int, tuple[int, int] | None, bool] | None:
+    """Return where the codestream begins, the size of the image, and whether its length is stated.
+
+    None unless the file is a codestream, or the boxes jP, ftyp, jp2h and jp2c and nothing else.
+    """
+    if head.startswith(CODESTREAM_MAGIC):
+        return 0, None, False
+    if not head.startswith(SIGNATURE):
+        return None
+    at, size = len(SIGNATURE), None
+    for expected in (b"ftyp", b"jp2h"):
+        length, kind = _box(head, at)
+        if kind != expected or length < 8 or at + length > len(head):
+            return None
+        if kind == b"jp2h":
+            size = _image_size(head[at + 8 : at + length])
+        at += length
+    length, kind = _box(head, at)
+    if kind != b"jp2c" or size is None or length not in (0, end - at):
+        return None
+    return (at + 8, size, length != 0) if head[at + 8 :].startswith(CODESTREAM_MAGIC) else None
+
+
+def _image_size(boxes: bytes) -> tuple[int, int] | None:
+    """Return height and width of the image by jp2h; None if it has boxes that are not ordinary."""
+    if _box(boxes, 0) != (IMAGE_HEADER, b"ihdr") or len(boxes) < IMAGE_HEADER:
+        return None
+    at = IMAGE_HEADER
+    while at < len(boxes):
+        length, kind = _box(boxes, at)
+        is_inside = at + length <= len(boxes)
+        is_colour = kind == b"colr" and length == COLOUR and is_inside and boxes[at + 8] == 1
+        if not is_inside or not (is_colour or (kind == b"bpcc" and length > 8)):
+            return None
+        at += length
+    height, width = struct.unpack(">II", boxes[8:16])
+    return height, width
+
+
+def _box(data: bytes, at: int) -> tuple[int, bytes]:
+    """Return length and type of the box at a position; (0, b"") if the data end there."""
+    return struct.unpack_from(">I4s", data, at) if at + 8 <= len(data) else (0, b"")
+
+
+class _Pattern(NamedTuple):
+    """What files have in common that have the same main header."""
+
+    header: MainHeader
+    shape: Shape
+    chunk_shape: Shape
+    names: tuple[str, ...]
+    data_type: str
+    codecs: tuple[Json, ...]
+    chunk_bytes: int
+
+
+@lru_cache(maxsize=64)
+def _pattern(data: bytes) -> _Pattern | None:
+    """Return the pattern of files with this main header, given with the first SOT marker.
+
+    None if their chunks are not whole tiles.
+    """
+    try:
+        header = read_main_header(data)
+        check_decodable(header)
+        siz = header.siz
+        image = level_image(siz, 0)
+        # subsampling may leave no sample at all
+        is_other = header.markers & {PPM, TLM, PLM} or not (image.width and image.height)
+        found = None if is_other else axes(siz, 0)
+        if found is None:
+            return None
+    except AnychunkError:
+        return None
+    y, x = found
+    if not (y.is_plain(siz.rows) and x.is_plain(siz.columns)):
+        return None
+    bands = band_axis(siz)
+    chunk_shape = (*bands, y.chunk, x.chunk)
+    codec = Jpeg2000(main_header=base64.b64encode(header.data).decode(), resolution_level=0)
+    return _Pattern(
+        header=header,
+        shape=(*bands, y.size, x.size),
+        chunk_shape=chunk_shape,
+        names=("c", "y", "x") if bands else ("y", "x"),
+        data_type=siz.dtype.name,
+        codecs=({"name": "bytes", "configuration": {"endian": "little"}}, to_json(codec)),
+        chunk_bytes=math.prod(chunk_shape) * siz.dtype.itemsize,
+    )
+
 
 EXTENSIONS = (".jp2", ".j2k", ".j2c", ".jpx", ".jph", ".jhc")
 
@@ -166,3 +343,171 @@ def metadata(source: Source, boxes: list[Box]) -> Found:
                 place = Place(transform=described.transform, crs=described.crs or place.crs)
                 break
     return Found(place, about)
+
+
+# How a codestream is drawn, by the boxes of a JP2 file: colour space, palette, channels.
+#
+# Spec: T.800 I.5.3.3 to I.5.3.6 (colr, pclr, cmap, cdef).
+
+
+ANY = 65535
+"""Value of cdef: the type of a channel is not known, or it belongs to no colour."""
+OPACITY = {"opacity": False, "premultiplied opacity": True}
+"""Types of channels that hold opacity; whether colours are multiplied by it."""
+MODELS = {"sRGB": "rgb", "greyscale": "grey", "sYCC": "ycbcr", "CMYK": "cmyk", "bilevel": "grey"}
+"""Models of the enumerated colour spaces."""
+COUNTS = {"grey": 1, "rgb": 3, "ycbcr": 3, "cmyk": 4}
+"""Number of colour channels of each model."""
+NAMES = {
+    "grey": ("Gray",),
+    "rgb": ("Red", "Green", "Blue"),
+    "ycbcr": ("YCbCr_Y", "YCbCr_Cb", "YCbCr_Cr"),
+    "cmyk": ("Cyan", "Magenta", "Yellow", "Black"),
+}
+"""GDAL's names of the colours of each model."""
+FEW_BITS = 8
+"""Samples of up to as many bits are drawn over their whole range."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a channel comes from."""
+
+    component: int
+    column: int | None = None
+    """Column of the palette that the component's samples are looked up in."""
+
+
+@dataclass(frozen=True)
+class _Channels:
+    colours: tuple[_Source, ...]
+    """The sources of the colours, in the order of the colour space."""
+    alpha: _Source | None = None
+    is_associated: bool = False
+
+
+def image_display(stream: MainHeader, header: Header) -> Display:
+    """Return how an image is drawn.
+
+    Parameters:
+        stream: main header of the codestream.
+        header: what JP2 boxes state about its components.
+    """
+    siz = stream.siz
+    channels = _channels(siz, header)
+    model = _model(stream, header, channels)
+    shown = channels.colours[: COUNTS.get(model, 0)]
+    if header.palette is not None and shown and all(s.column is not None for s in shown):
+        table = _palette(header.palette, shown, channels.alpha)
+        return Display(model="palette", bands=[shown[0].component], palette=table)
+    if len(shown) != COUNTS.get(model, -1):
+        return _with_alpha(Display(model="channels"), siz, channels)
+    bands = [source.component for source in shown]
+    drawn = Display(model=model, bands=bands)
+    ranges = [_range(siz, band) for band in bands]
+    if all(siz.components[band].depth <= FEW_BITS for band in bands):
+        drawn["range"] = ranges[:1] if len({tuple(r) for r in ranges}) == 1 else ranges
+    return _with_alpha(drawn, siz, channels)
+
+
+def image_bands(stream: MainHeader, header: Header) -> tuple[Band, ...]:
+    """Return the bands, with their colours as far as boxes state them; empty if they do not."""
+    if not header.colors and header.channels is None:
+        return ()  # a bare codestream
+    display = image_display(stream, header)
+    names: dict[int, str] = {}
+    if display["model"] == "palette":
+        names[display["bands"][0]] = "Palette"
+    else:
+        names |= dict(zip(display.get("bands", []), NAMES.get(display["model"], ()), strict=False))
+    if "alpha" in display:
+        names[display["alpha"]["band"]] = "Alpha"
+    return tuple(Band(interpretation=names.get(n)) for n in range(len(stream.siz.components)))
+
+
+def _channels(siz: Siz, header: Header) -> _Channels:
+    """Return the sources of colours and opacity: the components, unless boxes say otherwise."""
+    count = len(siz.components)
+    sources = [_Source(number) for number in range(count)]
+    if header.palette is not None and header.mapping is not None:
+        columns = len(header.palette["depths"])
+        mapped = [_Source(entry["component"], entry["column"]) for entry in header.mapping]
+        sources = [s for s in mapped if s.component < count and (s.column or 0) < columns]
+    if header.channels is None:
+        return _Channels(tuple(sources))
+    colours: dict[int, _Source] = {}
+    alpha, is_associated = None, False
+    for entry in header.channels:
+        number, association = entry["channel"], entry["association"]
+        if number >= len(sources):
+            continue
+        if entry["type"] == "color" and 0 < association < ANY:
+            colours.setdefault(association, sources[number])
+        elif entry["type"] in OPACITY and alpha is None:
+            alpha, is_associated = sources[number], OPACITY[entry["type"]]
+    found = tuple(colours[place] for place in sorted(colours))
+    return _Channels(found, alpha, is_associated)
+
+
+def _model(stream: MainHeader, header: Header, channels: _Channels) -> str:
+    """Return the model that the first colour space with one has, or that the components have."""
+    siz, count = stream.siz, len(channels.colours)
+    if count == 3 and _has_coarse_chroma(siz):
+        return "ycbcr"  # as OpenJPEG takes it, also where a box says sRGB
+    for color in header.colors:
+        if (model := MODELS.get(str(color.get("space")))) is not None:
+            # without channel definitions, nothing says which of several components is the grey one
+            is_clear = model != "grey" or count == 1 or header.palette is not None
+            return model if is_clear else "channels"
+    if count != 3:
+        return "grey" if count == 1 else "channels"
+    # the codestream's own transform (T.800 annex G) makes red, green and blue of three components
+    is_colour = stream.cod.is_transformed or siz.components[0].depth <= FEW_BITS
+    return "rgb" if is_colour or header.colors else "channels"
+
+
+def _has_coarse_chroma(siz: Siz) -> bool:
+    if len(siz.components) < 3:
+        return False
+    first, second, third = siz.components[:3]
+    same = (second.dx, second.dy) == (third.dx, third.dy)
+    return same and (second.dx > first.dx or second.dy > first.dy)
+
+
+def _range(siz: Siz, band: int) -> list[float]:
+    component = siz.components[band]
+    if component.is_signed:
+        half = 1 << component.depth - 1
+        return [-half, half - 1]
+    return [0, (1 << component.depth) - 1]
+
+
+def _with_alpha(drawn: Display, siz: Siz, channels: _Channels) -> Display:
+    source = channels.alpha
+    if source is not None and source.column is None:
+        drawn["alpha"] = Alpha(
+            band=source.component,
+            associated=channels.is_associated,
+            range=_range(siz, source.component),
+        )
+    return drawn
+
+
+def _palette(
+    table: dict[str, Json], shown: tuple[_Source, ...], alpha: _Source | None
+) -> dict[str, Json]:
+    """Return the colours of a palette as red, green, blue and alpha of 8 bits."""
+    depths = table["depths"]
+    columns = [source.column or 0 for source in shown]
+    columns = columns * 3 if len(columns) == 1 else columns[:3]
+    opacity = alpha.column if alpha is not None else None
+
+    def entry(row: list[int], column: int) -> int:
+        top = (1 << depths[column]) - 1
+        return int((row[column] & top) * 255 / top + 0.5)
+
+    colours = [
+        [*(entry(row, c) for c in columns), 255 if opacity is None else entry(row, opacity)]
+        for row in table["entries"]
+    ]
+    return {"first": 0, "colors": colours}

@@ -17,7 +17,7 @@ from anychunk.errors import MissingFileError
 from anychunk.formats.n5.attributes import NAME, is_dataset
 from anychunk.formats.n5.hierarchy import Options, is_folder, lone_array, node, read_folder
 from anychunk.formats.n5.write import write
-from anychunk.io.folder import Folder
+from anychunk.io.opening import Folder
 from anychunk.model.index import Node
 
 __all__ = ["EXTENSIONS", "claims", "parse_folder", "sniff_folder", "write"]

@@ -20,9 +20,9 @@ from anychunk.formats._axes import image_axes, pick, transposed
 from anychunk.formats.n5.attributes import NAME, Dataset, is_dataset, read_attributes, read_dataset
 from anychunk.formats.n5.compression import to_codecs
 from anychunk.formats.n5.multiscale import Named, axis_names, place, pyramid
-from anychunk.io.folder import Folder
 from anychunk.io.inside import is_below, resolved
-from anychunk.io.secrets import signed_of
+from anychunk.io.opening import Folder
+from anychunk.io.source import signed_of
 from anychunk.io.system import is_link
 from anychunk.metadata import cf
 from anychunk.metadata.exported import imported

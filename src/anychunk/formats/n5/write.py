@@ -5,35 +5,235 @@ version of a new container is written last of all, so that it is not mistaken fo
 Every existing block is complete, because each is written under a temporary name and renamed.
 """
 
+import base64
 import json
 import math
 import re
 import zlib
 from collections.abc import Buffer, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from anychunk.codecs.base import ChunkSpec
+from anychunk.codecs.n5_block import write_header
 from anychunk.codecs.n5_default import DATA_TYPES, N5Default, fit
 from anychunk.errors import FormatError, UnsupportedError
+from anychunk.formats._axes import MOST_NATIVE, SHORT_UNITS
 from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.n5.attributes import NAME, is_dataset
 from anychunk.formats.n5.compression import complete, to_codecs
-from anychunk.formats.n5.hierarchy import read_folder, samples_codec
-from anychunk.formats.n5.write_attributes import Described, describe
+from anychunk.formats.n5.hierarchy import OWN, Options, pyramid_image, read_folder, samples_codec
+from anychunk.formats.n5.multiscale import GROUP_KEYS, LEVEL_KEYS, axis_names
 from anychunk.formats.n5.write_input import Given, Halved, Regions, Samples, Stored, factors_of
-from anychunk.formats.n5.zarr_metadata import array_metadata, group_metadata, pyramid_attributes
 from anychunk.io import sink, threads
-from anychunk.io.folder import Folder
-from anychunk.io.opening import read_object
+from anychunk.io.opening import Folder, read_object
 from anychunk.io.source import Storage
-from anychunk.metadata.meaning import Meaning
+from anychunk.metadata.exported import exported
+from anychunk.metadata.hierarchy import group_attributes
+from anychunk.metadata.meaning import NAMES, Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
 from anychunk.resample import BY_WINDOW
+
+# `zarr.json` next to `attributes.json`, so that zarr reads the same block files.
+#
+# If every block is whole, the header of a block is constant, and standard codecs describe it:
+# `transpose`, `bytes`, the compressor, and `pad`, which skips the header. Otherwise `n5_default` is
+# needed, because only the header states the size of a cropped block.
+#
+# Arrays have the dimensions in N5 order, (x, y, z): chunk keys follow the order of the axes, and
+# blocks are named in N5 order. OME-Zarr does not allow this order, so groups have GeoZarr's
+# `multiscales` and no `ome`.
+
+
+def array_metadata(attributes: dict[str, Json], *, is_cropped: bool) -> dict[str, Json]:
+    """Return the Zarr v3 metadata of a dataset that is written.
+
+    Parameters:
+        attributes: The attributes of the dataset, complete.
+        is_cropped: Whether blocks at the edge are cropped.
+    """
+    shape, block = attributes["dimensions"], attributes["blockSize"]
+    names = axis_names((attributes,), len(block))
+    itemsize = np.dtype(attributes["dataType"]).itemsize
+    compressor = to_codecs(attributes["compression"], itemsize, "N5")
+    is_whole = not is_cropped or all(n % m == 0 for n, m in zip(shape, block, strict=True))
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": attributes["dataType"],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": block}},
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": whole_block_codecs(compressor, block)
+        if is_whole
+        else [samples_codec(compressor, len(block))],
+        "dimension_names": [name or f"dim_{n}" for n, name in enumerate(names)],
+        "attributes": {},
+    }
+
+
+def reads_transposed(document: Json) -> bool:
+    """Return whether a `zarr.json` of N5 blocks skips their header, but lacks `transpose`.
+
+    The first axis of N5 is the fastest, so zarr then reads every block transposed. Example 3 of the
+    proposals of `offset` and `pad` is such a document.
+    """
+    found = document if isinstance(document, dict) else {}
+    codecs, shape = found.get("codecs"), found.get("shape")
+    names = {c.get("name") for c in codecs or () if isinstance(c, dict)}
+    skips = "transpose" not in names and not names.isdisjoint(("offset", "pad"))
+    return skips and isinstance(shape, list) and sum(n != 1 for n in shape) > 1
+
+
+def whole_block_codecs(compressor: list[Json], block: list[int]) -> list[dict[str, Any]]:
+    """Return the codecs of blocks that all have the same header."""
+    header = write_header(tuple(block))
+    padding = base64.b64encode(header).decode("ascii")
+    return [
+        {"name": "transpose", "configuration": {"order": list(range(len(block)))[::-1]}},
+        {"name": "bytes", "configuration": {"endian": "big"}},
+        *compressor,
+        {
+            "name": "pad",
+            "configuration": {"location": "start", "nbytes": len(header), "padding": padding},
+        },
+    ]
+
+
+def group_metadata(attributes: dict[str, Json]) -> dict[str, Json]:
+    """Return the Zarr v3 metadata of a group."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+
+def pyramid_attributes(
+    folder: Folder, group: dict[str, Json], levels: dict[str, dict[str, Json]]
+) -> dict[str, Json]:
+    """Return the Zarr attributes of a pyramid that is written.
+
+    Parameters:
+        folder: The folder of the group.
+        group: The attributes of the group.
+        levels: The attributes of its datasets, by name.
+    """
+    found = pyramid_image(folder, group, list(levels.items()), Options(axes="xyz"), {})
+    return {} if found is None else group_attributes(*found)
+
+
+# The meaning of samples as N5 attributes: those of n5-viewer and COSEM, and one of our own.
+
+
+WRITTEN = {
+    *("n5", OWN, "dimensions", "blockSize", "dataType", "compression", "compressionType"),
+    *("resolution", "offset", "units", "axes", "ordering"),
+    *GROUP_KEYS,
+    *LEVEL_KEYS,
+}
+"""Attributes of another N5 dataset that are not copied, because they are written anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What is written about samples, in N5 order."""
+
+    attributes: dict[str, Json] = field(default_factory=dict)
+    """Of the dataset, or of the group of a pyramid."""
+    names: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    steps: tuple[float, ...] | None = None
+    """Sizes of elements; None if they are not known."""
+    origins: tuple[float, ...] = ()
+
+    def level(self, factors: Sequence[int]) -> dict[str, Json]:
+        """Return the attributes of a level.
+
+        Neuroglancer's `axes`, unless they are what is assumed without it; COSEM's `transform`,
+        which lists slowest axes first.
+        """
+        is_usual = self.names == ("x", "y", "z")[: len(self.names)]
+        is_named = all(name in NAMES for name in self.names)
+        found: dict[str, Json] = {"axes": list(self.names)} if is_named and not is_usual else {}
+        if self.steps is None:
+            return found
+        scale = [s * f for s, f in zip(self.steps, factors, strict=True)]
+        shifts = zip(self.origins, self.steps, factors, strict=True)
+        found["transform"] = {
+            "ordering": "C",
+            "axes": list(self.names)[::-1],
+            "scale": scale[::-1],
+            "translate": [o + s * (f - 1) / 2 for o, s, f in shifts][::-1],
+            "units": list(self.units)[::-1],
+        }
+        return found
+
+
+def describe(meaning: Meaning | None, *, is_reversed: bool, ndim: int, url: str) -> Described:
+    """Return the attributes that hold a meaning.
+
+    Parameters:
+        meaning: What the samples mean, in the order of the caller's array.
+        is_reversed: Whether that is the reverse of N5's.
+        ndim: The number of dimensions.
+        url: Names the target in messages.
+    """
+    if meaning is None:
+        return Described()
+    if len(meaning.axes) != ndim:
+        raise FormatError(f"{url}: meaning has {len(meaning.axes)} axes, the array {ndim}")
+    axes = meaning.axes[::-1] if is_reversed else meaning.axes
+    steps = [_step(meaning, axis.name, axis.scale) for axis in axes]
+    is_known = any(step is not None for step in steps)
+    units = tuple(
+        "" if axis.unit is None else SHORT_UNITS.get(axis.unit, axis.unit) for axis in axes
+    )
+    found: dict[str, Json] = {
+        key: value for key, value in _n5_attributes(meaning).items() if key not in WRITTEN
+    }
+    if is_known:
+        spatial = [
+            unit for axis, unit in zip(axes, units, strict=True) if axis.name in ("x", "y", "z")
+        ]
+        found["pixelResolution"] = {
+            "dimensions": [1.0 if step is None else step for step in steps],
+            "unit": next((unit for unit in spatial if unit), "pixel"),
+        }
+    own = exported(meaning)
+    if native := kept_native(meaning):
+        own["native"] = native
+    if own:
+        found[OWN] = own
+    return Described(
+        attributes=found,
+        names=tuple(axis.name for axis in axes),
+        units=units,
+        steps=tuple(1.0 if step is None else step for step in steps) if is_known else None,
+        origins=tuple(axis.origin for axis in axes),
+    )
+
+
+def _n5_attributes(meaning: Meaning) -> dict[str, Json]:
+    found = meaning.native.get("n5")
+    return found if isinstance(found, dict) else {}
+
+
+def kept_native(meaning: Meaning) -> dict[str, Json]:
+    """Return the attributes of another format that are kept; none if they are too long."""
+    found = {key: value for key, value in meaning.native.items() if key != "n5"}
+    return found if len(json.dumps(found, default=str)) <= MOST_NATIVE else {}
+
+
+def _step(meaning: Meaning, name: str, scale: float | None) -> float | None:
+    """Return the size of an element: as stated, or that of the georeference."""
+    transform = meaning.place.transform
+    if scale is not None or transform is None or name not in ("x", "y"):
+        return scale
+    a, b, _, d, e, _ = transform
+    return math.hypot(a, d) if name == "x" else math.hypot(b, e)
+
 
 VERSION = "2.5.1"
 """The N5 version written to the root of a container. Blocks have not changed since, and older

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_default import N5Default
 from anychunk.model.grid import (
+    Array,
     Shape,
     Slices,
     chunk_box,
@@ -24,8 +25,6 @@ from anychunk.model.grid import (
     touched_chunks,
 )
 from anychunk.resample import by_window
-
-type Array = npt.NDArray[Any]
 
 REGION_BYTES = 64 << 20
 """Maximum number of bytes that one thread reads at a time."""

@@ -5,7 +5,6 @@ Spec: Joint BIIF Profile table A-3 (ICORDS, IGEOLO); STDI-0002 (BLOCKA, GEOLOB, 
 
 from collections.abc import Sequence
 
-from anychunk.formats.nitf.fixed_width import Values
 from anychunk.formats.nitf.geolocation import (
     Corners,
     blocka_corners,
@@ -13,6 +12,7 @@ from anychunk.formats.nitf.geolocation import (
     geolob_corners,
     igeolo_corners,
 )
+from anychunk.formats.nitf.header import Values
 from anychunk.formats.nitf.tre import Tre
 from anychunk.metadata.meaning import Crs, Place, Transform
 from anychunk.model.index import Json

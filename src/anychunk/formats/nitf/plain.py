@@ -19,10 +19,15 @@ import numpy.typing as npt
 from anychunk.errors import AnychunkError
 from anychunk.formats._bands import without_single_band
 from anychunk.formats._two_steps import Plain
-from anychunk.formats.nitf.blocks import block_grid, without_mask
-from anychunk.formats.nitf.fixed_width import Values, read
-from anychunk.formats.nitf.header import IMAGE_EXTENSIONS, UNKNOWN_LENGTH, Segment, layout
-from anychunk.formats.nitf.image_segment import Image, read_image
+from anychunk.formats.nitf.blocks import Image, block_grid, read_image, without_mask
+from anychunk.formats.nitf.header import (
+    IMAGE_EXTENSIONS,
+    UNKNOWN_LENGTH,
+    Segment,
+    Values,
+    layout,
+    read,
+)
 from anychunk.formats.nitf.uncompressed import (
     LISTED,
     block_bytes,

@@ -25,8 +25,15 @@ from anychunk.codecs.jbp_block import (
 )
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.formats import _raw
-from anychunk.formats.nitf.blocks import DIMENSIONS, Mask, Offsets, Stored, block_grid, read_mask
-from anychunk.formats.nitf.image_segment import Image
+from anychunk.formats.nitf.blocks import (
+    DIMENSIONS,
+    Image,
+    Mask,
+    Offsets,
+    Stored,
+    block_grid,
+    read_mask,
+)
 from anychunk.io.source import Source
 from anychunk.metadata.samples import fill_value_json
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Parts

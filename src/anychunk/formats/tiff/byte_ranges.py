@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tifffile
 
 from anychunk import limits
@@ -19,8 +18,8 @@ from anychunk.formats._pieces import LEAST
 from anychunk.formats.tiff.layout import Layout
 from anychunk.formats.tiff.tifffile_source import source_file
 from anychunk.model.fronts import WHOLE, Front
+from anychunk.model.index import Uint64
 
-type Table = npt.NDArray[np.uint64]
 type Page = tifffile.TiffPage | tifffile.TiffFrame
 
 MANY = 1 << 16
@@ -49,7 +48,7 @@ def check_count(layout: Layout, *, pages: int, known: int) -> None:
         )
 
 
-def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
+def page_table(page: Page, layout: Layout, size: int) -> tuple[Uint64, Uint64]:
     """Return the offsets and lengths of a page's strips or tiles, shaped like `layout.file_grid`.
 
     Length 0 marks those that the file declares absent (sparse files): their byte count is 0, except
@@ -105,7 +104,7 @@ def page_table(page: Page, layout: Layout, size: int) -> tuple[Table, Table]:
     return full_offsets.reshape(layout.file_grid), full_lengths.reshape(layout.file_grid)
 
 
-def _mend(offsets: Table, lengths: Table, size: int, *, most: int | None, has_data: bool) -> None:
+def _mend(offsets: Uint64, lengths: Uint64, size: int, *, most: int | None, has_data: bool) -> None:
     """Mark absent and lost strips or tiles, in place.
 
     Parameters:
@@ -128,7 +127,7 @@ def _mend(offsets: Table, lengths: Table, size: int, *, most: int | None, has_da
     lengths[is_absent] = 0
 
 
-def _is_sound(offsets: Table, lengths: Table, count: int, size: int) -> bool:
+def _is_sound(offsets: Uint64, lengths: Uint64, count: int, size: int) -> bool:
     """Return whether every strip or tile is present and inside the file, as in nearly all files."""
     for start in range(0, count, PIECE):
         piece = slice(start, min(start + PIECE, count))
@@ -153,7 +152,7 @@ def _stated_length(page: Page) -> int | None:
     return next((tags[code].count for code in (273, 324) if code in tags), None)
 
 
-def _offsets(page: Page, layout: Layout, count: int) -> Table:
+def _offsets(page: Page, layout: Layout, count: int) -> Uint64:
     """Return up to `count` offsets of a page."""
     file = source_file(page)
     entry = None if file is None else file.table(page.offset, OFFSETS)
@@ -162,7 +161,7 @@ def _offsets(page: Page, layout: Layout, count: int) -> Table:
     return file.values(entry, count)
 
 
-def _column(values: Any, layout: Layout) -> Table:
+def _column(values: Any, layout: Layout) -> Uint64:
     """Return a tag's values as a new array."""
     if isinstance(values, int):
         values = (values,)
@@ -176,7 +175,7 @@ def _column(values: Any, layout: Layout) -> Table:
         ) from e
 
 
-def _lengths(page: Page, layout: Layout, offsets: Table, size: int) -> Table:
+def _lengths(page: Page, layout: Layout, offsets: Uint64, size: int) -> Uint64:
     """Return byte counts; without the tag, the distance to the next strip or to the end."""
     tags = getattr(page, "tags", None)
     is_missing = tags is not None and not any(code in tags for code in (279, 325, 514))
@@ -198,7 +197,7 @@ def _lengths(page: Page, layout: Layout, offsets: Table, size: int) -> Table:
     return np.where(following > offsets, following - offsets, 0).astype(np.uint64)
 
 
-def chunk_lengths(layout: Layout) -> Table:
+def chunk_lengths(layout: Layout) -> Uint64:
     """Return the lengths of uncompressed strips or tiles, shaped like `layout.file_grid`."""
     grid = layout.file_grid
     lengths = np.full(grid, _full_length(layout), np.uint64)
@@ -220,13 +219,13 @@ def _unit(layout: Layout, rows: int) -> int:
     return layout.tile().stored_bytes(rows) if layout.is_subsampled else layout.row_bytes * rows
 
 
-def _limit_to_samples(lengths: Table, layout: Layout, *, is_single: bool) -> None:
+def _limit_to_samples(lengths: Uint64, layout: Layout, *, is_single: bool) -> None:
     """Limit byte counts of uncompressed data to what the samples take, in place.
 
     Writers often get the byte count of a single strip wrong, so it is replaced.
     """
     if layout.has_short_strip:
-        expected: Table | np.uint64 = chunk_lengths(layout).reshape(-1)
+        expected: Uint64 | np.uint64 = chunk_lengths(layout).reshape(-1)
     else:
         expected = np.uint64(_full_length(layout))
     if is_single:
@@ -235,7 +234,9 @@ def _limit_to_samples(lengths: Table, layout: Layout, *, is_single: bool) -> Non
         np.minimum(lengths, expected, out=lengths)
 
 
-def recut(layout: Layout, offsets: Table, lengths: Table, size: int) -> tuple[Layout, Table, Table]:
+def recut(
+    layout: Layout, offsets: Uint64, lengths: Uint64, size: int
+) -> tuple[Layout, Uint64, Uint64]:
     """Divide contiguous uncompressed strips into chunks of equal length.
 
     Strips often have one row, or a last strip that is shorter. Tables are returned unchanged if
@@ -269,7 +270,7 @@ STREAMS = {LZW: "lzw", **dict.fromkeys(DEFLATE, "zlib")}
 """Compressions of strips that can be cut, as `anychunk.piece` names them."""
 
 
-def divide(layout: Layout, table: Table) -> tuple[Layout, dict[str, Any]]:
+def divide(layout: Layout, table: Uint64) -> tuple[Layout, dict[str, Any]]:
     """Divide long compressed strips into chunks that are pieces of their streams.
 
     Parameters:

@@ -14,9 +14,9 @@ import tifffile
 
 from anychunk.codecs.tiff.tile import YCBCR
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats.tiff.byte_ranges import Table
 from anychunk.formats.tiff.layout import Layout, subsampling
 from anychunk.io.source import Source
+from anychunk.model.index import Uint64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ HEADER_BYTES = 1 << 16
 Q_TABLES, DC_TABLES, AC_TABLES = 519, 520, 521
 
 
-def are_whole_streams(source: Source, offsets: Table, lengths: Table, layout: Layout) -> bool:
+def are_whole_streams(source: Source, offsets: Uint64, lengths: Uint64, layout: Layout) -> bool:
     """Return whether each strip or tile is a complete JPEG stream, by the first and the last."""
     present = np.flatnonzero(lengths)
     if not present.size:
@@ -44,7 +44,7 @@ def are_whole_streams(source: Source, offsets: Table, lengths: Table, layout: La
 
 
 def interchange_stream(
-    page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Table, lengths: Table
+    page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Uint64, lengths: Uint64
 ) -> tuple[int, int] | None:
     """Return offset and length of the JPEG stream that holds the whole page, or None.
 
@@ -122,7 +122,7 @@ def _peek(source: Source, offset: int, length: int = 2) -> bytes:
 
 
 def fronts(
-    page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Table
+    page: tifffile.TiffPage, layout: Layout, source: Source, offsets: Uint64
 ) -> tuple[tuple[bytes, ...], npt.NDArray[np.uint8]]:
     """Return the distinct headers, and for each strip the number of the header it needs."""
     if layout.is_planar or layout.bands not in (1, 3):

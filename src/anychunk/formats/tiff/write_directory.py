@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from anychunk.model.index import Uint64
 
 BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED, DOUBLE, IFD, LONG8, IFD8 = (
     1, 2, 3, 4, 5, 7, 12, 13, 16, 18,
@@ -28,8 +29,6 @@ GHOST = (
 )
 """GDAL puts the space there so that YES fits in place of NO."""
 MASKED = "MASK_INTERLEAVED_WITH_IMAGERY=YES\n"
-
-type Lengths = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,11 @@ class Page:
     """A directory and its tiles."""
 
     tags: list[Tag]
-    lengths: Lengths
+    lengths: Uint64
     """Of its tiles, in the order of the directory."""
     below: list["Page"] = field(default_factory=list)
     """Its SubIFDs."""
-    offsets: Lengths = field(default_factory=lambda: np.zeros(0, np.uint64))
+    offsets: Uint64 = field(default_factory=lambda: np.zeros(0, np.uint64))
     """Of its tiles, once they are placed."""
 
 

@@ -16,7 +16,17 @@ import numpy as np
 from anychunk.codecs.tiff.tile import YCBCR
 from anychunk.formats.tiff import gdal_metadata as gdal
 from anychunk.formats.tiff import photometry as ph
-from anychunk.formats.tiff import place as pl
+from anychunk.formats.tiff.gdal_metadata import (
+    ASCII_PARAMS,
+    DOUBLE_PARAMS,
+    KEY_DIRECTORY,
+    MATRIX,
+    PIXEL_SCALE,
+    RPC,
+    RPC_LISTS,
+    RPC_NUMBERS,
+    TIEPOINTS,
+)
 from anychunk.formats.tiff.write_directory import Tag, doubles, rational, shorts, text
 from anychunk.metadata import drawing
 from anychunk.metadata.geo_key_writing import GeoTags, geo_tags
@@ -289,17 +299,17 @@ def place_tags(
     tags = [
         doubles(code, *values)
         for code, values in (
-            (pl.PIXEL_SCALE, found.pixel_scale),
-            (pl.TIEPOINTS, found.tiepoints),
-            (pl.MATRIX, found.matrix),
-            (pl.DOUBLE_PARAMS, found.doubles),
+            (PIXEL_SCALE, found.pixel_scale),
+            (TIEPOINTS, found.tiepoints),
+            (MATRIX, found.matrix),
+            (DOUBLE_PARAMS, found.doubles),
         )
         if values
     ]
     if found.directory:
-        tags.append(shorts(pl.KEY_DIRECTORY, *found.directory))
+        tags.append(shorts(KEY_DIRECTORY, *found.directory))
     if found.text:
-        tags.append(text(pl.ASCII_PARAMS, found.text))
+        tags.append(text(ASCII_PARAMS, found.text))
     if meaning.place.rpc is not None:
         tags += _rpc_tag(meaning.place.rpc)
     return tags, found.loss
@@ -307,13 +317,13 @@ def place_tags(
 
 def _rpc_tag(rpc: Mapping[str, Any]) -> list[Tag]:
     try:
-        values = [float(rpc.get(name, 0.0)) for name in pl.RPC_NUMBERS]
-        for name in pl.RPC_LISTS:
+        values = [float(rpc.get(name, 0.0)) for name in RPC_NUMBERS]
+        for name in RPC_LISTS:
             values += [float(value) for value in rpc[name]]
     except (KeyError, TypeError, ValueError):
         return []
-    expected = len(pl.RPC_NUMBERS) + 20 * len(pl.RPC_LISTS)
-    return [doubles(pl.RPC, *values)] if len(values) == expected else []
+    expected = len(RPC_NUMBERS) + 20 * len(RPC_LISTS)
+    return [doubles(RPC, *values)] if len(values) == expected else []
 
 
 def orientation_tag(display: Display | None) -> list[Tag]:

@@ -13,14 +13,12 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-import numpy.typing as npt
 
 from anychunk.codecs.tiff import encoders, samples
 from anychunk.codecs.tiff.tile import LERC, LZMA, LZW, NONE, PACKBITS, YCBCR, Tile
 from anychunk.errors import ChunkEncodeError, UnsupportedError
 from anychunk.formats.tiff.write_directory import RATIONAL, Tag, longs, shorts
-
-type Array = npt.NDArray[Any]
+from anychunk.model.grid import Array
 
 BITS, COMPRESSION, PLANAR, PREDICTOR, TILE_WIDTH, TILE_LENGTH = 258, 259, 284, 317, 322, 323
 SAMPLES, SAMPLE_FORMAT, SUBSAMPLING, REFERENCE, LERC_PARAMETERS = 277, 339, 530, 532, 50674

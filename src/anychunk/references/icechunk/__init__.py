@@ -18,9 +18,8 @@ from anychunk._version import __version__
 from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, SourceError, untrusted
 from anychunk.formats._zarr_metadata import Fields, parse_document, read_attributes
-from anychunk.io.folder import Folder
-from anychunk.io.source import Storage
-from anychunk.io.url import absolute
+from anychunk.io.opening import Folder
+from anychunk.io.source import Storage, absolute
 from anychunk.metadata.dates import Rules
 from anychunk.model.index import GroupIndex, Json, Node, Saved, with_saved
 from anychunk.references.chunk_references import (
@@ -31,33 +30,41 @@ from anychunk.references.chunk_references import (
     used_urls,
     with_found_pins,
 )
-from anychunk.references.documents import check_version, parse_nodes, read_base, read_pins
+from anychunk.references.documents import (
+    Rows,
+    build_index,
+    check_version,
+    parse_nodes,
+    read_base,
+    read_pins,
+    url_resolver,
+)
 from anychunk.references.documents import write_documents as metadata_documents
 from anychunk.references.icechunk.appending import append_index
-from anychunk.references.icechunk.chunks import at_start, read_chunks, write_chunks
-from anychunk.references.icechunk.documents import (
-    is_empty,
-    read_bytes,
-    read_documents,
-    write_documents,
-)
-from anychunk.references.icechunk.repo_file import check_repo_file
-from anychunk.references.icechunk.repository import (
+from anychunk.references.icechunk.chunks import (
     BRANCH,
+    at_start,
     icechunk_errors,
     icechunk_module,
+    read_chunks,
     readonly_store,
     writable_repository,
+    write_chunks,
 )
+from anychunk.references.icechunk.repo_file import check_repo_file
 from anychunk.references.icechunk.sources import (
     Row,
     append_rows,
+    is_empty,
+    read_bytes,
+    read_documents,
     read_rows,
     read_urls,
     refuse_name,
     source_rows,
     with_rows,
     without_table,
+    write_documents,
 )
 from anychunk.references.icechunk.storage import (
     containers_access,
@@ -65,8 +72,7 @@ from anychunk.references.icechunk.storage import (
     repository_storage,
 )
 from anychunk.references.icechunk.transaction import Transaction
-from anychunk.references.loading import Rows, build_index, url_resolver
-from anychunk.references.portable_codecs import with_portable_codecs
+from anychunk.references.osml_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import EVERYWHERE, UrlResolver, folder_of
 

@@ -26,18 +26,23 @@ from anychunk.references.chunk_references import (
     References,
     chunk_references,
 )
-from anychunk.references.documents import check_version, parse_nodes
+from anychunk.references.documents import (
+    build_array,
+    build_tree,
+    check_version,
+    no_rows,
+    parse_nodes,
+)
 from anychunk.references.documents import write_documents as metadata_documents
 from anychunk.references.icechunk.chunks import at_start, write_chunks
-from anychunk.references.icechunk.documents import (
+from anychunk.references.icechunk.sources import (
     delete_keys,
     read_bytes,
     read_documents,
+    without_table,
     write_documents,
 )
-from anychunk.references.icechunk.sources import without_table
 from anychunk.references.icechunk.transaction import Transaction
-from anychunk.references.loading import build_array, build_tree, no_rows
 
 INLINE_ONLY = Capabilities(name="Icechunk")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.io.folder import Folder
+from anychunk.io.opening import Folder
 
 HEADER = 39
 """Magic bytes, name of the writer, version, kind of file, compression."""

@@ -8,14 +8,21 @@ Refused: `gen` (jinja), references without a url, references outside what is all
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from anychunk import limits
+from anychunk.codecs import URIS
+from anychunk.codecs.dted import Dted
 from anychunk.errors import FormatError, LimitError, UnsupportedError
+from anychunk.formats._zarr_metadata import Fields
 from anychunk.io import sink
-from anychunk.io.source import Source, Storage
-from anychunk.io.url import absolute
-from anychunk.model.index import GroupIndex, Node
+from anychunk.io.source import Source, Storage, absolute
+from anychunk.model.grid import Numbers, chunk_numbers, grid_shape
+from anychunk.model.images import images
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
 from anychunk.references.chunk_references import (
     Capabilities,
     Copy,
@@ -25,21 +32,166 @@ from anychunk.references.chunk_references import (
     with_found_pins,
 )
 from anychunk.references.documents import (
+    Rows,
     added_root,
+    build_index,
+    no_rows,
     parse_nodes,
     root_attributes,
     root_documents,
+    url_resolver,
     write_documents,
 )
-from anychunk.references.kerchunk.chunk_keys import rows_by_array
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
 from anychunk.references.kerchunk.json_writer import JsonWriter
-from anychunk.references.kerchunk.osml_layout import osml_layout
-from anychunk.references.loading import build_index, no_rows, url_resolver
+from anychunk.references.osml_codecs import KNOWN, misread, with_portable_codecs
 from anychunk.references.osml_reading import corrected
-from anychunk.references.portable_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import BASE, folder_of, is_below
+
+# Assign the chunk keys of reference JSON to arrays, and turn them into chunk numbers.
+
+
+BATCH = 1 << 16
+"""How many keys are parsed at once."""
+COORDS = re.compile(r"\d{1,10}(?:[./]\d{1,10})*")
+
+type Arrays = Mapping[str, tuple[str, Fields]]
+"""Key pattern and fields of every array, by path."""
+
+
+def rows_by_array(found: ReferenceColumns, arrays: Arrays, where: str) -> dict[str, Rows]:
+    """Return the rows of every array that has chunks, by path."""
+    prefixes = {_prefix(path, *member): path for path, member in arrays.items()}
+    taken: dict[str, list[tuple[Numbers, Numbers]]] = {}
+    before = 0
+    for keys in found.keys.taken_blocks():
+        for begin, end, prefix in _runs(keys, prefixes, where):
+            path = prefixes[prefix]
+            numbers, kept = _numbers(keys[begin:end], prefix, arrays[path], where)
+            taken.setdefault(path, []).append((numbers, kept + (before + begin)))
+        before += len(keys)
+    columns = [
+        np.frombuffer(column, np.uint64) if column else np.empty(0, np.uint64)
+        for column in (found.offsets, found.lengths, found.url_ids)
+    ]
+    rows = {}
+    for path in list(taken):
+        pieces = taken.pop(path)
+        places = _as_slice(np.concatenate([p for _, p in pieces]))
+        numbers = np.concatenate([n for n, _ in pieces])
+        offsets, lengths, ids = (column[places] for column in columns)
+        rows[path] = Rows(
+            numbers=numbers, offsets=offsets, lengths=lengths, url_ids=ids.view(np.int64)
+        )
+    _add_inline_and_parts(found, arrays, prefixes, rows, where)
+    return rows
+
+
+def _as_slice(places: Numbers) -> Numbers | slice:
+    """Return places that follow each other as a slice, which takes a view and not a copy."""
+    if places.size and (np.diff(places) == 1).all():
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
+
+
+def _prefix(path: str, pattern: str, fields: Fields) -> str:
+    """Return the prefix of an array's chunk keys."""
+    prefix = f"{path}/" if path else ""
+    if not pattern.startswith("c"):
+        return prefix
+    # an array without axes has one chunk, `c`
+    return prefix + (pattern if fields["shape"] else "c")
+
+
+def _add_inline_and_parts(
+    found: ReferenceColumns,
+    arrays: Arrays,
+    prefixes: Mapping[str, str],
+    rows: dict[str, Rows],
+    where: str,
+) -> None:
+    """Add inline chunks and further parts to the rows of their arrays."""
+    for name, values in (("inline", found.inline), ("parts", found.parts)):
+        keys = list(values)
+        for begin, end, prefix in _runs(keys, prefixes, where):
+            path = prefixes[prefix]
+            numbers, kept = _numbers(keys[begin:end], prefix, arrays[path], where)
+            target = getattr(rows.setdefault(path, no_rows()), name)
+            for number, place in zip(numbers.tolist(), kept.tolist(), strict=True):
+                target[number] = values[keys[begin + place]]
+
+
+def _runs(
+    keys: list[str], prefixes: Mapping[str, str], where: str
+) -> Iterator[tuple[int, int, str]]:
+    """Yield (begin, end, prefix) of consecutive keys of the same array.
+
+    Keys of one array usually follow each other: one comparison per key then suffices, or two for
+    all of them, since what is sorted between two keys with a prefix has that prefix, too.
+    """
+    prefix = _prefix_of(min(keys), prefixes) if keys else None
+    if prefix and _prefix_of(max(keys), prefixes) == prefix:
+        yield 0, len(keys), prefix
+        return
+    begin, current = 0, None
+    for i, key in enumerate(keys):
+        if current is not None and key.startswith(current) and current != "":
+            continue
+        prefix = _prefix_of(key, prefixes)
+        if prefix is None and key.rpartition("/")[2] in METADATA:
+            raise UnsupportedError(f"{where}: {key!r} is a reference, expected inline metadata")
+        if prefix != current:
+            if current is not None:
+                yield begin, i, current
+            begin, current = i, prefix
+    if current is not None:
+        yield begin, len(keys), current
+
+
+def _prefix_of(key: str, prefixes: Mapping[str, str]) -> str | None:
+    """Return the longest known prefix of a chunk key; None if it belongs to no array."""
+    end = len(key)
+    while end > 0:
+        if key[:end] in prefixes:
+            return key[:end]
+        cut = max(key.rfind("/", 0, end - 1), key.rfind(".", 0, end - 1))
+        end = cut + 1 if cut >= 0 else 0
+    return "" if "" in prefixes else None
+
+
+def _numbers(
+    keys: list[str], prefix: str, array: tuple[str, Fields], where: str
+) -> tuple[Numbers, Numbers]:
+    """Return the numbers of chunks, and which of the keys they are.
+
+    Keys outside the grid are left out: zarr never asks for them.
+    """
+    pattern, fields = array
+    grid = grid_shape(fields["shape"], fields["chunk_shape"])
+    if not grid:
+        return np.zeros(len(keys[-1:]), np.int64), np.arange(len(keys))[-1:]
+    found = [
+        _parse_keys(keys[i : i + BATCH], len(prefix), pattern[-1], len(grid), where)
+        for i in range(0, len(keys), BATCH)
+    ]
+    coords = np.concatenate(found)
+    kept = np.flatnonzero((coords < np.array(grid)).all(axis=1))
+    return chunk_numbers(coords[kept], grid), kept
+
+
+def _parse_keys(keys: list[str], start: int, separator: str, ndim: int, where: str) -> Any:
+    """Return the coordinates in chunk keys, one row per key, all parsed at once."""
+    joined = separator.join([key[start:] for key in keys])
+    if COORDS.fullmatch(joined) is not None:
+        coords = np.fromstring(joined.replace(".", "/"), np.int64, sep="/")
+        if coords.size == len(keys) * ndim:
+            return coords.reshape(-1, ndim)
+    raise FormatError(
+        f"{where}: malformed chunk key among the {len(keys)} keys from {keys[0]!r} on, "
+        f"expected {ndim} numbers separated by {separator!r}"
+    )
+
 
 CAPABILITIES = Capabilities(name="kerchunk JSON", has_parts=True, has_whole=True)
 type Layout = Literal["anychunk", "osml"]
@@ -246,3 +398,148 @@ def _build(found: ReferenceColumns, url: str, allow: Iterable[str]) -> Node:
             f"{url}: reference JSON has no Zarr metadata, expected zarr.json or .zgroup"
         )
     return build_index(nodes, resolver, lambda path, _: (rows.get(path, no_rows()), urls))
+
+
+# Arrange an index as osml-imagery-io reads it: groups `0`, `1`, … with an array `data` each.
+#
+# The groups are the levels of one image, listed in GeoZarr's `multiscales` of the root, as
+# osml-imagery-io writes them. It indexes one image per file; of a file with several images, the
+# groups are their full resolutions.
+#
+# Codecs that it would misread are refused. Configuration keys that it does not know and that do not
+# change the pixels are left out.
+
+
+LEVELS = ("ome", "multiscales")
+"""Attributes of image groups that describe levels by paths, which differ in this layout."""
+MULTISCALES = "d35379db-88df-4056-af3a-620245f8e347"
+"""UUID of GeoZarr's convention for levels."""
+
+
+def osml_layout(node: Node) -> Node:
+    """Return groups of the levels of an image, or of several images, each with an array `data`.
+
+    Raises:
+        UnsupportedError: If an image has no full resolution, or osml-imagery-io would misread it.
+    """
+    if not isinstance(node, GroupIndex):
+        raise UnsupportedError("layout osml: the root is an array, expected a group of images")
+    found = [(name, image, next(images(image), None)) for name, image in node.members.items()]
+    members: dict[str, Node] = {}
+    for name, image, levels in found:
+        if levels is None:
+            raise UnsupportedError(f"layout osml: image {name!r} has no array, its full resolution")
+        if len(found) == 1:
+            for number, path in enumerate(levels.levels):
+                members[str(number)] = _group(image, path, f"array {number}/data")
+            attributes = _root_attributes(node, image, members)
+            return GroupIndex(members=members, attributes=attributes, pins=node.pins)
+        kept = _without_levels(image.attributes)
+        group = _group(image, levels.levels[0], f"array {name}/data")
+        members[name] = replace(group, attributes=kept)
+    return GroupIndex(members=members, attributes=node.attributes, pins=node.pins)
+
+
+def _without_levels(attributes: Mapping[str, Json]) -> dict[str, Json]:
+    return {key: value for key, value in attributes.items() if key not in LEVELS}
+
+
+def _group(image: Node, path: str, where: str) -> GroupIndex:
+    """Return the group of a level, with its array as `data`."""
+    found = find(image, path)
+    if not isinstance(found, ArrayIndex):
+        raise UnsupportedError(f"layout osml: {path} is a group, expected an array")
+    array = with_bands(_with_whole_cells(found, where))
+    codecs = tuple(_codec(codec, where) for codec in array.codecs)
+    return GroupIndex(members={"data": replace(array, codecs=codecs)})
+
+
+def _root_attributes(node: GroupIndex, image: Node, members: Mapping[str, Node]) -> dict[str, Json]:
+    """Return the attributes of an image, with its levels as osml-imagery-io lists them."""
+    attributes = _without_levels(node.attributes) | _without_levels(image.attributes)
+    declared = attributes.get("zarr_conventions")
+    conventions = list(declared) if isinstance(declared, list) else []
+    if not any(isinstance(c, Mapping) and c.get("uuid") == MULTISCALES for c in conventions):
+        conventions.append({"uuid": MULTISCALES, "name": "multiscales"})
+    layout: list[Json] = []
+    finer: tuple[int, ...] = ()
+    for name, group in members.items():
+        array = find(group, "data")
+        assert isinstance(array, ArrayIndex)  # made by `_group`
+        size = array.shape[-2:]
+        scale = [a / b for a, b in zip(finer or size, size, strict=True)]
+        entry: dict[str, Json] = {"asset": name}
+        if finer:
+            entry["derived_from"] = str(int(name) - 1)
+        layout.append({**entry, "transform": {"scale": scale, "translation": [0.0, 0.0]}})
+        finer = size
+    return {**attributes, "zarr_conventions": conventions, "multiscales": {"layout": layout}}
+
+
+def _with_whole_cells(array: ArrayIndex, where: str) -> ArrayIndex:
+    """Return the records of a DTED cell as one chunk: osml-imagery-io refuses shorter chunks."""
+    chunks, codec = array.chunks, array.codecs[-1]
+    is_dted = isinstance(codec, dict) and codec.get("name") == Dted.name
+    if not is_dted or array.shape[-1] % array.chunk_shape[-1] == 0:
+        return array
+    if not isinstance(chunks, ByteRanges) or chunks.offsets.shape[:-1] != (1,):
+        raise UnsupportedError(f"{where}: chunks of DTED with fewer records than others")
+    offsets, lengths = chunks.offsets.ravel(), chunks.lengths.ravel()
+    if (offsets[:-1] + lengths[:-1] != offsets[1:]).any():
+        raise UnsupportedError(
+            f"{where}: the records of the DTED cell do not follow each other; "
+            'save with layout="anychunk"'
+        )
+    configuration = {**codec["configuration"], "num_lon_lines": array.shape[-1]}
+    whole = replace(
+        chunks, offsets=offsets[:1, None], lengths=lengths.sum(keepdims=True, dtype=np.uint64)[None]
+    )
+    return replace(
+        array,
+        chunk_shape=array.shape,
+        codecs=(*array.codecs[:-1], {**codec, "configuration": configuration}),
+        chunks=whole,
+    )
+
+
+def with_bands(array: ArrayIndex) -> ArrayIndex:
+    """Return an array of (y, x) as (band, y, x), and c called band, as osml's arrays are."""
+    names = tuple("band" if name == "c" else name for name in array.dimension_names)
+    chunks = array.chunks
+    if len(names) != 2 or not isinstance(chunks, ByteRanges) or any(chunks.fronts):
+        return replace(array, dimension_names=names)
+    tables = {
+        key: table[None]
+        for key in ("offsets", "lengths", "url_ids", "front_ids")
+        if (table := getattr(chunks, key)) is not None
+    }
+    return replace(
+        array,
+        shape=(1, *array.shape),
+        chunk_shape=(1, *array.chunk_shape),
+        dimension_names=("band", *names),
+        codecs=tuple(_with_band_axis(codec) for codec in array.codecs),
+        chunks=replace(chunks, **tables),
+    )
+
+
+def _with_band_axis(codec: Json) -> Json:
+    if not isinstance(codec, dict) or codec.get("name") != "transpose":
+        return codec
+    order = [0, *(axis + 1 for axis in codec["configuration"]["order"])]
+    return {"name": "transpose", "configuration": {"order": order}}
+
+
+def _codec(codec: Json, where: str) -> Json:
+    """Return a codec without keys that osml-imagery-io does not know; refuse misread ones."""
+    if problem := misread(codec):
+        raise UnsupportedError(
+            f"{where}: osml-imagery-io would decode wrong pixels: {problem}; "
+            'save with layout="anychunk"'
+        )
+    known = KNOWN.get(codec["name"]) if isinstance(codec, dict) else None
+    if known is None:
+        return codec
+    configuration = codec.get("configuration", {})
+    kept = {k: v for k, v in configuration.items() if k in known}
+    return {**codec, "name": URIS[codec["name"]], "configuration": kept}

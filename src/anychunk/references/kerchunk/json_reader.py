@@ -20,7 +20,7 @@ import numpy as np
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.formats._zarr_metadata import Document, parse_document
 from anychunk.model.index import WHOLE
-from anychunk.references.loading import Range
+from anychunk.references.documents import Range
 
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 PLAIN_REFERENCES = re.compile(
