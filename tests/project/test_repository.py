@@ -65,7 +65,11 @@ def test_metadata_agree():
     assert citation["keywords"] == PROJECT["keywords"]
     assert citation["repository-code"] == recipe["about"]["repository"] == ADDRESS
     assert load_lines("mkdocs.yml", r"^repo_url: (.+)$") == [ADDRESS]
-    assert load_lines("mkdocs.yml", r"^site_url: (.+)$") == [PROJECT["urls"]["Documentation"]] == [SITE]
+    assert (
+        load_lines("mkdocs.yml", r"^site_url: (.+)$")
+        == [PROJECT["urls"]["Documentation"]]
+        == [SITE]
+    )
     assert all(url.startswith((ADDRESS, SITE)) for url in PROJECT["urls"].values())
     assert anychunk.errors.REPORT.endswith(f"{ADDRESS}/issues")
 

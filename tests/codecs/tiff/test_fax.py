@@ -165,6 +165,7 @@ def test_rows_beyond_the_chunk_are_left_out(kind):
     np.testing.assert_array_equal(decode(made, strip(pixels, kind)), pixels[:17])
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 @pytest.mark.parametrize("rows", [20, 8])
 @pytest.mark.parametrize("kind", KINDS)
 def test_pages_with_a_row_too_many_are_read_as_by_gdal_and_tifffile(tmp_path, kind, rows):
