@@ -46,6 +46,7 @@ from anychunk.indexing import Url, index_one, several_files
 from anychunk.io.source import Storage, absolute, as_url
 from anychunk.metadata.dates import Duplicates, Georeference, Order, Rules
 from anychunk.metadata.joining import collected_warnings
+from anychunk.model.images import is_coordinate
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.references import icechunk
 from anychunk.references.chunk_references import Copy
@@ -81,7 +82,11 @@ class Summary:
             files: How many files it is of.
             is_extended: Whether its arrays extend those that were counted before.
         """
-        arrays = [array for _, array in walk(node) if isinstance(array, ArrayIndex)]
+        arrays = [
+            array
+            for path, array in walk(node)
+            if isinstance(array, ArrayIndex) and not is_coordinate(path.rpartition("/")[2], array)
+        ]
         self.files += files
         self.arrays = len(arrays) if is_extended else self.arrays + len(arrays)
         for array in arrays:

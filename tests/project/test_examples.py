@@ -71,6 +71,12 @@ def run_python(code, arguments, folder, environment):
     return done.stdout
 
 
+def run_tests(text, folder):
+    """Run a block of test classes as a user of the contracts would."""
+    (folder / "test_block.py").write_text(text, "utf-8")
+    run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_block.py"], folder)
+
+
 def run_shell(text, folder, environment):
     """Run a block of commands, by bash where it uses more of the shell than quotes and comments."""
     lines = [line for line in that_end(text).splitlines() if line and not line.startswith("#")]
@@ -122,7 +128,9 @@ def test_blocks(page, tmp_path):
         for language, text in blocks(page):
             if language == "python" and missing(text):
                 continue
-            if language == "python":
+            if language == "python" and re.search(r"^class Test", text, re.MULTILINE):
+                run_tests(text, folder)
+            elif language == "python":
                 before = PATIENT_NOTEBOOKS if "_repr_html_" in text else ""
                 printed = run_python(before + text, [], folder, environment)
             elif language == "sh":

@@ -14,7 +14,7 @@ from anychunk import formats
 from anychunk.codecs.data_types import data_type
 from anychunk.conversion.given_arrays import Given, given_array
 from anychunk.conversion.levels import ZarrOptions
-from anychunk.conversion.single_files import LEVEL_OPTIONS
+from anychunk.conversion.single_files import LEVEL_OPTIONS, writer_of
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import FormatError, UnsupportedError
@@ -73,7 +73,7 @@ def write_other(
     if is_option:
         options = {**options, "format": format}
     named = format is not None and not is_option
-    module: Any = formats.by_name(str(format)) if named else formats.writer(url)
+    module: Any = formats.by_name(str(format)) if named else writer_of(url)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} files can be read, but not written")
     if "meaning" not in inspect.signature(module.write).parameters or not given.is_described:
