@@ -25,7 +25,7 @@ from zarr.codecs import (
 )
 from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
-from anychunk import limits
+from anychunk import decoders, limits
 from anychunk.codecs import codec_class, leading_streams, streams
 from anychunk.codecs.base import (
     ArrayToArray,
@@ -184,8 +184,7 @@ class Decoder:
         """Whether `into` may be given only the first rows and columns of a chunk."""
         self._part = None if self._array_steps else shortcut(pairs, "decode_part")
         self._many = None if self._array_steps else shortcut(pairs, "decode_many")
-        self.layout = None if self._array_steps else layout_of(pairs)
-        """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
+        self._layout = None if self._array_steps else layout_of(pairs)
         self.depends_on_place = (
             any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
             # otherwise the last two axes of the array are those of the codec
@@ -274,6 +273,13 @@ class Decoder:
         else:
             part = decode(data, spec, rows, columns)
         return None if part is None else part[selection[:-2]]
+
+    @property
+    def layout(self) -> ChunkLayout | None:
+        """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
+        found = self._layout
+        is_used = found is None or found.decoder is None or decoders.is_used(found.decoder)
+        return found if is_used else None
 
     @property
     def takes_many(self) -> bool:

@@ -23,6 +23,8 @@ class ChunkLayout:
     """Whether samples are stored in the other byte order than that of this machine."""
     options: bytes = b""
     """What else the kind needs: the type of samples of LERC, colour spaces and tables of JPEG."""
+    decoder: tuple[str, str] | None = None
+    """The decoder whose library decompresses, if others may be chosen."""
 
     @property
     def nbytes(self) -> int:

@@ -51,6 +51,7 @@ from anychunk.codecs.tiff.tile import (
     ZSTD,
     Tile,
 )
+from anychunk.decoders import LIBJPEG
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 from anychunk.model.grid import Array
 from anychunk.model.index import Json
@@ -372,6 +373,7 @@ class TiffTile(Tile, BytesToBytes):
             predictor=1 if is_picture else self.predictor,
             is_swapped=not is_picture and self._is_swapped,
             options=self._picture_options,
+            decoder=LIBJPEG if self.compression in JPEG else None,
         )
 
     @cached_property

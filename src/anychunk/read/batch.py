@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import limits
+from anychunk import decoders, limits
 from anychunk.codecs.chain import Decoder
 from anychunk.codecs.zarr_core import ArraySpec, NDBuffer
 from anychunk.decode.boxes import raise_located
@@ -22,7 +22,7 @@ from anychunk.read.joint_places import Places, Selector, is_inside, joint_box, n
 RECENT: Cache[npt.NDArray[Any]] = Cache(lambda: limits.get().recent_bytes)
 """Decoded chunks of which only a part was read, for the whole process: the next read often takes
 another part of the same chunk."""
-
+decoders.changed.append(lambda: RECENT.shrink(0))
 
 TOUCHED: Cache[int] = Cache(1 << 20)
 """Chunks of which parts were read, with what that has cost in pixels: when it is as much as the
