@@ -14,7 +14,7 @@ from anychunk.errors import UnsupportedError
 from bench import report
 from tests.project.test_docs import DIRECTIVE, REFERENCE, ROOT, resolve, text
 from tests.project.test_examples import blocks
-from tests.project.test_repository import SITE
+from tests.project.test_repository import ADDRESS, SITE
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = {"Zarr, OME-Zarr": ["zarr"], "TIFF, COG, OME-TIFF": ["tiff"], "JNRRD, NRRD": ["jnrrd"]}
@@ -90,7 +90,7 @@ def test_addresses_in_the_readme_are_pages():
     for page in pages:
         is_page = page == "" or (ROOT / "docs" / f"{page.rstrip('/')}.md").exists()
         assert is_page or (ROOT / "docs" / page).is_file(), page
-    own = "https://github.com/anychunk/anychunk/blob/main/"
+    own = f"{ADDRESS}/blob/main/"
     assert all((ROOT / t.removeprefix(own)).is_file() for t in targets if t.startswith(own))
 
 
