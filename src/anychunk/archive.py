@@ -49,6 +49,7 @@ from anychunk.io import sink
 from anychunk.io.source import Storage, absolute, as_url
 from anychunk.metadata.dates import Duplicates, Georeference, Order, Rules
 from anychunk.metadata.joining import collected_warnings
+from anychunk.model.images import is_coordinate
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
 from anychunk.options import Copy, FileOptions, Progress, checked
 from anychunk.references import icechunk
@@ -84,7 +85,11 @@ class Summary:
             files: How many files it is of.
             is_extended: Whether its arrays extend those that were counted before.
         """
-        arrays = [array for _, array in walk(node) if isinstance(array, ArrayIndex)]
+        arrays = [
+            array
+            for path, array in walk(node)
+            if isinstance(array, ArrayIndex) and not is_coordinate(path.rpartition("/")[2], array)
+        ]
         self.files += files
         self.arrays = len(arrays) if is_extended else self.arrays + len(arrays)
         for array in arrays:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anychunk.metadata.dates import Duplicates, Georeference, Order
     from anychunk.metadata.meaning import Meaning
     from anychunk.model.index import Json
-    from anychunk.references.kerchunk import Layout
+    from anychunk.references.osml_layout import Layout
 
 type Progress = Callable[[int, int], object]
 """Called with (done, total) as the work proceeds."""

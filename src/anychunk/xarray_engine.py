@@ -56,7 +56,7 @@ _guessing = threading.local()
 class AnychunkEntrypoint(BackendEntrypoint):
     """The engine `anychunk`, registered with xarray by an entry point."""
 
-    description = "TIFF, NITF, JPEG 2000, N5, JNRRD, NPY and other tiled files, in place"
+    description = "TIFF, NITF, JPEG 2000, N5, NIfTI, NPY and other tiled files, in place"
     supports_groups: ClassVar[bool] = True
     open_dataset_parameters = ("filename_or_obj", *DECODERS, "image", "level", "group", "storage")
 

@@ -13,6 +13,7 @@ import pytest
 import tifffile
 
 import anychunk
+from anychunk import demo
 from anychunk.cli import main
 from anychunk.cli.commands import NOT_HERE, app
 from tests.project.test_import import SLOW
@@ -91,6 +92,7 @@ def test_there_is_a_schema_for_every_command():
         ("thumb", ["{}/p.tif", "-o", "{}/p.png"], 0),
         ("thumb", ["{}/a.ome.tif", "-o", "{}/p.png", "--window", "0:32,:40", "--level", "0"], 0),
         ("thumb", ["{}/a.ome.tif", "-o", "{}/p.png", "--bands", "GFP,0"], 0),
+        ("demo", ["{}/demo"], 0),
         ("formats", [], 0),
         ("codecs", [], 0),
     ],
@@ -104,6 +106,20 @@ def test_json_has_the_form_that_is_documented(capsys, files, command, arguments,
     jsonschema.validate(document, SCHEMAS[command])
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate("text", SCHEMAS[command])
+
+
+@pytest.mark.parametrize(("name", "arrays"), [("scene.tif", 3), ("cells.ome.tif", 1)])
+def test_counts_are_those_that_the_schemas_describe(capsys, tmp_path, name, arrays):
+    """Coordinates are not counted by `index`, `verify` or `convert`."""
+    list(demo.write(tmp_path))
+    file = tmp_path / name
+    _, out, _ = run(capsys, "index", file, "-o", tmp_path / "a.json", "--json")
+    assert json.loads(out)["arrays"] == arrays
+    assert SCHEMAS["index"]["properties"]["arrays"]["description"].endswith("without coordinates.")
+    _, out, _ = run(capsys, "verify", file, "--json")
+    assert json.loads(out)["arrays"] == arrays
+    _, out, _ = run(capsys, "convert", file, tmp_path / "a.zarr", "--json")
+    assert json.loads(out)["arrays"] == arrays
 
 
 def test_several_files_are_a_table(capsys, files):

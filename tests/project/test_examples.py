@@ -1,6 +1,7 @@
 """The examples, and every code block in the README and the documentation, run unchanged.
 
-The blocks of a page run in order, in one folder. On pages that mention `s3://bucket`, the folder is
+The blocks of a page run in order, in one folder. A block of `text` is what the one before it prints.
+Commands that install something or run until they are stopped are left out. On pages that mention `s3://bucket`, the folder is
 that bucket of a local S3 server. Blocks that import napari or bioio, which are large, run where they
 are installed: `make test-in ENV=integrations`.
 """
@@ -29,16 +30,13 @@ pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 # `make demo` runs the demo
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if not p.name.startswith("demo"))
-# docs/index.md is generated from the README
-PAGES = [
-    ROOT / "README.md",
-    *sorted(set((ROOT / "docs").rglob("*.md")) - {ROOT / "docs/index.md"}),
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 PLAIN = re.compile(r"anychunk( +('[^']*'|[\w:/.,=+-]+|(?<= )#.*))*")
 LARGE = ("napari", "bioio")
+NOT_RUN = ("pip install ", "make ", "anychunk serve ")
 
 
 def blocks(page):
@@ -73,15 +71,29 @@ def run_python(code, arguments, folder, environment):
     return done.stdout
 
 
+def run_tests(text, folder):
+    """Run a block of test classes as a user of the contracts would."""
+    (folder / "test_block.py").write_text(text, "utf-8")
+    run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_block.py"], folder)
+
+
 def run_shell(text, folder, environment):
     """Run a block of commands, by bash where it uses more of the shell than quotes and comments."""
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    if all(PLAIN.fullmatch(line) for line in lines):
-        for line in lines:
-            _, *words = shlex.split(line, comments=True)
-            run_python(processes.COMMAND, words, folder, environment)
-    else:
-        run(["bash", "-e", "-o", "pipefail", "-c", text], folder, environment)
+    lines = [line for line in that_end(text).splitlines() if line and not line.startswith("#")]
+    if not all(PLAIN.fullmatch(line) for line in lines):
+        return run(["bash", "-e", "-o", "pipefail", "-c", that_end(text)], folder, environment)
+    commands = [shlex.split(line, comments=True)[1:] for line in lines]
+    return "".join(run_python(processes.COMMAND, one, folder, environment) for one in commands)
+
+
+def that_end(text):
+    """Return the commands of a block that neither install something nor run until they are stopped."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith(NOT_RUN))
+
+
+def without_spaces(text):
+    """Return a text without spaces at the ends of lines, and without empty lines at its end."""
+    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip()
 
 
 def in_environment(storage):
@@ -112,20 +124,25 @@ def test_blocks(page, tmp_path):
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with serve_s3(tmp_path) if needs_s3 else nullcontext() as storage:
         environment = {"PATH": path, **(in_environment(storage) if storage else {})}
+        printed = ""
         for language, text in blocks(page):
             if language == "python" and missing(text):
                 continue
-            if language == "python":
+            if language == "python" and re.search(r"^class Test", text, re.MULTILINE):
+                run_tests(text, folder)
+            elif language == "python":
                 before = PATIENT_NOTEBOOKS if "_repr_html_" in text else ""
-                run_python(before + text, [], folder, environment)
+                printed = run_python(before + text, [], folder, environment)
             elif language == "sh":
-                run_shell(text, folder, environment)
+                printed = run_shell(text, folder, environment)
+            elif language == "text":
+                assert without_spaces(printed) == without_spaces(text)
             elif language == "toml":
                 assert tomllib.loads(text)
             elif language == "json":
                 check_codecs(text)
             else:
-                assert page.name == "README.md", f"a block of {language or 'nothing'}: {text}"
+                raise AssertionError(f"a block of {language or 'nothing'}: {text}")
     left_out = {name for _, text in blocks(page) for name in missing(text)}
     if left_out:
         pytest.skip(f"{' '.join(left_out)} is not installed: make test-in ENV=integrations")

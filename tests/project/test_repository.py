@@ -24,6 +24,7 @@ PACKAGES = {
 }
 """Our other packages, by their folders."""
 ADDRESS = "https://github.com/anychunk/anychunk"
+SITE = "https://anychunk.github.io/anychunk/"
 AUTHORS = "The anychunk developers"
 CONDA_NAMES = {"xxhash": "python-xxhash"}
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -44,7 +45,7 @@ def tracked() -> list[str]:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("text", [ADDRESS, AUTHORS])
+@pytest.mark.parametrize("text", [ADDRESS, SITE, AUTHORS])
 def test_the_release_checklist_names_each_file_with(text):
     found = {
         name
@@ -64,7 +65,12 @@ def test_metadata_agree():
     assert citation["keywords"] == PROJECT["keywords"]
     assert citation["repository-code"] == recipe["about"]["repository"] == ADDRESS
     assert load_lines("mkdocs.yml", r"^repo_url: (.+)$") == [ADDRESS]
-    assert all(url.startswith(ADDRESS) for url in PROJECT["urls"].values())
+    assert (
+        load_lines("mkdocs.yml", r"^site_url: (.+)$")
+        == [PROJECT["urls"]["Documentation"]]
+        == [SITE]
+    )
+    assert all(url.startswith((ADDRESS, SITE)) for url in PROJECT["urls"].values())
     assert anychunk.errors.REPORT.endswith(f"{ADDRESS}/issues")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 import typer.core
 
-from anychunk.cli import codecs, convert, formats, index, info, thumb, verify
+from anychunk.cli import codecs, convert, demo, formats, index, info, thumb, verify
 from anychunk.cli.printing import summary
 from anychunk.errors import MissingDependencyError
 
@@ -95,6 +95,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for _command in (
+    demo.demo,
     info.info,
     index.index,
     convert.convert,

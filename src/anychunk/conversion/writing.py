@@ -13,7 +13,7 @@ from anychunk import formats
 from anychunk.codecs.data_types import data_type
 from anychunk.conversion.given_arrays import Given, given_array
 from anychunk.conversion.levels import ZarrOptions, options_for, run_options
-from anychunk.conversion.single_files import LEVEL_OPTIONS, padded
+from anychunk.conversion.single_files import LEVEL_OPTIONS, padded, writer_of
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import FormatError, UnsupportedError
@@ -74,7 +74,7 @@ def write_other(
     given: Given, url: str, format: str | None, options: dict[str, Any]
 ) -> tuple[str, ...]:
     """Write an array by the writer of a format; return what is not kept."""
-    module: Any = formats.writer(url) if format is None else formats.by_name(format)
+    module: Any = writer_of(url) if format is None else formats.by_name(format)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} files can be read, but not written")
     name = next(n for n, known in formats.table().items() if known is module)

@@ -158,11 +158,29 @@ def test_the_last_strip_is_shorter(kind):
     np.testing.assert_array_equal(decode(made, strip(pixels, kind)), pixels)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "runs in bytes"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_rows_beyond_the_chunk_are_left_out(kind):
     pixels = picture()
     made = tile(pixels, kind, tile_height=17, last_height=17)
     np.testing.assert_array_equal(decode(made, strip(pixels, kind)), pixels[:17])
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("rows", [20, 8])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_with_a_row_too_many_are_read_as_by_gdal_and_tifffile(tmp_path, kind, rows):
+    """Scanners state a height of one row less than they code: in one strip, and in the last of three."""
+    data = bytearray(tiff(picture(), kind, rows=rows))
+    height = tifffile.TiffFile(io.BytesIO(data)).pages[0].tags["ImageLength"]
+    size = {tifffile.DATATYPE.SHORT: 2, tifffile.DATATYPE.LONG: 4}[height.dtype]
+    data[height.valueoffset : height.valueoffset + size] = (19).to_bytes(size, "little")
+    path = tmp_path / "page.tif"
+    path.write_bytes(data)
+    ours = anychunk.open_array(path)[...]
+    with rasterio.open(path) as theirs:
+        np.testing.assert_array_equal(ours, theirs.read(1))
+    np.testing.assert_array_equal(ours, tifffile.imread(path))
+    np.testing.assert_array_equal(ours, picture()[:19])
 
 
 def test_a_lost_end_of_line_code():

@@ -1,15 +1,17 @@
 """Scenes of the kind such files hold, computed by a few lines of numpy; always the same."""
 
+from typing import Any
+
 import numpy as np
 
-type Array = np.ndarray
+type Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def fractal(*shape: int, seed: int, roughness: float = 2.2) -> Array:
     """Return noise between 0 and 1 that looks like clouds or land: weaker at finer scales."""
     noise = np.fft.rfftn(np.random.default_rng(seed).normal(size=shape))
     axes = [np.fft.fftfreq(n) for n in shape[:-1]] + [np.fft.rfftfreq(shape[-1])]
-    square = sum(a**2 for a in np.meshgrid(*axes, indexing="ij", sparse=True))
+    square = np.asarray(sum(a**2 for a in np.meshgrid(*axes, indexing="ij", sparse=True)))
     square.flat[0] = 1
     noise *= square ** (-roughness / 2)
     found = np.fft.irfftn(noise, shape, axes=range(len(shape)))
@@ -35,39 +37,6 @@ def nearest_two(points: Array, *grids: Array) -> tuple[Array, Array, Array]:
     return first, second, which
 
 
-def coast(height: int, width: int) -> Array:
-    """Return a coast seen from space: (3, y, x) bytes."""
-    land = fractal(height, width, seed=11)
-    light = np.gradient(land, axis=1) - np.gradient(land, axis=0)
-    wet = fractal(height, width, seed=5)
-    stops = [
-        (0.0, 8, 24, 58), (0.40, 22, 70, 110), (0.47, 70, 140, 150), (0.48, 214, 200, 150),
-        (0.52, 120, 140, 70), (0.65, 58, 96, 44), (0.80, 120, 104, 80), (0.95, 245, 245, 245),
-    ]  # fmt: skip
-    colours = coloured(np.clip(land + np.where(land > 0.48, (wet - 0.5) * 0.15, 0), 0, 1), stops)
-    shade = np.where(land > 0.48, 1 + 60 * light, 1 + 6 * light)
-    return np.clip(colours * shade, 0, 255).astype("uint8")
-
-
-def town(height: int, width: int) -> Array:
-    """Return fields, roads and roofs from above: (y, x) between 0 and 1."""
-    random = np.random.default_rng(3)
-    y, x = np.mgrid[0:height, 0:width].astype(np.float32)
-    wind = (fractal(height, width, seed=6) - 0.5) * 90
-    points = random.uniform(0, 1, (46, 2)) * (height, width)
-    first, second, which = nearest_two(points, y + wind, x - wind)
-    rows = 0.04 * np.sin((x * np.cos(which) + y * np.sin(which)) * 0.9)
-    picture = random.uniform(0.25, 0.55, 46)[which] + rows
-    picture += 0.12 * (fractal(height, width, seed=8, roughness=1.2) - 0.5)
-    picture[second - first < 3.5] = 0.78
-    for cy, cx in random.normal((height * 0.5, width * 0.55), (height / 7, width / 8), (420, 2)):
-        top, left = int(np.clip(cy, 8, height - 26)), int(np.clip(cx, 8, width - 26))
-        h, w = random.integers(5, 13, 2)
-        picture[top + 3 : top + h + 4, left + 3 : left + w + 4] = 0.08
-        picture[top : top + h, left : left + w] = random.uniform(0.6, 1)
-    return np.clip(picture + random.normal(0, 0.015, picture.shape), 0, 1)
-
-
 def planet(side: int) -> Array:
     """Return a banded planet in front of stars: (3, y, x) bytes."""
     y, x = np.mgrid[-1 : 1 : side * 1j, -1 : 1 : side * 1j] / 0.82
@@ -82,7 +51,8 @@ def planet(side: int) -> Array:
     light = np.clip(0.75 * z - 0.55 * x - 0.25 * y, 0.02, 1)
     random = np.random.default_rng(2)
     stars = (random.uniform(size=x.shape) > 0.9985) * random.uniform(60, 255, x.shape)
-    return np.clip(np.where(inside > 0, globe * light, stars), 0, 255).astype("uint8")
+    picture: Array = np.where(inside > 0, globe * light, stars)
+    return np.clip(picture, 0, 255).astype("uint8")
 
 
 def cells(depth: int, side: int) -> Array:
@@ -99,7 +69,7 @@ def cells(depth: int, side: int) -> Array:
         bodies = np.maximum(bodies, 1 / (1 + np.exp(3 * (far - 1.9))) * random.uniform(0.5, 1))
     grain = fractal(depth, side, side, seed=7, roughness=1.6)
     light = np.stack([nuclei * (0.6 + 0.8 * grain), bodies * (1 - 0.8 * nuclei) * (0.3 + grain)])
-    return random.poisson(np.clip(light, 0, None) * 2400 + 90).astype("uint16")
+    return np.asarray(random.poisson(np.clip(light, 0, None) * 2400 + 90), "uint16")
 
 
 def tissue(*shape: int) -> Array:
@@ -107,16 +77,16 @@ def tissue(*shape: int) -> Array:
     random = np.random.default_rng(12)
     grids = np.mgrid[tuple(slice(0, n) for n in shape)].astype(np.float32)
     grids += (fractal(*shape, seed=13, roughness=2.6).astype(np.float32) - 0.5) * 46
-    first, second, which = nearest_two(random.uniform(0, 1, (70, 3)) * shape, *grids)
-    grey = random.uniform(150, 205, 70)[which] + 26 * (fractal(*shape, seed=14, roughness=1) - 0.5)
+    first, second, which = nearest_two(random.uniform(0, 1, (40, 3)) * shape, *grids)
+    grey = random.uniform(150, 205, 40)[which] + 26 * (fractal(*shape, seed=14, roughness=1) - 0.5)
     grey *= np.clip((second - first) / 3.2, 0.22, 1)
     spots = fractal(*shape, seed=15, roughness=1.5)
     grey = np.where((spots > 0.64) & (second - first > 9), grey * 0.55, grey)
     return np.clip(grey + random.normal(0, 7, shape), 0, 255).astype("uint8")
 
 
-def head(depth: int, side: int) -> Array:
-    """Return slices through a head, as in an MRI scan."""
+def head(depth: int, side: int, inside: float = np.inf) -> Array:
+    """Return slices through a head, as in an MRI scan; the brain alone with `inside` 0.85."""
     z, y, x = np.mgrid[-0.6 : 0.6 : depth * 1j, -1 : 1 : side * 1j, -1 : 1 : side * 1j]
     far = np.sqrt((x / 0.72) ** 2 + (y / 0.9) ** 2 + z**2)
     folds = np.abs(fractal(depth, side, side, seed=21, roughness=2.0) - 0.5)
@@ -131,7 +101,7 @@ def head(depth: int, side: int) -> Array:
         bend = x - side_of * (0.11 + 0.25 * (y + 0.05) ** 2)
         found[(bend / 0.055) ** 2 + ((y + 0.05) / 0.33) ** 2 + (z / 0.35) ** 2 < 1] = 220
     found += np.random.default_rng(22).normal(0, 18, far.shape)
-    return found.astype("int16")
+    return np.where(far < inside, found, 0).astype("int16")
 
 
 def day(hours: int, height: int, width: int) -> Array:
@@ -144,8 +114,3 @@ def day(hours: int, height: int, width: int) -> Array:
     time = np.arange(hours)[:, None, None] / hours * 2 * np.pi
     weather = (fractal(hours, height, width, seed=32, roughness=2.6) - 0.5) * 44
     return ((mean + swing * np.cos(longitude - time) + weather) * 100).astype("uint16")
-
-
-if __name__ == "__main__":
-    for _name, _scene in (("coast", coast(60, 80)), ("cells", cells(2, 32)), ("head", head(4, 32))):
-        print(_name, _scene.shape, _scene.dtype)
