@@ -205,9 +205,9 @@ def test_fsspec_never_shows_several_parts_as_absent(tmp_path, engine, length):
     with pytest.raises(ValueError, match="reshape"):
         opened[:length]
     truth = [*range(30, 29 + length), 2, *range(length)]
-    node.save(tmp_path / "i.parquet", copy="needed")
+    node.save(tmp_path / "copied.parquet", copy="needed")
     opened = zarr.open_array(
-        fsspec_store(tmp_path / "i.parquet", engine), path="p", mode="r", zarr_format=2
+        fsspec_store(tmp_path / "copied.parquet", engine), path="p", mode="r", zarr_format=2
     )
     np.testing.assert_array_equal(opened[...], truth)
 
