@@ -546,7 +546,9 @@ def jbp_blocks() -> Iterator[Json]:
                 "num_bands": bands, "block_height": height, "block_width": width, "nbpp": nbpp,
                 "imode": imode, "pvtype": "B" if nbpp == 1 else "INT",
             }  # fmt: skip
-            yield _tile(f"{U}/jbp-block", configuration, kind, (bands, height, width), data, packed)
+            # osml-imagery-io has whole bytes alone, and anychunk the others under its own name
+            name = f"{U}/jbp-block" if nbpp % 8 == 0 else "anychunk.jbp-block"
+            yield _tile(name, configuration, kind, (bands, height, width), data, packed)
 
 
 def _orders(imode: str, bands: int, height: int, width: int) -> Iterator[tuple[int, int, int]]:
@@ -589,8 +591,10 @@ def tiff_tiles() -> Iterator[Json]:
                         if bits == 8:
                             continue
                         configuration["byte_order"] = "big"
+                    # osml-imagery-io ignores the key, and decodes other numbers
+                    name = "anychunk.tiff-tile" if order == "big" else f"{U}/tiff-tile"
                     kind, shape = f"uint{bits}", (bands, height, width)
-                    yield _tile(f"{U}/tiff-tile", configuration, kind, shape, data, pack(plain))
+                    yield _tile(name, configuration, kind, shape, data, pack(plain))
 
 
 def _differences(row: list[int], bands: int, bits: int) -> list[int]:
@@ -622,10 +626,34 @@ def _tile(
 # -- files
 
 
+LONGEST = 2**53
+"""Beyond it, JSON libraries that read numbers as float64 change integers."""
+
+
+def with_text(item: Json) -> Json:
+    """Return a group with each list that has long integers a second time, with these as text."""
+    if not isinstance(item, dict):
+        return item
+    found = {}
+    for key, value in item.items():
+        found[key] = with_text(value)
+        if not isinstance(value, dict) and (text := as_text(value)) != value:
+            found[f"{key}_text"] = text
+    return found
+
+
+def as_text(value: Json) -> Json:
+    if isinstance(value, list):
+        return [as_text(one) for one in value]
+    return str(value) if isinstance(value, int) and abs(value) > LONGEST else value
+
+
 def dumps(vectors: Json) -> str:
     """Return JSON with one line per case."""
     parts = []
     for key, value in vectors.items():
+        if key == "groups":
+            value = [with_text(group) for group in value]  # noqa: PLW2901
         if isinstance(value, list):
             lines = ",\n".join(json.dumps(item, separators=(",", ":")) for item in value)
             parts.append(f"{json.dumps(key)}: [\n{lines}\n]")

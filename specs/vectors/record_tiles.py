@@ -32,7 +32,8 @@ def text(data: bytes) -> str:
 
 def case(name: str, configuration: Json, kind: str, chunk: Any, stream: bytes) -> Json:
     return {
-        "name": f"{U}/{name}",
+        # osml-imagery-io decodes no JPEG of 12 bits
+        "name": "anychunk.jpeg" if configuration.get("bits_per_pixel") == 12 else f"{U}/{name}",
         "configuration": configuration,
         "data_type": kind,
         "shape": list(chunk.shape),
@@ -97,7 +98,7 @@ def jpeg() -> Iterator[Json]:
 def _jpeg_configuration(bits: int, height: int, width: int) -> Json:
     return {
         "bits_per_pixel": bits, "num_bands": 1, "block_width": width, "block_height": height,
-        "imode": "B", "color_space": "Grayscale",
+        "imode": "B", "color_space": "MONO",
     }  # fmt: skip
 
 

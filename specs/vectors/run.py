@@ -3,6 +3,10 @@
     python specs/vectors/run.py                    all implementations that are installed
     python specs/vectors/run.py anychunk zarr      only these
     python specs/vectors/run.py --results          write RESULTS.md
+    python specs/vectors/run.py --results --with zarrita.json --with osml.json
+
+Implementations elsewhere print the same as JSON, which --with adds: `run_zarrita.mjs` for zarrita and
+`run_osml.py` for osml-imagery-io say how they are run.
 
 An implementation is a class with a function for each kind of codec; to add one, write such a class,
 and list it in IMPLEMENTATIONS.
@@ -497,8 +501,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(IMPLEMENTATIONS))
     parser.add_argument("--results", action="store_true", help="write RESULTS.md")
+    parser.add_argument("--with", dest="others", action="append", default=[], metavar="JSON")
     chosen = parser.parse_args()
-    found = list(run_all(chosen.names))
+    found = [*run_all(chosen.names), *map(read_outcomes, chosen.others)]
     lines = list(report(found))
     if chosen.results:
         (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n", "utf-8")
@@ -506,11 +511,25 @@ def main() -> None:
         print("\n".join(lines))
 
 
+def read_outcomes(file: str) -> tuple[Codecs, dict[str, Outcome]]:
+    """Return what another script printed; files that it does not have were not tried."""
+    data = json.loads(Path(file).read_text("utf-8"))
+    codecs = Codecs()
+    codecs.name, codecs.version = data["name"], data["version"]
+    outcomes = {name: Outcome() for name in FILES}
+    for name, one in data["found"].items():
+        causes = Counter({cause: known["cases"] for cause, known in one["causes"].items()})
+        examples = {cause: known["example"] for cause, known in one["causes"].items()}
+        outcomes[name] = Outcome(one["passed"], one["failed"], one["absent"], causes, examples)
+    return codecs, outcomes
+
+
 def report(found: list[tuple[Codecs, dict[str, Outcome]]]) -> Iterator[str]:
     """Yield the lines of RESULTS.md."""
     yield "# Who passes what"
     yield ""
-    yield "Written by `python specs/vectors/run.py --results`. A case is one value in one direction, or one chunk."
+    yield "Written by `python specs/vectors/run.py --results`; zarrita and osml-imagery-io are added by `--with` what `run_zarrita.mjs` and"
+    yield "`run_osml.py` print. Each says at its top how it is run. A case is one value in one direction, or one chunk."
     yield ""
     yield "| vectors | " + " | ".join(f"{c.name} {c.version}" for c, _ in found) + " |"
     yield "|---" * (len(found) + 1) + "|"
@@ -535,7 +554,7 @@ def _cell(outcome: Outcome) -> str:
     parts = [f"{outcome.passed:,} passed"] if outcome.passed else []
     parts += [f"**{outcome.failed:,} failed**"] if outcome.failed else []
     parts += [f"{outcome.absent:,} not tried"] if outcome.absent else []
-    return ", ".join(parts)
+    return ", ".join(parts) or "not tried"
 
 
 if __name__ == "__main__":

@@ -30,10 +30,12 @@ FORMS = {
     "v2": ("json", {"zarr_format": 2}),
     "osml": ("json", {"layout": "osml"}),
     "parquet": ("parquet", {}),
+    "osml-parquet": ("parquet", {"layout": "osml"}),
     "icechunk": ("icechunk", {}),
 }
 REFUSED = {
     ("n5", "v2"): "array a/0/image: codec 'anychunk.n5' has no Zarr v2 form",
+    ("n5", "osml-parquet"): "array 0/data: codec 'anychunk.n5' has no Zarr v2 form",
 }
 """What is refused even with copy="needed", and the message."""
 DEFLATED = ["v3", "v2", "parquet", "icechunk"]
@@ -67,7 +69,7 @@ def write_n5(path):
 
 
 def write_jnrrd(path, **options):
-    anychunk.write(GREY, path, tile=(32, 32), **options)
+    anychunk.write(GREY, path, chunk=(32, 32), **options)
 
 
 WRITERS = {
@@ -81,7 +83,7 @@ WRITERS = {
     "npy": lambda f: np.save(f / "a.npy", GREY),
     "jnrrd": lambda f: write_jnrrd(f / "a.jnrrd", compression="zstd"),
     "jnrrd-external": lambda f: write_jnrrd(
-        f / "a.jnrrd", compression="gzip", storage="external", pattern="t_{x}_{y}.bin"
+        f / "a.jnrrd", compression="gzip", external=True, pattern="t_{x}_{y}.bin"
     ),
     "n5": lambda f: write_n5(f / "a.n5"),
 }
@@ -127,7 +129,7 @@ def saved(node, name, form, url, **options):
         return None
     references.save(node, target, copy="needed", **settings, **options)
     path = first_array(node)
-    return target, "0/data" if form == "osml" else path
+    return target, "0/data" if form.startswith("osml") else path
 
 
 READ = """

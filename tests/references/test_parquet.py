@@ -2,12 +2,14 @@
 
 import json
 
+import fsspec
 import numpy as np
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tifffile
+import zarr
 from fastparquet.cencoding import NumpyIO
 from fsspec.implementations.reference import LazyReferenceMapper
 
@@ -16,7 +18,7 @@ from anychunk import limits
 from anychunk.errors import FormatError, LimitError, SourceError
 from anychunk.io import sink, system
 from anychunk.io.object_stores import memory_store
-from anychunk.model.index import ByteRanges, GroupIndex
+from anychunk.model.index import ByteRanges, GroupIndex, Parts
 from anychunk.references import parquet
 from tests.support.combined_files import write_geotiff
 from tests.support.indexes import MADE, array, plain, uint64
@@ -55,10 +57,10 @@ def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sink, "_write_aside", failing)
     with pytest.raises(SourceError, match="full"):
-        node.save(target)
+        node.save(target, overwrite=True)
     monkeypatch.undo()
     np.testing.assert_array_equal(anychunk.open(target)["s"][...], old_truth)
-    node.save(target)
+    node.save(target, overwrite=True)
     np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
 
 
@@ -121,7 +123,7 @@ def with_parts(tmp_path, rows, **lists):
     metadata = {".zgroup": {"zarr_format": 2}, "0/.zarray": array}
     text = json.dumps({"metadata": metadata, "record_size": rows})
     (folder / ".zmetadata").write_text(text)
-    url, empty = f"file://{a}", [None] * (rows - 2)
+    url, empty = lists.pop("name", f"file://{a}"), [None] * (rows - 2)
     kinds = pa.list_(pa.int64())
     table = {
         "path": pa.array(lists.pop("path", [None, url]) + empty, pa.string()),
@@ -132,6 +134,100 @@ def with_parts(tmp_path, rows, **lists):
     }  # fmt: skip
     pq.write_table(pa.table(table), folder / "0/refs.0.parq", compression="zstd")
     return folder
+
+
+def fsspec_store(folder, engine="fastparquet"):
+    options = {"remote_protocol": "file", "remote_options": {"asynchronous": True}}
+    fs = fsspec.filesystem(
+        "reference", fo=str(folder), asynchronous=True, skip_instance_cache=True, **options
+    )
+    fs.references = LazyReferenceMapper(str(folder), fs=fsspec.filesystem("file"), engine=engine)
+    return zarr.storage.FsspecStore(fs=fs, read_only=True, path="")
+
+
+def parted_tables(folder):
+    """Tables of two chunks each, of which all, one and none are of several ranges."""
+    (folder / "a.bin").write_bytes(bytes(range(100)))
+    starts = uint64([0, 2, 3, 4, 4, 4, 4])
+    chunks = ByteRanges(
+        offsets=uint64([30, 40, 50, 60, 70, 0]),
+        lengths=uint64([2, 3, 3, 4, 4, 0]),
+        urls=("", str(folder / "a.bin")),
+        url_ids=np.array([1, 1, 1, 1, 1, 0], np.uint8),
+        parts=Parts(starts=starts, offsets=uint64([2, 20, 7, 9]), lengths=uint64([1, 1, 1, 1])),
+    )
+    truth = [30, 31, 2, 20, 40, 41, 42, 7, 50, 51, 52, 9, *range(60, 64), *range(70, 74), *[9] * 4]
+    return GroupIndex(members={"p": array((24,), (4,), chunks)}), np.array(truth, np.uint8)
+
+
+def test_chunks_of_several_parts_are_written_as_osml_does(tmp_path, monkeypatch):
+    """Its columns: `path` is null, and the ranges are in `offsets` and `sizes`."""
+    monkeypatch.setattr(parquet, "RECORD_SIZE", 2)
+    node, truth = parted_tables(tmp_path)
+    node.save(tmp_path / "i.parquet")
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "i.parquet")["p"][...], truth)
+    assert anychunk.index(tmp_path / "i.parquet")["p"].chunks.parts is not None
+    url = str(tmp_path / "a.bin")
+    all_several, one, none = (
+        pq.read_table(tmp_path / f"i.parquet/p/refs.{record}.parq") for record in range(3)
+    )
+    assert all_several.select(["path", "offset", "size"]).to_pydict() == {
+        "path": [None, None], "offset": [0, 0], "size": [0, 0],
+    }  # fmt: skip
+    assert one.select(["path", "offset", "size", "range_path", "offsets", "sizes"]).to_pydict() == {
+        "path": [None, url], "offset": [0, 60], "size": [0, 4],
+        "range_path": [url, None], "offsets": [[50, 9], None], "sizes": [[3, 1], None],
+    }  # fmt: skip
+    assert {str(one.schema.field(name).type) for name in ("offsets", "sizes")} == {
+        "list<element: int64>"
+    }
+    assert none.column_names == ["path", "offset", "size"]
+
+
+@pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
+@pytest.mark.parametrize("engine", ["fastparquet", "pyarrow"])
+@pytest.mark.parametrize("length", [4, len(parquet.SEVERAL_RANGES)])
+def test_fsspec_never_shows_several_parts_as_absent(tmp_path, engine, length):
+    """Where only `path` is null, it does: what the column `raw` holds decodes to no chunk."""
+    (tmp_path / "a.bin").write_bytes(bytes(range(100)))
+    chunks = ByteRanges(
+        offsets=uint64([30, 0]),
+        lengths=uint64([length - 1, length]),
+        urls=(str(tmp_path / "a.bin"),),
+        parts=Parts(starts=uint64([0, 1, 1]), offsets=uint64([2]), lengths=uint64([1])),
+    )
+    node = GroupIndex(members={"p": array((2 * length,), (length,), chunks)})
+    node.save(tmp_path / "i.parquet")
+    opened = zarr.open_array(
+        fsspec_store(tmp_path / "i.parquet", engine), path="p", mode="r", zarr_format=2
+    )
+    np.testing.assert_array_equal(opened[length:], range(length))
+    with pytest.raises(ValueError, match="reshape"):
+        opened[:length]
+    truth = [*range(30, 29 + length), 2, *range(length)]
+    node.save(tmp_path / "i.parquet", copy="needed")
+    opened = zarr.open_array(
+        fsspec_store(tmp_path / "i.parquet", engine), path="p", mode="r", zarr_format=2
+    )
+    np.testing.assert_array_equal(opened[...], truth)
+
+
+def test_base_is_the_folder_of_the_index(tmp_path):
+    """Portable indexes of osml-imagery-io: parquet has no place for the value of a template."""
+    folder = with_parts(tmp_path, 2, name="{{base}}a.bin")
+    found = anychunk.open(folder)["0"]
+    np.testing.assert_array_equal(found[...], [30, 31, 2, 20, 8, 9, 10, 11])
+    (tmp_path / "moved").mkdir()
+    for name in ("a.bin", "i.parquet"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    found = anychunk.open(tmp_path / "moved/i.parquet")["0"]
+    np.testing.assert_array_equal(found[...], [30, 31, 2, 20, 8, 9, 10, 11])
+
+
+@pytest.mark.parametrize("name", ["{{base}}../a.bin", "{{base}}file:///etc/a.bin"])
+def test_base_does_not_leave_the_folder(tmp_path, name):
+    with pytest.raises(FormatError, match="outside"):
+        anychunk.open(with_parts(tmp_path, 2, name=name))
 
 
 def test_chunks_of_several_parts_are_read(tmp_path):
@@ -171,7 +267,7 @@ def test_replaced_in_one_step(tmp_path, monkeypatch, has_exchange):
 
     anychunk.index(paths, combine="group").save(target)
     target.chmod(0o750)
-    anychunk.index(paths[:2], combine="group").save(target)
+    anychunk.index(paths[:2], combine="group").save(target, overwrite=True)
     assert names() == ["f0", "f1"]
     assert not (target / "f2").exists()
     assert target.stat().st_mode & 0o777 == 0o750
@@ -182,10 +278,10 @@ def test_replaced_in_one_step(tmp_path, monkeypatch, has_exchange):
     with monkeypatch.context() as broken:
         broken.setattr(parquet, "_records", fail)
         with pytest.raises(OSError, match="no more"):
-            anychunk.index(paths, combine="group").save(target)
+            anychunk.index(paths, combine="group").save(target, overwrite=True)
     assert names() == ["f0", "f1"]
     (target / "notes.txt").write_text("mine")
-    anychunk.index(paths, combine="group").save(target)
+    anychunk.index(paths, combine="group").save(target, overwrite=True)
     assert names() == ["f0", "f1", "f2"]
     assert (target / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".part") == []

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,10 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.model.pin import Pin
+from anychunk.options import Copy
 from anychunk.read.zarr_store import IndexStore
 
-type Copy = Literal["never", "needed"]
 type Flags = npt.NDArray[np.bool_]
-
 
 CHOICE = "anychunk.choice"
 """The codec of arrays whose files are compressed in different ways."""
@@ -89,6 +88,15 @@ class ChunkReferences:
         return np.flatnonzero(
             (np.diff(self.parts.starts.astype(np.int64)) > 0) & (self.lengths > 0)
         )
+
+    def ranges(self, number: int) -> list[tuple[int, int]]:
+        """Return the offset and length of each byte range of a chunk, in order."""
+        found = [(int(self.offsets[number]), int(self.lengths[number]))]
+        if self.parts is not None:
+            part = slice(int(self.parts.starts[number]), int(self.parts.starts[number + 1]))
+            further = self.parts.offsets[part].tolist(), self.parts.lengths[part].tolist()
+            found += zip(*further, strict=True)
+        return found
 
     def url_ids_of(self, numbers: Numbers) -> Numbers:
         """Return which url each of these chunks is in."""

@@ -19,7 +19,7 @@ from anychunk.codecs.jpeg2000.tiles import parse_header, scale
 from anychunk.codecs.tiff import samples
 from anychunk.codecs.tiff.tile import DEFLATE, JPEG, LZMA, LZW, NONE, PACKBITS, RGB, YCBCR, ZSTD
 from anychunk.codecs.tiff_tile import TiffTile
-from anychunk.codestream.jpeg2000 import MainHeader
+from anychunk.codestream.jpeg2000 import MainHeader, Style
 from anychunk.errors import AnychunkError
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Node
 
@@ -173,15 +173,21 @@ def _is_taken(codec: Json, array: ArrayIndex) -> bool:
                 and not may_be_short(found, array)
             )
         case Jpeg2000():
-            siz, level = found.header.siz, found.resolution_level
-            x, y = scale(siz, level)
-            tile = (len(siz.components), -(-siz.tile_height // y), -(-siz.tile_width // x))
-            return chunk == tile and siz.is_uniform and siz.dtype.name == array.data_type
+            siz = found.header.siz
+            is_known = siz.is_uniform and siz.dtype.name == array.data_type
+            return chunk == nominal_tile(found) and is_known
         case JbpBlock():
             is_known = found.pvtype != "B" and found.dtype.name in TYPES
             return is_known and found.nbpp == 8 * found.dtype.itemsize
     # its libjpeg has no other depth; of DTED it takes heights that are two's complement for others
     return isinstance(found, Jpeg) and found.bits_per_pixel == 8
+
+
+def nominal_tile(codec: Jpeg2000) -> tuple[int, int, int]:
+    """Return the shape of a whole tile, which may be larger than the image."""
+    siz = codec.header.siz
+    x, y = scale(siz, codec.resolution_level)
+    return len(siz.components), -(-siz.tile_height // y), -(-siz.tile_width // x)
 
 
 def may_be_short(tile: TiffTile, array: ArrayIndex) -> bool:
@@ -231,13 +237,13 @@ def _misread_codestream(configuration: Mapping[str, Json]) -> str:
 def _moved(header: MainHeader) -> str:
     """Return what moving tiles to the origin does not take into account; empty if nothing.
 
-    A tile that is moved to the origin keeps its sub-bands, precincts and code-blocks only if its
-    position is a multiple of its size, and its size a power of two in samples of every component
-    and every resolution (T.800 B.5 to B.7). A single tile at the origin is not moved.
+    Of several tiles, one that is moved to the origin keeps its sub-bands, precincts and code-blocks
+    if its position is a multiple of its size, and its size a power of two in samples of every
+    component and every resolution (T.800 B.5 to B.7). A single tile at the origin is not moved.
     """
     siz = header.siz
     corner, origin = (siz.image.x0, siz.image.y0), (siz.tile_x0, siz.tile_y0)
-    if any((*corner, *origin)):
+    if any((*corner, *origin)) and not _is_kept(header):
         return f"an image offset {corner} or a tile offset {origin} other than (0, 0)"
     for count, size, steps, side in (
         (siz.columns, siz.tile_width, [c.dx for c in siz.components], "wide"),
@@ -253,6 +259,40 @@ def _moved(header: MainHeader) -> str:
                     f"of at least {1 << style.levels}"
                 )
     return ""
+
+
+def _is_kept(header: MainHeader) -> bool:
+    """Return whether a single tile has the same sub-bands and cells at the origin."""
+    siz = header.siz
+    return (siz.columns, siz.rows) == (1, 1) and all(
+        _keeps_cells(span, step, style, axis)
+        for component, style in zip(siz.components, header.styles, strict=True)
+        for axis, (span, step) in enumerate(
+            (
+                ((siz.image.x0, siz.image.x1), component.dx),
+                ((siz.image.y0, siz.image.y1), component.dy),
+            )
+        )
+    )
+
+
+def _keeps_cells(span: tuple[int, int], step: int, style: Style, axis: int) -> bool:
+    """Return whether precincts and code-blocks along an axis are the same from the origin on."""
+    start, rest = divmod(span[0], step)
+    if rest or start % (1 << style.levels):
+        return False  # samples would be in other sub-bands
+    stop = -(-span[1] // step)
+    for resolution in range(style.levels + 1):
+        scale = style.levels - resolution
+        precinct = style.precincts[resolution][axis] if style.precincts else 15
+        # T.800 B.7: code-blocks end with precincts, which are halved in all bands but the first
+        halved = int(resolution > 0)
+        block = min((style.xcb, style.ycb)[axis], precinct - halved)
+        for size, power in ((precinct, scale), (block, scale + halved)):
+            first, last = start >> power, -(-stop >> power) - 1
+            if first % (1 << size) and first >> size != last >> size:
+                return False
+    return True
 
 
 def _is_power(number: int) -> bool:

@@ -2,10 +2,9 @@
 
 Spec:    https://fsspec.github.io/kerchunk/spec.html, "Parquet references"; fsspec's
          `LazyReferenceMapper`: `.zmetadata`, and `ARRAY/refs.N.parq` with path, offset, size, raw.
-Opened:  what fsspec, kerchunk and VirtualiZarr write, and ours; osml-imagery-io's columns
-         range_path, offsets and sizes, for chunks of several parts.
-Refused: to save chunks of several parts, unless they are copied in, because fsspec would show
-         them as absent; an index whose root is an array.
+         For chunks of several byte ranges, osml-imagery-io's columns range_path, offsets, sizes.
+Opened:  what fsspec, kerchunk, VirtualiZarr and osml-imagery-io write, and ours.
+Refused: to save an index whose root is an array.
 
 fsspec reads Zarr v2 only, so `.zmetadata` holds the v2 metadata of every array that v2 can express.
 `anychunk.json` beside it holds the v3 metadata of all arrays, the pins, and the folder that the
@@ -20,6 +19,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, BinaryIO, Self
 
@@ -32,10 +32,10 @@ from anychunk.io import sink
 from anychunk.io.opening import Folder
 from anychunk.io.source import Storage, absolute
 from anychunk.model.index import WHOLE, GroupIndex, Json, Node
+from anychunk.options import Copy
 from anychunk.references.chunk_references import (
     Capabilities,
     ChunkReferences,
-    Copy,
     References,
     chunk_references,
     used_urls,
@@ -54,10 +54,9 @@ from anychunk.references.documents import (
     url_resolver,
     write_documents,
 )
-from anychunk.references.osml_codecs import with_portable_codecs
+from anychunk.references.osml_layout import Layout, arranged
 from anychunk.references.osml_reading import corrected
-from anychunk.references.tile_tables import saved_form
-from anychunk.references.urls import folder_of
+from anychunk.references.urls import BASE, folder_of
 
 # How many values the columns of a parquet file have, by its footer.
 #
@@ -231,11 +230,17 @@ class Spool:
             yield self._file.read(name).decode(), self._file.read(data)
 
 
-CAPABILITIES = Capabilities(name="kerchunk parquet", has_whole=True)
+CAPABILITIES = Capabilities(name="kerchunk parquet", has_parts=True, has_whole=True)
 RECORD_SIZE = 100_000
 """How many rows a file has: fsspec reads and caches whole files."""
 V2_METADATA = ".zmetadata"
 V3_METADATA = "anychunk.json"
+SEVERAL_RANGES = b"several byte ranges: range_path, offsets, sizes"
+"""What `raw` holds for chunks of several byte ranges.
+
+Where `path` is null and `raw` is, too, fsspec raises KeyError, which zarr takes for an absent chunk
+and shows as the fill value. Its readers return these bytes, which no codec decodes to a chunk.
+"""
 
 
 def _pyarrow() -> Any:
@@ -253,18 +258,23 @@ def save(
     node: Node,
     target: str,
     *,
+    layout: Layout = "anychunk",
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> None:
     """Save an index as a folder of parquet references.
 
     Parameters:
         node: The index.
         target: The folder.
+        layout: "osml" arranges groups and codecs as osml-imagery-io reads them.
         relative: False: the index does not move with its data.
-        copy: "needed" copies chunks that parquet cannot refer to; "never" refuses them.
-        storage: obstore's options, for the target and the sources.
+        copy: "needed" copies chunks that fsspec cannot read by reference; "never" refuses those
+            that parquet cannot refer to.
+        storage: Of the sources.
+        target_storage: Of the target.
 
     Raises:
         UnsupportedError: If the format cannot express the index; nothing is written then.
@@ -276,27 +286,33 @@ def save(
             f"{target}: the root of the index is an array, expected a group; "
             "save it as kerchunk JSON or Icechunk"
         )
-    node, found = _with_references(node, copy, storage)
+    node, found = _with_references(node, layout, copy, storage)
     written = {url: absolute(url) for url in used_urls(found)}
     base = None if relative is False else folder_of(target)
     v3 = write_documents(node, written, base, 3)
+    v2 = write_documents(node, written, base, 2, is_partial=layout != "osml")
     sink.check_case(target.rstrip("/"), found)
     known: dict[Any, bytes] = {}
-    with _replacing(target, storage) as root, sink.writing(root, storage=storage) as put:
+    with (
+        _replacing(target, target_storage) as root,
+        sink.writing(root, storage=target_storage) as put,
+    ):
         for path, (_, references) in found.items():
             for record, data in _records(arrow, references, written, known):
                 put(f"{path}/refs.{record}.parq", data)
-        v2 = write_documents(node, written, base, 2, is_partial=True)
         put(V3_METADATA, json.dumps({"metadata": v3}).encode())
         put(V2_METADATA, json.dumps({"metadata": v2, "record_size": RECORD_SIZE}).encode())
 
 
 def _with_references(
-    node: GroupIndex, copy: Copy, storage: Storage | None
+    node: GroupIndex, layout: Layout, copy: Copy, storage: Storage | None
 ) -> tuple[GroupIndex, References]:
-    """Return an index with portable codecs and the pins of all sources, and its references."""
-    node = with_portable_codecs(saved_form(node, storage), may_transpose=False)
-    found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
+    """Return an index in a layout with the pins of all sources, and its references."""
+    node = arranged(node, layout, zarr_format=2, storage=storage)
+    # fsspec, unlike osml-imagery-io, does not read several byte ranges
+    is_known = copy == "never" or layout == "osml"
+    capabilities = replace(CAPABILITIES, has_parts=is_known)
+    found = chunk_references(node, capabilities, copy=copy, storage=storage)
     return with_found_pins(node, found), found
 
 
@@ -307,6 +323,7 @@ def adding(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> Iterator[Callable[[GroupIndex], None]]:
     """Save the group of very many files piece by piece, none of which is kept in memory.
 
@@ -318,6 +335,7 @@ def adding(
         relative: As in `save`.
         copy: As in `save`.
         storage: As in `save`.
+        target_storage: As in `save`.
     """
     arrow = _pyarrow()
     base = None if relative is False else folder_of(target)
@@ -329,7 +347,7 @@ def adding(
 
         def add(node: GroupIndex) -> None:
             nonlocal root
-            node, found = _with_references(node, copy, storage)
+            node, found = _with_references(node, "anychunk", copy, storage)
             written = {url: absolute(url) for url in used_urls(found)}
             sink.check_case(top, found)
             names.extend(node.members)
@@ -342,13 +360,13 @@ def adding(
 
         yield add
         sink.check_case(top, names)
-        with _replacing(target, storage) as folder:
-            with sink.writing(folder, storage=storage) as put:
+        with _replacing(target, target_storage) as folder:
+            with sink.writing(folder, storage=target_storage) as put:
                 for name, data in tables:
                     put(name, data)
-            with sink.creating(f"{folder}/{V3_METADATA}", storage=storage) as file:
+            with sink.creating(f"{folder}/{V3_METADATA}", storage=target_storage) as file:
                 v3.write(file, root, {})
-            with sink.creating(f"{folder}/{V2_METADATA}", storage=storage) as file:
+            with sink.creating(f"{folder}/{V2_METADATA}", storage=target_storage) as file:
                 v2.write(file, root, {"record_size": RECORD_SIZE})
 
 
@@ -427,18 +445,22 @@ def _records(
 
 
 def _table(arrow: Any, references: ChunkReferences, rows: slice, names: list[str]) -> Any:
-    """Return some chunks of an array as a table of path, offset, size and, if needed, raw."""
+    """Return some chunks of an array as a table: path, offset, size and, if needed, others."""
     lengths = references.lengths[rows]
     ids = np.zeros(len(lengths), np.int32)
     if references.url_ids is not None:
         ids = references.url_ids[rows].astype(np.int32)
-    indices = arrow.array(ids, mask=lengths == 0)
+    several = references.with_parts() - rows.start
+    several = several[(several >= 0) & (several < len(lengths))]
+    is_one = lengths > 0
+    is_one[several] = False
+    urls = arrow.array(names, arrow.string())
     # the convention for a whole object is offset 0, size 0
-    whole = lengths == WHOLE
+    has_place = is_one & (lengths != WHOLE)
     columns = {
-        "path": arrow.array(names, arrow.string()).take(indices),
-        "offset": arrow.array(np.where(whole, 0, references.offsets[rows]).astype(np.int64)),
-        "size": arrow.array(np.where(whole, 0, lengths).astype(np.int64)),
+        "path": urls.take(arrow.array(ids, mask=~is_one)),
+        "offset": arrow.array(np.where(has_place, references.offsets[rows], 0).astype(np.int64)),
+        "size": arrow.array(np.where(has_place, lengths, 0).astype(np.int64)),
     }
     # not nullable: fastparquet, which fsspec may use, reads nullable integers as floats
     fields = [
@@ -446,11 +468,28 @@ def _table(arrow: Any, references: ChunkReferences, rows: slice, names: list[str
         arrow.field("offset", arrow.int64(), nullable=False),
         arrow.field("size", arrow.int64(), nullable=False),
     ]
-    copied = [references.copied.get(number) for number in range(rows.start, rows.stop)]
-    if any(copied):
-        columns["raw"] = arrow.array(copied, arrow.binary())
+    raw = [references.copied.get(number) for number in range(rows.start, rows.stop)]
+    ranges: list[list[Range] | None] = [None] * len(lengths)
+    for row in several.tolist():
+        ranges[row] = found = references.ranges(rows.start + row)
+        raw[row] = _undecodable(sum(length for _, length in found))
+    if any(raw):
+        columns["raw"] = arrow.array(raw, arrow.binary())
         fields.append(arrow.field("raw", arrow.binary()))
+    if len(several):
+        is_several = np.isin(np.arange(len(lengths)), several)
+        columns["range_path"] = urls.take(arrow.array(ids, mask=~is_several))
+        fields.append(arrow.field("range_path", arrow.string()))
+        for i, name in enumerate(("offsets", "sizes")):
+            numbers = [[n[i] for n in found] if found else None for found in ranges]
+            columns[name] = arrow.array(numbers, arrow.list_(arrow.int64()))
+            fields.append(arrow.field(name, arrow.list_(arrow.int64())))
     return arrow.table(columns, arrow.schema(fields))
+
+
+def _undecodable(length: int) -> bytes:
+    """Return what `raw` holds for a chunk of several byte ranges, of another length."""
+    return SEVERAL_RANGES + b"." * (length == len(SEVERAL_RANGES))
 
 
 def _parquet(arrow: Any, table: Any) -> bytes:
@@ -463,7 +502,7 @@ def _parquet(arrow: Any, table: Any) -> bytes:
         compression="zstd",
         write_statistics=["offset", "size"],  # without them fastparquet reads floats, too
         store_schema=False,
-        use_dictionary=["path"],
+        use_dictionary=["path", "range_path"],
     )
     return buffer.getvalue()
 
@@ -502,9 +541,17 @@ def load(folder: Folder, *, allow: Iterable[str] = ()) -> Node:
         count = count_chunks(array)
         limits.check_table(count, where=f"{where} {path}")
         rows, urls = _rows(arrow, folder, path, count, size, has_all=ours is not None)
-        return rows, [resolver.resolve(url) for url in urls]
+        return rows, [resolver.resolve(url if ours else _expanded(url)) for url in urls]
 
     return corrected(build_index(nodes, resolver, read), where)
+
+
+def _expanded(url: str) -> str:
+    """Return a url of osml-imagery-io's portable indexes relative to the folder of the index.
+
+    Parquet has no templates: in these indexes, `{{base}}` stands for a folder given by the reader.
+    """
+    return url.removeprefix(BASE).lstrip("/") if url.startswith(BASE) else url
 
 
 def _rows(
@@ -550,10 +597,12 @@ def _rows(
         offsets.append(starts)
         lengths.append(np.where((sizes == 0) & (starts == 0), WHOLE, sizes))
         ids.append(np.array(known or [0], np.int64)[here[present].astype(np.int64)])
+        several = list(_several_parts(table, left, f"{folder.path}: {name}"))
         if "raw" in table.column_names:
             raws = enumerate(table["raw"].to_pylist()[:left])
-            inline.update({first + i: raw for i, raw in raws if raw is not None})
-        for row, url, ranges in _several_parts(table, left, f"{folder.path}: {name}"):
+            others = {row for row, *_ in several}
+            inline.update({first + i: r for i, r in raws if r is not None and i not in others})
+        for row, url, ranges in several:
             numbers.append(np.array([row + first]))
             offsets.append(np.array([ranges[0][0]]))
             lengths.append(np.array([ranges[0][1]]))

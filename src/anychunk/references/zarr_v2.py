@@ -126,6 +126,8 @@ def _interleaved_bands(array: ArrayIndex, where: str) -> list[Json] | None:
             photometric=2 if bands == 3 else 1,
             tile_width=width,
             tile_height=height,
+            # what `bytes` decodes is never short
+            last_height=height,
             sample_format=SAMPLE_FORMATS[dtype.kind],
         ).to_dict()
     else:
@@ -139,7 +141,9 @@ def _interleaved_bands(array: ArrayIndex, where: str) -> list[Json] | None:
         ).to_dict()
     little = {"endian": "little"}
     serial = {"name": "bytes", "configuration": little} if dtype.itemsize > 1 else "bytes"
-    return [serial, with_uri(codec, array)]
+    named = with_uri(codec, array)
+    named["configuration"].pop("last_height", None)
+    return [serial, named]
 
 
 def _name(codec: Json) -> str:

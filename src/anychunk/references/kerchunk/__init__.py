@@ -19,9 +19,9 @@ from anychunk.io import sink
 from anychunk.io.source import Source, Storage, absolute
 from anychunk.model.grid import Numbers, chunk_numbers, grid_shape
 from anychunk.model.index import GroupIndex, Node
+from anychunk.options import Copy
 from anychunk.references.chunk_references import (
     Capabilities,
-    Copy,
     References,
     chunk_references,
     used_urls,
@@ -40,10 +40,8 @@ from anychunk.references.documents import (
 )
 from anychunk.references.kerchunk.json_reader import METADATA, ReferenceColumns, read_json
 from anychunk.references.kerchunk.json_writer import JsonWriter
-from anychunk.references.kerchunk.osml_layout import osml_layout
-from anychunk.references.osml_codecs import with_portable_codecs
+from anychunk.references.osml_layout import Layout, arranged
 from anychunk.references.osml_reading import corrected
-from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import BASE, folder_of, is_below
 
 # Assign the chunk keys of reference JSON to arrays, and turn them into chunk numbers.
@@ -191,7 +189,6 @@ def _parse_keys(keys: list[str], start: int, separator: str, ndim: int, where: s
 
 
 CAPABILITIES = Capabilities(name="kerchunk JSON", has_parts=True, has_whole=True)
-type Layout = Literal["anychunk", "osml"]
 
 
 def save(
@@ -203,6 +200,7 @@ def save(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> None:
     """Save an index as reference JSON.
 
@@ -214,18 +212,15 @@ def save(
         relative: Whether urls are written relative to the index's folder; by default if all
             sources are below it.
         copy: "needed" copies chunks that JSON cannot refer to; "never" refuses them.
-        storage: obstore's options, for the target and the sources.
+        storage: Of the sources.
+        target_storage: Of the target.
 
     Raises:
         UnsupportedError: If the format or the layout cannot express the index, or a source is
             outside the folder of a relative index.
         LimitError: If the JSON would be over the limit of what is opened again.
     """
-    node = saved_form(node, storage, has_tables=layout != "osml")
-    if layout == "osml":
-        node = osml_layout(node)
-    else:
-        node = with_portable_codecs(node, may_transpose=zarr_format == 3)
+    node = arranged(node, layout, zarr_format=zarr_format, storage=storage)
     found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
     node = with_found_pins(node, found)
     folder = folder_of(target)
@@ -238,7 +233,7 @@ def save(
         node, written, base, zarr_format, separator, is_consolidated=layout != "osml"
     )
     uses_base = any(text.startswith(BASE) for text in written.values())
-    with sink.creating(target, storage=storage) as file:
+    with sink.creating(target, storage=target_storage) as file:
         writer = JsonWriter(
             file,
             base=folder if uses_base else None,
@@ -259,6 +254,7 @@ def adding(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> Iterator[Callable[[GroupIndex], None]]:
     """Save the group of very many files piece by piece, none of which is kept.
 
@@ -271,17 +267,18 @@ def adding(
         relative: As in `save`.
         copy: As in `save`.
         storage: As in `save`.
+        target_storage: As in `save`.
     """
     folder = folder_of(target)
     base = folder if _is_relative(sorted(urls), folder, relative, target) else None
     separator = "." if zarr_format == 2 else "/"
     root: dict[str, Any] = {}
-    with sink.creating(target, storage=storage) as file:
+    with sink.creating(target, storage=target_storage) as file:
         writer = JsonWriter(file, base=base, zarr_format=zarr_format, separator=separator)
 
         def add(node: GroupIndex) -> None:
             nonlocal root
-            node = with_portable_codecs(saved_form(node, storage), may_transpose=zarr_format == 3)
+            node = arranged(node, zarr_format=zarr_format, storage=storage)
             found = chunk_references(node, CAPABILITIES, copy=copy, storage=storage)
             node = with_found_pins(node, found)
             written = {url: _written(url, base) for url in set(used_urls(found))}

@@ -122,12 +122,6 @@ def _columns(numbers: Numbers, references: ChunkReferences, urls: list[str]) -> 
 
 
 def _line_with_parts(number: int, key: str, references: ChunkReferences, urls: list[str]) -> str:
-    parts = references.parts
-    ranges = [(int(references.offsets[number]), int(references.lengths[number]))]
-    if parts is not None:
-        begin, end = int(parts.starts[number]), int(parts.starts[number + 1])
-        pairs = zip(parts.offsets[begin:end], parts.lengths[begin:end], strict=True)
-        ranges += [(int(o), int(n)) for o, n in pairs]
-    text = ",".join(f"[{o},{n}]" for o, n in ranges)
+    text = ",".join(f"[{o},{n}]" for o, n in references.ranges(number))
     url = urls[0 if references.url_ids is None else int(references.url_ids[number])]
     return f"{key % chunk_coords(number, references.grid)}[{url},[{text}]]"

@@ -21,12 +21,13 @@ from rasterio.shutil import copy
 
 import anychunk
 from anychunk.model.images import images
+from anychunk.model.index import GroupIndex
 from anychunk.references import icechunk
 from tests.support import j2k_streams
 from tests.support.dted_cells import gdal_cell, made_cell, terrain
 from tests.support.patience import PATIENCE_S
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("ANYCHUNK_OSML_PYTHON") or ROOT / ".venv-osml" / "bin" / "python")
 needs_osml = pytest.mark.skipif(
     not PYTHON.exists(),
@@ -100,15 +101,60 @@ def test_theirs_opens_here(tmp_path, kind, zarr_format):
     np.testing.assert_array_equal(np.squeeze(group["0/data"][...]), IMAGE)
 
 
+TARGETS = ["2.json", "3.json", "2.parquet"]
+"""Names of saved indexes, which begin with the Zarr version of their metadata."""
+
+
+def save_for_them(node, target):
+    """Save an index in the osml layout; parquet has only Zarr v2."""
+    options = {"zarr_format": int(target.name[0])} if target.suffix == ".json" else {}
+    node.save(target, layout="osml", **options)
+
+
+def read_there(target, path="0/data"):
+    """Return an array of a saved index as osml-imagery-io reads it."""
+    out = target.with_name("found.npy")
+    run(READ, target, out, target.name[0], path)
+    return np.load(out)
+
+
 @pytest.mark.processes
 @needs_osml
-@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", KINDS[:2])
-def test_ours_opens_there(tmp_path, kind, zarr_format):
-    node = anychunk.index(make(kind, tmp_path))
-    node.save(tmp_path / "index.json", layout="osml", zarr_format=zarr_format)
-    run(READ, tmp_path / "index.json", tmp_path / "found.npy", zarr_format)
-    np.testing.assert_array_equal(np.squeeze(np.load(tmp_path / "found.npy")), IMAGE)
+def test_ours_opens_there(tmp_path, kind, target):
+    save_for_them(anychunk.index(make(kind, tmp_path)), tmp_path / target)
+    np.testing.assert_array_equal(np.squeeze(read_there(tmp_path / target)), IMAGE)
+
+
+@pytest.mark.processes
+@needs_osml
+@j2k_streams.needs_openjpeg
+@pytest.mark.parametrize("target", TARGETS)
+def test_chunks_of_several_parts_open_there(tmp_path, target):
+    stream = j2k_streams.compress([SMALL], "-t", "64,64", "-p", "RLCP", "-TP", "R", depth=16)
+    (tmp_path / "a.j2k").write_bytes(j2k_streams.interleaved(stream))
+    node = anychunk.index(tmp_path / "a.j2k")
+    save_for_them(node, tmp_path / target)
+    assert anychunk.index(tmp_path / target)["0/data"].chunks.parts is not None
+    np.testing.assert_array_equal(read_there(tmp_path / target)[0], SMALL)
+    node.save(tmp_path / "copied.parquet", layout="osml", copy="needed")
+    assert anychunk.index(tmp_path / "copied.parquet")["0/data"].chunks.parts is not None
+
+
+def test_parquet_without_all_arrays_is_refused(tmp_path):
+    """What Zarr v2 cannot express is missing from other parquet; they would find no image."""
+    anychunk.write(IMAGE, tmp_path / "a.n5")
+    with pytest.raises(anychunk.errors.UnsupportedError, match="no Zarr v2 form"):
+        node = GroupIndex(members={"0": anychunk.index(tmp_path / "a.n5")})
+        node.save(tmp_path / "i.parquet", layout="osml")
+    assert not (tmp_path / "i.parquet").exists()
+
+
+@pytest.mark.parametrize("target", ["i.json", "i.parquet"])
+def test_another_layout_is_refused(tmp_path, target):
+    with pytest.raises(ValueError, match="layout is 'else', expected 'anychunk' or 'osml'"):
+        anychunk.index(make("tif", tmp_path)).save(tmp_path / target, layout="else")
 
 
 LEVELS = [IMAGE, IMAGE[::2, ::2], IMAGE[::4, ::4]]
@@ -128,36 +174,36 @@ def assert_is_pyramid(file):
     assert image.levels == ("0/data", "1/data", "2/data")
     for number, level in enumerate(LEVELS):
         np.testing.assert_array_equal(np.squeeze(group[f"{number}/data"][...]), level)
-    return json.loads(file.read_text())["refs"]
-
-
-def layout_of(refs):
-    text = refs.get("zarr.json") or refs[".zattrs"]
-    found = json.loads(text) if isinstance(text, str) else text
-    return found.get("attributes", found)["multiscales"]["layout"]
+    return group.attrs["multiscales"]["layout"]
 
 
 @pytest.mark.processes
 @needs_osml
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_levels_are_exchanged(tmp_path, zarr_format):
+@pytest.mark.parametrize("target", TARGETS)
+def test_levels_are_exchanged(tmp_path, target):
     file = make_pyramid(tmp_path)
-    run(WRITE, file, tmp_path / "theirs.json", zarr_format)
-    theirs = assert_is_pyramid(tmp_path / "theirs.json")
-    anychunk.index(file).save(tmp_path / "ours.json", layout="osml", zarr_format=zarr_format)
-    ours = assert_is_pyramid(tmp_path / "ours.json")
-    assert layout_of(ours) == layout_of(theirs)
+    theirs = tmp_path / f"theirs-{target}"
+    run(WRITE, file, theirs, target[0])
+    save_for_them(anychunk.index(file), tmp_path / target)
+    assert assert_is_pyramid(tmp_path / target) == assert_is_pyramid(theirs)
     for number, level in enumerate(LEVELS):
-        path = f"{number}/data"
-        run(READ, tmp_path / "ours.json", tmp_path / "found.npy", zarr_format, path)
-        np.testing.assert_array_equal(np.squeeze(np.load(tmp_path / "found.npy")), level)
+        found = read_there(tmp_path / target, f"{number}/data")
+        np.testing.assert_array_equal(np.squeeze(found), level)
 
 
 def test_levels_are_those_of_the_root(tmp_path):
     anychunk.index(make_pyramid(tmp_path)).save(tmp_path / "index.json", layout="osml")
-    refs = assert_is_pyramid(tmp_path / "index.json")
-    scales = [entry["transform"]["scale"] for entry in layout_of(refs)]
+    layout = assert_is_pyramid(tmp_path / "index.json")
+    scales = [entry["transform"]["scale"] for entry in layout]
     assert scales == [[1, 1], [2, 2], [2, 2]]
+
+
+def test_an_image_without_pixels_has_a_level(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((0, 5), "uint8"))
+    anychunk.index(tmp_path / "a.npy").save(tmp_path / "index.json", layout="osml")
+    group = anychunk.open(tmp_path / "index.json")
+    assert group["0/data"].shape == (1, 0, 5)
+    assert group.attrs["multiscales"]["layout"][0]["transform"]["scale"] == [1, 1]
 
 
 def test_several_images_have_a_group_each(tmp_path):
@@ -179,6 +225,8 @@ for file in sys.argv[1:]:
     store = OversightMLParser()(url="file://" + file)
     for name in ("2.json", "3.json", "2.parquet"):
         write_tile_index(store, f"{file}.{name}", zarr_format=int(name[0]))
+        portable = f"{file}.portable-{name}"
+        write_tile_index(store, portable, template_base="{{base}}", zarr_format=int(name[0]))
 """
 RGB = np.random.default_rng(1).integers(0, 255, (3, 300, 500)).astype("uint8")
 TIFFS = {
@@ -224,13 +272,53 @@ def test_theirs_of_every_kind(tmp_path):
     if shutil.which("opj_compress"):
         # tile-parts: chunks of several byte ranges
         stream = j2k_streams.compress([SMALL], "-t", "64,64", "-p", "RLCP", "-TP", "R", depth=16)
-        (tmp_path / "parts.j2k").write_bytes(stream)
+        (tmp_path / "parts.j2k").write_bytes(j2k_streams.interleaved(stream))
         expected[tmp_path / "parts.j2k"] = SMALL
     run(WRITE_ALL, *expected)
     for file, array in expected.items():
-        for name in ("2.json", "3.json", "2.parquet"):
+        for name in (*TARGETS, *(f"portable-{name}" for name in TARGETS)):
             found = anychunk.open(f"{file}.{name}")["0/data"][...]
             np.testing.assert_array_equal(np.squeeze(found), array, err_msg=f"{file.name} {name}")
+
+
+STACK = np.random.default_rng(3).integers(0, 255, (4, 30, 50, 3)).astype("uint8")
+STACKS = {
+    "tiff-tile": {"tile": (32, 32), "compression": "lzw", "photometric": "rgb"},
+    "uncompressed": {"tile": (32, 32), "photometric": "rgb"},
+    "planar": {"compression": "lzw", "photometric": "rgb", "planarconfig": "separate"},
+}
+
+
+@pytest.mark.processes
+@needs_osml
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", STACKS)
+def test_stacks_open_there(tmp_path, name, target):
+    """Its arrays are (bands, y, x): where its codecs or Zarr v2 need that, planes are groups."""
+    pixels = np.moveaxis(STACK, -1, 1) if name == "planar" else STACK
+    tifffile.imwrite(tmp_path / "a.tif", pixels, metadata={"axes": "ZYXS"}, **STACKS[name])
+    save_for_them(anychunk.index(tmp_path / "a.tif"), tmp_path / target)
+    group = anychunk.open(tmp_path / target)
+    planes = np.moveaxis(STACK, -1, 1)
+    if len(list(group.group_keys())) == 1:
+        assert (name, target) == ("uncompressed", "3.json")
+        np.testing.assert_array_equal(read_there(tmp_path / target), np.moveaxis(STACK, -1, 0))
+        return
+    for number, plane in enumerate(planes):
+        np.testing.assert_array_equal(group[f"{number}/data"][...], plane)
+        np.testing.assert_array_equal(read_there(tmp_path / target, f"{number}/data"), plane)
+
+
+@pytest.mark.processes
+@needs_osml
+def test_interleaved_samples_open_there_in_v2(tmp_path):
+    """As `tiff-tile`, because Zarr v2 has no transposition; whole chunks, as `bytes` has them."""
+    pixels = np.moveaxis(RGB, 0, -1).astype("float64") / 7
+    tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(128, 128), photometric="rgb")
+    save_for_them(anychunk.index(tmp_path / "a.tif"), tmp_path / "2.json")
+    assert "last_height" not in (tmp_path / "2.json").read_text()
+    found = read_there(tmp_path / "2.json")
+    np.testing.assert_array_equal(found, np.moveaxis(pixels, -1, 0))
 
 
 SHORT, LONG = 3, 4
@@ -385,6 +473,9 @@ GOOD = {
     "one tile, larger than the image": ("-t", "300,300"),
     "one column of tiles": ("-t", "130,64"),
     "precincts, layers": ("-t", "64,64", "-c", "[32,32]", "-r", "5,1"),
+    "image offset of whole code-blocks": ("-d", "2048,4096"),
+    "image offset, one resolution": ("-d", "64,128", "-n", "1"),
+    "image and tile offset": ("-d", "2048,2048", "-T", "1024,0"),
 }
 WRONG = {
     "tiles of 96": ("-t", "96,96"),
@@ -392,6 +483,7 @@ WRONG = {
     "one column of tiles of 100 rows": ("-t", "256,100"),
     "image offset": ("-d", "13,7"),
     "image offset of 64": ("-d", "64,64"),
+    "image offset of half a code-block": ("-d", "2080,0"),
     "image offset, tiles": ("-d", "13,7", "-t", "64,64"),
     "tile offset": ("-d", "13,7", "-T", "13,7", "-t", "64,64"),
 }
@@ -430,15 +522,17 @@ def test_jpeg2000_that_they_read_right_is_saved(tmp_path, name):
 @pytest.mark.processes
 @needs_osml
 @j2k_streams.needs_openjpeg
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", GOOD)
-def test_jpeg2000_opens_there(tmp_path, name):
+def test_jpeg2000_opens_there(tmp_path, name, target):
     (tmp_path / "a.j2k").write_bytes(j2k_streams.compress([SMALL], *GOOD[name], depth=16))
-    anychunk.index(tmp_path / "a.j2k").save(tmp_path / "index.json", layout="osml")
-    ours = anychunk.open(tmp_path / "index.json")
+    truth = anychunk.open(tmp_path / "a.j2k")
+    save_for_them(anychunk.index(tmp_path / "a.j2k"), tmp_path / target)
+    ours = anychunk.open(tmp_path / target)
     for number in range(min(3, len(list(ours.group_keys())))):
         path = f"{number}/data"
-        run(READ, tmp_path / "index.json", tmp_path / "found.npy", 3, path)
-        np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), ours[path][...])
+        np.testing.assert_array_equal(ours[path][0], truth[f"0/{number}/image"][...])
+        np.testing.assert_array_equal(read_there(tmp_path / target, path), ours[path][...])
 
 
 @pytest.mark.parametrize("is_known", [True, False])
