@@ -1,25 +1,30 @@
 """Choosing decoders, the contract for ours, and a package that is written from the docs."""
 
+import json
 import re
 import sys
 from importlib import invalidate_caches
 from pathlib import Path
 
 import imagecodecs
+import jsonschema
 import numpy as np
 import pytest
 import tifffile
 
 import anychunk
 from anychunk import decoders
+from anychunk.cli.printing import print_codecs
 from anychunk.codecs import jpeg
 from anychunk.codecs.jpeg2000 import openjpeg, openjpeg_library, openjph, tiles
+from anychunk.codecs.tiff_tile import TiffTile
 from anychunk.errors import ChunkDecodeError, CodecConfigError, UnsupportedError
 from anychunk.testing.decoders import DecoderContract, cases
-from tests.support import decoder_cases
+from tests.support import decoder_cases, processes
 from tests.support.j2k_streams import compress, field, needs_openjpeg
 
-PAGE = Path(__file__).parents[1] / "docs/reference/write-a-decoder.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/reference/write-a-decoder.md"
 NAMES = [case.name for case in cases("jpeg2000")]
 
 
@@ -144,14 +149,10 @@ def image_of(path):
 
 @needs_openjpeg
 @pytest.mark.usefixtures("acme")
-def test_short_cuts_do_not_run_when_another_decoder_is_chosen(files, counted, monkeypatch):
-    import acme_decoders  # the package of the docs
-
+def test_short_cuts_do_not_run_when_another_decoder_is_chosen(files, counted):
     for path in files:
         array = image_of(path)
         expected, part = array[...], array[..., 30:90, 40:200]
-        for kind in ("jpeg2000", "jpeg"):
-            monkeypatch.setattr(acme_decoders, f"{kind}_calls", [], raising=False)
         with decoders.use("jpeg2000", "acme"), decoders.use("jpeg", "acme"):
             counted.clear()
             found, window = array[...], array[..., 30:90, 40:200]
@@ -213,6 +214,32 @@ def test_choices():
         decoders.use("jpegxl", "libjxl")
 
 
+def test_the_environment_chooses(tmp_path):
+    code = "import anychunk.decoders as d; print(d.used('jpeg2000'), d.used('jpeg'))"
+    good = {decoders.VARIABLE: "jpeg2000=openjpeg"}
+    done = processes.run(code, cwd=tmp_path, environment=good)
+    assert done.stdout == "('openjpeg',) ('libjpeg-turbo',)\n"
+    done = processes.run(code, cwd=tmp_path, environment={decoders.VARIABLE: "jpeg2000=nvjpeg"})
+    assert done.returncode
+    assert "ANYCHUNK_DECODERS is 'jpeg2000=nvjpeg'" in done.stderr
+
+
+@pytest.mark.usefixtures("acme")
+def test_the_command_lists_decoders(capsys):
+    with decoders.use("jpeg2000", "acme"):
+        print_codecs(as_json=True, verbose=True)
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    listed = {d["name"]: (d["from"], d["used"]) for d in rows["anychunk.jpeg2000"]["decoders"]}
+    assert listed["acme"] == ("acme-decoders", True)
+    assert listed["openjpeg"] == ("anychunk", False)
+    schema = json.loads((ROOT / "specs/commands/codecs.schema.json").read_text())
+    jsonschema.validate(list(rows.values()), schema)
+    print_codecs(as_json=False, verbose=True)
+    text = capsys.readouterr().out
+    assert "acme" in text
+    assert "libjpeg-turbo" in text
+
+
 def test_a_broken_package_is_named(acme, monkeypatch):
     (acme / "acme_decoders.py").rename(acme / "elsewhere.py")
     monkeypatch.delitem(sys.modules, "acme_decoders", raising=False)
@@ -221,13 +248,16 @@ def test_a_broken_package_is_named(acme, monkeypatch):
             decoders.use("jpeg", "acme")
     finally:
         (acme / "elsewhere.py").rename(acme / "acme_decoders.py")
-    monkeypatch.setattr(decoders.Decoder, "entry", None, raising=False)
 
 
-def test_old_jpeg_and_jp2_in_tiff_name_the_decoder_that_reads_them(tmp_path):
-    from anychunk.codecs.tiff_tile import TiffTile
-
+@pytest.mark.usefixtures("acme")
+def test_old_jpeg_and_jp2_in_tiff_name_the_decoder_that_reads_them():
     jp2 = bytes(imagecodecs.jpeg2k_encode(field((16, 16))[0], level=0, reversible=True))
-    sizes = {"tile_width": 16, "tile_height": 16}
-    with decoders.use("jpeg2000", "openjph"), pytest.raises(UnsupportedError, match="openjpeg"):
-        TiffTile(compression=34712, **sizes).decode_bytes(np.frombuffer(jp2, np.uint8), None)
+    old = bytes(imagecodecs.jpeg8_encode(field((16, 16))[0]))
+    for kind, name, compression, data in (
+        ("jpeg2000", "openjpeg", 34712, jp2),
+        ("jpeg", "libjpeg-turbo", 6, old),
+    ):
+        codec = TiffTile(compression=compression, tile_width=16, tile_height=16)
+        with decoders.use(kind, "acme"), pytest.raises(UnsupportedError, match=name):
+            codec.decode_bytes(np.frombuffer(data, np.uint8), None)
