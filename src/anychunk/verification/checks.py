@@ -25,8 +25,7 @@ from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.formats.n5.write import reads_transposed
-from anychunk.io.folder import Folder
-from anychunk.io.opening import open_source
+from anychunk.io.opening import Folder, open_source
 from anychunk.io.source import Storage, as_url, with_signed
 from anychunk.io.threads import cores, in_order
 from anychunk.limits import MIB
