@@ -52,6 +52,12 @@ def convert(  # noqa: PLR0917 - typer calls it by name
             "for TIFF deflate, zstd, lzw, jpeg, webp, lerc … with :LEVEL.",
         ),
     ] = "",
+    pack: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE", help="For Zarr: store floats as int16 …, with :ERROR within this error."
+        ),
+    ] = "",
     levels: Annotated[
         int | None,
         typer.Option(metavar="N", help="Number of levels, including full resolution.", min=1),
@@ -138,6 +144,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
                 chunk=sizes(chunk),
                 shard=False if shard == "none" else sizes(shard),
                 compression=compression or None,
+                pack=pack or None,
                 levels=levels,
                 method=method or None,
                 axes=(axes.split(",") if "," in axes else list(axes)) or None,

@@ -1,7 +1,7 @@
 """Convert files to Zarr, TIFF, N5, JNRRD or NRRD: larger than memory, in parallel, resumable."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +9,8 @@ from anychunk import api
 from anychunk._drawn import Drawn
 from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
 from anychunk.conversion.levels import ZarrOptions
+from anychunk.conversion.packing import notes as packing_notes
+from anychunk.conversion.packing import packings
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.single_files import refuse_zarr_options, write_images
 from anychunk.conversion.source_boxes import GivenBoxes
@@ -23,7 +25,7 @@ from anychunk.io import sink
 from anychunk.io.source import Storage, as_url
 from anychunk.io.threads import cores
 from anychunk.model import images as im
-from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node, find, walk
+from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
 from anychunk.selection import Part, part_of
 from anychunk.selection.wanted import selection
 
@@ -45,6 +47,8 @@ class Report(Drawn):
     is_verified: bool = False
     notes: tuple[str, ...] = ()
     """What the caller should know about the result."""
+    largest_error: float = 0.0
+    """The largest difference between the source and a target that is packed, as measured."""
     losses: tuple[str, ...] = ()
     """What the source states and the target cannot hold, one line each."""
 
@@ -57,7 +61,8 @@ def convert(
     like: str = DEFAULT_LIKE,
     chunk: Sequence[int] | None = None,
     shard: Sequence[int] | bool | None = None,
-    compression: str | Sequence[Json] | None = None,
+    compression: str | Sequence[Any] | None = None,
+    pack: str | None = None,
     levels: int | None = None,
     method: str | None = None,
     axes: Sequence[str] | None = None,
@@ -95,10 +100,15 @@ def convert(
             and `levels` override its settings one by one.
         chunk: Chunk shape of the last axes; blocks of N5, tiles of TIFF and JNRRD.
         shard: For Zarr, shard shape of the last axes; False for no shards.
-        compression: For Zarr `zstd:LEVEL`, `blosc`, `gzip` or `none`, joined by `+`, or codecs as
-            JSON; for TIFF `deflate`, `zstd`, `lzw`, `lzma`, `packbits`, `jpeg`, `webp`, `lerc` or
-            `none`, most with `:LEVEL` (quality of `jpeg` and `webp`, largest error of `lerc`); for
-            N5 and JNRRD the name of one of their compressions.
+        compression: For Zarr `zstd:LEVEL`, `blosc`, `gzip` or `none`, joined by `+`, or a list of
+            codecs as JSON or zarr's objects, filters and a serializer included; for TIFF `deflate`,
+            `zstd`, `lzw`, `lzma`, `packbits`, `jpeg`, `webp`, `lerc` or `none`, most with `:LEVEL`
+            (quality of `jpeg` and `webp`, largest error of `lerc`); for N5 and JNRRD the name of
+            one of their compressions.
+        pack: For Zarr, the integer type in which floats are stored, such as `int16`, by the codecs
+            `scale_offset` and `cast_value`; NaN and nodata are NaN in the result. With `:ERROR`,
+            such as `int16:0.01`, values are rounded as far as this error allows, by default as
+            little as the type allows. The report says how large the error is.
         levels: The number of levels, including the full resolution. By default the preset decides,
             and a source with several levels keeps its own.
         method: For Zarr and TIFF, how levels are computed: `average`, `mode`, `max` or `min`.
@@ -143,6 +153,7 @@ def convert(
             chunk=chunk,
             shard=shard,
             compression=compression,
+            pack=pack,
             levels=levels,
             method=method,
             axes=axes,
@@ -162,7 +173,9 @@ def convert(
             part=part,
         )
     if name == "tiff" or (name is None and is_tiff(url)):
-        refuse_zarr_options(url, like=like != DEFAULT_LIKE, shard=shard, scheduler=scheduler)
+        refuse_zarr_options(
+            url, like=like != DEFAULT_LIKE, shard=shard, pack=pack, scheduler=scheduler
+        )
         written = to_tiff(
             node,
             url,
@@ -190,6 +203,7 @@ def convert(
         url,
         like=like != DEFAULT_LIKE,
         shard=shard,
+        pack=pack,
         method=method,
         axes=axes,
         scheduler=scheduler,
@@ -251,9 +265,17 @@ def to_zarr(
     part: Part | None = None,
 ) -> Report:
     """Write a Zarr v3 hierarchy, on `count` threads or on the workers of a Dask cluster."""
+    if options.pack is not None:
+        plain = Conversion(
+            make_plan(node, replace(options, notes=[]), count), url,
+            source_storage=storage, given=given, part=part,
+        )  # fmt: skip
+        with start_workers(count, scheduler, plain) as workers:
+            options = replace(options, packed=packings(plain, workers, options.pack))
     plan = make_plan(node, options, count)
     sink.check_case(url, [path for path, _ in walk(plan.root)])
     target = Target(url, target_storage, zarr_format=plan.zarr_format)
+    errors: dict[str, float] = {}
     with target.locked():
         is_finished = target.is_finished(plan.fingerprint)
         journal = None
@@ -272,8 +294,8 @@ def to_zarr(
         with start_workers(count, scheduler, conversion) as workers:
             if journal is not None:
                 skipped = write_all(conversion, journal, workers, progress)
-            if verify:
-                compare_all(conversion, workers, progress)
+            if verify or options.packed:
+                errors = compare_all(conversion, workers, progress)
         if journal is not None:
             root = with_limits(plan, conversion)
             target.finish(plan, journal, overwrite=overwrite, root=root)
@@ -283,7 +305,8 @@ def to_zarr(
         nbytes=plan.nbytes,
         skipped_bytes=skipped,
         is_verified=verify,
-        notes=plan.notes,
+        notes=(*plan.notes, *packing_notes(options, errors)),
+        largest_error=max(errors.values(), default=0.0),
         losses=(*plan.losses, *lost_in(part)),
     )
 

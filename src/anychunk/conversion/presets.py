@@ -3,14 +3,18 @@
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from anychunk.errors import UnsupportedError
+from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
+
+from anychunk.codecs.base import OwnCodec
+from anychunk.errors import AnychunkError, UnsupportedError
 from anychunk.limits import KIB, MIB
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
+from anychunk.zarr.codecs import adapted, from_json
 
 SPACE = ("z", "y", "x")
 FEW_BANDS = 4
@@ -153,15 +157,16 @@ def trailing(given: Sequence[int], ndim: int, what: str) -> Shape:
     return (1,) * (ndim - len(sizes)) + sizes
 
 
-def compressors(text: str | Sequence[Json], itemsize: int) -> list[Json]:
-    """Parse `zstd:5`, `blosc:9+crc32c` or JSON into bytes-to-bytes codecs as JSON.
+def compressors(text: str | Sequence[Any], itemsize: int) -> list[Json]:
+    """Parse `zstd:5`, `blosc:9+crc32c` or JSON into codecs as JSON.
 
     Parameters:
-        text: NAME or NAME:LEVEL, joined by `+`; a JSON list of codecs; or the list itself.
+        text: NAME or NAME:LEVEL, joined by `+`; a JSON list of codecs; or the list itself, whose
+            codecs may also be objects of zarr or names.
         itemsize: Bytes per element, which blosc's shuffle needs.
     """
     if not isinstance(text, str):
-        return list(text)
+        return [_codec_json(codec) for codec in text]
     if text.startswith(("[", "{")):
         return _json_codecs(text)
     found: list[Json] = []
@@ -178,12 +183,24 @@ def compressors(text: str | Sequence[Json], itemsize: int) -> list[Json]:
     return found
 
 
+def _codec_json(codec: Any) -> Json:
+    if isinstance(codec, str):
+        return {"name": codec}
+    if isinstance(codec, Codec | OwnCodec):
+        return adapted(codec).to_dict()
+    if isinstance(codec, Mapping):
+        return codec
+    raise UnsupportedError(
+        f"convert: compression has {codec!r:.80}, expected codecs of Zarr v3, or their JSON"
+    )
+
+
 def _json_codecs(text: str) -> list[Json]:
     try:
         found = json.loads(text)
     except ValueError as e:
         raise UnsupportedError(f"convert: compression {text!r} is not valid JSON: {e}") from e
-    return found if isinstance(found, list) else [found]
+    return compressors(found if isinstance(found, list) else [found], 0)
 
 
 def _zstd(level: int | None, itemsize: int) -> Json:
@@ -226,7 +243,21 @@ def codec_chain(
         serializer = {"name": "vlen-utf8"}
     elif data_type in ("bytes", "variable_length_bytes"):
         serializer = {"name": "vlen-bytes"}
-    codecs = (serializer, *compressed)
+    try:
+        made = [from_json(codec) for codec in compressed]
+    except (AnychunkError, ValueError, TypeError, LookupError) as e:
+        raise UnsupportedError(f"convert: compression: {e}") from e
+    kinds = [
+        0 if isinstance(codec, ArrayArrayCodec) else 1 if isinstance(codec, ArrayBytesCodec) else 2
+        for codec in made
+    ]
+    if kinds != sorted(kinds) or kinds.count(1) > 1:
+        raise UnsupportedError(
+            "convert: compression: expected filters, then at most one serializer, then compressors"
+        )
+    filters = kinds.count(0)
+    own = () if 1 in kinds else (serializer,)
+    codecs = (*compressed[:filters], *own, *compressed[filters:])
     if inner == outer:
         return codecs
     configuration = {
